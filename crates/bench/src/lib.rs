@@ -27,6 +27,7 @@ mod failing_files;
 mod files;
 mod harness;
 mod hog;
+mod http;
 mod index;
 mod index_bench;
 #[cfg(test)]

@@ -119,9 +119,8 @@ impl Recent {
         inner.ends.drain(from..to.max(from));
         let held_path = inner.ends.back().map(|end| &end.path).filter(|path| ***path == *frame.path);
         let path = held_path.cloned().unwrap_or_else(|| Arc::from(frame.path));
-        let at = inner.ends.partition_point(|end| end.lsn <= frame.start);
         let end = End { start: frame.start, lsn: frame.end, path: path.clone(), offset: frame.next_offset };
-        inner.ends.insert(at, end);
+        inner.ends.insert(from, end);
         while inner.ends.get(1).is_some_and(|second| second.lsn <= durable) {
             inner.ends.pop_front();
         }
@@ -146,8 +145,7 @@ impl Recent {
         let useful = usize::try_from(end.bytes_since(start)).expect("a frame fits memory") + LINK_HEADER;
         let bytes: Box<[u8]> = frame.bytes.get(..useful).unwrap_or(frame.bytes).into();
         inner.held_bytes += bytes.len() as u64;
-        let at = inner.frames.partition_point(|held| held.end <= start);
-        inner.frames.insert(at, Arc::new(HeldFrame { start, end, place, next_offset, bytes }));
+        inner.frames.insert(from, Arc::new(HeldFrame { start, end, place, next_offset, bytes }));
         while inner.held_bytes > self.limit_bytes {
             let Some(oldest) = inner.frames.pop_front() else { break };
             inner.held_bytes -= oldest.bytes.len() as u64;

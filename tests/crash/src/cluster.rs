@@ -11,7 +11,7 @@
 pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod nodes;
-pub(crate) mod runs;
+mod runs;
 
 use std::{fmt, panic, sync::Arc, thread, time::Duration};
 
@@ -67,8 +67,8 @@ pub(crate) struct Plan {
     pub(crate) quorum: Option<String>,
     /// A mistake that the servers make.
     pub(crate) plant: Option<String>,
-    /// How many runs there are at one time.
-    pub(crate) jobs: usize,
+    /// How many runs there are at one time; `None`: one for each processor.
+    pub(crate) jobs: Option<usize>,
     /// This process is the one run of its plan, on this processor.
     pub(crate) inside: Option<usize>,
     /// What servers print is shown as it comes.

@@ -330,9 +330,9 @@ enum Command {
         /// Only this quorum; a run draws one otherwise.
         #[arg(long)]
         quorum: Option<String>,
-        /// How many clusters run at one time, each on a processor of its own.
-        #[arg(long, default_value_t = cluster::runs::processor_count())]
-        jobs: usize,
+        /// How many clusters run at one time; one for each processor otherwise.
+        #[arg(long)]
+        jobs: Option<usize>,
         /// Run the one cluster in this process, on this processor.
         #[arg(long, hide = true)]
         inside: Option<usize>,

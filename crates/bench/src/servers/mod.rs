@@ -28,6 +28,14 @@ impl Servers {
     /// # Errors
     /// Collie's program was named and does not serve.
     pub(crate) fn start(plan: &Plan, section: &mut Section) -> anyhow::Result<Self> {
+        Self::start_with(plan, section, &[])
+    }
+
+    /// The same, Collie with further `arguments`.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub(crate) fn start_with(plan: &Plan, section: &mut Section, arguments: &[&str]) -> anyhow::Result<Self> {
         let Some(program) = &plan.server else {
             section.notes.push("no rows over the wire: no program was named that serves".to_owned());
             return Ok(Self { running: Vec::new() });
@@ -38,7 +46,7 @@ impl Servers {
                 .push("no rows over the wire: neither pgbench nor PostgreSQL under /usr/lib/postgresql".to_owned());
             return Ok(Self { running: Vec::new() });
         };
-        let mut running = vec![Server::collie(plan, program, &bin)?];
+        let mut running = vec![Server::collie(plan, program, &bin, arguments)?];
         match Server::postgresql(plan, &bin) {
             Ok(server) => running.push(server),
             Err(error) => section.notes.push(format!("no rows of PostgreSQL: {error:#}")),

@@ -110,12 +110,12 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
 }
 
 impl Server {
-    /// Starts `program` with its defaults.
+    /// Starts `program` with its defaults and further `arguments`.
     ///
     /// # Errors
     /// It does not start, or ends before it listens.
-    pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path) -> anyhow::Result<Self> {
-        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, &[], (None, START))
+    pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, arguments, (None, START))
     }
 
     /// Starts `program` in `scratch` with further `arguments`, such as those that have it listen for replicas; on `core` alone, if one is

@@ -2,9 +2,6 @@
 //! all that were answered meanwhile. Beside PostgreSQL, which has a process for each session, and beside a server that does nothing else.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -14,10 +11,10 @@ use anyhow::Context;
 use postgres::{Client, NoTls, error::SqlState};
 
 use crate::{
-    Plan, Scratch, Section,
+    Plan, Section, http,
     measures::{median, micros},
     report::{Figure, Row},
-    servers::{PEER, Server, free_port, postgresql_programs},
+    servers::{PEER, Server, Servers, free_port, in_turn},
 };
 
 /// Rows that the long statements go over.
@@ -80,9 +77,9 @@ struct Seen {
 }
 
 /// A server, and where it answers `/healthz`.
-struct Subject {
-    server: Server,
-    http_port: Option<u16>,
+struct Subject<'s> {
+    server: &'s Server,
+    http: Option<&'s str>,
 }
 
 /// Asks again and again until `over`; `once` returns the nanoseconds that the answer took.
@@ -122,16 +119,7 @@ fn cancel(plan: &Plan, server: &Server, watcher: &mut Client) -> anyhow::Result<
     Ok(took)
 }
 
-fn health(port: u16) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    anyhow::ensure!(answer.starts_with("HTTP/1.1 200"), "/healthz answers {answer}");
-    Ok(())
-}
-
-impl Subject {
+impl Subject<'_> {
     /// Has one session do `work`, and others ask meanwhile.
     fn look_beside(&self, plan: &Plan, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Seen> {
         let over = AtomicBool::new(false);
@@ -141,8 +129,9 @@ impl Subject {
             let over = &over;
             let reads = scope.spawn(move || ask(over, || timed(plan, || Ok(reader.query_one(&by_key, &[])?))));
             let connections = scope.spawn(move || ask(over, || timed(plan, || Ok(self.server.connect()?))));
-            let cancels = scope.spawn(move || ask(over, || cancel(plan, &self.server, &mut watcher)));
-            let healths = self.http_port.map(|port| scope.spawn(move || ask(over, || timed(plan, || health(port)))));
+            let cancels = scope.spawn(move || ask(over, || cancel(plan, self.server, &mut watcher)));
+            let health = |address| scope.spawn(move || ask(over, || timed(plan, || http::get(address, "/healthz"))));
+            let healths = self.http.map(health);
             let begun = plan.now_ns();
             let worked = work();
             let took_ns = plan.now_ns() - begun;
@@ -181,24 +170,6 @@ impl Subject {
     }
 }
 
-/// Starts what there is, Collie first.
-fn subjects(plan: &Plan, section: &mut Section) -> anyhow::Result<Vec<Subject>> {
-    let Some(program) = &plan.server else {
-        section.notes.push("no rows over the wire: no program was named that serves".to_owned());
-        return Ok(Vec::new());
-    };
-    let http_port = free_port()?;
-    let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
-    let server = Server::collie_primary(scratch, program, &["--http", &format!("127.0.0.1:{http_port}")], None)?;
-    let mut subjects = vec![Subject { server, http_port: Some(http_port) }];
-    let peer = postgresql_programs().context("it is not installed").and_then(|bin| Server::postgresql(plan, &bin));
-    match peer {
-        Ok(server) => subjects.push(Subject { server, http_port: None }),
-        Err(error) => section.notes.push(format!("no rows of {PEER}: {error:#}")),
-    }
-    Ok(subjects)
-}
-
 /// Measures both servers in turn.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let rows = plan.amount(ROWS);
@@ -208,48 +179,42 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
             "what do others wait for while one session does something long? (a table of {rows} rows; the slowest answer of each kind)"
         ),
     );
-    let subjects = subjects(plan, &mut section)?;
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let servers = Servers::start_with(plan, &mut section, &["--http", &address])?;
     let works = works(plan);
-    let mut all: Vec<Vec<Vec<Seen>>> = subjects.iter().map(|_| Vec::new()).collect();
-    for _ in 0..plan.runs() {
-        for (subject, all) in subjects.iter().zip(&mut all) {
-            all.push(subject.run(plan, &works)?);
-        }
-    }
+    let all = in_turn(plan, &servers, 1, |server, _case| {
+        let http = (!server.is_peer()).then_some(&*address);
+        Subject { server, http }.run(plan, &works)
+    })?;
     let cases = std::iter::once("nothing").chain(works.iter().map(|work| work.name));
     for (case, name) in cases.enumerate() {
-        for (number, subject) in subjects.iter().enumerate() {
-            let of = |figure: &dyn Fn(&Seen) -> f64, subject: usize| -> Vec<f64> {
-                all[subject].iter().map(|run| figure(&run[case])).collect()
+        for (number, server) in servers.running.iter().enumerate() {
+            let of = |figure: &dyn Fn(&Seen) -> f64, server: usize| -> Vec<f64> {
+                all[server][0].iter().map(|run| figure(&run[case])).collect()
             };
             let slowest = |seen: &Seen| {
                 let kinds = [seen.reads, seen.connections, seen.cancels, seen.healths];
                 kinds.iter().map(|answers| answers.slowest_ns).max().unwrap_or(0)
             };
             let slowest_us: Vec<f64> = of(&|seen| micros(slowest(seen)), number);
-            let answers: u64 = all[number].iter().map(|run| run[case].reads.count).sum();
-            let row = Row::new(subject.server.name(), name, "disk", subject.server.ring())
+            let answers: u64 = all[number][0].iter().map(|run| run[case].reads.count).sum();
+            let row = Row::new(server.name(), name, "disk", server.ring())
                 .runs("took_us", &of(&|seen| micros(seen.took_ns), number))
                 .figure("reads", Figure::Count(answers))
                 .runs("read_max_us", &of(&|seen| micros(seen.reads.slowest_ns), number))
                 .runs("connect_max_us", &of(&|seen| micros(seen.connections.slowest_ns), number))
                 .runs("cancel_max_us", &of(&|seen| micros(seen.cancels.slowest_ns), number));
-            let row = match subject.http_port {
-                Some(_) => row.runs("healthz_max_us", &of(&|seen| micros(seen.healths.slowest_ns), number)),
-                None => row.figure("healthz_max_us", Figure::Absent("has none")),
+            if server.is_peer() {
+                section.rows.push(row.figure("healthz_max_us", Figure::Absent("has none")));
+                continue;
+            }
+            let row = row.runs("healthz_max_us", &of(&|seen| micros(seen.healths.slowest_ns), number));
+            let theirs = servers.peer().map(|peer| median(&of(&|seen| micros(slowest(seen)), peer)));
+            let row = match server.by_peer(median(&slowest_us), theirs) {
+                Some(ratio) => row.beside(PEER, ratio),
+                None => row,
             };
-            section.rows.push(if subject.server.is_peer() {
-                row
-            } else {
-                let row = match subjects.get(1) {
-                    Some(_) => {
-                        let theirs = of(&|seen| micros(slowest(seen)), 1);
-                        row.beside(PEER, median(&slowest_us) / median(&theirs))
-                    }
-                    None => row,
-                };
-                row.target("< 50 ms", median(&slowest_us) < LIMIT_US)
-            });
+            section.rows.push(row.target("< 50 ms", median(&slowest_us) < LIMIT_US));
         }
     }
     Ok(section)

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::Plan;
 use crate::report::Figures;
 
-/// Runs all seeds of a plan, `plan.jobs` at one time, and prints what each came to; returns the sum.
+/// Runs all seeds of a plan, as many at one time as it says, and prints what each came to; returns the sum.
 ///
 /// # Errors
 /// A violation, of the first seed that was found to have one.
@@ -41,7 +41,8 @@ pub(super) fn all(plan: &Plan) -> anyhow::Result<Figures> {
         }
     };
     thread::scope(|scope| {
-        for job in 0..plan.jobs.max(1).min(usize::try_from(plan.runs).unwrap_or(usize::MAX)) {
+        let jobs = plan.jobs.unwrap_or(processors.len()).max(1);
+        for job in 0..jobs.min(usize::try_from(plan.runs).unwrap_or(usize::MAX)) {
             // Other plans may run at the same time: they begin elsewhere.
             let processor = processors[(first + job) % processors.len()];
             scope.spawn(move || work(processor));
@@ -78,11 +79,6 @@ fn single(plan: &Plan, seed: u64, processor: usize) -> anyhow::Result<Figures> {
 fn processors() -> anyhow::Result<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::this()).context("cannot ask for processors")?;
     Ok((0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap_or(false)).collect())
-}
-
-/// Returns how many processors this process may use.
-pub(crate) fn processor_count() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Has this thread, and those that it starts, stay on one processor: a turn that goes to another one takes three times as long.
