@@ -17,9 +17,9 @@ use crate::replica::hash::state_hash;
 use crate::shared::Shared;
 use crate::writes::Fates;
 use crate::{
-    Backup, CatalogChange, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family,
-    FlushStat, HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote,
-    Session, ShownWait, StallStat, UnflushedStat,
+    Backup, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family, FlushStat,
+    HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote, Session,
+    ShownWait, StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -480,17 +480,20 @@ impl Db {
         Some(ShownWait::new(&followed.shown, lsn).telling(&self.shared))
     }
 
-    /// Has `hook` told of each change of the catalog that a replica replays; of another database nothing is told.
-    pub fn on_catalog_change(&self, hook: CatalogHook) {
-        self.shared.txns.log().followed().into_iter().for_each(|followed| followed.set_hook(hook.clone()));
+    /// Has `hook` told of each change of the catalog that a replica replays; of another database nothing is told. Returns the position from which
+    /// on snapshots show the changes that were replayed before: replay may be ahead of what is shown, so whoever reads the catalog now and has
+    /// the hook tell the rest reads it there ([`Db::rows_at`]), not in a snapshot that is older.
+    pub fn on_catalog_change(&self, hook: CatalogHook) -> Lsn {
+        self.shared.txns.log().followed().map_or(Lsn::ZERO, |followed| followed.set_hook(hook))
     }
 
-    /// Visits the rows of a family as commits below `shown_from` have left them, in order of the keys: for the hook of
-    /// [`Db::on_catalog_change`], which is called before a snapshot shows them.
-    pub fn rows_at(&self, cf: CfId, change: &CatalogChange, visit: &mut dyn FnMut(&[u8], &[u8])) {
+    /// Visits the rows of a family as commits below `position` have left them, in order of the keys: of a replica, also before a snapshot shows
+    /// them, once they are in place. The caller holds a snapshot at or below it, or is the hook of [`Db::on_catalog_change`] at the position
+    /// of its change. `visit` runs under a pin: it must not wait.
+    pub fn rows_at(&self, cf: CfId, position: Lsn, visit: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(family) = self.shared.families.get(cf) {
             let fates = Fates(&self.shared.txns);
-            family.states(change.shown_from, &fates, &mut |state| visit(state.key, state.value));
+            family.states(position, &fates, &mut |state| visit(state.key, state.value));
         }
     }
 

@@ -87,7 +87,15 @@ pub(crate) struct Followed {
     pub(crate) time: ReplayTime,
     /// The newest of those that were received, oldest first: each before anything in it is shown.
     histories: Mutex<Vec<HistoryStart>>,
-    hook: Mutex<Option<CatalogHook>>,
+    telling: Mutex<Telling>,
+}
+
+/// Whom changes of the catalog are told.
+#[derive(Default)]
+struct Telling {
+    hook: Option<CatalogHook>,
+    /// Snapshots at or above it show every change so far.
+    changed: Lsn,
 }
 
 impl fmt::Debug for Followed {
@@ -113,7 +121,7 @@ impl Followed {
             xid_limit: AtomicU64::new(xid_limit.get()),
             time: ReplayTime::default(),
             histories: Mutex::new(histories),
-            hook: Mutex::new(None),
+            telling: Mutex::default(),
         }
     }
 
@@ -150,14 +158,20 @@ impl Followed {
         Xid::new(self.xid_limit.load(Acquire))
     }
 
-    /// Has `hook` told of changes of the catalog from now on.
-    pub(crate) fn set_hook(&self, hook: CatalogHook) {
-        *self.hook.lock() = Some(hook);
+    /// Has `hook` told of changes of the catalog from now on. Returns the position from which on snapshots show all that came before.
+    pub(crate) fn set_hook(&self, hook: CatalogHook) -> Lsn {
+        let mut telling = self.telling.lock();
+        telling.hook = Some(hook);
+        telling.changed
     }
 
     /// Tells of a change of the catalog.
     pub(crate) fn catalog_changed(&self, shown_from: Lsn, rows: CatalogRows) {
-        let hook = self.hook.lock().clone();
+        let hook = {
+            let mut telling = self.telling.lock();
+            telling.changed = shown_from;
+            telling.hook.clone()
+        };
         if let Some(hook) = hook {
             hook(CatalogChange { shown_from, rows });
         }

@@ -409,7 +409,7 @@ fn changes_of_the_catalog_are_told_before_they_are_shown() {
     let (seen, inside) = (Arc::clone(&told), db.clone());
     db.on_catalog_change(Arc::new(move |change| {
         let mut rows = Vec::new();
-        inside.rows_at(CfId::CATALOG, &change, &mut |key, value| rows.push((key.to_vec(), value.to_vec())));
+        inside.rows_at(CfId::CATALOG, change.shown_from, &mut |key, value| rows.push((key.to_vec(), value.to_vec())));
         let shown = get(&inside, CfId::CATALOG, b"\x09table");
         let written: Vec<_> =
             change.rows.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();

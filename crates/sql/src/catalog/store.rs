@@ -2,9 +2,12 @@
 //!
 //! Not concurrency control: the caller holds the catalog lock, so that one transaction at a time changes definitions.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, RangeBounds},
+};
 
-use collie_base::{CfId, Map};
+use collie_base::{CfId, Lsn, Map};
 use collie_engine::{Basis, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
 
 use crate::{
@@ -41,14 +44,17 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
     load_from(|visit| scan(db, session, visit))
 }
 
-/// Reads every row of a definition. The session has a statement open.
-///
-/// # Errors
-/// When the engine cannot be read.
-pub fn rows(db: &Db, session: &Session) -> Result<Rows> {
-    let mut rows = Rows::new();
-    scan(db, session, &mut |key, value| drop(rows.insert(key.to_vec(), value.to_vec())))?;
-    Ok(rows)
+/// Returns every row of a definition as commits below `position` have left it; the caller holds a snapshot at or below ([`Db::rows_at`]).
+pub fn rows_at(db: &Db, position: Lsn) -> Rows {
+    let (mut rows, range) = (Rows::new(), foreign_rows());
+    let range = (range.start, range.end);
+    db.rows_at(CfId::CATALOG, position, &mut |key, value| {
+        let key = key.to_vec();
+        if range.contains(&key) {
+            rows.insert(key, value.to_vec());
+        }
+    });
+    rows
 }
 
 fn scan(db: &Db, session: &Session, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {

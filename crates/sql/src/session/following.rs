@@ -5,7 +5,8 @@
 //!   [`Database::catalog`] waits until snapshots show it. So a statement that plans with a catalog and then takes its snapshot finds the
 //!   rows that its definitions name, as on the primary.
 //! - L2. A snapshot that is older reads no family that a definition filled at once (P3 of `publication.rs`): that is noted here too.
-//! - L3. Catalogs come in the order of the log: one that was read up to a position is not replaced by an older one.
+//! - L3. Catalogs come in the order of the log: one that was read up to a position is not replaced by an older one. The first one has every change
+//!   that was replayed before the hook was there, shown or not.
 //! - L4. A statement runs with the definitions that its snapshot shows: with those it was planned for, or it is planned again. A transaction
 //!   that keeps its snapshot keeps its definitions too, whatever the primary has made of them since: a table that was dropped, and another
 //!   one that was made with its name, is the old one there. Where it cannot be known which they were, it is a serialization failure.
@@ -50,7 +51,7 @@ impl Database {
     /// When the catalog cannot be read.
     pub(super) fn follow(self: &Arc<Self>) -> Result<()> {
         let this: Weak<Self> = Arc::downgrade(self);
-        self.db.on_catalog_change(Arc::new(move |change| {
+        let changed = self.db.on_catalog_change(Arc::new(move |change| {
             let Some(this) = this.upgrade() else { return };
             let mut followed = this.followed.lock();
             if followed.rows.is_some() {
@@ -62,8 +63,9 @@ impl Database {
         let mut session = self.db.session()?;
         session.begin(Isolation::ReadCommitted, true)?;
         session.begin_statement(StatementKind::ReadOnly)?;
-        let rows = store::rows(&self.db, &session)?;
-        let shown_from = session.snapshot().unwrap_or(Lsn::ZERO);
+        // Replay may be ahead of what snapshots show, and nobody tells of what it took before it was asked to.
+        let shown_from = session.snapshot().unwrap_or(Lsn::ZERO).max(changed);
+        let rows = store::rows_at(&self.db, shown_from);
         session.rollback();
         let loaded = store::load_rows(&rows)?;
         let mut followed = self.followed.lock();

@@ -10,7 +10,8 @@
 //!   counts; or, when that LINK counts a majority, a majority in any state. Otherwise somebody that is not there may
 //!   hold more, and only `wal.open_with` opens.
 //! - S2. A copy whose newest segment cannot be placed (its LINK is rotten everywhere) counts as holding the log, so that
-//!   what it holds is damage to be seen and not a stale copy to be overwritten.
+//!   what it holds is damage to be seen and not a stale copy to be overwritten; but where the others are whole without it and begin behind
+//!   all that it has, it is one.
 //! - S3. A stale copy whose durable end is not in the up-to-date ones went another way: nothing is written over it.
 //! - S4. Who holds a LINK without the mark [`INCOMPLETE`] was counted by it: a copy that is filled is marked before it gets
 //!   anything, and until a LINK counts it that is durable in all that were live before.
@@ -88,6 +89,8 @@ pub(super) struct Top {
     segments: Vec<(u64, u64)>,
     /// The largest durable position that its frames name.
     durable: Lsn,
+    /// The largest position that a frame of those segments ends at.
+    end: Lsn,
     /// Whether it is marked as being filled.
     incomplete: bool,
     /// The first frame that ends there, or the nearest below: it was synced before another named its end as durable.
@@ -98,12 +101,14 @@ pub(super) struct Top {
 type Tops = Vec<(CopyDir, Top)>;
 
 /// What the directories of a log hold.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Census {
     /// Copies that hold the newest LINK; all that hold a log, when none has a LINK.
     pub(crate) holders: Vec<CopyDir>,
     /// Copies of this log that do not.
     pub(crate) stale: Vec<CopyDir>,
+    /// Those of the holders that count as such only because they cannot be placed (S2), by index, and where all that they have ends.
+    unplaced: BTreeMap<usize, Lsn>,
     /// The last frame that each copy knows to have been durable, by the copy's index.
     pub(super) witnesses: BTreeMap<usize, Witness>,
     /// Directories that can be used and hold no log.
@@ -154,6 +159,7 @@ impl Census {
         let sourceless = whole.is_empty() && !incomplete.is_empty();
         refuse_cut_beside_life(&whole)?;
         let newest = newest_of(if sourceless { &incomplete } else { &whole });
+        let unplaced = unplaced_of(&whole);
         let (mut holders, mut stale) = split(whole);
         let counted = [holders.len(), stale.len()];
         if sourceless { &mut holders } else { &mut stale }.extend(incomplete);
@@ -162,6 +168,7 @@ impl Census {
         Ok(Self {
             holders,
             stale,
+            unplaced,
             witnesses,
             empty,
             missing,
@@ -220,6 +227,20 @@ impl Census {
         self.left_out.get(&index).map(String::as_str)
     }
 
+    /// Returns this census with the copies that cannot be placed taken for stale ones, and where all that they have ends; `None`: there are none,
+    /// or no others.
+    pub(super) fn placed(&self) -> Option<(Self, Lsn)> {
+        let end = *self.unplaced.values().max()?;
+        let mut placed = self.clone();
+        let (unplaced, holders): (Vec<_>, Vec<_>) =
+            self.holders.iter().cloned().partition(|copy| self.unplaced.contains_key(&copy.index));
+        let moved = unplaced.len();
+        placed.stale.extend(unplaced);
+        (placed.holders, placed.unplaced) = (holders, BTreeMap::new());
+        placed.counted = [self.counted[0].saturating_sub(moved), self.counted[1] + moved];
+        (!placed.holders.is_empty()).then_some((placed, end))
+    }
+
     /// Returns every directory that can be used.
     pub(crate) fn usable(&self) -> impl Iterator<Item = &CopyDir> {
         let all = self.holders.iter().chain(&self.stale).chain(&self.empty);
@@ -256,6 +277,15 @@ fn split(tops: Vec<(CopyDir, Top)>) -> (Tops, Tops) {
     let age = newest_of(&tops).map(|link| link.age());
     let newest: Vec<LinkSeen> = links.filter(|link| Some(link.age()) == age).collect();
     tops.into_iter().partition(|(_, top)| newest.is_empty() || top.holds(&newest))
+}
+
+/// Returns which copies hold the newest LINK only if the rot hides it (S2), by index, and where all that they have ends.
+fn unplaced_of(tops: &Tops) -> BTreeMap<usize, Lsn> {
+    let age = newest_of(tops).map(|link| link.age());
+    let newest: Vec<LinkSeen> =
+        tops.iter().filter_map(|(_, top)| top.link).filter(|link| Some(link.age()) == age).collect();
+    let unplaced = tops.iter().filter(|(_, top)| !newest.is_empty() && top.holds(&newest) && !top.is_placed(&newest));
+    unplaced.map(|(copy, top)| (copy.index, top.end)).collect()
 }
 
 impl Top {
@@ -310,7 +340,7 @@ impl Top {
                 Some((_, last)) => *last = number.max(*last),
                 None => self.segments.push((salt, number)),
             }
-            self.durable = self.durable.max(frame.header.durable);
+            (self.durable, self.end) = (self.durable.max(frame.header.durable), self.end.max(frame.header.end()));
             let (name, end, crc) = (name.to_owned(), frame.header.end(), frame.crc);
             // An empty frame ends where the one before does: it proves nothing of its own.
             let before = frame.header.link.map_or(frame.header.start, |link| link.previous_end);
@@ -329,12 +359,15 @@ impl Top {
         self.witness = known.max_by_key(Witness::rank);
     }
 
-    /// Returns whether this copy has a LINK of the newest age, or a frame behind one of them, or what cannot be placed (S2).
-    fn holds(&self, newest: &[LinkSeen]) -> bool {
-        let has_it = self.link.is_some_and(|link| link.age() == newest[0].age());
+    /// Returns whether this copy has a LINK of the newest age, or a frame behind one of them.
+    fn is_placed(&self, newest: &[LinkSeen]) -> bool {
         let behind = |(salt, last): &(u64, u64)| newest.iter().any(|link| link.salt == *salt && link.frame <= *last);
+        self.link.is_some_and(|link| link.age() == newest[0].age()) || self.segments.iter().any(behind)
+    }
+
+    /// Returns whether this copy is placed so, or cannot be placed at all (S2).
+    fn holds(&self, newest: &[LinkSeen]) -> bool {
         let known = |salt| newest.iter().chain(&self.link).any(|link| link.salt == salt);
-        let unplaced = self.segments.first().is_some_and(|(salt, _)| !known(*salt));
-        has_it || self.segments.iter().any(behind) || unplaced
+        self.is_placed(newest) || self.segments.first().is_some_and(|(salt, _)| !known(*salt))
     }
 }

@@ -271,6 +271,40 @@ fn stale_copy_fills_a_gap_that_no_other_can() {
     assert!(segments(&disk, HOME) == segments(&disk, COPY));
 }
 
+/// Goal: a copy that was away until all that it has was freed is a stale one, also where a torn write has left its newest segment without the frame
+/// that says so (T297). Method: one copy away while the log goes on and frees; then its newest segment that was written, or each of
+/// them, loses its first frame.
+#[test]
+fn copy_of_what_was_freed_is_stale_although_it_cannot_be_placed() {
+    for torn in [1, usize::MAX] {
+        let (disk, _) = crashed_log(&[COPY]);
+        let dirs = FaultyDirs::new(&disk);
+        dirs.set(COPY, Some(Trouble::Gone));
+        let (log, _) = Log::open(&dirs.env(7), HOME.as_ref(), one_will_do(&[COPY])).unwrap();
+        fill(&log, 40);
+        log.truncate_before(log.durable()).unwrap();
+        fill(&log, 5);
+        log.truncate_before(log.durable()).unwrap();
+        let written = bodies(&log);
+        log.abandon();
+        drop(log);
+        let newest_home = segments(&disk, HOME).keys().next().cloned().unwrap();
+        let copy = segments(&disk, COPY);
+        // Of one frame alone nothing would be left.
+        let begun =
+            |bytes: &[u8]| bytes[4096..4100] != [0; 4] && bytes[8192..].chunks(4096).any(|block| block[..4] != [0; 4]);
+        let begun: Vec<&String> = copy.iter().rev().filter(|(_, bytes)| begun(bytes)).map(|(name, _)| name).collect();
+        assert!(begun.len() > 1 && begun[0] < &newest_home, "{begun:?} {newest_home}");
+        for name in begun.into_iter().take(torn) {
+            disk.flip(&Path::new(COPY).join(name), 4096 + 30, 1).unwrap();
+        }
+        let (log, found) = open(&disk.process_kill(), with(&[COPY])).unwrap();
+        assert_eq!(bodies(&log), written);
+        assert!(found.notes.iter().any(|note| note.contains(&format!("{COPY} was stale"))), "{:?}", found.notes);
+        log.close().unwrap();
+    }
+}
+
 /// Goal: a copy that was left out does not bring back where a consumer stood then, below what was freed since. Method: one
 /// directory fails; the consumer moves on and files are freed; open with both.
 #[test]

@@ -212,24 +212,33 @@ impl Gathered {
     }
 
     /// Surveys the up-to-date copies; if that shows damage, or a stale copy has older segments, once more with the stale
-    /// ones to fill gaps (C3).
+    /// ones to fill gaps (C3). A copy that cannot be placed is stale after all if the others are whole without it and begin behind all
+    /// that it has: it was away while they went on, and what it has was freed.
     fn survey(
         files: &Arc<dyn Files>,
         home: &Path,
-        census: Census,
+        mut census: Census,
         known_durable: Option<Lsn>,
         checked: &Checked,
     ) -> Result<(Self, Survey), WalError> {
-        let look = |dirs: Vec<CopyDir>| {
-            let merged = MergedFiles::new(files, home, dirs, census.holders.len())?;
+        let look = |dirs: Vec<CopyDir>, trusted: usize| {
+            let merged = MergedFiles::new(files, home, dirs, trusted)?;
             let found = survey_watched(&merged, home, known_durable, checked)?;
             Ok::<_, WalError>((merged, found))
         };
-        let (mut merged, mut found) = look(census.holders.clone())?;
+        let (mut merged, mut found) = look(census.holders.clone(), census.holders.len())?;
+        if found.damage.is_some()
+            && let Some((placed, end)) = census.placed()
+            && let Ok(other) = look(placed.holders.clone(), placed.holders.len())
+            && other.1.damage.is_none()
+            && end <= other.1.start()
+        {
+            (census, (merged, found)) = (placed, other);
+        }
         if found.damage.is_some() || have_older(&**files, &census.stale, &found) {
             let all = census.holders.iter().chain(&census.stale).cloned().collect();
             // Stale copies may hold anything: what goes wrong with them says nothing about the log.
-            let wider = look(all).ok().filter(|(_, wider)| wider.damage.is_none());
+            let wider = look(all, census.holders.len()).ok().filter(|(_, wider)| wider.damage.is_none());
             if let Some(wider) = wider.filter(|(_, wider)| found.damage.is_some() || wider.end == found.end) {
                 (merged, found) = wider;
             }
