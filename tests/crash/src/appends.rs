@@ -14,17 +14,20 @@
 //! The checker (`checker.rs`) knows SQL's levels and lists only. The seed fixes what is tried, not how it meets.
 
 mod census;
-mod checker;
-mod client;
+pub(crate) mod checker;
+pub(crate) mod client;
 mod failovers;
 mod graph;
-mod history;
+pub(crate) mod history;
 mod standby;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -100,20 +103,16 @@ pub(crate) struct Mix {
     levels: &'static [Isolation],
 }
 
+/// Every level there is, as far as levels differ.
+pub(crate) const MIXED: &[Isolation] =
+    &[Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable, Isolation::Serializable];
+
 /// Every mix there is.
 const MIXES: [Mix; 4] = [
     Mix { name: "read-committed", levels: &[Isolation::ReadCommitted] },
     Mix { name: "repeatable-read", levels: &[Isolation::RepeatableRead] },
     Mix { name: "serializable", levels: &[Isolation::Serializable] },
-    Mix {
-        name: "mixed",
-        levels: &[
-            Isolation::ReadCommitted,
-            Isolation::RepeatableRead,
-            Isolation::Serializable,
-            Isolation::Serializable,
-        ],
-    },
+    Mix { name: "mixed", levels: MIXED },
 ];
 
 /// Reads a mix's name.
@@ -248,7 +247,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
         }
         Server::start_logged(&plan.server, &planted(), data, &settings, &dir.join("primary.log"))
     };
-    let shared = Shared::new(plan.transactions);
+    let shared = Shared::new(plan.transactions, Arc::new(RealClock));
     let mut server = start(0)?;
     client::create(&mut server.connect()?).context("cannot make the tables")?;
     let standby = |port: &Port| Standby::start((&plan.server, planted()), [dir, rings.path()], port, seed, &server);

@@ -4,12 +4,14 @@
 //! The servers are the product's own code from the socket to the disk (`collie_simkernel` has what is under it). A run draws which kinds of
 //! faults it has and how often they come (`faults.rs`), and goes in rounds: clients write at every level of `synchronous_commit` and read on
 //! replicas while faults come; then everything is mended, the clients stop, and the nodes have to come to one state, in which everything that
-//! clients were told is looked for (`failover/oracle.rs`). Snapshots are looked at all the while, on every node.
+//! clients were told is looked for (`failover/oracle.rs`). Snapshots are looked at all the while, on every node; in half of the runs every writer waits
+//! for a quorum, and clients play transactions on lists, whose history has to be one that their levels allow (`lists.rs`).
 //!
 //! Each run is a process of its own, which ends with it: threads of servers that were killed are never cleared away.
 
 pub(crate) mod disk;
 pub(crate) mod faults;
+mod lists;
 pub(crate) mod nodes;
 mod runs;
 
@@ -24,12 +26,14 @@ use parking_lot::Mutex;
 
 use self::{
     faults::{Faults, Kind},
+    lists::Lists,
     nodes::{Nodes, View},
 };
 use crate::{
+    appends::client::create as create_lists,
     bank,
     failover::{
-        load::{Habits, Load},
+        load::{Habits, Level, Load},
         oracle::{Counts, Oracle},
     },
     random::Random,
@@ -99,6 +103,8 @@ impl Plan {
 struct Total {
     figures: Figures,
     counts: Counts,
+    /// Transactions on lists that count as committed, and what they read.
+    lists: (u64, u64),
 }
 
 /// Runs the plan; an error is a violation.
@@ -146,7 +152,7 @@ fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
     let total = ended.result?;
     let words = format!(
         "cluster --seed {}: {:.0} s, {} faults, {} kills, {} power cuts, {} promotions, acknowledged {:?}, {} lost of local and off, {} set aside, \
-         {} seen on replicas; {} turns, trace {:016x}",
+         {} seen on replicas, {} transactions on lists with {} reads; {} turns, trace {:016x}",
         plan.seed,
         ended.passed.as_secs_f64(),
         total.figures.cycles,
@@ -157,6 +163,8 @@ fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
         total.counts.lost,
         total.counts.set_aside,
         total.counts.seen,
+        total.lists.0,
+        total.lists.1,
         ended.turns,
         ended.trace
     );
@@ -195,6 +203,9 @@ pub(crate) struct Cluster {
     oracle: Oracle,
     panics: Panics,
     sessions: u64,
+    habits: Habits,
+    /// In some runs.
+    lists: Option<Lists>,
 }
 
 fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Total> {
@@ -202,7 +213,11 @@ fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Tot
     let mut faults = Faults::draw(&plan.kinds, plan.minutes, &mut random);
     let nodes = Nodes::new(faults.settings(plan.quorum.as_deref(), &mut random), faults.sync_us, &mut random)?;
     let (figures, oracle, panics) = (Figures::default(), Oracle::default(), panics.clone());
-    let mut cluster = Cluster { nodes, random, figures, oracle, panics, sessions: 0 };
+    let levels: &[Level] = if faults.has_lists { &Level::KEPT } else { &Level::ALL };
+    let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power(), levels };
+    let clock = || collie_simkernel::clock(Duration::ZERO, 0);
+    let lists = faults.has_lists.then(|| Lists::new(nodes.places(), habits, clock()));
+    let mut cluster = Cluster { nodes, random, figures, oracle, panics, sessions: 0, habits, lists };
     let played = cluster.play(plan, &mut faults);
     played.map_err(|error| {
         let (console, at_ns) = (cluster.nodes.console(), collie_simkernel::now_ns());
@@ -214,37 +229,50 @@ impl Cluster {
     fn play(&mut self, plan: &Plan, faults: &mut Faults) -> anyhow::Result<Total> {
         (0..COUNT).try_for_each(|node| self.nodes.start(node))?;
         self.until("the first node to answer", |cluster| cluster.ask(|view| view.connect(0).is_ok()) == Some(true))?;
-        let made = self.ask(|view| bank::create(&mut view.connect(0)?)).context("no answer")?;
+        let make = |view: &View| {
+            let mut client = view.connect(0)?;
+            create_lists(&mut client)?;
+            bank::create(&mut client)
+        };
+        let made = self.ask(make).context("no answer")?;
         made.context("cannot make the tables")?;
         self.settle()?;
-        let mut counts = Counts::default();
+        let mut total = Total::default();
         for round in 0..ROUNDS {
             let length = Duration::from_secs(plan.minutes * 60) / u32::try_from(ROUNDS)?;
-            counts = self.round(length, faults).with_context(|| format!("round {round}"))?;
+            (total.counts, total.lists) = self.round(length, faults).with_context(|| format!("round {round}"))?;
         }
-        self.figures.acknowledged = counts.acknowledged.iter().sum();
-        self.figures.checked += self.figures.acknowledged + counts.seen;
-        Ok(Total { figures: self.figures, counts })
+        self.figures.acknowledged = total.counts.acknowledged.iter().sum();
+        self.figures.checked += self.figures.acknowledged + total.counts.seen + total.lists.0;
+        Ok(Total { figures: self.figures, ..total })
     }
 
     /// Breaks things for a while, mends them, and looks at what is left.
-    fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<Counts> {
-        let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power() };
-        let mut load = Load::start(self.nodes.places(), habits, self.sessions, &mut self.random);
+    fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<(Counts, (u64, u64))> {
+        let mut load = Load::start(self.nodes.places(), self.habits, self.sessions, &mut self.random);
         load.add_writers(WRITERS, &mut self.random);
+        self.lists.iter_mut().for_each(|lists| lists.start(&mut self.random));
         faults.come(self, &load, length)?;
         self.nodes.heal()?;
         let before = load.acknowledged();
-        self.until("a commit to be answered once everything was mended", |_| load.acknowledged() > before)?;
+        self.until("a commit to be answered once everything was mended", |_| load.acknowledged() > before)
+            .with_context(|| format!("the last session ended by {}", load.refusal()))?;
         load.stop();
-        self.until("clients to be answered", |_| load.has_ended())?;
+        self.lists.iter().for_each(Lists::stop);
+        self.until("clients to be answered", |cluster| {
+            load.has_ended() && cluster.lists.as_ref().is_none_or(Lists::has_ended)
+        })?;
         self.figures.checked += load.snapshots();
         let (sessions, seen, last) = load.end()?;
         self.sessions = last;
         self.oracle.heard(sessions, seen);
         let leader = self.settle()?;
         self.panics.check()?;
-        self.oracle.check(&self.nodes.view(), leader)
+        let view = self.nodes.view();
+        let counts = self.oracle.check(&view, leader)?;
+        let Some(lists) = &mut self.lists else { return Ok((counts, (0, 0))) };
+        let facts = lists.check(&mut view.connect(leader)?).context("transactions on lists")?;
+        Ok((counts, (facts.committed, facts.reads)))
     }
 
     /// Asks the nodes something, as long as it takes them at the most that are not broken.

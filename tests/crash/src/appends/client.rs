@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use collie_engine::Isolation;
-use collie_env::{Clock, RealClock};
+use collie_env::Clock;
 use parking_lot::Mutex;
 use postgres::{Row, Statement, error::SqlState};
 
@@ -56,17 +56,23 @@ pub(crate) struct Shared {
     pub(crate) ended: Arc<AtomicU64>,
     /// Transactions that may still begin.
     pub(crate) left: Arc<AtomicU64>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Shared {
-    /// Lets clients begin `transactions`.
-    pub(crate) fn new(transactions: u64) -> Self {
+    /// Lets clients begin `transactions`; `clock` is the one by which their history has its times.
+    pub(crate) fn new(transactions: u64, clock: Arc<dyn Clock>) -> Self {
         let lists = (0..LISTS).map(|list| (List(list), 0)).collect();
         Self {
             names: Arc::new(Mutex::new(Names { lists, next_element: 1 })),
             ended: Arc::default(),
             left: Arc::new(AtomicU64::new(transactions)),
+            clock,
         }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
     }
 
     /// Returns every list that was ever in use.
@@ -152,6 +158,8 @@ enum Stop {
     Later(postgres::Error),
     /// The connection is gone.
     Gone,
+    /// For a reason that a transaction cannot have on a node that is whole.
+    Failed(postgres::Error),
     /// Nothing that may happen.
     Wrong(anyhow::Error),
 }
@@ -166,7 +174,7 @@ impl From<postgres::Error> for Stop {
         } else if state == SqlState::CANNOT_CONNECT_NOW {
             Self::Later(error)
         } else {
-            Self::Wrong(anyhow::Error::new(error).context(NO_REASON))
+            Self::Failed(error)
         }
     }
 }
@@ -187,6 +195,8 @@ pub(crate) struct Client {
     shared: Shared,
     /// On a replica: which of its lives, and whether to end.
     replica: Option<(u64, Arc<AtomicBool>)>,
+    /// On a node that may fail in any way: whether it has said of a commit that its quorum is not known to have it.
+    unconfirmed: Option<Arc<AtomicBool>>,
 }
 
 impl Client {
@@ -204,7 +214,7 @@ impl Client {
         connection.batch_execute(STATEMENT_TIMEOUT)?;
         let statements = Statements::prepare(&mut connection)?;
         let (levels, shared) = (levels.to_vec(), shared.clone());
-        Ok(Self { connection, statements, session, random, levels, shared, replica: None })
+        Ok(Self { connection, statements, session, random, levels, shared, replica: None, unconfirmed: None })
     }
 
     /// Prepares a connection to a replica in its life of this number, which only reads, until `stop`.
@@ -223,6 +233,11 @@ impl Client {
         Ok(Self { replica: Some((life, stop.clone())), ..client })
     }
 
+    /// Has every refusal end the connection only, and a commit that comes with `unconfirmed` be an unknown one.
+    pub(crate) fn on_failing_node(self, unconfirmed: Arc<AtomicBool>) -> Self {
+        Self { unconfirmed: Some(unconfirmed), ..self }
+    }
+
     /// Whether another transaction may begin.
     fn take_turn(&self) -> bool {
         match &self.replica {
@@ -237,35 +252,51 @@ impl Client {
     /// What the server must never answer.
     pub(crate) fn run(mut self) -> anyhow::Result<Vec<Transaction>> {
         let mut history = Vec::new();
-        while self.take_turn() {
-            let mut transaction = self.begin();
-            let stopped = self.play(&mut transaction);
-            transaction.ended_ns = RealClock.now_ns();
-            history.push(transaction);
-            self.shared.ended.fetch_add(u64::from(self.replica.is_none()), Ordering::SeqCst);
-            match stopped {
-                Ok(()) => {}
-                Err(Stop::Refused) if self.roll_back()? => {}
-                // Nobody but a replica may say so.
-                Err(Stop::Later(_)) if self.replica.is_some() && self.roll_back()? => thread::sleep(LATER),
-                Err(Stop::Later(error)) if self.replica.is_none() => {
-                    return Err(anyhow::Error::new(error).context(NO_REASON));
-                }
-                Err(Stop::Refused | Stop::Later(_) | Stop::Gone) => break,
-                Err(Stop::Wrong(error)) => {
-                    let last = history.last().map(ToString::to_string).unwrap_or_default();
-                    return Err(error.context(last));
-                }
-            }
-        }
+        while self.take_turn() && self.step(&mut history)? {}
         Ok(history)
+    }
+
+    /// Plays one transaction; returns whether the connection is good for another.
+    ///
+    /// # Errors
+    /// What the server must never answer.
+    pub(crate) fn step(&mut self, history: &mut Vec<Transaction>) -> anyhow::Result<bool> {
+        let mut transaction = self.begin();
+        let stopped = self.play(&mut transaction);
+        transaction.ended_ns = self.shared.now_ns();
+        history.push(transaction);
+        let last = || history.last().map(ToString::to_string).unwrap_or_default();
+        self.shared.ended.fetch_add(u64::from(self.replica.is_none()), Ordering::SeqCst);
+        match stopped {
+            Ok(()) => Ok(!self.is_unconfirmed()),
+            Err(Stop::Refused) => self.roll_back(),
+            Err(Stop::Gone) => Ok(false),
+            // Nobody but a replica may say so.
+            Err(Stop::Later(_)) if self.replica.is_some() => {
+                let goes_on = self.roll_back()?;
+                thread::sleep(LATER);
+                Ok(goes_on)
+            }
+            Err(Stop::Later(_) | Stop::Failed(_)) if self.unconfirmed.is_some() => Ok(false),
+            Err(Stop::Later(error) | Stop::Failed(error)) => {
+                Err(anyhow::Error::new(error).context(NO_REASON).context(last()))
+            }
+            Err(Stop::Wrong(error)) => Err(error.context(last())),
+        }
+    }
+
+    /// Whether the node has said of a commit that it may be lost with it.
+    fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed.as_ref().is_some_and(|unconfirmed| unconfirmed.load(Ordering::SeqCst))
     }
 
     /// Ends a transaction that was refused; returns whether the connection is still there.
     fn roll_back(&mut self) -> anyhow::Result<bool> {
         match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
             Ok(()) => Ok(true),
-            Err(Stop::Wrong(error)) => Err(error),
+            Err(Stop::Failed(error)) if self.unconfirmed.is_none() => {
+                Err(anyhow::Error::new(error).context("a transaction cannot be rolled back"))
+            }
             Err(_) => Ok(false),
         }
     }
@@ -284,7 +315,7 @@ impl Client {
             session: self.session,
             replica: self.replica.as_ref().map(|(life, _)| *life),
             isolation: self.levels[level],
-            began_ns: RealClock.now_ns(),
+            began_ns: self.shared.now_ns(),
             ended_ns: u64::MAX,
             // Until COMMIT is sent nothing of it can be there.
             outcome: Outcome::Aborted,
@@ -335,8 +366,9 @@ impl Client {
         transaction.outcome = Outcome::Unknown;
         let ended = commit(self).map_err(Stop::from);
         transaction.outcome = match ended {
+            Ok(()) if self.is_unconfirmed() => Outcome::Unknown,
             Ok(()) => Outcome::Acknowledged,
-            Err(Stop::Gone) => Outcome::Unknown,
+            Err(Stop::Gone | Stop::Failed(_)) => Outcome::Unknown,
             Err(Stop::Refused | Stop::Later(_) | Stop::Wrong(_)) => Outcome::Aborted,
         };
         ended
@@ -350,7 +382,7 @@ impl Client {
         }
         let at = self.slot();
         let (list, element) = self.shared.append_to(at);
-        transaction.statements_ns.push(RealClock.now_ns());
+        transaction.statements_ns.push(self.shared.now_ns());
         // Written down before it is sent: it may be there although no answer comes.
         transaction.ops.push(Op::Append { list, element });
         self.end(transaction, |client| client.send_append(list, element))
@@ -376,7 +408,7 @@ impl Client {
         let at = self.slot();
         let (list, element) = self.shared.append_to(at);
         let (number, text) = (list.0.cast_signed(), format!(",{element}"));
-        transaction.statements_ns.push(RealClock.now_ns());
+        transaction.statements_ns.push(self.shared.now_ns());
         let how = self.below(4);
         if list.is_text() && how == 0 {
             let rows = self.connection.query(&self.statements.update_text_returning, &[&number, &text])?;
@@ -401,7 +433,7 @@ impl Client {
         let (list, element) = self.shared.append_to(at);
         self.connection.batch_execute("SAVEPOINT before")?;
         transaction.ops.push(Op::Undone { list, element });
-        transaction.statements_ns.push(RealClock.now_ns());
+        transaction.statements_ns.push(self.shared.now_ns());
         self.send_append(list, element)?;
         self.connection.batch_execute("ROLLBACK TO SAVEPOINT before")?;
         Ok(())
@@ -411,7 +443,7 @@ impl Client {
         let at = self.slot();
         let list = self.shared.list(at);
         let number = list.0.cast_signed();
-        transaction.statements_ns.push(RealClock.now_ns());
+        transaction.statements_ns.push(self.shared.now_ns());
         if !list.is_text() {
             let rows = self.connection.query(&self.statements.read_elements, &[&number])?;
             note_rows(transaction, &[list], &rows)?;
@@ -431,7 +463,7 @@ impl Client {
         let second = (first + 2 + 2 * self.below(others)) % usize::try_from(LISTS).unwrap_or(1);
         let lists = [self.shared.list(first), self.shared.list(second)];
         let numbers = lists.map(|list| list.0.cast_signed());
-        transaction.statements_ns.push(RealClock.now_ns());
+        transaction.statements_ns.push(self.shared.now_ns());
         if lists[0].is_text() {
             let rows = self.connection.query(&self.statements.read_texts, &[&numbers[0], &numbers[1]])?;
             note_texts(transaction, &lists, &rows)?;
@@ -453,7 +485,7 @@ pub(crate) fn read_all(
     shared: &Shared,
 ) -> anyhow::Result<Transaction> {
     let lists: Vec<List> = shared.lists().collect();
-    let now = RealClock.now_ns();
+    let now = shared.now_ns();
     let mut transaction = Transaction {
         session,
         replica: None,
@@ -471,7 +503,7 @@ pub(crate) fn read_all(
     let found = connection.query("SELECT list, position, element FROM elements ORDER BY list, position", &[])?;
     note_rows(&mut transaction, &rows, &found)?;
     connection.batch_execute("COMMIT")?;
-    transaction.ended_ns = RealClock.now_ns();
+    transaction.ended_ns = shared.now_ns();
     Ok(transaction)
 }
 

@@ -76,7 +76,7 @@ pub(super) fn play(plan: &Plan, mix: Mix, seed: u64, dir: &Path, history: &mut H
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     client::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
     let mut leader = nodes.settle()?;
-    let shared = Shared::new(plan.transactions);
+    let shared = Shared::new(plan.transactions, Arc::new(RealClock));
     for life in 0..=plan.failovers {
         let share = plan.transactions / (plan.failovers + 1);
         let target = if life == plan.failovers { u64::MAX } else { share * life + share / 2 + random.below(share) };

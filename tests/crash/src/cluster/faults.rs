@@ -70,6 +70,8 @@ pub(crate) struct Faults {
     pub(crate) pause: Duration,
     /// What a sync takes, at the most.
     pub(crate) sync_us: u64,
+    /// Every writer waits for a quorum, and transactions on lists are played and judged (`lists.rs`).
+    pub(crate) has_lists: bool,
     latency: (Duration, Duration),
     repairs: Vec<(u64, Repair)>,
 }
@@ -97,6 +99,7 @@ impl Faults {
             // A run has as many transactions whether it is short or long: everything that was acknowledged is looked for at its end.
             pause: one_of(&[ms(25), ms(100), ms(400)], random) * u32::try_from(minutes).unwrap_or(u32::MAX),
             sync_us: one_of(&[20, 1_000, 20_000], random),
+            has_lists: random.below(2) == 0,
             latency: (Duration::from_micros(latency / 5), Duration::from_micros(latency)),
             repairs: Vec::new(),
         }

@@ -30,7 +30,7 @@ use crate::{
 const SURE: [&str; 3] = ["40001", "40P01", "25006"];
 
 /// How soon a client looks for another node.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How soon a client that pauses ends once it is to.
 const STOPPED_WITHIN: Duration = Duration::from_secs(1);
@@ -51,6 +51,9 @@ pub(crate) enum Level {
 impl Level {
     /// In the order in which writers take them.
     pub(crate) const ALL: [Self; 5] = [Self::Flush, Self::Local, Self::Apply, Self::Off, Self::Write];
+
+    /// Those whose commits survive whatever happens.
+    pub(crate) const KEPT: [Self; 2] = [Self::Flush, Self::Apply];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -98,11 +101,29 @@ pub(crate) struct Habits {
     pub(crate) pause: Duration,
     /// Machines lose power.
     pub(crate) power_fails: bool,
+    /// What writers ask for, in turn.
+    pub(crate) levels: &'static [Level],
 }
 
 impl Habits {
     /// No pauses, and power that lasts.
-    pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false };
+    pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false, levels: &Level::ALL };
+
+    /// Pauses, no longer than until `stop`.
+    pub(crate) fn pause(&self, stop: &AtomicBool, random: &mut Random) {
+        let mean_us = u64::try_from(self.pause.as_micros()).unwrap_or(u64::MAX);
+        let most_us = if random.below(16) == 0 { mean_us.saturating_mul(28) } else { mean_us / 4 };
+        sleep(Duration::from_micros(random.below(most_us)), stop);
+    }
+}
+
+/// Sleeps, no longer than until `stop`.
+fn sleep(mut time: Duration, stop: &AtomicBool) {
+    while !time.is_zero() && !stop.load(Ordering::SeqCst) {
+        let piece = time.min(STOPPED_WITHIN);
+        thread::sleep(piece);
+        time -= piece;
+    }
 }
 
 /// What all clients share.
@@ -112,6 +133,8 @@ struct Shared {
     places: Mutex<[Option<SocketAddr>; COUNT]>,
     /// What no snapshot shows, and one did.
     wrong: Mutex<Option<String>>,
+    /// Why the last session of a writer ended.
+    refusal: Mutex<String>,
     /// Snapshots that were looked at.
     snapshots: AtomicU64,
     stop: AtomicBool,
@@ -121,19 +144,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// Pauses as clients do, no longer than until they are to end.
-    fn pause(&self, random: &mut Random) {
-        let mean_us = u64::try_from(self.habits.pause.as_micros()).unwrap_or(u64::MAX);
-        let most_us = if random.below(16) == 0 { mean_us.saturating_mul(28) } else { mean_us / 4 };
-        self.sleep(Duration::from_micros(random.below(most_us)));
-    }
-
-    fn sleep(&self, mut time: Duration) {
-        while !time.is_zero() && !self.stop.load(Ordering::SeqCst) {
-            let piece = time.min(STOPPED_WITHIN);
-            thread::sleep(piece);
-            time -= piece;
-        }
+    fn refuse(&self, node: usize, error: &postgres::Error) {
+        let words = error.as_db_error().map_or(error.to_string(), ToString::to_string);
+        *self.refusal.lock() = format!("{}: {words}", NAMES[node]);
     }
 }
 
@@ -148,9 +161,9 @@ pub(crate) struct Load {
 impl Load {
     /// Starts a reader for each node; sessions get numbers from `first` on.
     pub(crate) fn start(places: [Option<SocketAddr>; COUNT], habits: Habits, first: u64, random: &mut Random) -> Self {
-        let (wrong, snapshots, stop, acknowledged) = Default::default();
+        let (wrong, refusal, snapshots, stop, acknowledged) = Default::default();
         let (places, sessions) = (Mutex::new(places), AtomicU64::new(first));
-        let shared = Arc::new(Shared { habits, places, wrong, snapshots, stop, sessions, acknowledged });
+        let shared = Arc::new(Shared { habits, places, wrong, refusal, snapshots, stop, sessions, acknowledged });
         let readers = (0..COUNT).map(|node| {
             let (shared, random) = (shared.clone(), Random::new(random.next()));
             thread::spawn(move || read(&shared, node, random))
@@ -163,10 +176,11 @@ impl Load {
         Self { readers, auditor, shared, writers: Vec::new() }
     }
 
-    /// Adds writers, one for each level in turn, that look for whoever leads.
+    /// Adds writers, one for each of the habits' levels in turn, that look for whoever leads.
     pub(crate) fn add_writers(&mut self, count: usize, random: &mut Random) {
-        for number in 0..count {
-            let level = Level::ALL[(self.writers.len() + number) % Level::ALL.len()];
+        for _ in 0..count {
+            let levels = self.shared.habits.levels;
+            let level = levels[self.writers.len() % levels.len()];
             let (shared, random) = (self.shared.clone(), Random::new(random.next()));
             self.writers.push(thread::spawn(move || write(&shared, level, random)));
         }
@@ -180,6 +194,11 @@ impl Load {
     /// Returns how many commits were answered.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// Returns why the last session of a writer ended.
+    pub(crate) fn refusal(&self) -> String {
+        self.shared.refusal.lock().clone()
     }
 
     /// Has no transaction begin any more.
@@ -266,7 +285,7 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
         tokens: Vec::new(),
     };
     while !shared.stop.load(Ordering::SeqCst) {
-        shared.pause(random);
+        shared.habits.pause(&shared.stop, random);
         let seq = session.journal.intend();
         let roll_back = random.below(16) == 0;
         match bank::transaction(&mut client, number, seq, roll_back, random) {
@@ -284,11 +303,15 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
                 session.journal.settle(Outcome::Aborted);
                 // A node that follows by now takes nothing more.
                 let follows = error.code().is_some_and(|code| code.code() == "25006");
+                shared.refuse(node, &error);
                 if follows || client.batch_execute("ROLLBACK").is_err() {
                     break;
                 }
             }
-            Err(_) => break,
+            Err(error) => {
+                shared.refuse(node, &error);
+                break;
+            }
         }
     }
     Some(session)
@@ -302,7 +325,7 @@ fn read(shared: &Arc<Shared>, node: usize, mut random: Random) -> Vec<Seen> {
     let Some(mut client) = place.and_then(|place| config(place).connect(NoTls).ok()) else { return seen };
     while !shared.stop.load(Ordering::SeqCst) && look(shared, &mut client, node, &mut seen, &mut random).is_ok() {
         thread::sleep(LOOK_EVERY / 4);
-        shared.pause(&mut random);
+        shared.habits.pause(&shared.stop, &mut random);
     }
     seen
 }
@@ -325,7 +348,7 @@ fn audit(shared: &Shared, mut random: Random) {
             }
         }
         // A look reads everything that was ever written.
-        shared.sleep(LOOK_EVERY + shared.habits.pause * 4);
+        sleep(LOOK_EVERY + shared.habits.pause * 4, &shared.stop);
     }
 }
 
