@@ -1,10 +1,13 @@
 //! `Owner`: the threads of a log and its end. Handles of one log share it; the last one to go closes as well as it can.
 
-use std::{sync::Arc, thread::JoinHandle};
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use parking_lot::Mutex;
 
 use crate::{Mark, WalError, core::Core, flush::Purpose, reserve::State, ring_file::RingFile};
+
+/// How soon a flight on its way is looked at again by what closes the log.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Stops the threads when the last `Log` goes.
 #[derive(Debug)]
@@ -93,8 +96,8 @@ impl Owner {
                 None if flusher.queue.lock().state != State::Open => {
                     return Err(flusher.refusal(State::Poisoned));
                 }
-                // Only a flight without data can be on its way now: it ends by itself.
-                None => std::thread::yield_now(),
+                // Only a flight without data can be on its way now: it ends by itself, as late as the disk answers.
+                None => std::thread::sleep(LOOK_AGAIN),
             }
         }
     }

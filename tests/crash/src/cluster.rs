@@ -320,11 +320,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Does what a person or a program does that looks after a cluster: starts who has ended, promotes one where nobody leads.
+    /// Does what a person or a program does that looks after a cluster: starts who has ended, and who says that nothing else helps; promotes one
+    /// where nobody leads.
     pub(crate) fn look_after(&mut self, looks: u64) -> anyhow::Result<()> {
         self.panics.check()?;
         if looks.is_multiple_of(10) {
             self.nodes.start_dead()?;
+        }
+        if looks.is_multiple_of(50) {
+            self.ask(View::over).into_iter().flatten().for_each(|node| self.nodes.stop(node));
         }
         if looks.is_multiple_of(50) && self.leading().is_empty() {
             let node = usize::try_from(self.random.below(COUNT as u64))?;

@@ -251,7 +251,19 @@ struct Seen {
     clock: Arc<dyn Clock>,
 }
 
+/// Says of a node whether it can do nothing more until it is started again, as it says itself.
+const IS_OVER: &str = "SELECT count(*) > 0 FROM collie_health WHERE severity = 'failure' AND reason LIKE '%until the server is started again%'";
+
 impl View {
+    /// Returns the nodes that say that they have to be started again.
+    pub(crate) fn over(&self) -> Vec<usize> {
+        let is_over = |node: &usize| {
+            let asked = self.connect(*node).and_then(|mut client| Ok(client.query_one(IS_OVER, &[])?.get(0)));
+            asked.unwrap_or(false)
+        };
+        (0..COUNT).filter(is_over).collect()
+    }
+
     /// Does something by a client of its own, in a thread, and waits for it as long as `patience`: a server that stands still holds nobody
     /// else up.
     pub(crate) fn within<T: Send + 'static>(
