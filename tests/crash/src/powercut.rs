@@ -3,8 +3,8 @@
 //! The server's data lie on an ext4 (`served.rs`) over a disk with a volatile cache (`drive.rs`), which this process serves. At a drawn moment
 //! the power goes: the server is killed, what the kernel would still have written is dropped, shared memory is gone, and of the
 //! writes that no flush covered the disk keeps a drawn part. The ext4 is mounted again, the server started, and everything that was
-//! acknowledged compared (`bank.rs`, `definitions.rs`). Cuts come under load with checkpoints, definitions and backups, and while the server
-//! opens what an earlier cut left.
+//! acknowledged compared (`bank.rs`, `definitions.rs`). Cuts come under load with checkpoints, definitions and backups, while the server
+//! opens what an earlier cut left, and right after it opened what a kill left.
 //!
 //! # Oracles
 //! - Those of the bank (O1 to O5, without a ring) and of definitions (D1 to D3).
@@ -32,7 +32,7 @@ use collie_env::{Clock, Env, RealClock};
 use postgres::{Config, NoTls};
 use tempfile::TempDir;
 
-use self::{definitions::Definitions, image::Image, served::ServedDrive};
+use self::{definitions::Definitions, drive::Moment, image::Image, served::ServedDrive};
 use crate::{
     bank,
     journal::{Journal, Outcome},
@@ -142,6 +142,8 @@ struct Lives<'p> {
     rings: TempDir,
     journals: Vec<Journal>,
     definitions: Definitions,
+    /// The name of a backup that was answered since it was looked for.
+    backup: Option<String>,
     /// The disk as it was when the power came back.
     last: Image,
 }
@@ -162,7 +164,7 @@ impl<'p> Lives<'p> {
         disk.mount(random)?;
         let last = disk.drive.shown();
         let (journals, definitions) = (Vec::new(), Definitions::default());
-        Ok(Self { plan, disk, dir, random, total, rings: rings()?, journals, definitions, last })
+        Ok(Self { plan, disk, dir, random, total, rings: rings()?, journals, definitions, backup: None, last })
     }
 
     fn data(&self) -> PathBuf {
@@ -216,45 +218,83 @@ impl<'p> Lives<'p> {
     fn cycle(&mut self, mut server: Server, end: u64) -> anyhow::Result<Server> {
         let before = self.journals.len();
         let load = Load::start(&server, self.total.cuts + 1, self.definitions.clone(), self.random);
-        // The moment of the cut is the experiment itself.
-        thread::sleep(Duration::from_millis(20 + self.random.below(600)));
-        let cut = self.disk.drive.cut(|| server.strike())?;
+        self.await_moment(Duration::from_millis(600));
+        // What an opening shows that found it in the memory of the machine has to be on the disk by then (W1).
+        let cut = if self.random.below(4) == 0 {
+            self.disk.drive.release();
+            server.strike()?;
+            drop(server);
+            self.hear(load)?;
+            server = self.start().context("opening after a kill")?;
+            self.look(&server, before).context("after a kill")?;
+            self.disk.drive.cut(|| server.strike())?
+        } else {
+            let cut = self.disk.drive.cut(|| server.strike())?;
+            self.hear(load)?;
+            cut
+        };
         drop(server);
-        let (journals, definitions, backup) = load.end()?;
-        self.journals.extend(journals);
-        self.total.definitions += definitions.answered - self.definitions.answered;
-        self.definitions = definitions;
         self.power_on(cut)?;
         // Recovery may be cut off anywhere, more than once.
         while self.total.cuts < end && self.random.below(3) == 0 {
             let (settings, arguments, data) = (self.settings()?, self.arguments(), self.data());
-            let after = Duration::from_micros(self.random.below(250_000));
             let mut opening = Server::start_unheard(&self.plan.server, &arguments, &data, &settings)?;
-            thread::sleep(after);
+            self.await_moment(Duration::from_millis(250));
             let cut = self.disk.drive.cut(|| opening.strike())?;
             drop(opening);
             self.total.opening += 1;
             self.power_on(cut)?;
         }
-        if let Some(name) = backup {
+        if let Some(name) = self.backup.take() {
             self.verify_backup(&name, before).with_context(|| format!("backup {name}"))?;
             self.total.backups += 1;
         }
         let server = self.start().context("opening again")?;
+        self.look(&server, before)?;
+        Ok(server)
+    }
+
+    /// Takes note of what clients were told.
+    fn hear(&mut self, load: Load) -> anyhow::Result<()> {
+        let (journals, definitions, backup) = load.end()?;
+        let answers = journals.iter().flat_map(|journal| &journal.outcomes);
+        self.total.acknowledged += answers.filter(|outcome| **outcome == Outcome::Acknowledged).count() as u64;
+        self.journals.extend(journals);
+        self.total.definitions += definitions.answered - self.definitions.answered;
+        (self.definitions, self.backup) = (definitions, backup);
+        Ok(())
+    }
+
+    /// Compares what a server shows with what clients were told; from now on all of it is to stay (W1). The journals from `before` on are new.
+    fn look(&mut self, server: &Server, before: usize) -> anyhow::Result<()> {
         let mut client = server.connect()?;
         self.definitions.verify(&mut client)?;
         bank::verify(&mut client, &self.journals, false)?;
         for journal in &mut self.journals[before..] {
-            let count = |outcome| journal.outcomes.iter().filter(|found| **found == outcome).count() as u64;
-            let acknowledged = count(Outcome::Acknowledged);
-            self.total.acknowledged += acknowledged;
             let there = bank::present(&mut client, "history", journal.client)?;
             let lost =
                 |(seq, outcome): &(u64, &Outcome)| **outcome == Outcome::Acknowledged && !there.contains_key(seq);
             self.total.lost += (1..).zip(&journal.outcomes).filter(lost).count() as u64;
-            journal.settle_by(|seq| there.contains_key(&seq)); // W1
+            journal.settle_by(|seq| there.contains_key(&seq));
         }
-        Ok(server)
+        Ok(())
+    }
+
+    /// Waits for the moment of a cut, which is the experiment itself: one of time, or one between the calls that come to the disk, the first ones
+    /// more often than later ones; then the disk stalls for some milliseconds, in which who was told too much may act on it.
+    fn await_moment(&mut self, most: Duration) {
+        let time = Duration::from_micros(self.random.below(u64::try_from(most.as_micros()).unwrap_or(u64::MAX)));
+        let drawn = usize::try_from(self.random.below(Moment::ALL.len() as u64 + 1)).unwrap_or(0);
+        let calls = 2 << self.random.below(8);
+        let (after, stall) = (self.random.below(calls), Duration::from_micros(self.random.below(20_000)));
+        match Moment::ALL.get(drawn) {
+            None => thread::sleep(time),
+            Some(moment) => {
+                self.disk.drive.arm(*moment, after);
+                self.disk.drive.wait_until_held(most);
+                thread::sleep(stall);
+            }
+        }
     }
 
     fn power_on(&mut self, cut: drive::Cut) -> anyhow::Result<()> {

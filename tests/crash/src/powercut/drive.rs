@@ -5,8 +5,11 @@
 //! - V2. From the moment of a cut on nothing reaches the platter, and no write or flush is answered before those who would act on the answer
 //!   are dead (`cut` kills them).
 //! - V3. After a cut the disk is the platter with some of the writes that no flush covered, torn between sectors at will.
+//! - V4. An armed drive holds everything at the moment that it was armed for, as a drive that stalls, until the cut comes.
 
-use parking_lot::{Condvar, Mutex};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::image::Image;
 use crate::random::Random;
@@ -49,15 +52,49 @@ enum Power {
     Off,
 }
 
+/// A moment between the calls that come to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// A flush was asked for, and nothing of it done.
+    BeforeFlush,
+    /// It was done, and is answered.
+    AfterFlush,
+    /// A write lies in the cache, and is answered.
+    AfterWrite,
+}
+
+impl Moment {
+    pub(super) const ALL: [Self; 3] = [Self::BeforeFlush, Self::AfterFlush, Self::AfterWrite];
+}
+
 #[derive(Debug)]
 struct State {
     power: Power,
+    /// What moment it holds at (V4), after how many of them.
+    armed: Option<(Moment, u64)>,
     /// What survives a cut for certain.
     platter: Image,
     /// What is read.
     shown: Image,
     cache: Vec<Write>,
     flushes: u64,
+}
+
+impl State {
+    fn new(image: Image) -> Self {
+        let (power, armed, platter) = (Power::On, None, image.clone());
+        Self { power, armed, platter, shown: image, cache: Vec::new(), flushes: 0 }
+    }
+
+    /// Counts a moment; holds at the one that it was armed for (V4).
+    fn pass(&mut self, moment: Moment) {
+        let Some((of, left)) = &mut self.armed else { return };
+        match left.checked_sub(1) {
+            _ if *of != moment || self.power != Power::On => {}
+            Some(less) => *left = less,
+            None => (self.power, self.armed) = (Power::Held, None),
+        }
+    }
 }
 
 /// What was in the cache at a cut.
@@ -76,8 +113,7 @@ pub(super) struct Drive {
 
 impl Drive {
     pub(super) fn new(image: Image) -> Self {
-        let state = State { power: Power::On, platter: image.clone(), shown: image, cache: Vec::new(), flushes: 0 };
-        Self { state: Mutex::new(state), switched: Condvar::new() }
+        Self { state: Mutex::new(State::new(image)), switched: Condvar::new() }
     }
 
     pub(super) fn read(&self, offset: usize, bytes: usize) -> Vec<u8> {
@@ -94,30 +130,61 @@ impl Drive {
     }
 
     /// Waits until the power is on or off (V2).
-    fn with_power<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock();
-        self.switched.wait_while(&mut state, |state| state.power == Power::Held);
-        act(&mut state)
+    fn wait(&self, state: &mut MutexGuard<'_, State>) {
+        self.switched.wait_while(state, |state| state.power == Power::Held);
+    }
+
+    /// Counts a moment, and tells who waits for the one that it was armed for.
+    fn pass(&self, state: &mut MutexGuard<'_, State>, moment: Moment) {
+        state.pass(moment);
+        if state.power == Power::Held {
+            self.switched.notify_all();
+        }
     }
 
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
-        self.with_power(|state| {
-            state.shown.write(offset, bytes);
-            if state.power == Power::On {
-                state.cache.push(Write { offset, bytes: bytes.to_vec() });
-            }
-        });
+        let mut state = self.state.lock();
+        self.wait(&mut state);
+        state.shown.write(offset, bytes);
+        if state.power == Power::On {
+            state.cache.push(Write { offset, bytes: bytes.to_vec() });
+            self.pass(&mut state, Moment::AfterWrite);
+        }
     }
 
     pub(super) fn flush(&self) {
-        self.with_power(|state| {
-            if state.power == Power::On {
-                state.flushes += 1;
-                for write in std::mem::take(&mut state.cache) {
-                    state.platter.write(write.offset, &write.bytes); // V1
-                }
+        let mut state = self.state.lock();
+        self.wait(&mut state);
+        self.pass(&mut state, Moment::BeforeFlush);
+        self.wait(&mut state);
+        if state.power == Power::On {
+            state.flushes += 1;
+            for write in std::mem::take(&mut state.cache) {
+                state.platter.write(write.offset, &write.bytes); // V1
             }
-        });
+            self.pass(&mut state, Moment::AfterFlush);
+        }
+    }
+
+    /// Has it hold at a moment, after so many of them (V4).
+    pub(super) fn arm(&self, moment: Moment, after: u64) {
+        self.state.lock().armed = Some((moment, after));
+    }
+
+    /// Waits until it holds at the moment that it was armed for, no longer than that.
+    pub(super) fn wait_until_held(&self, time: Duration) {
+        let mut state = self.state.lock();
+        self.switched.wait_while_for(&mut state, |state| state.power == Power::On, time);
+    }
+
+    /// Goes on, and forgets what moment it was armed for.
+    pub(super) fn release(&self) {
+        let mut state = self.state.lock();
+        state.armed = None;
+        if state.power == Power::Held {
+            state.power = Power::On;
+            self.switched.notify_all();
+        }
     }
 
     /// Cuts the power. `kill` ends all who act on answers; what they wait for is answered once it has returned.
@@ -127,7 +194,7 @@ impl Drive {
     pub(super) fn cut(&self, kill: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Cut> {
         let cut = {
             let mut state = self.state.lock();
-            state.power = Power::Held;
+            (state.power, state.armed) = (Power::Held, None);
             Cut { cached_writes: state.cache.len(), flushes: std::mem::take(&mut state.flushes) }
         };
         let killed = kill();
@@ -160,15 +227,13 @@ impl Drive {
                 }
             }
         }
-        *state =
-            State { power: Power::On, platter: image.clone(), shown: image.clone(), cache: Vec::new(), flushes: 0 };
+        *state = State::new(image.clone());
         image
     }
 
     /// Puts another disk in its place.
     pub(super) fn replace(&self, image: Image) {
-        *self.state.lock() =
-            State { power: Power::On, platter: image.clone(), shown: image, cache: Vec::new(), flushes: 0 };
+        *self.state.lock() = State::new(image);
     }
 }
 
@@ -201,6 +266,38 @@ mod tests {
             assert_eq!(drive.read(0, 8192), image.read(0, 8192));
         }
         assert_eq!(met.len(), 8, "{met:?}");
+    }
+
+    /// Goal: V4. Method: a drive that is armed for each kind of moment, after one other; what is on the platter when it holds, and that nothing is
+    /// answered before the cut.
+    #[test]
+    fn armed_drive_holds_at_its_moment() {
+        for (moment, kept) in [(Moment::BeforeFlush, 1), (Moment::AfterFlush, 2), (Moment::AfterWrite, 1)] {
+            let drive = Drive::new(Image::new(1 << 14));
+            drive.arm(moment, 1);
+            let steps = std::sync::atomic::AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for step in 1..=2 {
+                        drive.write(step << 12, &[1; 512]);
+                        steps.fetch_add(1, Ordering::SeqCst);
+                        drive.flush();
+                        steps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    drive.write(3 << 12, &[1; 512]);
+                    steps.fetch_add(1, Ordering::SeqCst);
+                });
+                drive.wait_until_held(Duration::from_secs(60));
+                let cut = drive.cut(|| {
+                    let answered = steps.load(Ordering::SeqCst);
+                    anyhow::ensure!(answered < 5, "{answered} steps were answered");
+                    Ok(())
+                });
+                assert_eq!(cut.unwrap().flushes, kept, "{moment:?}");
+            });
+            let platter = (0..400).map(|seed| drive.power_on(&mut Random::new(seed))).next().unwrap();
+            assert_eq!(platter.read(1 << 12, 1), [1]);
+        }
     }
 
     /// Goal: nobody is answered between a cut and the death of who asks. Method: a flush that begins while the kill goes on has not been
