@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) freer: Mutex<Option<Background>>,
     /// Dropped families that `freer` has not come to.
     unfreed: Mutex<VecDeque<CfId>>,
+    /// Families whose drop was replayed, until they are freed, each with where its record ends.
+    dropped: Mutex<Vec<(CfId, Lsn)>>,
     pub(crate) scrubber: Mutex<Option<Background>>,
     /// What has rotted.
     pub(crate) scrub: Scrub,
@@ -160,6 +162,7 @@ impl Shared {
             flusher: Mutex::new(None),
             freer: Mutex::new(None),
             unfreed: Mutex::default(),
+            dropped: Mutex::default(),
             scrubber: Mutex::new(None),
             scrub: Scrub::new(options),
             checkpoints: Mutex::new(()),
@@ -328,6 +331,12 @@ impl Shared {
         if let Some(family) = gone {
             self.garbage.freed(family.clear());
         }
+        self.dropped.lock().retain(|(other, _)| *other != cf);
+    }
+
+    /// Takes note of a family whose drop was replayed, in a record that ends at `end`: old snapshots may show it still.
+    pub(crate) fn note_dropped(&self, cf: CfId, end: Lsn) {
+        self.dropped.lock().push((cf, end));
     }
 
     /// [`Shared::drop_family`] by the thread that is there for it; at once where there is none.
@@ -354,9 +363,11 @@ impl Shared {
         true
     }
 
-    /// Returns the families that were dropped and still take up memory: no snapshot that is taken from now on may meet them.
-    pub(crate) fn unfreed(&self) -> Vec<CfId> {
-        self.unfreed.lock().iter().copied().collect()
+    /// Returns the families that still take up memory and were dropped before `snapshot`: nothing of them is part of its state.
+    pub(crate) fn dropped_before(&self, snapshot: Lsn) -> Vec<CfId> {
+        let mut dropped: Vec<CfId> = self.unfreed.lock().iter().copied().collect();
+        dropped.extend(self.dropped.lock().iter().filter(|(_, end)| *end <= snapshot).map(|(cf, _)| *cf));
+        dropped
     }
 
     /// One round of background work. Returns how much there was.

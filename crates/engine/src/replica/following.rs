@@ -101,6 +101,10 @@ impl Follow for Following {
         self.shared.quorum.note(lsn, note);
     }
 
+    fn note_dropped(&self, cf: CfId, end: Lsn) {
+        self.shared.note_dropped(cf, end);
+    }
+
     fn drop_family(&self, cf: CfId) {
         self.shared.drop_family(cf);
     }

@@ -80,6 +80,9 @@ pub(crate) trait Follow: Target {
     /// The record at `lsn` says who is asked for commits from there on.
     fn quorum_noted(&self, lsn: Lsn, note: QuorumNote);
 
+    /// A family is dropped by a record that ends at `end`, and freed later.
+    fn note_dropped(&self, cf: CfId, end: Lsn);
+
     /// Frees a family that no snapshot shows any more.
     fn drop_family(&self, cf: CfId);
 
@@ -401,6 +404,7 @@ impl<F: Follow> Live<F> {
             let made = || named.iter().find(|(made, _)| *made == cf).map(|(_, owner)| *owner);
             if let Some(owner) = self.named.remove(&cf).or_else(made) {
                 self.dropped.push((cf, end));
+                self.target.note_dropped(cf, end);
                 self.gone.insert(cf, owner);
             }
         }
@@ -454,6 +458,7 @@ impl<F: Follow> Live<F> {
     }
 
     /// Returns the families that are dropped and not freed yet.
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn dropped(&self) -> impl Iterator<Item = CfId> {
         self.dropped.iter().map(|(cf, _)| *cf)
     }

@@ -610,7 +610,7 @@ impl Replica {
         if live.position().min(open.followed.shown.show()) != at {
             return Ok(None);
         }
-        let skipped: Vec<CfId> = live.holes().keys().copied().chain(live.dropped()).collect();
+        let skipped: Vec<CfId> = live.holes().keys().copied().collect();
         open.db.shared.txns.log().wait_boundary(at)?; // the last worker publishes in a moment
         let held = HeldState::new(&open.db.shared, &skipped)?;
         Ok(Some(held).filter(|held| held.at() == at))
@@ -628,7 +628,7 @@ impl Replica {
                 return Err(EngineError::Closed);
             };
             live.drain()?;
-            let skipped: Vec<CfId> = live.holes().keys().copied().chain(live.dropped()).collect();
+            let skipped: Vec<CfId> = live.holes().keys().copied().collect();
             (skipped, open.db.clone(), live.position().min(open.followed.shown.show()))
         };
         db.shared.txns.log().wait_boundary(position)?; // the last worker publishes in a moment

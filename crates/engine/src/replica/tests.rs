@@ -312,6 +312,8 @@ impl Follow for World {
 
     fn quorum_noted(&self, _: Lsn, _: crate::QuorumNote) {}
 
+    fn note_dropped(&self, _: CfId, _: Lsn) {}
+
     fn drop_family(&self, cf: CfId) {
         self.dropped.lock().push(cf);
         self.families.remove(cf).unwrap().clear();

@@ -100,6 +100,8 @@ pub struct Database {
     pub(super) workers: Workers,
     /// Of a replica: the rows of its catalog, and up to where. Held while it is replaced.
     pub(super) followed: Mutex<FollowedCatalog>,
+    /// Of a replica: the catalogs before the newest one, oldest first, from the one on that snapshots show.
+    pub(super) earlier: Mutex<Vec<Arc<Catalog>>>,
 }
 
 /// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.
@@ -256,6 +258,7 @@ impl Database {
             connected: Mutex::default(),
             next_pid: AtomicU32::new(1),
             followed: Mutex::default(),
+            earlier: Mutex::default(),
         };
         let database = Arc::new(database);
         if database.db.is_replica() {
@@ -436,11 +439,9 @@ impl Database {
         &self.db
     }
 
-    /// Returns the newest committed catalog. Every snapshot that is taken from now on shows it.
+    /// Returns the newest committed catalog that every snapshot shows which is taken from now on.
     pub fn catalog(&self) -> Arc<Catalog> {
-        let catalog = self.catalog.load_full();
-        self.wait_until_shown(&catalog);
-        catalog
+        self.shown_catalog()
     }
 
     /// Returns the time, in microseconds since 2000-01-01 00:00 UTC.

@@ -1,9 +1,9 @@
 //! The catalog of a replica: replaced by whoever replays the log, while sessions run.
 //!
 //! # Invariants
-//! - L1. A change of the catalog is read when all of it is in place and no snapshot shows it yet; whoever gets a catalog from
-//!   [`Database::catalog`] waits until snapshots show it. So a statement that plans with a catalog and then takes its snapshot finds the
-//!   rows that its definitions name, as on the primary.
+//! - L1. A change of the catalog is read when all of it is in place and no snapshot shows it yet; [`Database::catalog`] is the newest one that
+//!   snapshots show. So a statement that plans with a catalog and then takes its snapshot finds the rows that its definitions name, as on the
+//!   primary, and none waits for a change that may never be shown: its primary may be gone.
 //! - L2. A snapshot that is older reads no family that a definition filled at once (P3 of `publication.rs`): that is noted here too.
 //! - L3. Catalogs come in the order of the log: one that was read up to a position is not replaced by an older one. The first one has every change
 //!   that was replayed before the hook was there, shown or not.
@@ -98,11 +98,17 @@ impl Database {
         self.publish(catalog, change.shown_from, &tables);
     }
 
-    /// Has sessions find `catalog` from now on, in which `tables` may be other ones than before.
+    /// Has sessions find `catalog` as soon as it is shown, in which `tables` may be other ones than before.
     fn publish(&self, mut catalog: Catalog, shown_from: Lsn, tables: &[Oid]) {
         catalog.shown_from = shown_from;
         self.note_refilled(&mut catalog, tables);
         catalog.epoch = self.new_epoch();
+        let mut earlier = self.earlier.lock();
+        earlier.push(self.catalog.load_full());
+        // Snapshots from now on need none before the newest one that is shown.
+        let shown = self.db.shown();
+        let first = earlier.iter().rposition(|catalog| catalog.shown_from <= shown).unwrap_or(0);
+        earlier.drain(..first);
         self.catalog.store(Arc::new(catalog));
     }
 
@@ -129,19 +135,28 @@ impl Database {
         catalog.filled_at.extend(refilled.into_iter().map(|cf| (cf, filled)));
     }
 
-    /// Waits until snapshots show the definitions of `catalog` (L1): on a replica, the few instructions between a change and its
-    /// showing, or as long as the primary holds it back.
-    pub(super) fn wait_until_shown(&self, catalog: &Catalog) {
-        if catalog.shown_from == Lsn::ZERO {
-            return;
+    /// Returns the newest definitions that snapshots show (L1).
+    pub(super) fn shown_catalog(&self) -> Arc<Catalog> {
+        let newest = self.catalog.load_full();
+        if newest.shown_from == Lsn::ZERO || !self.db.is_replica() {
+            return newest;
         }
-        if let Some(wait) = self.db.wait_shown(catalog.shown_from) {
-            let mut wait = Some(wait);
-            self.block(&mut || {
-                // Replay that has stopped shows nothing more: the statement then finds what there is.
-                let _ = wait.take().map(collie_engine::ShownWait::block);
-            });
+        loop {
+            // What is shown may move on meanwhile, and those before it be gone.
+            if let Some(catalog) = self.catalog_at(self.db.shown()) {
+                return catalog;
+            }
         }
+    }
+
+    /// Returns the newest definitions that a snapshot at `position` shows; `None`: they are not kept any more.
+    fn catalog_at(&self, position: Lsn) -> Option<Arc<Catalog>> {
+        let is_shown = |catalog: &&Arc<Catalog>| catalog.shown_from <= position;
+        let newest = self.catalog.load_full();
+        if is_shown(&&newest) {
+            return Some(newest);
+        }
+        self.earlier.lock().iter().rev().find(is_shown).cloned()
     }
 }
 
@@ -152,30 +167,25 @@ impl Session {
         self.transaction.pinned.clone().filter(|_| self.database.db.is_replica())
     }
 
-    /// Returns the newest definitions before the snapshot of a statement is taken, if that is the one that its transaction keeps.
-    pub(super) fn catalog_to_pin(&self) -> Option<Arc<Catalog>> {
-        let pins = self.database.db.is_replica() && self.transaction.pinned.is_none() && self.is_repeatable();
-        pins.then(|| self.database.catalog())
+    /// Returns whether the snapshot of the statement that begins is the one that its transaction keeps, and its definitions with it.
+    pub(super) fn pins_catalog(&self) -> bool {
+        self.database.db.is_replica() && self.transaction.pinned.is_none() && self.is_repeatable()
     }
 
-    /// Keeps the definitions that the snapshot shows which was just taken: `before` were the newest when it was not yet (L4).
+    /// Keeps the definitions that the snapshot shows which was just taken (L4).
     ///
     /// # Errors
     /// 40001: several definitions came at that moment.
-    pub(super) fn pin_catalog(&mut self, before: Arc<Catalog>) -> Result<()> {
-        let now = self.database.catalog.load_full();
+    pub(super) fn pin_catalog(&mut self) -> Result<()> {
         let snapshot = self.engine.snapshot().unwrap_or(Lsn::MAX);
-        self.transaction.pinned = Some(if now.shown_from <= snapshot {
-            now
-        } else if now.epoch <= before.epoch + 1 {
-            before
-        } else {
-            return Err(SqlError::new(
+        let shown = self.database.catalog_at(snapshot).ok_or_else(|| {
+            SqlError::new(
                 SqlState::SERIALIZATION_FAILURE,
                 "could not serialize access due to concurrent changes of definitions",
             )
-            .hint("The primary changed definitions while the snapshot was taken; run the transaction again."));
-        });
+            .hint("The primary changed definitions while the snapshot was taken; run the transaction again.")
+        })?;
+        self.transaction.pinned = Some(shown);
         Ok(())
     }
 
@@ -184,8 +194,11 @@ impl Session {
         if !self.database.db.is_replica() {
             return true; // locks see to it
         }
-        let catalog = self.pinned_catalog().unwrap_or_else(|| self.database.catalog.load_full());
-        catalog.epoch == epoch || self.engine.snapshot().is_none_or(|snapshot| catalog.shown_from > snapshot)
+        let Some(snapshot) = self.engine.snapshot() else { return true };
+        match self.pinned_catalog() {
+            Some(pinned) => pinned.epoch == epoch,
+            None => self.database.catalog_at(snapshot).is_none_or(|shown| shown.epoch <= epoch),
+        }
     }
 }
 

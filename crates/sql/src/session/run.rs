@@ -459,12 +459,12 @@ impl Session {
     pub(super) fn begin_statement(&mut self, writes: bool) -> Result<()> {
         self.wait_for_position()?;
         let kind = if writes { StatementKind::Write } else { StatementKind::ReadOnly };
-        let before = self.catalog_to_pin();
+        let pins = self.pins_catalog();
         self.engine.begin_statement(kind)?;
-        match before {
-            Some(before) => self.pin_catalog(before).inspect_err(|_| self.engine.end_statement()),
-            None => Ok(()),
+        if pins {
+            self.pin_catalog().inspect_err(|_| self.engine.end_statement())?;
         }
+        Ok(())
     }
 
     /// Steps an execution once.
