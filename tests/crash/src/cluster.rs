@@ -32,6 +32,7 @@ use self::{
 use crate::{
     appends::client::create as create_lists,
     bank,
+    definitions::Definitions,
     failover::{
         load::{Habits, Level, Load},
         oracle::{Counts, Oracle},
@@ -201,6 +202,7 @@ pub(crate) struct Cluster {
     pub(crate) random: Random,
     pub(crate) figures: Figures,
     oracle: Oracle,
+    definitions: Definitions,
     panics: Panics,
     sessions: u64,
     habits: Habits,
@@ -217,7 +219,8 @@ fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Tot
     let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power(), levels };
     let clock = || collie_simkernel::clock(Duration::ZERO, 0);
     let lists = faults.has_lists.then(|| Lists::new(nodes.places(), habits, clock()));
-    let mut cluster = Cluster { nodes, random, figures, oracle, panics, sessions: 0, habits, lists };
+    let definitions = Definitions::default();
+    let mut cluster = Cluster { nodes, random, figures, oracle, definitions, panics, sessions: 0, habits, lists };
     let played = cluster.play(plan, &mut faults);
     played.map_err(|error| {
         let (console, at_ns) = (cluster.nodes.console(), collie_simkernel::now_ns());
@@ -249,7 +252,8 @@ impl Cluster {
 
     /// Breaks things for a while, mends them, and looks at what is left.
     fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<(Counts, (u64, u64))> {
-        let mut load = Load::start(self.nodes.places(), self.habits, self.sessions, &mut self.random);
+        let mut load =
+            Load::start(self.nodes.places(), self.habits, self.definitions.clone(), self.sessions, &mut self.random);
         load.add_writers(WRITERS, &mut self.random);
         self.lists.iter_mut().for_each(|lists| lists.start(&mut self.random));
         faults.come(self, &load, length)?;
@@ -263,12 +267,13 @@ impl Cluster {
             load.has_ended() && cluster.lists.as_ref().is_none_or(Lists::has_ended)
         })?;
         self.figures.checked += load.snapshots();
-        let (sessions, seen, last) = load.end()?;
-        self.sessions = last;
-        self.oracle.heard(sessions, seen);
+        let told = load.end()?;
+        (self.sessions, self.definitions) = (told.last_session, told.definitions);
+        self.oracle.heard(told.sessions, told.seen);
         let leader = self.settle()?;
         self.panics.check()?;
         let view = self.nodes.view();
+        self.definitions.verify(&mut view.connect(leader)?)?;
         let counts = self.oracle.check(&view, leader)?;
         let Some(lists) = &mut self.lists else { return Ok((counts, (0, 0))) };
         let facts = lists.check(&mut view.connect(leader)?).context("transactions on lists")?;

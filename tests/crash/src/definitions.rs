@@ -1,9 +1,9 @@
-//! Definitions under power cuts: one client creates, fills, truncates and drops tables, one step after the other.
+//! Definitions while things break: one client creates, fills, truncates and drops tables, one step after the other.
 //!
 //! # Oracles
 //! - D1. A step that was answered is there whole, and so are all before it.
 //! - D2. The step that was under way is there whole or not at all, however many tables it is about.
-//! - D3. What was found after a cut is there after the next one, too.
+//! - D3. What was found once is there the next time, too.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ type Tables = BTreeMap<String, i64>;
 
 /// What the client knows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Definitions {
+pub(crate) struct Definitions {
     known: Tables,
     /// What a step that was not answered would have made of it.
     pending: Option<Tables>,
-    pub(super) answered: u64,
+    pub(crate) answered: u64,
 }
 
 /// Appends what `act` does to one table, and keeps the model along.
@@ -60,29 +60,41 @@ impl Definitions {
     ///
     /// # Errors
     /// A step was answered with an error: there is nothing in them that could fail.
-    pub(super) fn work(&mut self, client: &mut Client, random: &mut Random) -> anyhow::Result<()> {
+    pub(crate) fn work(&mut self, client: &mut Client, random: &mut Random) -> anyhow::Result<()> {
         loop {
-            let (mut sql, mut after) = (Vec::new(), self.known.clone());
-            for _ in 0..=random.below(3) {
-                step(&mut sql, &mut after, random);
-            }
-            let text = format!("BEGIN; {}; COMMIT", sql.join("; "));
-            self.pending = Some(after);
-            match client.batch_execute(&text) {
-                Ok(()) => {
-                    self.known = self.pending.take().context("the step")?;
-                    self.answered += 1;
-                }
+            match self.step(client, random) {
+                Ok(()) => self.settle(),
                 Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
-                    return Err(anyhow::Error::new(error).context(text));
+                    return Err(anyhow::Error::new(error).context("a step of definitions"));
                 }
                 Err(_) => return Ok(()),
             }
         }
     }
 
+    /// Takes a step, which is under way from then on.
+    ///
+    /// # Errors
+    /// The connection's, or the server's.
+    pub(crate) fn step(&mut self, client: &mut Client, random: &mut Random) -> Result<(), postgres::Error> {
+        let (mut sql, mut after) = (Vec::new(), self.known.clone());
+        for _ in 0..=random.below(3) {
+            step(&mut sql, &mut after, random);
+        }
+        self.pending = Some(after);
+        client.batch_execute(&format!("BEGIN; {}; COMMIT", sql.join("; ")))
+    }
+
+    /// Takes the step that is under way for answered.
+    pub(crate) fn settle(&mut self) {
+        if let Some(after) = self.pending.take() {
+            self.known = after;
+            self.answered += 1;
+        }
+    }
+
     /// Compares what is there with what was answered, and takes it for known.
-    pub(super) fn verify(&mut self, client: &mut Client) -> anyhow::Result<()> {
+    pub(crate) fn verify(&mut self, client: &mut Client) -> anyhow::Result<()> {
         let names = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname LIKE 'd\\_%'";
         let mut found = Tables::new();
         for row in client.query(names, &[]).context(names)? {

@@ -29,6 +29,7 @@ use collie_env::{Clock, RealClock};
 
 use crate::{
     bank,
+    definitions::Definitions,
     random::Random,
     report::{Figures, Report},
     trio::{COUNT, Trio as _},
@@ -142,6 +143,7 @@ struct Round<'p> {
     plan: &'p Plan,
     nodes: Nodes,
     oracle: Oracle,
+    definitions: Definitions,
     leader: usize,
     /// The number of the last session.
     sessions: u64,
@@ -168,7 +170,8 @@ fn play(
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     bank::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
     let leader = nodes.settle()?;
-    let mut round = Round { plan, nodes, oracle: Oracle::default(), leader, sessions: 0 };
+    let mut round =
+        Round { plan, nodes, oracle: Oracle::default(), definitions: Definitions::default(), leader, sessions: 0 };
     for cycle in 0..cycles {
         let before = round.nodes.died;
         let context = round.cycle(random, total);
@@ -186,7 +189,8 @@ fn play(
 impl Round<'_> {
     /// Breaks something, promotes somebody, and checks what is left.
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
-        let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
+        let mut load =
+            Load::start(self.nodes.places(), Habits::RESTLESS, self.definitions.clone(), self.sessions, random);
         load.add_writers(WRITERS[0], random);
         if self.plan.points {
             self.arm(random)?;
@@ -215,6 +219,7 @@ impl Round<'_> {
         self.until_more(&load, before)?;
         self.sessions = self.end(load)?;
         self.leader = self.nodes.settle()?;
+        self.definitions.verify(&mut self.nodes.connect(self.leader)?)?;
         self.oracle.check(&self.nodes, self.leader)
     }
 
@@ -334,8 +339,9 @@ impl Round<'_> {
             ensure!(!is_over(start_ns), "a client is not answered any more; {:?} lead", self.nodes.leading());
             thread::sleep(TICK);
         }
-        let (sessions, seen, last) = load.end()?;
-        self.oracle.heard(sessions, seen);
-        Ok(last)
+        let told = load.end()?;
+        self.oracle.heard(told.sessions, told.seen);
+        self.definitions = told.definitions;
+        Ok(told.last_session)
     }
 }

@@ -1,4 +1,5 @@
-//! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and again on the same directory.
+//! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and again on the same directory. In half of the loads tables are
+//! made, filled and dropped too, and in half checkpoints are made.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,6 +12,7 @@ use postgres::NoTls;
 
 use crate::{
     bank,
+    definitions::Definitions,
     journal::{Journal, Outcome},
     random::Random,
     report::{Figures, Report},
@@ -66,10 +68,10 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let mut journals: Vec<Journal> = Vec::new();
     let server = plan.start(places, 0)?;
     bank::create(&mut server.connect()?).context("cannot make the tables")?;
-    let (mut server, mut kills) = (Some(server), 0);
+    let (mut server, mut kills, mut definitions) = (Some(server), 0, Definitions::default());
     for cycle in 1..=plan.cycles {
         let running = server.take().context("no server")?;
-        journals.extend(load_and_kill(plan, running, cycle, &mut random)?);
+        journals.extend(load_and_kill(plan, running, cycle, &mut definitions, &mut random)?);
         kills += 1 + u64::from(cycle.is_multiple_of(2));
         // Every other time it is killed again, while it recovers or when it just has: recovery may be repeated from anywhere.
         match cycle % 4 {
@@ -82,7 +84,8 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
         }
         let again = plan.start(places, cycle).with_context(|| format!("cycle {cycle}: reopening"))?;
         let mut client = again.connect()?;
-        if let Err(error) = bank::verify(&mut client, &journals, plan.ring == "shared") {
+        let verified = definitions.verify(&mut client);
+        if let Err(error) = verified.and_then(|()| bank::verify(&mut client, &journals, plan.ring == "shared")) {
             // The evidence stays.
             let kept = dir.keep();
             return Err(error.context(format!("cycle {cycle}, data kept in {}", kept.display())));
@@ -92,14 +95,20 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let count = |outcome: Outcome| journals.iter().flat_map(|j| &j.outcomes).filter(|o| **o == outcome).count() as u64;
     let [acknowledged, unknown, aborted] = [Outcome::Acknowledged, Outcome::Unknown, Outcome::Aborted].map(count);
     let words = format!(
-        "killloop: {} cycles, ring {}, {acknowledged} acknowledged, {unknown} unknown, {aborted} aborted transactions: all oracles hold",
-        plan.cycles, plan.ring
+        "killloop: {} cycles, ring {}, {acknowledged} acknowledged, {unknown} unknown, {aborted} aborted transactions, {} definitions: all oracles hold",
+        plan.cycles, plan.ring, definitions.answered
     );
     let checked = acknowledged + unknown + aborted;
     Ok(Report::new(words, Figures { cycles: plan.cycles, kills, checked, acknowledged, ..Figures::default() }))
 }
 
-fn load_and_kill(plan: &Plan, server: Server, cycle: u64, random: &mut Random) -> anyhow::Result<Vec<Journal>> {
+fn load_and_kill(
+    plan: &Plan,
+    server: Server,
+    cycle: u64,
+    definitions: &mut Definitions,
+    random: &mut Random,
+) -> anyhow::Result<Vec<Journal>> {
     let workers: Vec<_> = (0..plan.clients)
         .map(|number| {
             let id = cycle * CLIENTS_PER_CYCLE + number;
@@ -114,8 +123,27 @@ fn load_and_kill(plan: &Plan, server: Server, cycle: u64, random: &mut Random) -
             })
         })
         .collect();
+    let definer = (random.below(2) == 0).then(|| {
+        let (config, mut random, mut definitions) = (server.config(), Random::new(random.next()), definitions.clone());
+        thread::spawn(move || {
+            let Ok(mut client) = config.connect(NoTls) else { return Ok(definitions) };
+            definitions.work(&mut client, &mut random).map(|()| definitions)
+        })
+    });
+    let checkpoints = (random.below(2) == 0).then(|| {
+        let config = server.config();
+        thread::spawn(move || {
+            let Ok(mut client) = config.connect(NoTls) else { return };
+            while client.batch_execute("CHECKPOINT").is_ok() {}
+        })
+    });
     // The moment of the kill is the experiment itself, not a wait for something to happen.
     thread::sleep(Duration::from_millis(20 + random.below(400)));
     server.kill()?;
-    workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow::anyhow!("a client panicked"))).collect()
+    let panicked = |_| anyhow::anyhow!("a client panicked");
+    if let Some(definer) = definer {
+        *definitions = definer.join().map_err(panicked)??;
+    }
+    checkpoints.map_or(Ok(()), |thread| thread.join().map_err(panicked))?;
+    workers.into_iter().map(|worker| worker.join().map_err(panicked)).collect()
 }

@@ -35,6 +35,7 @@ mod appends;
 mod bank;
 mod bitrot;
 mod cluster;
+mod definitions;
 mod failover;
 mod histories;
 mod iofault;

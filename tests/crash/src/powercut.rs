@@ -13,7 +13,6 @@
 //!
 //! The seed fixes what is tried, not how it meets. It needs root, FUSE, loop devices and ext4, and says so where they are missing.
 
-mod definitions;
 mod drive;
 mod image;
 mod served;
@@ -32,9 +31,10 @@ use collie_env::{Clock, Env, RealClock};
 use postgres::{Config, NoTls};
 use tempfile::TempDir;
 
-use self::{definitions::Definitions, drive::Moment, image::Image, served::ServedDrive};
+use self::{drive::Moment, image::Image, served::ServedDrive};
 use crate::{
     bank,
+    definitions::Definitions,
     journal::{Journal, Outcome},
     mounts,
     random::Random,

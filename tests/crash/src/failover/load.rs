@@ -3,7 +3,8 @@
 //! A session is one connection to one node: what it was told is in its journal, outside of every server. Where a node leads that was cut
 //! off, its sessions stay with it until it lets them go.
 //!
-//! One more client looks at snapshots on all of them: one that is none ends the run.
+//! One more client looks at snapshots on all of them: one that is none ends the run. And one makes, fills and drops tables on the first node that
+//! leads, until a step is not answered.
 
 use std::{
     net::SocketAddr,
@@ -21,6 +22,7 @@ use postgres::{Client, Config, NoTls};
 
 use crate::{
     bank,
+    definitions::Definitions,
     journal::{Journal, Outcome},
     random::Random,
     trio::{COUNT, NAMES},
@@ -156,11 +158,28 @@ pub(crate) struct Load {
     writers: Vec<JoinHandle<Vec<Session>>>,
     readers: Vec<JoinHandle<Vec<Seen>>>,
     auditor: JoinHandle<()>,
+    definer: JoinHandle<Definitions>,
+}
+
+/// What clients were told.
+pub(crate) struct Told {
+    pub(crate) sessions: Vec<Session>,
+    /// What readers saw on replicas.
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) definitions: Definitions,
+    /// The number of the last session.
+    pub(crate) last_session: u64,
 }
 
 impl Load {
-    /// Starts a reader for each node; sessions get numbers from `first` on.
-    pub(crate) fn start(places: [Option<SocketAddr>; COUNT], habits: Habits, first: u64, random: &mut Random) -> Self {
+    /// Starts a reader for each node, and a client that goes on with `definitions`; sessions get numbers from `first` on.
+    pub(crate) fn start(
+        places: [Option<SocketAddr>; COUNT],
+        habits: Habits,
+        definitions: Definitions,
+        first: u64,
+        random: &mut Random,
+    ) -> Self {
         let (wrong, refusal, snapshots, stop, acknowledged) = Default::default();
         let (places, sessions) = (Mutex::new(places), AtomicU64::new(first));
         let shared = Arc::new(Shared { habits, places, wrong, refusal, snapshots, stop, sessions, acknowledged });
@@ -173,7 +192,11 @@ impl Load {
             let (shared, random) = (shared.clone(), Random::new(random.next()));
             thread::spawn(move || audit(&shared, random))
         };
-        Self { readers, auditor, shared, writers: Vec::new() }
+        let definer = {
+            let (shared, random) = (shared.clone(), Random::new(random.next()));
+            thread::spawn(move || define(&shared, definitions, random))
+        };
+        Self { readers, auditor, definer, shared, writers: Vec::new() }
     }
 
     /// Adds writers, one for each of the habits' levels in turn, that look for whoever leads.
@@ -211,6 +234,7 @@ impl Load {
         self.writers.iter().all(JoinHandle::is_finished)
             && self.readers.iter().all(JoinHandle::is_finished)
             && self.auditor.is_finished()
+            && self.definer.is_finished()
     }
 
     /// Returns how many snapshots were looked at.
@@ -218,11 +242,11 @@ impl Load {
         self.shared.snapshots.load(Ordering::SeqCst)
     }
 
-    /// Waits for all; returns what writers were told and readers saw, and the number of the last session.
+    /// Waits for all; returns what they were told.
     ///
     /// # Errors
     /// A client panicked; a snapshot was none.
-    pub(crate) fn end(self) -> anyhow::Result<(Vec<Session>, Vec<Seen>, u64)> {
+    pub(crate) fn end(self) -> anyhow::Result<Told> {
         let (mut sessions, mut seen) = (Vec::new(), Vec::new());
         let panicked = || anyhow::anyhow!("a client panicked");
         for writer in self.writers {
@@ -232,10 +256,11 @@ impl Load {
             seen.extend(reader.join().map_err(|_| panicked())?);
         }
         self.auditor.join().map_err(|_| panicked())?;
+        let definitions = self.definer.join().map_err(|_| panicked())?;
         if let Some(wrong) = self.shared.wrong.lock().take() {
             anyhow::bail!("{wrong}");
         }
-        Ok((sessions, seen, self.shared.sessions.load(Ordering::SeqCst)))
+        Ok(Told { sessions, seen, definitions, last_session: self.shared.sessions.load(Ordering::SeqCst) })
     }
 }
 
@@ -266,16 +291,41 @@ fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session>
     sessions
 }
 
-/// Writes to one node until it breaks off; `None`: it does not lead.
-fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random: &mut Random) -> Option<Session> {
+/// Connects to a node; `None`: it does not lead. What is returned beside it becomes true once a commit may be lost with the node.
+fn connect_to_leader(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
     let unconfirmed = Arc::new(AtomicBool::new(false));
     let warned = unconfirmed.clone();
     let mut config = config(place);
     config.notice_callback(move |notice| warned.store(notice.code().code() == "01000", Ordering::SeqCst));
     let mut client = config.connect(NoTls).ok()?;
-    if client.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0) {
-        return None;
+    let follows: bool = client.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0);
+    (!follows).then_some((client, unconfirmed))
+}
+
+/// Makes, fills and drops tables on the first node that leads, until a step is not answered: whether that happened is found in what is left.
+fn define(shared: &Shared, mut definitions: Definitions, mut random: Random) -> Definitions {
+    let mut node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
+    while !shared.stop.load(Ordering::SeqCst) {
+        let place = shared.places.lock()[node];
+        if let Some((mut client, unconfirmed)) = place.and_then(connect_to_leader) {
+            while !shared.stop.load(Ordering::SeqCst)
+                && definitions.step(&mut client, &mut random).is_ok()
+                && !unconfirmed.load(Ordering::SeqCst)
+            {
+                definitions.settle();
+                sleep(LOOK_EVERY + shared.habits.pause, &shared.stop);
+            }
+            return definitions;
+        }
+        thread::sleep(LOOK_EVERY);
+        node = (node + 1) % COUNT;
     }
+    definitions
+}
+
+/// Writes to one node until it breaks off; `None`: it does not lead.
+fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random: &mut Random) -> Option<Session> {
+    let (mut client, unconfirmed) = connect_to_leader(place)?;
     client.batch_execute(&format!("SET synchronous_commit = {}", level.name())).ok()?;
     let number = shared.sessions.fetch_add(1, Ordering::SeqCst) + 1;
     let mut session = Session {
