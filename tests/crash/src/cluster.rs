@@ -252,8 +252,8 @@ impl Cluster {
 
     /// Breaks things for a while, mends them, and looks at what is left.
     fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<(Counts, (u64, u64))> {
-        let mut load =
-            Load::start(self.nodes.places(), self.habits, self.definitions.clone(), self.sessions, &mut self.random);
+        let mut load = Load::start(self.nodes.places(), self.habits, self.sessions, &mut self.random);
+        load.add_definer(self.definitions.clone(), &mut self.random);
         load.add_writers(WRITERS, &mut self.random);
         self.lists.iter_mut().for_each(|lists| lists.start(&mut self.random));
         faults.come(self, &load, length)?;
@@ -268,7 +268,8 @@ impl Cluster {
         })?;
         self.figures.checked += load.snapshots();
         let told = load.end()?;
-        (self.sessions, self.definitions) = (told.last_session, told.definitions);
+        self.sessions = told.last_session;
+        self.definitions = told.definitions.context("a client defines")?;
         self.oracle.heard(told.sessions, told.seen);
         let leader = self.settle()?;
         self.panics.check()?;

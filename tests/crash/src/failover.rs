@@ -29,7 +29,6 @@ use collie_env::{Clock, RealClock};
 
 use crate::{
     bank,
-    definitions::Definitions,
     random::Random,
     report::{Figures, Report},
     trio::{COUNT, Trio as _},
@@ -143,7 +142,6 @@ struct Round<'p> {
     plan: &'p Plan,
     nodes: Nodes,
     oracle: Oracle,
-    definitions: Definitions,
     leader: usize,
     /// The number of the last session.
     sessions: u64,
@@ -170,8 +168,7 @@ fn play(
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     bank::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
     let leader = nodes.settle()?;
-    let mut round =
-        Round { plan, nodes, oracle: Oracle::default(), definitions: Definitions::default(), leader, sessions: 0 };
+    let mut round = Round { plan, nodes, oracle: Oracle::default(), leader, sessions: 0 };
     for cycle in 0..cycles {
         let before = round.nodes.died;
         let context = round.cycle(random, total);
@@ -189,8 +186,7 @@ fn play(
 impl Round<'_> {
     /// Breaks something, promotes somebody, and checks what is left.
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
-        let mut load =
-            Load::start(self.nodes.places(), Habits::RESTLESS, self.definitions.clone(), self.sessions, random);
+        let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
         load.add_writers(WRITERS[0], random);
         if self.plan.points {
             self.arm(random)?;
@@ -219,7 +215,6 @@ impl Round<'_> {
         self.until_more(&load, before)?;
         self.sessions = self.end(load)?;
         self.leader = self.nodes.settle()?;
-        self.definitions.verify(&mut self.nodes.connect(self.leader)?)?;
         self.oracle.check(&self.nodes, self.leader)
     }
 
@@ -341,7 +336,6 @@ impl Round<'_> {
         }
         let told = load.end()?;
         self.oracle.heard(told.sessions, told.seen);
-        self.definitions = told.definitions;
         Ok(told.last_session)
     }
 }

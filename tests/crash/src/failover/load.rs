@@ -3,8 +3,8 @@
 //! A session is one connection to one node: what it was told is in its journal, outside of every server. Where a node leads that was cut
 //! off, its sessions stay with it until it lets them go.
 //!
-//! One more client looks at snapshots on all of them: one that is none ends the run. And one makes, fills and drops tables on the first node that
-//! leads, until a step is not answered.
+//! One more client looks at snapshots on all of them: one that is none ends the run. One that is asked for makes, fills and drops tables on the first
+//! node that leads, until a step is not answered.
 
 use std::{
     net::SocketAddr,
@@ -158,7 +158,7 @@ pub(crate) struct Load {
     writers: Vec<JoinHandle<Vec<Session>>>,
     readers: Vec<JoinHandle<Vec<Seen>>>,
     auditor: JoinHandle<()>,
-    definer: JoinHandle<Definitions>,
+    definer: Option<JoinHandle<Definitions>>,
 }
 
 /// What clients were told.
@@ -166,20 +166,15 @@ pub(crate) struct Told {
     pub(crate) sessions: Vec<Session>,
     /// What readers saw on replicas.
     pub(crate) seen: Vec<Seen>,
-    pub(crate) definitions: Definitions,
+    /// Of the client that defines, if there was one.
+    pub(crate) definitions: Option<Definitions>,
     /// The number of the last session.
     pub(crate) last_session: u64,
 }
 
 impl Load {
-    /// Starts a reader for each node, and a client that goes on with `definitions`; sessions get numbers from `first` on.
-    pub(crate) fn start(
-        places: [Option<SocketAddr>; COUNT],
-        habits: Habits,
-        definitions: Definitions,
-        first: u64,
-        random: &mut Random,
-    ) -> Self {
+    /// Starts a reader for each node; sessions get numbers from `first` on.
+    pub(crate) fn start(places: [Option<SocketAddr>; COUNT], habits: Habits, first: u64, random: &mut Random) -> Self {
         let (wrong, refusal, snapshots, stop, acknowledged) = Default::default();
         let (places, sessions) = (Mutex::new(places), AtomicU64::new(first));
         let shared = Arc::new(Shared { habits, places, wrong, refusal, snapshots, stop, sessions, acknowledged });
@@ -192,11 +187,13 @@ impl Load {
             let (shared, random) = (shared.clone(), Random::new(random.next()));
             thread::spawn(move || audit(&shared, random))
         };
-        let definer = {
-            let (shared, random) = (shared.clone(), Random::new(random.next()));
-            thread::spawn(move || define(&shared, definitions, random))
-        };
-        Self { readers, auditor, definer, shared, writers: Vec::new() }
+        Self { readers, auditor, definer: None, shared, writers: Vec::new() }
+    }
+
+    /// Adds a client that goes on with `definitions`.
+    pub(crate) fn add_definer(&mut self, definitions: Definitions, random: &mut Random) {
+        let (shared, random) = (self.shared.clone(), Random::new(random.next()));
+        self.definer = Some(thread::spawn(move || define(&shared, definitions, random)));
     }
 
     /// Adds writers, one for each of the habits' levels in turn, that look for whoever leads.
@@ -234,7 +231,7 @@ impl Load {
         self.writers.iter().all(JoinHandle::is_finished)
             && self.readers.iter().all(JoinHandle::is_finished)
             && self.auditor.is_finished()
-            && self.definer.is_finished()
+            && self.definer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Returns how many snapshots were looked at.
@@ -256,7 +253,7 @@ impl Load {
             seen.extend(reader.join().map_err(|_| panicked())?);
         }
         self.auditor.join().map_err(|_| panicked())?;
-        let definitions = self.definer.join().map_err(|_| panicked())?;
+        let definitions = self.definer.map(|definer| definer.join().map_err(|_| panicked())).transpose()?;
         if let Some(wrong) = self.shared.wrong.lock().take() {
             anyhow::bail!("{wrong}");
         }
