@@ -46,7 +46,7 @@ fn is_found(seeds: std::ops::Range<u32>, kinds: &str, mistake: &str, words: &[&s
 /// one that is voted for has, under kills, cut links and promotions, up to six seeds.
 #[test]
 fn leader_without_what_was_acknowledged_is_found() {
-    let words = ["is lost", "R4", "R10", "differ", "there half", "lost append", "took back"];
+    let words = ["is lost", "R4", "R10", "differ", "there half", "lost append", "took back", "under way"];
     assert!(is_found(500..506, "kill,part,promote", "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
 }
 
