@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) kinds: Vec<Kind>,
     /// The only quorum, if there is one.
     pub(crate) quorum: Option<String>,
+    /// Every run has transactions on lists.
+    pub(crate) lists: bool,
     /// A mistake that the servers make.
     pub(crate) plant: Option<String>,
     /// How many runs there are at one time; `None`: one for each processor.
@@ -87,6 +89,7 @@ impl fmt::Display for Plan {
             write!(f, " --kinds {}", self.kinds())?;
         }
         self.quorum.iter().try_for_each(|quorum| write!(f, " --quorum '{quorum}'"))?;
+        f.write_str(if self.lists { " --lists" } else { "" })?;
         self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
     }
 }
@@ -213,6 +216,7 @@ pub(crate) struct Cluster {
 fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Total> {
     let mut random = Random::new(random.next());
     let mut faults = Faults::draw(&plan.kinds, plan.minutes, &mut random);
+    faults.has_lists |= plan.lists;
     let nodes = Nodes::new(faults.settings(plan.quorum.as_deref(), &mut random), faults.sync_us, &mut random)?;
     let (figures, oracle, panics) = (Figures::default(), Oracle::default(), panics.clone());
     let levels: &[Level] = if faults.has_lists { &Level::KEPT } else { &Level::ALL };

@@ -11,7 +11,7 @@ use anyhow::Context;
 use postgres::NoTls;
 
 use crate::{
-    bank,
+    bank, checkpoints,
     definitions::Definitions,
     journal::{Journal, Outcome},
     random::Random,
@@ -130,13 +130,7 @@ fn load_and_kill(
             definitions.work(&mut client, &mut random).map(|()| definitions)
         })
     });
-    let checkpoints = (random.below(2) == 0).then(|| {
-        let config = server.config();
-        thread::spawn(move || {
-            let Ok(mut client) = config.connect(NoTls) else { return };
-            while client.batch_execute("CHECKPOINT").is_ok() {}
-        })
-    });
+    let checkpoints = (random.below(2) == 0).then(|| checkpoints::repeat(server.config(), Duration::ZERO));
     // The moment of the kill is the experiment itself, not a wait for something to happen.
     thread::sleep(Duration::from_millis(20 + random.below(400)));
     server.kill()?;

@@ -34,6 +34,7 @@
 mod appends;
 mod bank;
 mod bitrot;
+mod checkpoints;
 mod cluster;
 mod definitions;
 mod failover;
@@ -331,6 +332,9 @@ enum Command {
         /// Only this quorum; a run draws one otherwise.
         #[arg(long)]
         quorum: Option<String>,
+        /// With transactions on lists; a run draws whether otherwise.
+        #[arg(long)]
+        lists: bool,
         /// How many clusters run at one time; one for each processor otherwise.
         #[arg(long)]
         jobs: Option<usize>,
@@ -514,13 +518,14 @@ fn main() -> ExitCode {
             plant,
             kinds,
             quorum,
+            lists,
             jobs,
             inside,
             echo,
         } => {
             #[cfg(not(feature = "planted-bugs"))]
             let plant = None;
-            let plan = cluster::Plan { runs, seed, minutes, kinds, quorum, plant, jobs, inside, echo };
+            let plan = cluster::Plan { runs, seed, minutes, kinds, quorum, lists, plant, jobs, inside, echo };
             (cluster::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]

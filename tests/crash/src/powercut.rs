@@ -33,7 +33,7 @@ use tempfile::TempDir;
 
 use self::{drive::Moment, image::Image, served::ServedDrive};
 use crate::{
-    bank,
+    bank, checkpoints,
     definitions::Definitions,
     journal::{Journal, Outcome},
     mounts,
@@ -360,8 +360,8 @@ impl Load {
             }
             Ok(definitions)
         });
-        let (checkpoints, pause) = (random.below(2) == 0, Duration::from_millis(random.below(60)));
-        let checkpoints = checkpoints.then(|| repeat(config(), pause));
+        let (comes, pause) = (random.below(2) == 0, Duration::from_millis(random.below(60)));
+        let checkpoints = comes.then(|| checkpoints::repeat(config(), pause));
         let backup = (random.below(5) == 0).then(|| back_up(config(), format!("b{cut}")));
         Self { bank, definitions, checkpoints, backup }
     }
@@ -375,16 +375,6 @@ impl Load {
         let backup = self.backup.map_or(Ok(None), |thread| thread.join().map_err(panicked))?;
         Ok((journals, definitions, backup))
     }
-}
-
-/// Makes checkpoints until the connection breaks.
-fn repeat(config: Config, pause: Duration) -> JoinHandle<()> {
-    thread::spawn(move || {
-        let Ok(mut client) = config.connect(NoTls) else { return };
-        while client.batch_execute("CHECKPOINT").is_ok() {
-            thread::sleep(pause);
-        }
-    })
 }
 
 fn back_up(config: Config, name: String) -> JoinHandle<Option<String>> {

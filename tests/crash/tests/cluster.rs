@@ -30,10 +30,11 @@ fn same_seed_is_the_same_run() {
 }
 
 /// Returns whether one of these seeds finds a mistake, by one of these words; and for no other reason.
-fn is_found(seeds: std::ops::Range<u32>, kinds: &str, mistake: &str, words: &[&str]) -> bool {
+fn is_found(seeds: std::ops::Range<u32>, options: &[&str], mistake: &str, words: &[&str]) -> bool {
     let finds = |seed: u32| {
         let seed = seed.to_string();
-        let output = cluster(&["--runs", "1", "--minutes", "1", "--seed", &seed, "--kinds", kinds, "--plant", mistake]);
+        let output =
+            cluster(&[&["--runs", "1", "--minutes", "1", "--seed", &seed, "--plant", mistake], options].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         let names_it = words.iter().any(|name| errors.contains(name));
         assert!(output.status.success() || names_it, "it is noticed for another reason: {errors}");
@@ -47,12 +48,13 @@ fn is_found(seeds: std::ops::Range<u32>, kinds: &str, mistake: &str, words: &[&s
 #[test]
 fn leader_without_what_was_acknowledged_is_found() {
     let words = ["is lost", "R4", "R10", "differ", "there half", "lost append", "took back", "under way"];
-    assert!(is_found(500..506, "kill,part,promote", "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
+    assert!(is_found(500..506, &["--kinds", "kill,part,promote"], "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
 }
 
-/// Goal: the history of transactions on lists is judged, over promotions. Method: SERIALIZABLE transactions whose reads are not validated.
+/// Goal: the history of transactions on lists is judged, over promotions. Method: SERIALIZABLE transactions whose reads are not validated,
+/// which one of two seeds shows.
 #[test]
 fn transactions_that_no_level_allows_are_found() {
     let words = ["write skew", "anti-dependency cycle"];
-    assert!(is_found(603..613, "kill,promote", "READS_NOT_VALIDATED", &words), "it goes unnoticed");
+    assert!(is_found(603..619, &["--kinds", "promote", "--lists"], "READS_NOT_VALIDATED", &words), "it goes unnoticed");
 }

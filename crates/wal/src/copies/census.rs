@@ -258,6 +258,12 @@ fn newest_of(tops: &[(CopyDir, Top)]) -> Option<LinkSeen> {
     tops.iter().filter_map(|(_, top)| top.link).max_by_key(LinkSeen::place)
 }
 
+/// Returns each copy's newest LINK, if it is of the age of the newest of all.
+fn newest_age(tops: &[(CopyDir, Top)]) -> Vec<LinkSeen> {
+    let age = newest_of(tops).map(|link| link.age());
+    tops.iter().filter_map(|(_, top)| top.link).filter(|link| Some(link.age()) == age).collect()
+}
+
 /// Refuses copies of which one was cut offline and another was opened without it since: both lives have one number (S5).
 fn refuse_cut_beside_life(tops: &[(CopyDir, Top)]) -> Result<(), WalError> {
     let Some(age) = newest_of(tops).map(|link| link.age()) else { return Ok(()) };
@@ -273,17 +279,13 @@ fn refuse_cut_beside_life(tops: &[(CopyDir, Top)]) -> Result<(), WalError> {
 
 /// Parts the copies into those that were counted by the newest LINKs and the others.
 fn split(tops: Vec<(CopyDir, Top)>) -> (Tops, Tops) {
-    let links = tops.iter().filter_map(|(_, top)| top.link);
-    let age = newest_of(&tops).map(|link| link.age());
-    let newest: Vec<LinkSeen> = links.filter(|link| Some(link.age()) == age).collect();
+    let newest = newest_age(&tops);
     tops.into_iter().partition(|(_, top)| newest.is_empty() || top.holds(&newest))
 }
 
 /// Returns which copies hold the newest LINK only if the rot hides it (S2), by index, and where all that they have ends.
-fn unplaced_of(tops: &Tops) -> BTreeMap<usize, Lsn> {
-    let age = newest_of(tops).map(|link| link.age());
-    let newest: Vec<LinkSeen> =
-        tops.iter().filter_map(|(_, top)| top.link).filter(|link| Some(link.age()) == age).collect();
+fn unplaced_of(tops: &[(CopyDir, Top)]) -> BTreeMap<usize, Lsn> {
+    let newest = newest_age(tops);
     let unplaced = tops.iter().filter(|(_, top)| !newest.is_empty() && top.holds(&newest) && !top.is_placed(&newest));
     unplaced.map(|(copy, top)| (copy.index, top.end)).collect()
 }

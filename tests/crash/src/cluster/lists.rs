@@ -17,7 +17,6 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use collie_env::Clock;
-use postgres::NoTls;
 
 use crate::{
     appends::{
@@ -26,7 +25,7 @@ use crate::{
         client::{self, Client},
         history::{History, Transaction},
     },
-    failover::load::{Habits, LOOK_EVERY, config},
+    failover::load::{Habits, LOOK_EVERY, connect, connect_to_leader},
     random::Random,
     trio::COUNT,
 };
@@ -105,17 +104,10 @@ impl Lists {
 impl Shared {
     /// Connects to a node; `None`: it does not answer, or follows although `leads` is asked for.
     fn connect(&self, node: usize, leads: bool, random: &mut Random) -> Option<Client> {
-        let (unconfirmed, number) =
-            (Arc::new(AtomicBool::new(false)), self.sessions.fetch_add(1, Ordering::SeqCst) + 1);
-        let warned = unconfirmed.clone();
-        let mut config = config(self.places[node]?);
-        config.notice_callback(move |notice| warned.store(notice.code().code() == "01000", Ordering::SeqCst));
-        let mut connection = config.connect(NoTls).ok()?;
+        let number = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
+        let (connection, unconfirmed) = if leads { connect_to_leader } else { connect }(self.places[node]?)?;
         let random = Random::new(random.next());
         let client = if leads {
-            if connection.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0) {
-                return None;
-            }
             Client::new(connection, number, random, MIXED, &self.lists)
         } else {
             Client::reading(connection, number, random, &self.lists, number, &self.stop)

@@ -62,6 +62,9 @@ fn single(plan: &Plan, seed: u64, processor: usize) -> anyhow::Result<Figures> {
         command.args(["--kinds", &plan.kinds()]);
     }
     plan.quorum.iter().for_each(|quorum| _ = command.args(["--quorum", quorum]));
+    if plan.lists {
+        command.arg("--lists");
+    }
     if plan.echo {
         command.arg("--echo");
     }

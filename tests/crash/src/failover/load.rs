@@ -288,13 +288,18 @@ fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session>
     sessions
 }
 
-/// Connects to a node; `None`: it does not lead. What is returned beside it becomes true once a commit may be lost with the node.
-fn connect_to_leader(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
+/// Connects to a node. What is returned beside it becomes true once a commit may be lost with the node.
+pub(crate) fn connect(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
     let unconfirmed = Arc::new(AtomicBool::new(false));
     let warned = unconfirmed.clone();
     let mut config = config(place);
     config.notice_callback(move |notice| warned.store(notice.code().code() == "01000", Ordering::SeqCst));
-    let mut client = config.connect(NoTls).ok()?;
+    Some((config.connect(NoTls).ok()?, unconfirmed))
+}
+
+/// [`connect`]; `None`: it does not lead.
+pub(crate) fn connect_to_leader(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
+    let (mut client, unconfirmed) = connect(place)?;
     let follows: bool = client.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0);
     (!follows).then_some((client, unconfirmed))
 }
