@@ -505,7 +505,7 @@ impl Db {
     pub fn state_hash(&self, skipped: &[CfId]) -> Result<(Lsn, u64), EngineError> {
         let holder = self.shared.txns.hold_settled()?;
         let (snapshot, fates) = (holder.snapshot(), Fates(&self.shared.txns));
-        let skipped = [skipped, &self.shared.dropped_before(snapshot)].concat();
+        let skipped = [skipped, &self.shared.dropped.hidden_from(snapshot)].concat();
         Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, &skipped)))
     }
 

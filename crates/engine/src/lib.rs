@@ -75,6 +75,7 @@ mod db;
 mod describe;
 mod descriptors;
 mod drawn;
+mod dropped;
 mod error;
 mod error_kind;
 mod families;

@@ -1,6 +1,5 @@
 //! `Shared`: what all handles of one open database share.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +15,7 @@ use parking_lot::Mutex;
 use crate::background::Background;
 use crate::commit_times::CommitTimes;
 use crate::control::Control;
+use crate::dropped::DroppedFamilies;
 use crate::families::Families;
 use crate::flush::{Base, Parts};
 use crate::flush_figures::FlushCause;
@@ -102,10 +102,7 @@ pub(crate) struct Shared {
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
     pub(crate) freer: Mutex<Option<Background>>,
-    /// Dropped families that `freer` has not come to.
-    unfreed: Mutex<VecDeque<CfId>>,
-    /// Families whose drop was replayed, until they are freed, each with where its record ends.
-    dropped: Mutex<Vec<(CfId, Lsn)>>,
+    pub(crate) dropped: DroppedFamilies,
     pub(crate) scrubber: Mutex<Option<Background>>,
     /// What has rotted.
     pub(crate) scrub: Scrub,
@@ -161,8 +158,7 @@ impl Shared {
             background: Mutex::new(None),
             flusher: Mutex::new(None),
             freer: Mutex::new(None),
-            unfreed: Mutex::default(),
-            dropped: Mutex::default(),
+            dropped: DroppedFamilies::default(),
             scrubber: Mutex::new(None),
             scrub: Scrub::new(options),
             checkpoints: Mutex::new(()),
@@ -242,11 +238,10 @@ impl Shared {
         assert!(self.promoted.set(promoted).is_ok(), "a replica is promoted once");
     }
 
-    /// Returns the families that were dropped while it followed and may be freed now.
-    fn drop_due(&self) {
-        if let Some(promoted) = self.promoted.get() {
-            let due = promoted.take_due(self.txns.horizon());
-            due.into_iter().for_each(|cf| self.free_family(cf));
+    /// Frees the dropped families that no snapshot shows any more.
+    pub(crate) fn free_dropped(&self) {
+        if !self.dropped.is_empty() && self.dropped.free_below(self.txns.horizon()) {
+            self.free_due();
         }
     }
 
@@ -331,43 +326,28 @@ impl Shared {
         if let Some(family) = gone {
             self.garbage.freed(family.clear());
         }
-        self.dropped.lock().retain(|(other, _)| *other != cf);
-    }
-
-    /// Takes note of a family whose drop was replayed, in a record that ends at `end`: old snapshots may show it still.
-    pub(crate) fn note_dropped(&self, cf: CfId, end: Lsn) {
-        self.dropped.lock().push((cf, end));
+        self.dropped.gone(cf);
     }
 
     /// [`Shared::drop_family`] by the thread that is there for it; at once where there is none.
     pub(crate) fn free_family(&self, cf: CfId) {
-        let freer = self.freer.lock();
-        match &*freer {
-            Some(freer) => {
-                self.unfreed.lock().push_back(cf);
-                freer.wake();
-            }
-            None => {
-                drop(freer);
-                self.drop_family(cf);
-            }
+        self.dropped.free(cf);
+        self.free_due();
+    }
+
+    /// Has the thread that is there for it free what is due; frees it here where there is none.
+    fn free_due(&self) {
+        if let Some(freer) = &*self.freer.lock() {
+            return freer.wake();
         }
+        while self.free_next() {}
     }
 
-    /// Frees one family that was dropped; returns whether there was one.
+    /// Frees one family that is due; returns whether there was one.
     pub(crate) fn free_next(&self) -> bool {
-        // Listed until it is gone: whoever compares rows counts none of it.
-        let Some(next) = self.unfreed.lock().front().copied() else { return false };
+        let Some(next) = self.dropped.due() else { return false };
         self.drop_family(next);
-        self.unfreed.lock().pop_front();
         true
-    }
-
-    /// Returns the families that still take up memory and were dropped before `snapshot`: nothing of them is part of its state.
-    pub(crate) fn dropped_before(&self, snapshot: Lsn) -> Vec<CfId> {
-        let mut dropped: Vec<CfId> = self.unfreed.lock().iter().copied().collect();
-        dropped.extend(self.dropped.lock().iter().filter(|(_, end)| *end <= snapshot).map(|(cf, _)| *cf));
-        dropped
     }
 
     /// One round of background work. Returns how much there was.
@@ -377,7 +357,7 @@ impl Shared {
         let horizon = self.txns.tick(self.now());
         // The log refusing is no concern here: the next round tries again, and the ids of commits are in the log anyway.
         let _ = self.log_xid_limit();
-        self.drop_due();
+        self.free_dropped();
         if let Some(marks) = self.time_marks().filter(|_| !self.is_read_only()) {
             let _ = marks.write_due(self.txns.log(), &*self.env.clock, self.now()); // as above
         }

@@ -1,10 +1,10 @@
 //! `failover`: three real servers, one of them leading; each cycle breaks something under load and promotes another node.
 //!
 //! A round is a database of its own, with a quorum that the seed picks. In each of its cycles clients write at every level of
-//! `synchronous_commit` and read on replicas (`load.rs`); at a random moment a node is killed or frozen, or the network around it is cut in
-//! one direction or in both; a node is promoted without force, the one that others name if it has not come far enough; what was
-//! broken comes back with the words that it was started with. Then clients stop, all nodes come to one state (`nodes.rs`), and everything
-//! that clients were told in the round is compared with it (`oracle.rs`).
+//! `synchronous_commit` and read on replicas (`load.rs`), and one client creates, fills and drops tables (`definitions.rs`); at a random
+//! moment a node is killed or frozen, or the network around it is cut in one direction or in both; a node is promoted without force, the
+//! one that others name if it has not come far enough; what was broken comes back with the words that it was started with. Then clients
+//! stop, all nodes come to one state (`nodes.rs`), and everything that clients were told in the round is compared with it (`oracle.rs`).
 //!
 //! With `points` servers are this program, and die by themselves at named places of their code (`collie_env::fault_point`): in the
 //! middle of a write, of an ack, of a promise, of a promotion, of a cut of the log, of a base backup.
@@ -29,6 +29,7 @@ use collie_env::{Clock, RealClock};
 
 use crate::{
     bank,
+    definitions::Definitions,
     random::Random,
     report::{Figures, Report},
     trio::{COUNT, Trio as _},
@@ -142,6 +143,7 @@ struct Round<'p> {
     plan: &'p Plan,
     nodes: Nodes,
     oracle: Oracle,
+    definitions: Definitions,
     leader: usize,
     /// The number of the last session.
     sessions: u64,
@@ -168,7 +170,8 @@ fn play(
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     bank::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
     let leader = nodes.settle()?;
-    let mut round = Round { plan, nodes, oracle: Oracle::default(), leader, sessions: 0 };
+    let (oracle, definitions) = (Oracle::default(), Definitions::default());
+    let mut round = Round { plan, nodes, oracle, definitions, leader, sessions: 0 };
     for cycle in 0..cycles {
         let before = round.nodes.died;
         let context = round.cycle(random, total);
@@ -188,6 +191,7 @@ impl Round<'_> {
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
         let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
         load.add_writers(WRITERS[0], random);
+        load.add_definer(self.definitions.clone(), random);
         if self.plan.points {
             self.arm(random)?;
             load.look_at(self.nodes.places());
@@ -215,6 +219,7 @@ impl Round<'_> {
         self.until_more(&load, before)?;
         self.sessions = self.end(load)?;
         self.leader = self.nodes.settle()?;
+        self.definitions.verify(&mut self.nodes.connect(self.leader)?)?;
         self.oracle.check(&self.nodes, self.leader)
     }
 
@@ -336,6 +341,7 @@ impl Round<'_> {
         }
         let told = load.end()?;
         self.oracle.heard(told.sessions, told.seen);
+        self.definitions = told.definitions.context("a client defines")?;
         Ok(told.last_session)
     }
 }

@@ -102,14 +102,10 @@ impl Follow for Following {
     }
 
     fn note_dropped(&self, cf: CfId, end: Lsn) {
-        self.shared.note_dropped(cf, end);
+        self.shared.dropped.note(cf, end);
     }
 
-    fn drop_family(&self, cf: CfId) {
-        self.shared.drop_family(cf);
-    }
-
-    fn horizon(&self) -> Lsn {
-        self.shared.txns.horizon()
+    fn free_dropped(&self) {
+        self.shared.free_dropped();
     }
 }

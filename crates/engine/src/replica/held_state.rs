@@ -30,7 +30,7 @@ impl HeldState {
     pub(crate) fn new(shared: &Arc<Shared>, skipped: &[CfId]) -> Result<Self, EngineError> {
         let holder = shared.txns.hold_settled()?;
         let mut families = shared.families.all();
-        let dropped = shared.dropped_before(holder.snapshot());
+        let dropped = shared.dropped.hidden_from(holder.snapshot());
         families.retain(|family| !skipped.contains(&family.id()) && !dropped.contains(&family.id()));
         Ok(Self { holder, shared: Arc::clone(shared), families })
     }

@@ -80,14 +80,11 @@ pub(crate) trait Follow: Target {
     /// The record at `lsn` says who is asked for commits from there on.
     fn quorum_noted(&self, lsn: Lsn, note: QuorumNote);
 
-    /// A family is dropped by a record that ends at `end`, and freed later.
+    /// A family is dropped by a record that ends at `end`: it is freed once no snapshot shows it.
     fn note_dropped(&self, cf: CfId, end: Lsn);
 
-    /// Frees a family that no snapshot shows any more.
-    fn drop_family(&self, cf: CfId);
-
-    /// Returns the lowest position that a snapshot is at, now or later.
-    fn horizon(&self) -> Lsn;
+    /// Frees the dropped families that no snapshot shows any more.
+    fn free_dropped(&self);
 }
 
 /// What replay begins with.
@@ -125,8 +122,6 @@ pub(crate) struct Live<F: Follow> {
     named: Named,
     /// Which they are, by the keys of their names: the catalog is read once, and what commits write is followed (D6).
     names: BTreeMap<Vec<u8>, CfId>,
-    /// Dropped, and where the drop's record ends; those whose rows are still there (D4).
-    dropped: Vec<(CfId, Lsn)>,
     /// Dropped since this began.
     gone: Named,
     /// Families with holes, and the first one's position.
@@ -155,7 +150,6 @@ impl<F: Follow> Live<F> {
             time_us,
             named,
             names,
-            dropped: Vec::new(),
             gone: Named::new(),
             holes,
             row_writes: 0,
@@ -175,7 +169,7 @@ impl<F: Follow> Live<F> {
         let all = self.target.families().all();
         let left = all.iter().map(|family| family.id());
         let left: Vec<CfId> = left.filter(|cf| *cf != CfId::CATALOG && !self.named.contains_key(cf)).collect();
-        self.dropped.extend(left.iter().map(|cf| (*cf, self.position)));
+        left.iter().for_each(|cf| self.target.note_dropped(*cf, self.position));
         self.gone.extend(left.into_iter().map(|cf| (cf, Owner::Sql)));
     }
 
@@ -198,7 +192,7 @@ impl<F: Follow> Live<F> {
     /// Has everything that was taken seen as soon as it is in place: after an error what was whole before it.
     pub(crate) fn flush(&mut self) {
         self.dispatch(self.position);
-        self.drop_due();
+        self.target.free_dropped(); // D4
     }
 
     /// Says that every write of commits below `end` was taken.
@@ -403,7 +397,6 @@ impl<F: Follow> Live<F> {
             // One that this commit made as well is here too, with the rows that it got meanwhile.
             let made = || named.iter().find(|(made, _)| *made == cf).map(|(_, owner)| *owner);
             if let Some(owner) = self.named.remove(&cf).or_else(made) {
-                self.dropped.push((cf, end));
                 self.target.note_dropped(cf, end);
                 self.gone.insert(cf, owner);
             }
@@ -413,17 +406,6 @@ impl<F: Follow> Live<F> {
             self.named.insert(cf, owner);
         }
         Ok(())
-    }
-
-    /// Frees the families that no snapshot shows any more (D4).
-    fn drop_due(&mut self) {
-        if self.dropped.is_empty() {
-            return;
-        }
-        let horizon = self.target.horizon();
-        let due: Vec<CfId> = self.dropped.iter().filter(|(_, end)| *end <= horizon).map(|(cf, _)| *cf).collect();
-        self.dropped.retain(|(cf, _)| !due.contains(cf));
-        due.into_iter().for_each(|cf| self.target.drop_family(cf));
     }
 
     /// Hands over what was taken, of which nothing is seen yet.
@@ -455,17 +437,6 @@ impl<F: Follow> Live<F> {
     /// Returns the error that has ended replay, if one has (D5).
     pub(crate) fn failure(&self) -> Option<EngineError> {
         self.failed.clone().or_else(|| self.lanes.check().err())
-    }
-
-    /// Returns the families that are dropped and not freed yet.
-    #[cfg(all(test, not(any(loom, shuttle))))]
-    pub(crate) fn dropped(&self) -> impl Iterator<Item = CfId> {
-        self.dropped.iter().map(|(cf, _)| *cf)
-    }
-
-    /// Takes them out, each with where its drop ends: somebody else frees them (D4).
-    pub(crate) fn take_dropped(&mut self) -> Vec<(CfId, Lsn)> {
-        std::mem::take(&mut self.dropped)
     }
 
     /// Returns the time of the newest mark in the log, in microseconds since 1970.

@@ -21,10 +21,9 @@
 //! Blocks on a flush and on reading the log, to see that it is whole. Readers go on meanwhile.
 //! Checked by `tests/promotion.rs`: every crash state among the calls to the disk.
 
-use collie_base::{CfId, HistoryId, Lsn, Term};
+use collie_base::{HistoryId, Lsn, Term};
 use collie_env::fault_point;
 use collie_wal::{Ending, Log};
-use parking_lot::Mutex;
 
 use crate::control::{Control, History};
 use crate::log_place::LogPlace;
@@ -44,18 +43,6 @@ pub(crate) struct Promoted {
     pub(crate) control: Control,
     pub(crate) place: LogPlace,
     pub(crate) time_marks: TimeMarks,
-    /// Families whose drop was replayed and that a snapshot may still show, with where the drop ends.
-    dropped: Mutex<Vec<(CfId, Lsn)>>,
-}
-
-impl Promoted {
-    /// Takes the families out that no snapshot at or above `horizon` shows.
-    pub(crate) fn take_due(&self, horizon: Lsn) -> Vec<CfId> {
-        let mut dropped = self.dropped.lock();
-        let due = dropped.iter().filter(|(_, end)| *end <= horizon).map(|(cf, _)| *cf).collect();
-        dropped.retain(|(_, end)| *end > horizon);
-        due
-    }
 }
 
 impl Inner {
@@ -94,7 +81,7 @@ impl Inner {
             return Err(EngineError::Busy { why: "transactions with ids are open on the replica".to_owned() });
         }
         let place = LogPlace::find(&self.env, &self.dir, None, &[], &control)?;
-        let (time_us, dropped) = (live.time_us(), live.take_dropped());
+        let time_us = live.time_us();
 
         // From here on nothing is received any more, whatever comes of it: a failure ends the replica until it is opened again.
         let ended = std::mem::replace(&mut *phase, Phase::Over(EngineError::Closed));
@@ -110,7 +97,7 @@ impl Inner {
         let began = shared.log_xid_limit_now();
         began.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
         let time_marks = shared.time_marks_from(time_us);
-        shared.promoted(Promoted { control, place, time_marks, dropped: Mutex::new(dropped) });
+        shared.promoted(Promoted { control, place, time_marks });
         open.followed.shown.close();
         Ok(open.db.clone())
     }

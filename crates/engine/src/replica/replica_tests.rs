@@ -11,6 +11,7 @@ use collie_wal::{Log, Record, RecordRef, WalError};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::names;
 use crate::replica::live::VisitRecord;
 use crate::{Basis, HistoryState, Insert, Isolation, Outcome, Session, StatementKind, Write};
 
@@ -227,6 +228,41 @@ fn replica_shows_what_was_committed_and_takes_no_writes() {
     assert!(db.wait_shown(end).is_none());
     pair.replica.close().unwrap();
     assert!(matches!(pair.replica.take(|_| Ok(())), Err(EngineError::Closed)));
+}
+
+/// Goal: D4: rows of a dropped table are no part of a replica's state, however it came to know of the drop, and are freed while nothing
+/// is received (T301). Method: two tables, one dropped; the drop replayed, and found at an opening whose log brings the rows back.
+#[test]
+fn dropped_tables_do_not_count_on_a_replica_that_was_opened_after_the_drop() {
+    let mut pair = Pair::new();
+    let (dropped, kept) = (CfId::new(5), CfId::new(6));
+    let names = [("sql:16384", dropped), ("sql:16385", kept)];
+    for (name, cf) in names {
+        put(&pair.primary, CfId::CATALOG, &[(&names::name_key(name), Some(&names::name_value(cf, "")))]);
+        put(&pair.primary, cf, &[(b"a", Some(b"1"))]);
+    }
+    pair.ship();
+    put(&pair.primary, CfId::CATALOG, &[(&names::name_key(names[0].0), None)]);
+    pair.primary.drop_family(dropped);
+    let is_there = |pair: &Pair| pair.db().shared.families.get(dropped).is_some();
+    let check_freed = |pair: &Pair, why: &str| {
+        assert!(is_there(pair), "{why}");
+        pair.check_equal();
+        for _ in 0..3 {
+            pair.db().tick();
+        }
+        assert!(!is_there(pair), "freed, though nothing was received");
+        pair.check_equal();
+    };
+    let reader = begin_reading(&pair.db(), Isolation::RepeatableRead);
+    pair.ship();
+    pair.db().tick();
+    pair.check_equal();
+    assert!(is_there(&pair), "a snapshot shows it");
+    drop(reader);
+    check_freed(&pair, "nothing has looked since");
+    pair.reopen();
+    check_freed(&pair, "the log has brought it back");
 }
 
 /// Goal: E5, R4: a long reader sees its snapshot while replay goes on, and what it needs is freed when it ends. Method: a REPEATABLE

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use crate::EngineError;
 use crate::apply::Appliers;
+use crate::dropped::DroppedFamilies;
 use crate::families::Families;
 use crate::garbage::{Garbage, Reach};
 use crate::large::LargeTransactions;
@@ -238,7 +239,8 @@ struct World {
     catalogs: Mutex<Vec<Lsn>>,
     histories: Mutex<Vec<(Lsn, Lsn)>>,
     holes: Mutex<Vec<(Vec<CfId>, Lsn)>>,
-    dropped: Mutex<Vec<CfId>>,
+    dropped: DroppedFamilies,
+    freed: Mutex<Vec<CfId>>,
     horizon: AtomicU64,
     clock_ns: AtomicU64,
 }
@@ -312,15 +314,17 @@ impl Follow for World {
 
     fn quorum_noted(&self, _: Lsn, _: crate::QuorumNote) {}
 
-    fn note_dropped(&self, _: CfId, _: Lsn) {}
-
-    fn drop_family(&self, cf: CfId) {
-        self.dropped.lock().push(cf);
-        self.families.remove(cf).unwrap().clear();
+    fn note_dropped(&self, cf: CfId, end: Lsn) {
+        self.dropped.note(cf, end);
     }
 
-    fn horizon(&self) -> Lsn {
-        Lsn::new(self.horizon.load(SeqCst))
+    fn free_dropped(&self) {
+        self.dropped.free_below(Lsn::new(self.horizon.load(SeqCst)));
+        while let Some(cf) = self.dropped.due() {
+            self.families.remove(cf).unwrap().clear();
+            self.freed.lock().push(cf);
+            self.dropped.gone(cf);
+        }
     }
 }
 
@@ -362,7 +366,8 @@ fn follow(log: &Log, way: &Way, flushed: Map<CfId, Lsn>) -> (Arc<World>, Live<Wo
         catalogs: Mutex::default(),
         histories: Mutex::default(),
         holes: Mutex::default(),
-        dropped: Mutex::default(),
+        dropped: DroppedFamilies::default(),
+        freed: Mutex::default(),
         horizon: AtomicU64::new(0),
         clock_ns: AtomicU64::new(0),
     });
@@ -718,13 +723,13 @@ fn dropped_families_stay_until_no_snapshot_shows_them() {
         assert_eq!(rows_at(&world.families, Lsn::new(log.records[2].lsn)).len(), 2, "an old snapshot sees the row");
         world.horizon.store(end - 1, SeqCst);
         live.flush();
-        assert!(world.dropped.lock().is_empty(), "a snapshot may be at the drop");
+        assert!(world.freed.lock().is_empty(), "a snapshot may be at the drop");
         let written = take(&mut live, &log.records[3]);
         assert_eq!(matches!(written, Err(EngineError::Corruption { .. })), is_damage, "{name}: {written:?}");
         world.horizon.store(end, SeqCst);
         live.flush();
         live.flush();
-        assert_eq!(*world.dropped.lock(), [CfId::new(cf)]);
+        assert_eq!(*world.freed.lock(), [CfId::new(cf)]);
         assert_eq!(world.catalogs.lock().len(), 2);
         assert!(world.families.get(CfId::new(cf)).is_none());
     }
@@ -744,10 +749,10 @@ fn families_that_one_commit_makes_and_drops_are_freed() {
     log.commit(&[2, 0, 0], &changes, changes.clone());
     let (world, mut live) = follow(&log, &Way::plain(2), Map::default());
     take(&mut live, &log.records[0]).unwrap();
-    assert_eq!(live.dropped().collect::<Vec<_>>(), [5, 6].map(CfId::new));
+    assert_eq!(world.dropped.hidden_from(Lsn::new(log.records[0].end)), [5, 6].map(CfId::new));
     world.horizon.store(log.records[0].end, SeqCst);
     live.flush();
-    assert_eq!(*world.dropped.lock(), [5, 6].map(CfId::new));
+    assert_eq!(*world.freed.lock(), [5, 6].map(CfId::new));
     let left: Vec<bool> = (5..8).map(|cf| world.families.get(CfId::new(cf)).is_some()).collect();
     assert_eq!(left, [false, false, true]);
 }
