@@ -1,18 +1,21 @@
-//! `become_background`: a process that takes only what nobody else wants; `end_with_parent`: one that does not outlive who started it.
+//! `become_background`: limits a process to idle processor time and bounded memory; `end_with_parent`: ends a
+//! process together with the thread that started it.
 #![allow(unsafe_code, reason = "one system call that rustix does not offer")]
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
-/// Gives this thread, and those that it starts from now on, processor time only where nobody else wants it (`SCHED_IDLE`), and the process
-/// no more than `memory_bytes` of memory of its own; past that allocations fail, which ends a Rust program. There is no way back, which is
-/// why only a process made for it calls this.
+/// Gives this thread, and the threads that it starts from now on, processor time only while no other thread wants
+/// it (`SCHED_IDLE`), and limits the private memory of the process to `memory_bytes`. Allocations beyond the limit
+/// fail, which ends a Rust program. The change cannot be undone, so only a process made for background work calls
+/// this.
 ///
 /// # Errors
-/// What the operating system says; the limit of memory is set first.
+/// Returns the error of the operating system. The memory limit is set first and stays if the second call fails.
 pub fn become_background(memory_bytes: u64) -> io::Result<()> {
-    // What is allocated, not what is mapped from files: the program itself is not counted.
+    // The limit counts private writable memory such as the heap. It does not count code and files mapped for
+    // reading.
     setrlimit(Resource::Data, Rlimit { current: Some(memory_bytes), maximum: Some(memory_bytes) })?;
     let idle = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call reads one structure that lives across it, and 0 is the calling thread.
@@ -22,10 +25,10 @@ pub fn become_background(memory_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Has this process killed when the thread that started it ends, however that ends.
+/// Asks the kernel to kill this process when the thread that started it ends, for whatever reason.
 ///
 /// # Errors
-/// What the operating system says.
+/// Returns the error of the operating system.
 pub fn end_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
@@ -34,13 +37,14 @@ pub fn end_with_parent() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Goal: the thread runs only where nobody else wants to, the limit is in force, and other threads are as they were. Method: a thread of
-    /// its own, a limit that no test reaches, and what the kernel says of it.
+    /// Goal: the thread gets only idle processor time, the memory limit is in force, and other threads are
+    /// unchanged. Method: call it on a thread of its own with a limit that no test reaches, and read the kernel's
+    /// figures.
     #[test]
     fn a_background_thread_is_idle_class() {
         let policy = || {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            // The 41st field; the second is a name in brackets, which may hold spaces.
+            // Takes the 41st field. The second field is a name in brackets, which may contain spaces.
             let (_, rest) = stat.rsplit_once(") ").unwrap();
             rest.split(' ').nth(38).unwrap().parse::<i32>().unwrap()
         };

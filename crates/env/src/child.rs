@@ -1,4 +1,5 @@
-//! [`ChildProcess`]: a program that runs beside this one, can be stopped where it stands, and ends with whoever holds it.
+//! [`ChildProcess`]: a program that runs in a process of its own, can be suspended, and ends when its handle is
+//! dropped.
 
 use std::{
     ffi::OsStr,
@@ -9,23 +10,23 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What is kept of what a program says on each of its two ways out.
+/// Limit for the text kept from each of the program's two output streams.
 const WORDS_BYTES_MAX: u64 = 64 << 10;
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildEnd {
-    /// It said that it had done its work.
+    /// Whether the program exited with code 0.
     pub is_success: bool,
     /// Exit code or signal, in words.
     pub status: String,
-    /// What it said on standard output, the first 64 KiB.
+    /// The first 64 KiB of its standard output.
     pub output: String,
-    /// The same of standard error.
+    /// The first 64 KiB of its standard error.
     pub errors: String,
 }
 
-/// A running program. Dropping it kills it and waits for that.
+/// A running program. Dropping it kills the program and waits for its end.
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
@@ -33,18 +34,19 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Starts `program`. It reads nothing; what it says is kept by the operating system until it has ended: one that says more than a
-    /// pipe holds (64 KiB on Linux) waits, so whoever starts a talkative one has to give it a time limit.
+    /// Starts `program` with an empty standard input. The pipes of the operating system keep its output until it
+    /// has ended. A program that writes more than a pipe holds (64 KiB on Linux) blocks, so the caller needs a time
+    /// limit for it.
     ///
     /// # Errors
-    /// The program is not there, or there can be no further process.
+    /// The program does not exist, or the system can start no further process.
     pub fn start(program: &Path, arguments: &[&OsStr]) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Self { child: command.spawn()?, is_paused: false })
     }
 
-    /// Stops it where it stands (`SIGSTOP`), or has it go on (`SIGCONT`); a system call only where that is a change.
+    /// Suspends the program (`SIGSTOP`) or resumes it (`SIGCONT`). Makes a system call only when the state changes.
     pub fn pause(&mut self, is_paused: bool) {
         if is_paused != self.is_paused {
             self.signal(if is_paused { Signal::STOP } else { Signal::CONT });
@@ -52,22 +54,23 @@ impl ChildProcess {
         }
     }
 
-    /// Returns whether it was stopped where it stands.
+    /// Returns whether the program is suspended.
     pub const fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Kills it, also where it stands still; how it ended is told by [`ChildProcess::ended`].
+    /// Kills the program, even while it is suspended. [`ChildProcess::ended`] reports how it ended.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
     }
 
-    /// Returns whether it has ended. Waits for nothing.
+    /// Returns whether the program has ended, without waiting.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Returns how it ended; `None`: it has not. Waits for nothing but what it started itself, if that has its ways out still open.
+    /// Returns how the program ended, or `None` while it runs. Does not wait for the program, but does wait for
+    /// processes that it started and that still hold its output streams open.
     ///
     /// # Errors
     /// The operating system knows no such process.
@@ -79,7 +82,8 @@ impl ChildProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // Its number is its own until it was waited for, which only `ended` and `drop` do.
+        // The process id belongs to the child until the child has been waited for, which `has_ended`, `ended` and
+        // `drop` do. A caller sends no signal after `has_ended` or `ended` has reported the end.
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _gone_already = kill_process(pid, signal);
         }
@@ -97,7 +101,7 @@ impl Drop for ChildProcess {
 
 fn words(mut pipe: impl Read) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read was not said.
+    // Output that cannot be read is dropped.
     let _whole = pipe.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -122,7 +126,7 @@ mod tests {
         panic!("it does not end");
     }
 
-    /// Returns the state letter of the process, as Linux says it; `None`: there is none.
+    /// Returns the state letter of the process as Linux reports it, or `None` if there is no such process.
     fn state(id: u32) -> Option<String> {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         let (_, rest) = stat.rsplit_once(") ")?;
@@ -139,7 +143,8 @@ mod tests {
         panic!("it is in {:?}, not in {letters:?}", state(id));
     }
 
-    /// Goal: how a program ended, and what it said, is told once it has. Method: one that succeeds, one that fails, one that is not there.
+    /// Goal: the end of a program is reported with its output. Method: run a program that succeeds, one that fails,
+    /// and one that does not exist.
     #[test]
     fn an_end_is_told_with_its_words() {
         let done = end(&mut shell("echo one; echo two >&2"));
@@ -149,8 +154,8 @@ mod tests {
         assert!(ChildProcess::start("/no/such/program".as_ref(), &[]).is_err());
     }
 
-    /// Goal: a program that is stopped does nothing until it may go on, and is killed where it stands. Method: one that sleeps,
-    /// stopped, let go on, stopped again and killed.
+    /// Goal: a suspended program does nothing until it is resumed, and can be killed while suspended. Method:
+    /// suspend a sleeping program, resume it, suspend it again and kill it.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_program_stands_still_until_it_may_go_on() {
@@ -167,7 +172,7 @@ mod tests {
         assert!(!killed.is_success && killed.status.contains('9'), "{killed:?}");
     }
 
-    /// Goal: nothing outlives who holds it. Method: one that would sleep for an hour, dropped.
+    /// Goal: no program outlives its handle. Method: drop the handle of a program that would sleep for an hour.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_dropped_program_is_gone() {

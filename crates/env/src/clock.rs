@@ -5,9 +5,9 @@ use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-/// Tells the time.
+/// A source of time.
 pub trait Clock: Send + Sync + Debug {
-    /// Returns nanoseconds since some fixed moment; never falls.
+    /// Returns nanoseconds since some fixed moment; never decreases.
     fn now_ns(&self) -> u64;
 
     /// Returns microseconds since 1970-01-01 00:00 UTC; may jump when the machine's clock is set.
@@ -31,7 +31,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that moves only when told to. Starts at one second, on 2000-01-01.
+/// A clock that moves only when `advance_ns` is called. It starts at one second, on 2000-01-01.
 #[derive(Debug)]
 pub struct SimClock {
     now_ns: AtomicU64,
@@ -44,7 +44,7 @@ impl SimClock {
         Self { now_ns: AtomicU64::new(1_000_000_000), wall_us: AtomicI64::new(946_684_800_000_000) }
     }
 
-    /// Moves both times on by `ns` nanoseconds.
+    /// Advances both times by `ns` nanoseconds.
     pub fn advance_ns(&self, ns: u64) {
         self.now_ns.fetch_add(ns, Ordering::Relaxed);
         self.wall_us.fetch_add(i64::try_from(ns / 1_000).unwrap_or(i64::MAX), Ordering::Relaxed);
@@ -71,7 +71,8 @@ impl Clock for SimClock {
 mod tests {
     use super::*;
 
-    /// Goal: the real clock runs and knows the year; the simulated one moves by what it is told. Method: read twice.
+    /// Goal: the real clock runs and knows the year; the simulated one advances by exactly the given time. Method:
+    /// read each twice.
     #[test]
     fn clocks_move_as_they_say() {
         let first = RealClock.now_ns();

@@ -1,23 +1,25 @@
-//! `CrashPoint`: a moment at which the power may go, and every state that the disk may be in afterwards.
+//! `CrashPoint`: a moment at which the power may fail, and every state that the disk may be in afterwards.
 //!
 //! # The model
-//! A power cut keeps what was synced. Of the rest, each of these is decided by itself:
-//! - M1. a 512-byte sector holds its durable content or what any write since left there: writes reach the medium in
-//!   any order, and a write of several sectors arrives in part;
-//! - M2. a sector may be torn: its first bytes from a write, the others durable, or the other way round;
-//! - M3. a file has its durable length or any it had since; what it then has and nothing was kept of reads as zeros;
-//! - M4. a name that was made or removed is there or not, in any combination; a rename is undone, done, or has made the
-//!   new name without taking the old one away, but it never loses both. A directory is at its old name or at its new one, with what
-//!   it holds.
+//! A power cut keeps all synced data. It decides each of the following independently:
+//! - M1. A 512-byte sector holds its durable content or the content after any write since then: writes reach the
+//!   medium in any order, and a write of several sectors may arrive in part.
+//! - M2. A sector may be torn: its first bytes come from a write and the others are durable, or the other way
+//!   round.
+//! - M3. A file has its durable length or any length that it had since; bytes within that length of which nothing
+//!   was kept read as zeros.
+//! - M4. A created or removed name exists or not, in any combination. A rename is undone, done, or has made the new
+//!   name without removing the old one, but it never loses both. A directory is at its old name or at its new one,
+//!   with its content.
 //!
 //! A decision is a *choice*, its outcomes are numbered from 0 (durable) up, and one outcome for each choice is a
-//! [`Picks`]. Outcomes that give the same bytes are one outcome, so that the same state is not counted twice.
+//! [`Picks`]. Outcomes that give the same bytes are one outcome, so that no state is counted twice.
 //!
 //! # Which states are visited
-//! All of them while there are at most [`Limits::exhaustive`]. Beyond: nothing kept; all kept; each choice alone kept
-//! and alone lost; cuts of the write order (the first k writes kept, or the last k); each file alone; subsets of the
-//! sectors of one block with the others kept or lost; then [`Limits::sampled`] drawn by seed, torn sectors (M2) among
-//! them. Every list is without repetitions.
+//! Visits all states while there are at most [`Limits::exhaustive`]. Beyond that it visits these: nothing kept; all
+//! kept; each choice alone kept and alone lost; cuts of the write order (the first k writes kept, or the last k);
+//! each file alone; subsets of the sectors of one block with the others kept or lost; then [`Limits::sampled`]
+//! states drawn by seed, torn sectors (M2) among them. No list contains a state twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,11 +40,11 @@ use crate::{
 /// How many states of one crash point are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Up to so many possible states, all are visited.
+    /// With at most this many possible states, all are visited.
     pub exhaustive: u64,
-    /// Beyond, so many are drawn besides the structured ones.
+    /// Number of states drawn at random in addition to the structured ones when there are more than `exhaustive`.
     pub sampled: u32,
-    /// Bounds the structured ones of each kind; which of them are taken is drawn when there are more.
+    /// Bounds the choices, cuts and files from which structured states are made; a larger set is sampled at random.
     pub structured: u32,
 }
 
@@ -57,10 +59,10 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Picks(Vec<u8>);
 
-/// Something that a power cut decides.
+/// One thing that a power cut decides.
 #[derive(Clone, Debug)]
 enum What {
-    /// A change of names, by its place among the unsynced ones.
+    /// A change of names, by its index among the unsynced ones.
     Name(usize),
     /// A file's length: the durable one, or one of these.
     Length(u64, Vec<usize>),
@@ -71,14 +73,15 @@ enum What {
 #[derive(Clone, Debug)]
 struct Choice {
     what: What,
-    /// How many outcomes, 2 or more, without torn ones.
+    /// Number of outcomes, 2 or more, without torn ones.
     outcomes: u8,
-    /// When it was made, among all writes; lengths and names count as made with the first write after them.
+    /// Place in the order of all writes. A change of names counts as the last write to the disk, a length as the
+    /// newest unsynced write to its file.
     order: u64,
 }
 
 impl Choice {
-    /// Returns the file that the choice is about; names are apart.
+    /// Returns the file that the choice is about; `None` for a change of names.
     fn file(&self) -> Option<u64> {
         match self.what {
             What::Name(_) => None,
@@ -99,7 +102,8 @@ impl Choice {
     }
 }
 
-/// A moment at which the power may go; see the module's head. Cheap to keep: it shares all content with the disk.
+/// A moment at which the power may fail; see the module documentation. Cheap to keep: it shares all content with
+/// the disk.
 #[derive(Clone, Debug)]
 pub struct CrashPoint {
     disk: Disk,
@@ -127,18 +131,18 @@ impl CrashPoint {
         Self { disk, choices, calls }
     }
 
-    /// Returns how many changing calls came before.
+    /// Returns the number of changing calls before this point.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Returns how many states there are without torn sectors, or `None` beyond 2^63.
+    /// Returns the number of states without torn sectors, or `None` above 2^63.
     pub fn state_count(&self) -> Option<u64> {
         let product = self.choices.iter().try_fold(1_u64, |all, choice| all.checked_mul(u64::from(choice.outcomes)));
         product.filter(|count| *count <= 1 << 63)
     }
 
-    /// Lists the states to visit, each once; `seed` draws where not all are.
+    /// Lists the states to visit, each once; `seed` selects them when there are too many to visit all.
     pub fn states(&self, limits: Limits, seed: u64) -> Vec<Picks> {
         if let Some(count) = self.state_count().filter(|count| *count <= limits.exhaustive) {
             return (0..count).map(|number| self.numbered(number)).collect();
@@ -146,7 +150,7 @@ impl CrashPoint {
         let mut visit = Visit { point: self, seen: Set::default(), list: Vec::new(), random: SimRandom::new(seed) };
         visit.structured(usize::try_from(limits.structured).unwrap_or(usize::MAX));
         let wanted = visit.list.len() + usize::try_from(limits.sampled).unwrap_or(usize::MAX);
-        // Draws may repeat what is listed; the bound on tries ends the list early instead of never.
+        // Draws may repeat a listed state; the bound on tries ends the list early instead of never.
         for _ in 0..4 * u64::from(limits.sampled) {
             if visit.list.len() >= wanted {
                 break;
@@ -157,7 +161,7 @@ impl CrashPoint {
         visit.list
     }
 
-    /// Returns the state that keeps everything written: what a kill of the process alone leaves.
+    /// Returns the state that keeps everything written, as after a kill of the process alone.
     pub fn all_kept(&self) -> Picks {
         Picks(self.choices.iter().map(Choice::newest).collect())
     }
@@ -167,7 +171,8 @@ impl CrashPoint {
         Picks(vec![0; self.choices.len()])
     }
 
-    /// Draws one state: mostly nearly all or nearly nothing of files and of names, sometimes a mixture, rarely torn.
+    /// Draws one state. It keeps a random share of the sectors and lengths and another of the names, often all or
+    /// none; one state in eight may have torn sectors.
     pub fn drawn(&self, random: &SimRandom) -> Picks {
         let sectors_of_100 = [0, 10, 50, 90, 100][index(random, 5)];
         let names_of_100 = [0, 50, 100][index(random, 3)];
@@ -180,7 +185,7 @@ impl CrashPoint {
             if torn && matches!(choice.what, What::Sector { .. }) && random.below(4) == 0 {
                 return choice.outcomes + u8::from(random.below(2) == 0);
             }
-            // The newest version is the likely one.
+            // The newest version is the most likely one.
             if random.below(4) > 0 {
                 choice.newest()
             } else {
@@ -193,7 +198,7 @@ impl CrashPoint {
     /// Returns the disk after the restart in the state that `picks` names.
     ///
     /// # Panics
-    /// When `picks` is another crash point's.
+    /// When `picks` belongs to another crash point.
     #[must_use]
     pub fn state(&self, picks: &Picks) -> SimFiles {
         assert_eq!(picks.0.len(), self.choices.len(), "picks belong to one crash point");
@@ -223,9 +228,9 @@ impl CrashPoint {
         }
         let mut disk = Disk { durable_names: names.clone(), dirs, next_inode: self.disk.next_inode, ..Disk::default() };
         for inode in names.values() {
-            // Not taken out: a file may have two names.
+            // Cloned and not removed from the map: a file may have two names.
             let mut content = contents.get(inode).cloned().unwrap_or_else(|| durable(inode));
-            // Sectors behind the end that was kept are gone.
+            // Sectors behind the kept end are lost.
             content.set_len(content.len());
             disk.inodes.insert(*inode, Inode::durable(content));
         }
@@ -233,14 +238,14 @@ impl CrashPoint {
         SimFiles::over(disk)
     }
 
-    /// Makes the changes of names that `picks` keeps. Returns the directories that there are then.
+    /// Applies the changes of names that `picks` keeps. Returns the directories that exist afterwards.
     fn place_names(&self, picks: &Picks, names: &mut Names) -> Arc<BTreeSet<Arc<Path>>> {
         let mut unmoved: Vec<(Arc<Path>, Arc<Path>, bool)> = Vec::new();
         for (choice, pick) in self.choices.iter().zip(&picks.0) {
             let What::Name(at) = choice.what else { continue };
             let change = &self.disk.changes[at];
             if *pick > 0 {
-                // In a directory that stayed where it was.
+                // Changes inside a directory whose move was undone apply at its old place.
                 let change = unmoved.iter().rev().fold(change.clone(), |change, (from, to, _)| change.within(to, from));
                 let is_half = *pick == 1 && choice.outcomes == 3;
                 if is_half { change.apply_target_only(names) } else { change.apply(names) }
@@ -254,7 +259,7 @@ impl CrashPoint {
             back.extend(was_there.then(|| to.clone()));
             dirs = Arc::new(back);
         }
-        // Those that were removed and are not empty, after all.
+        // Removed directories that still hold a name exist after all.
         for dir in names.keys().filter_map(|path| path.parent()) {
             if !dirs.contains(dir) {
                 Arc::make_mut(&mut dirs).extend(dir.ancestors().map(Arc::from));
@@ -263,7 +268,7 @@ impl CrashPoint {
         dirs
     }
 
-    /// Says what of the unsynced a state keeps, for the message about a failure.
+    /// Describes the unsynced changes that a state keeps, for the message about a failure.
     pub fn describe(&self, picks: &Picks) -> String {
         let name_of = |inode: u64| {
             let names = self.disk.names.iter().chain(&self.disk.durable_names);
@@ -306,14 +311,14 @@ impl CrashPoint {
     }
 }
 
-/// Lists what a power cut decides about one file.
+/// Lists the choices that a power cut has about one file.
 fn choices_of(number: u64, inode: &Inode, choices: &mut Vec<Choice>) {
     let newest = |versions: &BTreeMap<usize, Vec<Version>>| {
         versions.values().flatten().map(|version| version.write).max().unwrap_or(0)
     };
     let lens: BTreeSet<usize> = inode.lens.iter().copied().filter(|len| *len != inode.durable.len()).collect();
     if !lens.is_empty() {
-        // The present length last: it is the newest outcome.
+        // The present length comes last: it is the newest outcome.
         let mut lens: Vec<usize> = lens.into_iter().filter(|len| *len != inode.current.len()).take(120).collect();
         if inode.current.len() != inode.durable.len() {
             lens.push(inode.current.len());
@@ -346,7 +351,7 @@ fn choices_of(number: u64, inode: &Inode, choices: &mut Vec<Choice>) {
     }
 }
 
-/// Stores half of a sector (M2): its first bytes, or the others. Where it tears differs from sector to sector.
+/// Stores half of a sector (M2): its first bytes, or the others. The tear position differs from sector to sector.
 fn tear(content: &mut Blocks, block: usize, sector: usize, new: &[u8], first_half: bool) {
     let at = 1 + (block * 131 + sector * 61) % (SECTOR - 1);
     let target = &mut content.change(block)[sector * SECTOR..(sector + 1) * SECTOR];
@@ -359,7 +364,7 @@ fn index(random: &SimRandom, count: usize) -> usize {
     usize::try_from(random.below(count as u64)).expect("below a usize")
 }
 
-/// The list of states while it is made.
+/// The list of states under construction.
 struct Visit<'a> {
     point: &'a CrashPoint,
     seen: Set<Vec<u8>>,
@@ -374,13 +379,13 @@ impl Visit<'_> {
         }
     }
 
-    /// Adds the state that keeps the newest of what `keep` says and nothing else.
+    /// Adds the state that keeps the newest outcome of each choice that `keep` selects and nothing else.
     fn add_kept(&mut self, keep: impl Fn(usize, &Choice) -> bool) {
         let pick = |(at, choice): (usize, &Choice)| if keep(at, choice) { choice.newest() } else { 0 };
         self.add(self.point.choices.iter().enumerate().map(pick).collect());
     }
 
-    /// Returns up to `most` of `all`, drawn when there are more.
+    /// Returns up to `most` of `all`, drawn at random when there are more.
     fn some_of<T>(&self, mut all: Vec<T>, most: usize) -> Vec<T> {
         for at in 0..most.min(all.len()) {
             let other = at + index(&self.random, all.len() - at);

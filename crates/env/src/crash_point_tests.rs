@@ -1,4 +1,4 @@
-//! That the states of a crash point are the ones the model names: no fewer, no others, none twice.
+//! Checks that the states of a crash point are exactly those of the model, each of them once.
 
 use std::{
     collections::BTreeSet,
@@ -31,8 +31,8 @@ fn all_contents(point: &CrashPoint, limits: Limits) -> Vec<Vec<u8>> {
     point.states(limits, 1).iter().map(|picks| content(&point.state(picks), A)).collect()
 }
 
-/// Goal: a torn write inside a block and reordered writes are all there: every combination of old and new sectors, each
-/// once. Method: rewrite a block; expect the 256 contents. Rewrite one sector again; it has three.
+/// Goal: torn writes inside a block and reordered writes are covered: every combination of old and new sectors,
+/// each once. Method: rewrite a block and expect the 256 contents; rewrite one sector again, which then has three.
 #[test]
 fn every_subset_of_sectors_is_visited_once() {
     let (disk, file) = synced_file(4096);
@@ -47,8 +47,8 @@ fn every_subset_of_sectors_is_visited_once() {
     assert_eq!(contents.len(), 3 * 128);
 }
 
-/// Goal: what does not differ is no choice, so that states are not counted twice. Method: write the same bytes again,
-/// and a block that differs in one byte.
+/// Goal: equal bytes are no choice, so that no state is counted twice. Method: write the same bytes again, and a
+/// block that differs in one byte.
 #[test]
 fn same_bytes_written_again_are_no_choice() {
     let (disk, file) = synced_file(8192);
@@ -70,8 +70,8 @@ fn lengths_since_the_sync_are_all_possible() {
     assert!(contents.iter().any(|bytes| bytes.len() == 1536 && bytes[512] == 0 && bytes[1024] == 3), "a hole");
 }
 
-/// Goal: names that were not synced are kept or lost in every combination, a rename never loses its file and may leave
-/// both names. Method: create two, rename one over, remove the other; list the directories of all states.
+/// Goal: unsynced names are kept or lost in every combination; a rename never loses its file and may leave both
+/// names. Method: create one name and remove another, then rename a file; list the directories of all states.
 #[test]
 fn names_come_and_go_in_every_combination_the_model_allows() {
     let (disk, _file) = synced_file(512);
@@ -95,8 +95,8 @@ fn names_come_and_go_in_every_combination_the_model_allows() {
     assert_eq!(listed(&disk.crash_point()), ["c"].map(String::from).into());
 }
 
-/// Goal: beyond the bound the list holds what was promised, bounded and without repetitions. Method: 64 sectors in 8
-/// writes; look for nothing, all, every single one alone, each cut of the order, and torn ones among drawn states.
+/// Goal: beyond the bound the list has the documented states, is bounded and has no repetitions. Method: 64 sectors
+/// in 8 writes; look for none, all, each one alone, each cut of the order, and torn sectors among the drawn states.
 #[test]
 fn beyond_the_bound_structured_and_drawn_states_are_visited() {
     let (disk, file) = synced_file(8 * 4096);
@@ -128,7 +128,7 @@ fn beyond_the_bound_structured_and_drawn_states_are_visited() {
     assert!(contents.iter().any(torn), "no torn sector among {}", contents.len());
 }
 
-/// Goal: states do not disturb each other or the disk they come from. Method: write to one state, look at the others.
+/// Goal: states affect neither each other nor their disk. Method: write to one state and look at the others.
 #[test]
 fn states_share_content_and_stay_apart() {
     let (disk, file) = synced_file(4096);
@@ -142,7 +142,8 @@ fn states_share_content_and_stay_apart() {
     assert_eq!(content(&point.state(&point.none_kept()), A)[0], 1);
 }
 
-/// Goal: a failed sync leaves its writes undecided for good. Method: fail one, succeed with the next, list the states.
+/// Goal: a failed sync leaves its writes undecided forever. Method: fail one sync, let the next succeed, list the
+/// states.
 #[test]
 fn writes_of_a_failed_sync_stay_undecided() {
     let (disk, file) = synced_file(1024);
@@ -157,8 +158,9 @@ fn writes_of_a_failed_sync_stay_undecided() {
 }
 
 proptest! {
-    /// Goal: whatever was written, a state holds in each sector something that was written there or was durable, and
-    /// what was synced last is kept. Method: random writes and syncs beside a list of every sector's past.
+    /// Goal: whatever the writes, each sector of a state holds content that was written there or was durable, and
+    /// the last synced content is kept. Method: random writes and syncs, compared with a list of every sector's
+    /// past.
     #[test]
     fn every_sector_of_every_state_has_a_past(
         steps in proptest::collection::vec((0_usize..16, 1_usize..12, any::<bool>()), 1..12)

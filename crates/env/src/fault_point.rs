@@ -1,17 +1,21 @@
-//! [`fault_point!`](crate::fault_point): named places at which a lab may kill the process, or hold it up.
+//! [`fault_point!`](crate::fault_point): named places at which the fault laboratory may kill the process or delay
+//! it.
 //!
-//! Nothing in a product build. With the feature `planted-bugs` two variables of the environment name a place each:
-//! `COLLIE_KILL_AT=NAME:N` ends the process when it comes there for the `N`th time, without a flush or a destructor, as a kill does;
-//! `COLLIE_HOLD_AT=NAME:PATH` has every thread that comes there wait as long as the file PATH exists, as a slow disk would.
+//! Expands to nothing in a product build. With the feature `planted-bugs` two environment variables name a place
+//! each: `COLLIE_KILL_AT=NAME:N` ends the process when it reaches the place for the `N`th time, without a flush or
+//! a destructor, as a kill does; `COLLIE_HOLD_AT=NAME:PATH` makes every thread that reaches the place wait while
+//! the file PATH exists, as a slow disk would.
 
-/// Names a place of the code for a lab: `fault_point!("wal.sync")`. Nothing in a product build.
+/// Names a place in the code for the fault laboratory: `fault_point!("wal.sync")`. Expands to nothing in a product
+/// build.
 #[cfg(not(feature = "planted-bugs"))]
 #[macro_export]
 macro_rules! fault_point {
     ($name:literal) => {};
 }
 
-/// Names a place of the code for a lab: `fault_point!("wal.sync")`. Nothing in a product build.
+/// Names a place in the code for the fault laboratory: `fault_point!("wal.sync")`. Expands to nothing in a product
+/// build.
 #[cfg(feature = "planted-bugs")]
 #[macro_export]
 macro_rules! fault_point {
@@ -31,12 +35,12 @@ mod in_a_lab {
         time::Duration,
     };
 
-    /// How often it is looked whether a place is still held.
+    /// Interval at which a held thread checks whether the file still exists.
     const LOOK_EVERY: Duration = Duration::from_millis(1);
 
     struct Kill {
         name: String,
-        /// Passes that are left, the last one included.
+        /// Remaining passes, the last one included.
         left: AtomicU64,
     }
 
@@ -60,10 +64,10 @@ mod in_a_lab {
     static HOLD: LazyLock<Option<Hold>> =
         LazyLock::new(|| variable("COLLIE_HOLD_AT").map(|(name, path)| Hold { name, path: path.into() }));
 
-    /// Comes by a place.
+    /// Passes the place `name`: kills the process or waits, if a variable asks for it.
     ///
     /// # Panics
-    /// When a variable is not of its form.
+    /// When a variable does not have its form.
     pub fn pass_fault_point(name: &str) {
         if let Some(kill) = KILL.as_ref().filter(|kill| kill.name == name)
             && kill.left.fetch_sub(1, Ordering::Relaxed) == 1

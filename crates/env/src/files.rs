@@ -1,11 +1,12 @@
 //! `Files` and `File`: the disk as the log and the store see it.
 //!
 //! # What always holds
-//! - F1. What `write_at` wrote survives a power cut once a later `sync_data` on that file returned success.
+//! - F1. Bytes written by `write_at` survive a power cut once a later `sync_data` on that file returned success.
 //! - F2. A created, renamed or removed name survives a power cut once `sync_dir` on its directory returned success.
-//! - F3. After a failed `sync_data` nothing is known about what was written since the one before: do not try again.
+//! - F3. After a failed `sync_data` nothing is known about the writes since the last successful one: do not try
+//!   again.
 //!
-//! Not a place for buffering: every call reaches the disk's cache.
+//! Nothing here buffers: every call reaches the disk's cache.
 
 use std::{
     fmt,
@@ -17,7 +18,7 @@ use std::{
 
 use crate::Mapping;
 
-/// Returns whether the disk has no room, or none for this user.
+/// Returns whether the error means that the disk has no room, or none for this user.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -25,42 +26,42 @@ pub fn is_full(error: &io::Error) -> bool {
 /// How an existing file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// For `read_at` only.
+    /// For reading only.
     Read,
-    /// For both directions.
+    /// For reading and writing.
     ReadWrite,
 }
 
-/// An open file. One value is one file description; positions are given with each call.
+/// An open file. One value is one file description; each call passes its position.
 pub trait File: Send + Sync + Debug {
-    /// Reads from `offset` until `bytes` is full or the file ends; returns how many bytes were read.
+    /// Reads from `offset` until `bytes` is full or the file ends; returns the number of bytes read.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of `bytes` at `offset`, growing the file if it ends before.
+    /// Writes all of `bytes` at `offset` and grows the file if it ends before that.
     ///
     /// # Errors
-    /// What the operating system says; any part may have been written.
+    /// Returns the error of the operating system; any part may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes content and length durable (F1).
     ///
     /// # Errors
-    /// What the operating system says; see F3.
+    /// Returns the error of the operating system; see F3.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Cuts the file, or grows it with zeros.
+    /// Truncates the file, or grows it with zeros.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
     /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn len(&self) -> io::Result<u64>;
 
     /// Returns whether the file holds no bytes.
@@ -71,34 +72,37 @@ pub trait File: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Gives the room of `bytes` from `offset` on back to the disk, as far as whole blocks of it lie in there. They read as zeros from then
-    /// on, the length stays, and it is as lasting as a write.
+    /// Returns the whole blocks within `bytes` from `offset` on to the disk. They read as zeros afterwards, and the
+    /// length stays. The change becomes durable as a write does. The bytes of a partial block at either end are
+    /// unspecified.
     ///
     /// # Errors
-    /// `Unsupported` where the disk cannot, or what the operating system says.
+    /// Returns `Unsupported` where the disk cannot do this, or the error of the operating system.
     fn punch_hole(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Takes room for the first `bytes` of the file, so that writing there needs none: where a hole was punched too. The content stays.
-    /// Nothing, where the disk has no holes.
+    /// Allocates the first `bytes` of the file, punched holes included, so that writes there need no more room. The
+    /// content stays. Does nothing where the disk has no holes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn fill_holes(&self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Says that `bytes` from `offset` on will be read soon. A hint: nothing depends on it, and nothing waits.
+    /// Announces that `bytes` from `offset` on will be read soon. This is a hint: nothing depends on it, and the
+    /// call does not wait.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
 
-    /// Returns the first `bytes` of the file without reading them one by one; a copy where files cannot be mapped.
+    /// Returns the first `bytes` of the file as a mapping, or as a copy where files cannot be mapped.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file is shorter, or what the operating system says.
+    /// Returns `UnexpectedEof` when the file is shorter, or the error of the operating system.
     ///
     /// # Safety
-    /// Until the mapping is dropped nobody writes to these bytes and nobody cuts the file below them (`Mapping`, M1).
+    /// Until the mapping is dropped, these bytes are not written and the file is not truncated below them
+    /// (`Mapping`, M1).
     #[allow(unsafe_code, reason = "a mapping is as steady as its maker promises")]
     unsafe fn map(&self, bytes: u64) -> io::Result<Mapping> {
         let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
@@ -110,13 +114,13 @@ pub trait File: Send + Sync + Debug {
     }
 }
 
-/// A held lock file; dropping it gives the lock back.
+/// A held lock file; dropping it releases the lock.
 pub trait FileLock: Send + Sync + Debug {}
 
 /// Why a lock file could not be taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else holds it.
+    /// Another process or handle holds the lock.
     Held {
         /// The holder's process id, if the file names one.
         pid: Option<u32>,
@@ -139,100 +143,104 @@ impl std::error::Error for LockError {}
 
 /// A disk: names and the files behind them.
 pub trait Files: Send + Sync + Debug {
-    /// Creates `dir` (mode 0700) and its parents where missing, and syncs the parent of each created one.
+    /// Creates `dir` (mode 0700) and its missing parents, and syncs the parent of each created directory.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Creates a file that does not exist yet (mode 0600) and opens it both ways. The name is not durable (F2).
+    /// Creates a file that does not exist yet (mode 0600) and opens it for reading and writing. The name is not
+    /// durable (F2).
     ///
     /// # Errors
-    /// `AlreadyExists`, or what the operating system says.
+    /// Returns `AlreadyExists`, or the error of the operating system.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
     /// Opens an existing file as a new file description.
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
-    /// Renames `from` to `to`, replacing what was there, and syncs the directory of `to`.
+    /// Renames `from` to `to`, replaces an existing file there, and syncs the directory of `to`.
     ///
     /// # Errors
-    /// What the operating system says; the names may or may not have changed.
+    /// Returns the error of the operating system; the names may or may not have changed.
     fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a name. Not durable before `sync_dir` (F2).
+    /// Removes a name. The removal is durable after `sync_dir` (F2).
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes `dir` with everything in it. Not durable before `sync_dir` on the directory above (F2). A simulated disk
-    /// may keep the empty directory; a disk made for logs alone need not support it.
+    /// Removes `dir` with everything in it. The removal is durable after `sync_dir` on the parent directory (F2). A
+    /// simulated disk may keep the empty directory; a disk made for logs alone need not support this.
     ///
     /// # Errors
-    /// `NotFound`, `Unsupported`, or what the operating system says; any part may be gone.
+    /// Returns `NotFound`, `Unsupported`, or the error of the operating system; any part may have been removed.
     fn remove_dir_all(&self, _dir: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives the file at `from` a second name, `to`. Not durable before `sync_dir` (F2). A disk made for logs alone need
-    /// not support it.
+    /// Gives the file at `from` a second name, `to`. The name is durable after `sync_dir` (F2). A disk made for
+    /// logs alone need not support this.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyExists`, `Unsupported`, or what the operating system says (other file systems cannot be linked
-    /// to).
+    /// Returns `NotFound`, `AlreadyExists`, `Unsupported`, or the error of the operating system (a link cannot
+    /// cross file systems).
     fn hard_link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Returns whether these are the operating system's files, so that a library that opens paths by itself sees them.
+    /// Returns whether these are the operating system's files, so that a library that opens paths by itself sees
+    /// them.
     fn is_real(&self) -> bool {
         false
     }
 
-    /// Returns how many bytes the file system that holds `path` has in all; `None` where that is not known, as for a simulated
-    /// disk.
+    /// Returns the total size in bytes of the file system that holds `path`; `None` where it is unknown, as on a
+    /// simulated disk.
     fn disk_bytes(&self, _path: &Path) -> Option<u64> {
         None
     }
 
-    /// Returns how many more bytes a user who is not root can write to the file system that holds `path`; `None` where that is not known.
+    /// Returns how many more bytes an unprivileged user can write to the file system that holds `path`; `None`
+    /// where that is unknown.
     fn free_bytes(&self, _path: &Path) -> Option<u64> {
         None
     }
 
-    /// Returns who has rights to the file or directory `path`, as the low nine bits of its mode; `None` where a disk knows nothing of that.
+    /// Returns the access rights of the file or directory `path`, as the low nine bits of its mode; `None` on a
+    /// disk without access rights.
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn mode(&self, _path: &Path) -> io::Result<Option<u32>> {
         Ok(None)
     }
 
-    /// Takes every right to the directory `dir` from everybody but its owner (mode 0700).
+    /// Removes all access rights to the directory `dir` except those of its owner (mode 0700).
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn close_to_others(&self, _dir: &Path) -> io::Result<()> {
         Ok(())
     }
 
-    /// Returns whether the name `path` is there and is a symbolic link, wherever that leads.
+    /// Returns whether the name `path` exists and is a symbolic link, whether or not its target exists.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn is_link(&self, _path: &Path) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Returns the full name of `path`, which need not exist: absolute, and where the disk has them without symbolic links, so that
-    /// it can be compared with others.
+    /// Returns the full name of `path`, which need not exist, so that it can be compared with others. The name is
+    /// absolute and, where the disk has symbolic links, free of them.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         std::path::absolute(path)
     }
@@ -240,27 +248,28 @@ pub trait Files: Send + Sync + Debug {
     /// Returns the names of the files and directories in `dir`, sorted.
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Makes the names in `dir` durable (F2).
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the lock file at `path`, creating it where missing, and writes the process id into it, on a full disk none. Held until
-    /// the value is dropped or the process ends.
+    /// Takes the lock file at `path`, creates it if it is missing, and writes the process id into it unless the
+    /// disk is full. The lock is held until the value is dropped or the process ends.
     ///
     /// # Errors
-    /// [`LockError::Held`] at once when somebody else has it; nothing waits.
+    /// Returns [`LockError::Held`] at once, without waiting, when the lock is held.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
 
-    /// Keeps the lock file at `path` from being taken, without writing to it; several may do so at one time. `None` when there is
-    /// no such file. A disk made for logs alone need not support it.
+    /// Takes the lock file at `path` in shared mode, without writing to it: several readers may hold it, and `lock`
+    /// fails while one does. Returns `None` when there is no such file. A disk made for logs alone need not support
+    /// this.
     ///
     /// # Errors
-    /// [`LockError::Held`] at once when somebody has taken it; nothing waits.
+    /// Returns [`LockError::Held`] at once, without waiting, when the lock is held exclusively.
     fn lock_to_read(&self, _path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
         Err(LockError::Io(io::ErrorKind::Unsupported.into()))
     }
@@ -269,7 +278,7 @@ pub trait Files: Send + Sync + Debug {
 /// Reads a whole file of at most `limit_bytes`.
 ///
 /// # Errors
-/// `FileTooLarge` above the limit, or what the disk says.
+/// Returns `FileTooLarge` above the limit, or the error of the disk.
 pub fn read_all(files: &dyn Files, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let file = files.open(path, Access::Read)?;
     let len = file.len()?;

@@ -1,8 +1,9 @@
-//! Files, memory that outlives a process, clock and chance: everything a run takes from outside comes through here.
+//! Files, memory that outlives a process, clock and randomness: all input that a run takes from outside comes
+//! through this crate.
 //!
-//! What is here: four object-safe traits ([`Files`], [`SharedMemory`], [`Clock`], [`Random`]), the operating system's
-//! versions of them and simulated ones. [`Env`] bundles one of each. What is not: sockets, threads, and any knowledge of what the files
-//! mean.
+//! The crate has four object-safe traits ([`Files`], [`SharedMemory`], [`Clock`], [`Random`]), with the operating
+//! system's implementations and simulated ones. [`Env`] bundles one of each. It has no sockets and no threads, and
+//! it knows nothing about the meaning of files.
 //!
 //! The simulated disk ([`SimFiles`]) remembers which 512-byte sectors and directory entries were synced. At a
 //! simulated power cut it keeps any subset of the others, chosen by a seed; [`CrashPoint`] lists all of them.
@@ -52,7 +53,7 @@ pub use real_files::RealFiles;
 pub use shared_memory::{RealMemory, Region, SharedMemory};
 pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};
 
-/// One of each: what a component needs from outside the process. Cheap to clone.
+/// One of each: the things that a component needs from outside the process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// The disk.
@@ -61,7 +62,7 @@ pub struct Env {
     pub memory: Arc<dyn SharedMemory>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The source of chance.
+    /// The source of randomness.
     pub random: Arc<dyn Random>,
 }
 
@@ -76,14 +77,14 @@ impl Env {
         }
     }
 
-    /// Returns a simulated disk (also by itself, to inject faults), a clock that stands still until moved, and
-    /// randomness that `seed` determines.
+    /// Returns an environment with a simulated disk (also returned separately, to inject faults), a clock that
+    /// stands still until it is advanced, and randomness that `seed` determines.
     pub fn simulated(seed: u64) -> (Self, SimFiles) {
         let disk = SimFiles::new();
         (Self::over(disk.clone(), seed), disk)
     }
 
-    /// Returns an environment over `disk` and its machine's memory, for instance what a power cut left.
+    /// Returns an environment over `disk` and its machine's memory, for instance after a power cut.
     pub fn over(disk: SimFiles, seed: u64) -> Self {
         Self {
             memory: Arc::new(disk.clone()),

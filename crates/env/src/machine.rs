@@ -1,10 +1,10 @@
-//! `machine_memory_bytes`, `open_files_max`: how much memory and how many open files there are for this process, as the operating
-//! system says; `give_way`: a thread that lets others go first.
+//! `machine_memory_bytes`, `open_files_max`: the memory and the number of open files that the operating system
+//! grants this process; `give_way`: lowers the priority of a thread.
 //!
-//! | file | says |
+//! | file | content |
 //! |---|---|
 //! | `/proc/meminfo` | the machine's memory, as `MemTotal: N kB` |
-//! | `/proc/self/cgroup` | the control groups of the process, as `0::PATH` (version 2) or `N:..,memory,..:PATH` (version 1) |
+//! | `/proc/self/cgroup` | the groups of the process: `0::PATH` (version 2) or `N:..,memory,..:PATH` (version 1) |
 //! | `/sys/fs/cgroup/PATH/memory.max` | the limit of a group of version 2, or `max`; each group above it has one too |
 //! | `/sys/fs/cgroup/memory/PATH/memory.limit_in_bytes` | the same in version 1 |
 
@@ -14,11 +14,11 @@ use rustix::process::{Resource, Rlimit, getpriority_process, getrlimit, setprior
 
 use crate::{Access, Files};
 
-/// More than any of these files has.
+/// More than the size of any of these files.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the bytes of memory that the process can have: the machine's, or less where a control group limits it. `None` where
-/// the operating system does not say, and on a simulated disk.
+/// Returns the bytes of memory that the process can have: the machine's, or less where a control group limits it.
+/// Returns `None` where the operating system does not say, and on a simulated disk.
 ///
 /// Cost: opens a few files of the kernel.
 pub fn machine_memory_bytes(files: &dyn Files) -> Option<u64> {
@@ -28,8 +28,8 @@ pub fn machine_memory_bytes(files: &dyn Files) -> Option<u64> {
     Some(limits.fold(machine, u64::min))
 }
 
-/// Returns how many files the process may have open at one time, after raising that as far as it may by itself (the soft limit to the
-/// hard one). `None` where the operating system does not say or sets no limit, and on a simulated disk.
+/// Returns how many files the process may have open at one time, after raising the soft limit to the hard one if it
+/// may. Returns `None` where the operating system sets no limit, and on a simulated disk.
 ///
 /// Cost: two system calls.
 pub fn open_files_max(files: &dyn Files) -> Option<u64> {
@@ -37,28 +37,30 @@ pub fn open_files_max(files: &dyn Files) -> Option<u64> {
         return None;
     }
     let limit = getrlimit(Resource::Nofile);
-    // Where the hard limit is refused, or there is none and the kernel has one of its own, the soft one stays.
+    // The soft limit stays where the kernel refuses the hard one, for instance because there is none and the kernel
+    // has its own.
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         Ok(()) => limit.maximum,
         Err(_refused) => limit.current,
     }
 }
 
-/// How far a thread that gives way does: it gets about a tenth of what another one gets on a core that both want. Less would keep whoever
-/// waits for a lock that it holds waiting for longer.
+/// Nice value of a thread that gives way: it gets about a tenth of the time of another thread that wants the same
+/// core. With a smaller share, threads that wait for a lock of this thread would wait longer.
 const NICE: i32 = 10;
 
-/// Has the calling thread give way to others from now on, where the operating system can do that; there is no way back.
+/// Makes the calling thread give way to others from now on, where the operating system can do that. The change
+/// cannot be undone.
 ///
 /// Cost: two system calls.
 pub fn give_way() {
-    // On Linux no process means the calling thread. Where it is refused, the thread is one like the others.
+    // On Linux `None` means the calling thread. If the call is refused, the thread keeps its priority.
     if getpriority_process(None).is_ok_and(|now| now < NICE) {
         let _best_effort = setpriority_process(None, NICE);
     }
 }
 
-/// Reads a file of the kernel, whose length is not told.
+/// Reads a file of the kernel, which reports no length.
 fn read(files: &dyn Files, path: &Path) -> Option<String> {
     let mut bytes = vec![0; FILE_BYTES_MAX];
     let count = files.open(path, Access::Read).ok()?.read_at(0, &mut bytes).ok()?;
@@ -71,7 +73,7 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns where the limits of a group of `/proc/self/cgroup` and of those above it are.
+/// Returns the paths of the limits of a group in `/proc/self/cgroup` and of its ancestors.
 fn limit_files(line: &str) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':');
     let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
@@ -101,8 +103,8 @@ mod tests {
         machine_memory_bytes(&disk)
     }
 
-    /// Goal: the lowest of the machine's memory and the limits of the group and those above it counts, in both versions; nothing is
-    /// made up. Method: kernels of a few lines.
+    /// Goal: the lowest of the machine's memory and the limits of the group and its ancestors applies, in both
+    /// versions, and missing files give no value. Method: kernels of a few lines.
     #[test]
     fn memory_is_the_lowest_of_the_machine_and_the_groups() {
         assert_eq!(memory(&[]), None);
@@ -120,7 +122,8 @@ mod tests {
         assert_eq!(memory(&[machine, first, limit]), Some(6000));
     }
 
-    /// Goal: the limit of open files is that of the process and stays once raised; a simulated disk has none. Method: asked twice.
+    /// Goal: the limit of open files is that of the process and stays once raised; a simulated disk has none.
+    /// Method: ask twice.
     #[cfg(target_os = "linux")]
     #[test]
     fn limit_of_open_files_is_raised_once() {
@@ -131,7 +134,8 @@ mod tests {
         assert!(raised.is_none_or(|raised| raised > 8 && now.current == Some(raised)), "{raised:?}, {now:?}");
     }
 
-    /// Goal: a thread that gives way does, and no other. Method: one that does, asked there and here.
+    /// Goal: giving way changes the calling thread and no other. Method: call it on one thread and read the
+    /// priority of both.
     #[cfg(target_os = "linux")]
     #[test]
     fn giving_way_is_a_thread_of_its_own() {
@@ -144,7 +148,8 @@ mod tests {
         assert_eq!(getpriority_process(None).unwrap(), before);
     }
 
-    /// Goal: the real kernel is understood. Method: asked; a machine that runs this has more than a megabyte.
+    /// Goal: the files of the real kernel can be parsed. Method: ask; a machine that runs this has more than a
+    /// megabyte.
     #[cfg(target_os = "linux")]
     #[test]
     fn memory_of_this_machine_is_known() {

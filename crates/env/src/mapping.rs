@@ -1,15 +1,16 @@
 //! `Mapping`: the first bytes of a file as one slice, without a copy where the operating system can do that.
 //!
-//! Not a way to write: a mapping is read-only. Not a snapshot either: it is the file, so it is only as steady as
-//! whoever made it promised.
+//! A mapping is read-only. It is no snapshot: it shows the file itself, so its bytes are stable only while the
+//! promise of its creator (M1) is kept.
 //!
 //! # What always holds
-//! - M1. While a mapping lives its bytes do not change and the file is not cut below them: the caller of
-//!   [`File::map`](crate::File::map) promised that. The log keeps it by holding the segment against reuse (its
-//!   `Consumers`) and by mapping only what is durable, which is never written again.
+//! - M1. While a mapping lives, its bytes do not change and the file is not truncated below them: the caller of
+//!   [`File::map`](crate::File::map) promised that. The log keeps this promise: it pins the segment, so that it is
+//!   not reused (its `Consumers`), and maps only durable bytes, which are never written again.
 //! - M2. A mapping is no longer than the file was when it was made.
 //!
-//! What no promise covers: another program that cuts the file. Touching the lost part then ends the process (SIGBUS).
+//! No promise covers another program that truncates the file. An access to the lost part then ends the process
+//! (SIGBUS).
 //!
 //! Checked by the tests of `real_files` and of `collie-wal`.
 #![allow(unsafe_code, reason = "the one place in this crate that maps memory")]
@@ -29,15 +30,15 @@ enum Bytes {
 }
 
 impl Mapping {
-    /// Makes one of bytes that were read, for files that cannot be mapped.
+    /// Makes a mapping of bytes that were read, for files that cannot be mapped.
     pub fn of_copy(bytes: Vec<u8>) -> Self {
         Self(Bytes::Copied(bytes.into_boxed_slice()))
     }
 
-    /// Maps the first `bytes` of `file` and tells the system that they are read front to back.
+    /// Maps the first `bytes` of `file` and advises the system that they will be read front to back.
     ///
     /// # Safety
-    /// M1.
+    /// The caller keeps M1.
     pub(crate) unsafe fn of_file(file: &fs::File, bytes: u64) -> io::Result<Self> {
         if file.metadata()?.len() < bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -46,9 +47,10 @@ impl Mapping {
         if len == 0 {
             return Ok(Self::of_copy(Vec::new()));
         }
-        // SAFETY: M2 by the length above; nobody writes or cuts these bytes while the mapping lives: M1, the caller's.
+        // SAFETY: M2 by the length above; the caller promises M1, so these bytes are not written or truncated while
+        // the mapping lives.
         let map = unsafe { MmapOptions::new().len(len).map(file)? };
-        // A hint; without it the same bytes come more slowly.
+        // This is a hint; without it reading is slower.
         let _hint = map.advise(Advice::Sequential);
         Ok(Self(Bytes::Mapped(map)))
     }

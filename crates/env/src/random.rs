@@ -1,11 +1,11 @@
-//! `Random`: where salts, ids and choices come from.
+//! `Random`: the source of salts, ids and random choices.
 
 use std::{
     fmt::Debug,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Gives random bytes.
+/// A source of random bytes.
 pub trait Random: Send + Sync + Debug {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
@@ -24,7 +24,7 @@ pub struct RealRandom;
 
 impl Random for RealRandom {
     /// # Panics
-    /// When the kernel gives none: every later id would be predictable, so the process stops.
+    /// When the kernel gives no random bytes: every later id would be predictable, so the process stops.
     fn fill(&self, bytes: &mut [u8]) {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -61,7 +61,8 @@ impl Random for SimRandom {
         }
     }
 
-    /// SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood, OOPSLA 2014.
+    /// Returns the next number by SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood,
+    /// OOPSLA 2014.
     fn u64(&self) -> u64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
@@ -75,7 +76,8 @@ impl Random for SimRandom {
 mod tests {
     use super::*;
 
-    /// Goal: one seed is one sequence, the system's differs each time. Method: draw twice from each.
+    /// Goal: equal seeds give equal sequences, and the system's randomness differs each time. Method: draw twice
+    /// from each.
     #[test]
     fn seeded_sequences_repeat_and_real_ones_do_not() {
         let draw = |seed| {

@@ -57,20 +57,20 @@ impl File for fs::File {
     #[cfg(target_os = "linux")]
     fn fill_holes(&self, bytes: u64) -> io::Result<()> {
         match rustix::fs::fallocate(self, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()), // then it punches none either
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()), // such a file system has no holes either
             filled => Ok(filled?),
         }
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {
         let Some(bytes) = std::num::NonZeroU64::new(bytes) else { return };
-        // A hint: where it is refused, reading is only slower.
+        // This is a hint: if it is refused, reading is only slower.
         let _hint = rustix::fs::fadvise(self, offset, Some(bytes), rustix::fs::Advice::WillNeed);
     }
 
     #[allow(unsafe_code, reason = "hands the caller's promise on")]
     unsafe fn map(&self, bytes: u64) -> io::Result<Mapping> {
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: the caller's promise is the one that `of_file` requires.
         unsafe { Mapping::of_file(self, bytes) }
     }
 }
@@ -83,8 +83,9 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Closing is not enough: a child that another thread has just forked holds the same open file until it runs its
-        // program, and the lock with it. Closing comes next and gives the lock back in the end.
+        // Closing alone does not release the lock at once: a child that another thread has just forked shares the
+        // open file, and with it the lock, until it runs its program. The close that follows releases the lock even
+        // if this call fails.
         let _closed_next = self.file.unlock();
     }
 }
@@ -175,7 +176,7 @@ impl Files for RealFiles {
 
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let full = std::path::absolute(path)?;
-        // What exists of it is looked up, the rest is as it is written.
+        // Resolves the existing part of the path and keeps the rest as it is written.
         for above in full.ancestors() {
             match fs::canonicalize(above) {
                 Ok(known) if above == full => return Ok(known),
@@ -206,7 +207,7 @@ impl Files for RealFiles {
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                // Readers leave no process id: what stands there is of whoever was here before them.
+                // Readers write no process id: an id in the file is then that of an earlier holder.
                 let has_readers_only = file.try_lock_shared().is_ok();
                 return Err(LockError::Held { pid: if has_readers_only { None } else { holder_in(&mut file) } });
             }
@@ -218,7 +219,7 @@ impl Files for RealFiles {
         };
         let mut write = write;
         match write() {
-            // It is held all the same; who is refused is told no process id.
+            // The lock is held all the same; a refused caller learns no process id.
             Err(error) if is_full(&error) => {}
             written => written.map_err(LockError::Io)?,
         }
@@ -239,7 +240,7 @@ impl Files for RealFiles {
     }
 }
 
-/// Returns the process id in a lock file. It is a courtesy: a lock without a readable one is held all the same.
+/// Returns the process id in a lock file. It is informative only: the lock is held even if no id can be read.
 fn holder_in(file: &mut fs::File) -> Option<u32> {
     let mut text = String::new();
     let _unread = file.take(16).read_to_string(&mut text);
@@ -250,7 +251,8 @@ fn holder_in(file: &mut fs::File) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Goal: what is written is read back, names move, and short reads happen only at the end. Method: one file's life.
+    /// Goal: written bytes are read back, names change, and short reads happen only at the end. Method: create,
+    /// write, rename and remove one file.
     #[test]
     fn real_file_lives_through_create_write_replace_and_remove() {
         let dir = tempfile::tempdir().unwrap();
@@ -270,8 +272,8 @@ mod tests {
         assert!(RealFiles.list(&deep).unwrap().is_empty());
     }
 
-    /// Goal: a second name keeps the bytes when the first goes, and a directory goes with its content. Method: link,
-    /// remove, read, remove all.
+    /// Goal: a second name keeps the bytes when the first is removed, and a directory is removed with its content.
+    /// Method: link, remove, read, remove all.
     #[test]
     fn second_name_outlives_the_first_until_its_directory_goes() {
         let dir = tempfile::tempdir().unwrap();
@@ -286,8 +288,8 @@ mod tests {
         assert!(RealFiles.list(dir.path()).unwrap().is_empty());
     }
 
-    /// Goal: two ways to one place have one full name, whether it exists or not. Method: a symbolic link to a directory, and
-    /// names in it that are there, or not yet.
+    /// Goal: two paths to one place have one full name, whether the place exists or not. Method: a symbolic link to
+    /// a directory, and names in it that exist, or do not exist yet.
     #[test]
     fn full_name_is_the_same_by_every_way() {
         let dir = tempfile::tempdir().unwrap();
@@ -305,8 +307,8 @@ mod tests {
         assert!(RealFiles.resolve(&real.join("file/below")).is_err(), "a file is no directory");
     }
 
-    /// Goal: what is made is its owner's alone, whatever the process would give others; a directory that was open is closed, and a link is told
-    /// from what it leads to. Method: one of each.
+    /// Goal: created files and directories are accessible to their owner alone, whatever the umask; an open
+    /// directory is closed; a link is distinguished from its target. Method: one of each.
     #[test]
     fn what_is_made_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
@@ -326,8 +328,8 @@ mod tests {
         assert_eq!(RealFiles.mode(&dir.path().join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file of
-    /// three pages, mapped in part, whole, empty and too long.
+    /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file
+    /// of three pages, mapped in part, whole, empty and too long.
     #[test]
     #[allow(unsafe_code, reason = "the test keeps the promise: it writes nothing while the mappings live")]
     fn mapping_shows_the_file_and_is_refused_beyond_its_end() {
@@ -337,7 +339,7 @@ mod tests {
         let bytes: Vec<u8> = (0..12_288_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
         file.write_at(0, &bytes).unwrap();
         file.prefetch(0, 12_288);
-        // SAFETY: M1: nothing is written to the file below.
+        // SAFETY: M1: nothing writes to the file below.
         let maps = [0, 1, 4096, 12_288].map(|len| unsafe { file.map(len) }.unwrap());
         // SAFETY: as above.
         let beyond = unsafe { file.map(12_289) };
@@ -349,8 +351,9 @@ mod tests {
         assert_eq!(maps[3].len(), 12_288);
     }
 
-    /// Goal: a hole takes no room, reads as zeros and leaves the length; filled, it takes room again and the rest of the file is as it was.
-    /// Method: a file of 256 KiB with a hole in it, in the blocks that the file system counts.
+    /// Goal: a hole takes no room, reads as zeros and keeps the length; after it is filled, it takes room again and
+    /// the rest of the file is unchanged. Method: a file of 256 KiB with a hole in it, measured in the blocks that
+    /// the file system counts.
     #[test]
     #[cfg(target_os = "linux")]
     fn holes_take_no_room_until_they_are_filled() {
@@ -378,8 +381,8 @@ mod tests {
         assert!(bytes == expected, "the rest of the file is as it was");
     }
 
-    /// Goal: the size of a disk is that of the file system, whichever of its directories is asked for. Method: a directory and one in
-    /// it; one that is not there.
+    /// Goal: the size of a disk is that of its file system, whichever directory is asked for. Method: a directory,
+    /// one inside it, and one that does not exist.
     #[test]
     fn disk_has_one_size() {
         let dir = tempfile::tempdir().unwrap();
@@ -393,7 +396,7 @@ mod tests {
         assert_eq!(RealFiles.free_bytes(&dir.path().join("absent")), None);
     }
 
-    /// Goal: a lock given back is free at once, also while a forked child still has the file open. Method: a second
+    /// Goal: a released lock is free at once, even while a forked child still has the file open. Method: a second
     /// descriptor of the same open file, as a fork makes one, outlives the lock.
     #[test]
     fn lock_given_back_is_free_although_a_child_has_the_file_open() {
@@ -407,8 +410,9 @@ mod tests {
         drop(inherited);
     }
 
-    /// Goal: readers share a lock file, keep a writer out and are kept out by one, and write nothing, so that they cannot be named.
-    /// Method: two readers and a writer of a file that names somebody else and cannot be written; one that is not there.
+    /// Goal: readers share a lock file, exclude a writer and are excluded by one, and write nothing, so that an
+    /// error cannot name them. Method: two readers and a writer of a read-only file that names another process;
+    /// then a missing file.
     #[test]
     fn readers_share_a_lock_and_write_nothing() {
         let dir = tempfile::tempdir().unwrap();
@@ -429,7 +433,7 @@ mod tests {
         RealFiles.lock_to_read(&path).unwrap().unwrap();
     }
 
-    /// Goal: a lock excludes, names its holder and is given back on drop. Method: take it twice in one process.
+    /// Goal: a lock excludes, names its holder and is released on drop. Method: take it twice in one process.
     #[test]
     fn lock_excludes_a_second_taker_and_names_the_pid() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,16 +1,18 @@
-//! `SharedMemory` and `Region`: memory that has a name and outlives the process that made it, up to the next boot.
+//! `SharedMemory` and `Region`: named memory that outlives the process that made it, up to the next boot.
 //!
-//! Not a file on a disk: nothing of it survives a power cut, and nothing is ever synced. Not for talking between
-//! processes either: one process maps a region, a later one reads what it left.
+//! It is no file on a disk: nothing of it survives a power cut, and nothing is ever synced. It is no channel
+//! between processes either: one process maps a region, and a later one reads its content.
 //!
 //! # What always holds
-//! - G1. A region is zeroed when it is made, page-aligned, and all its pages exist: touching it neither faults on a full
-//!   file system nor waits for a page to be found.
-//! - G2. A region stays where it is until its value is dropped. Only the process that made it can reach it (mode 0600),
-//!   and of its children none (not inherited by fork).
-//! - G3. Whoever opens by name reads by copy, never by mapping: a shortened file ends a read early and not the process.
-//! - G4. The process that has a region has claimed it, until the region is dropped or the process ends, however it ends. Of the others one at
-//!   a time can claim what is left. Whoever removes a name has claimed what is under it, so that it removes nothing newer.
+//! - G1. A region is zeroed when it is made, page-aligned, and all its pages exist: an access neither faults on a
+//!   full file system nor waits for the allocation of a page.
+//! - G2. A region keeps its address until its value is dropped. Other users cannot reach it (mode 0600), and
+//!   children do not inherit it by fork.
+//! - G3. A reader that opens a region by name copies the bytes and never maps them: a truncated file ends a read
+//!   early and not the process.
+//! - G4. The process that has a region has claimed it until the region is dropped or the process ends, for whatever
+//!   reason. After that, one process at a time can claim the content. The caller of `remove` has claimed the
+//!   content under the name, so that it removes nothing newer.
 //!
 //! Checked by the tests below and those of `sim_memory`.
 #![expect(unsafe_code, reason = "maps memory that outlives the process")]
@@ -31,64 +33,67 @@ use rustix::{
 
 use crate::{files::File, sim_memory::Pages};
 
-/// Memory that a later process can read under a name, and what says whether it is still that of this boot.
+/// Memory that a later process can read under a name, and the ids that show whether it is from this boot and
+/// directory.
 pub trait SharedMemory: Send + Sync + Debug {
     /// Returns a number that is new after each boot of the machine.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn boot_id(&self) -> io::Result<[u8; 16]>;
 
-    /// Returns a number of `dir` that stays the same when it is renamed and is another one for a copy of it.
+    /// Returns a number of `dir` that a rename keeps and that differs for a copy of `dir`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn directory_id(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Makes a region of `bytes` zeros under a name that does not exist yet, and claims it for as long as the region is there (G4).
+    /// Makes a region of `bytes` zeros under a name that does not exist yet, and claims it until the region is
+    /// dropped (G4).
     ///
     /// # Errors
-    /// `AlreadyExists`; `Unsupported` when the directory is not on a file system in memory; what the operating system
-    /// says, above all that there is no room. No name is left behind.
+    /// Returns `AlreadyExists`, `Unsupported` when the directory is not on a file system in memory, or the error of
+    /// the operating system, above all that there is no room. Except for `AlreadyExists`, no name is left behind.
     fn create(&self, path: &Path, bytes: u64) -> io::Result<Region>;
 
-    /// Opens what an earlier process left, to read it.
+    /// Opens a region of an earlier process for reading.
     ///
     /// # Errors
-    /// `NotFound`; `PermissionDenied` when it is not a file that only this user can reach.
+    /// Returns `NotFound`, or `PermissionDenied` when it is not a regular file that only this user can reach.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
-    /// Opens what an earlier process left, to read it, and claims it until the value is dropped (G4).
+    /// Opens a region of an earlier process for reading, and claims it until the value is dropped (G4).
     ///
     /// # Errors
-    /// Those of [`SharedMemory::open`]; `WouldBlock` while a process has the region, or somebody else claims it.
+    /// Returns the errors of [`SharedMemory::open`], and `WouldBlock` while a process has the region or has claimed it.
     fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
     /// Returns the paths of everything in `dir`, regions and other files.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Removes a name. Whoever has the region mapped keeps it. To be called with a claim (G4).
+    /// Removes a name. A process that has mapped the region keeps it. The caller must hold the claim (G4).
     ///
     /// # Errors
-    /// `NotFound`, or what the operating system says.
+    /// Returns `NotFound`, or the error of the operating system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A stretch of memory under a name. Dropping it unmaps it and leaves the name.
+/// A named range of memory. Dropping it unmaps the memory and leaves the name.
 #[derive(Debug)]
 pub struct Region {
     at: NonNull<u8>,
     len: usize,
-    /// What keeps a simulated region alive; none when it is mapped.
+    /// Keeps a simulated region alive; `None` for a mapped one.
     pages: Option<Arc<Pages>>,
-    /// Holds the claim of a mapped one (G4).
+    /// Holds the claim of a mapped region (G4).
     _claim: Option<fs::File>,
 }
 
-// SAFETY: a region is an address and a length; whoever touches the bytes answers for how.
+// SAFETY: a region is an address and a length; code that accesses the bytes is responsible for its own
+// synchronization.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -96,7 +101,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps all of `file`, which is claimed, is `len` bytes long and has all its pages (G1).
     fn of_file(file: fs::File, len: usize) -> io::Result<Self> {
-        // SAFETY: no address is asked for, so nothing that is mapped already is touched.
+        // SAFETY: no address is requested, so existing mappings are not touched.
         let at = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
         };
@@ -105,7 +110,8 @@ impl Region {
         // SAFETY: the range was just mapped.
         unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, Advice::LinuxDontFork)? };
         for page in (0..len).step_by(4096) {
-            // SAFETY: inside the mapping, which nobody else has yet. Volatile: the store is the point (G1).
+            // SAFETY: inside the mapping, which no other code has yet. The store is volatile so that it is not
+            // optimized away (G1).
             unsafe { at.as_ptr().add(page).write_volatile(0) };
         }
         Ok(region)
@@ -116,17 +122,17 @@ impl Region {
         Self { at: pages.address(), len: pages.len(), pages: Some(pages), _claim: None }
     }
 
-    /// Returns where it starts: at the start of a page.
+    /// Returns the start address, which is that of a page.
     pub fn address(&self) -> NonNull<u8> {
         self.at
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -135,7 +141,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.pages.is_none() {
-            // SAFETY: mapped by us and nobody has it any more (G2). Failing is impossible for a whole mapping.
+            // SAFETY: this region made the mapping, and no user of it is left (G2). Unmapping a whole mapping
+            // cannot fail.
             let _unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
         }
     }
@@ -145,10 +152,10 @@ impl Drop for Region {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealMemory;
 
-/// What `statfs` calls a tmpfs.
+/// The type that `statfs` reports for a tmpfs.
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
 
-/// Refuses files that do not live in memory: their pages would be written back while somebody waits for a store.
+/// Refuses files that are not in memory: a store could then wait for the writeback of its page.
 fn must_be_in_memory(file: &fs::File) -> io::Result<()> {
     if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC {
         return Ok(());
@@ -156,7 +163,7 @@ fn must_be_in_memory(file: &fs::File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "not on a tmpfs"))
 }
 
-/// Opens a file that only this user can reach, to read it.
+/// Opens for reading a file that only this user can reach.
 fn open_own(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("flags of open are an int");
@@ -185,13 +192,13 @@ impl SharedMemory for RealMemory {
         let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let made = must_be_in_memory(&file).and_then(|()| {
-            // Somebody who looks for names may have it for a moment.
+            // A process that looks through the names may hold the lock for a moment.
             rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
             Region::of_file(file, len)
         });
         if made.is_err() {
-            // The first error is the one to tell.
+            // The caller gets the first error.
             let _removed = fs::remove_file(path);
         }
         made
@@ -204,7 +211,7 @@ impl SharedMemory for RealMemory {
     fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = open_own(path)?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive))?;
-        // Its name went before it was claimed, and may be another one's by now.
+        // The name was removed before this claim, and may mean another region by now.
         if file.metadata()?.nlink() == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -226,15 +233,15 @@ mod tests {
 
     const SHM: &str = "/dev/shm";
 
-    /// Goal: a region is zeros, what is stored in it is read under its name by another opener, also once it is unmapped,
-    /// and a name is made once. Method: one region's life.
+    /// Goal: a new region is all zeros, its content can be read under its name by another opener, even after it is
+    /// unmapped, and a name is created only once. Method: create, write, drop, read and remove one region.
     #[test]
     fn region_is_read_under_its_name_after_its_maker_is_gone() {
         let dir = tempfile::tempdir_in(SHM).unwrap();
         let path = dir.path().join("region");
         let region = RealMemory.create(&path, 3 << 12).unwrap();
         assert_eq!((region.len(), region.is_empty(), region.address().as_ptr().addr() % 4096), (3 << 12, false, 0));
-        // SAFETY: inside the region, which is ours alone.
+        // SAFETY: inside the region, which no other code has.
         unsafe { region.address().as_ptr().add(5000).write(7) };
         assert_eq!(RealMemory.create(&path, 1).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         drop(region);
@@ -246,8 +253,9 @@ mod tests {
         assert_eq!(RealMemory.open(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// Goal: G4: a region that somebody has is claimed by nobody else, nor is one that somebody has claimed; a claim is of what the name
-    /// stands for. Method: claims before and after a region is dropped, beside another one, and of a name that goes in between.
+    /// Goal: G4: a region that is in use or claimed cannot be claimed, and a claim belongs to the region and not to
+    /// its name. Method: claims before and after a region is dropped, while it is claimed, and of a name that is
+    /// removed and created again in between.
     #[test]
     fn regions_are_claimed_by_one_at_a_time() {
         let dir = tempfile::tempdir_in(SHM).unwrap();
@@ -267,8 +275,8 @@ mod tests {
         assert_eq!(claim(), Err(io::ErrorKind::WouldBlock), "another region has the name");
     }
 
-    /// Goal: what others may write, what is no file, and what is not in memory are refused, with nothing left behind.
-    /// Method: each.
+    /// Goal: files that others can read, non-files, and places outside memory are refused, with nothing left
+    /// behind. Method: try each.
     #[test]
     fn regions_of_others_and_on_disks_are_refused() {
         let dir = tempfile::tempdir_in(SHM).unwrap();
@@ -279,7 +287,7 @@ mod tests {
         assert_eq!(refused("open").kind(), io::ErrorKind::PermissionDenied);
         assert!(["link", "none"].map(refused).iter().all(|error| error.kind() != io::ErrorKind::PermissionDenied));
         assert_eq!(RealMemory.open(dir.path()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        // /proc is on no machine a tmpfs and takes no new files; what is refused there leaves nothing either.
+        // On no machine is /proc a tmpfs, and it takes no new files; the refused call leaves nothing there either.
         assert!(RealMemory.create("/proc/region".as_ref(), 4096).is_err());
         let path = dir.path().join("large");
         assert!(RealMemory.create(&path, 1 << 60).is_err(), "no machine has this much");

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-/// The unit that a power cut keeps or drops as a whole.
+/// The unit that a power cut keeps or drops; only a torn sector is kept in part.
 pub(crate) const SECTOR: usize = 512;
 /// The unit that clones share.
 pub(crate) const BLOCK: usize = 4096;
-/// Sectors of a block.
+/// Sectors per block.
 pub(crate) const SECTORS: usize = BLOCK / SECTOR;
 
 /// One block; `None` is zeros (B2).
@@ -42,12 +42,12 @@ impl Blocks {
         self.len
     }
 
-    /// Returns the block with number `at`, of zeros behind the end.
+    /// Returns the block with number `at`; behind the end it is all zeros.
     pub(crate) fn block(&self, at: usize) -> &Block {
         self.blocks.get(at).unwrap_or(&None)
     }
 
-    /// Cuts, or grows with zeros; whatever lay behind the end reads as zeros from then on (B1).
+    /// Truncates, or grows with zeros; everything behind the end reads as zeros afterwards (B1).
     pub(crate) fn set_len(&mut self, len: usize) {
         self.len = len;
         let (whole, within) = (len.div_ceil(BLOCK), len % BLOCK);
@@ -68,7 +68,7 @@ impl Blocks {
         blocks[at] = block;
     }
 
-    /// Gives the block with number `at` to be changed in place. The caller sets the length afterwards (B1).
+    /// Returns the block with number `at` for changes in place. The caller sets the length afterwards (B1).
     pub(crate) fn change(&mut self, at: usize) -> &mut [u8; BLOCK] {
         let blocks = Arc::make_mut(&mut self.blocks);
         if blocks.len() <= at {
@@ -93,7 +93,7 @@ impl Blocks {
         }
     }
 
-    /// Reads from `offset` until `bytes` is full or the content ends; returns how many bytes were read.
+    /// Reads from `offset` until `bytes` is full or the content ends; returns the number of bytes read.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> usize {
         let count = bytes.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Goal: blocks behave as one vector of bytes, and a clone keeps what it had. Method: random writes, cuts and
-        /// reads beside a vector; a clone taken half way is compared at the end.
+        /// Goal: blocks behave as one vector of bytes, and a clone keeps its content. Method: random writes,
+        /// truncations and reads, compared with a vector; a clone taken half way is compared at the end.
         #[test]
         fn blocks_are_a_vector_of_bytes_and_clones_keep_theirs(
             steps in proptest::collection::vec((0_usize..20_000, 0_usize..9_000, any::<u8>(), any::<bool>()), 1..20)

@@ -1,13 +1,15 @@
-//! `Disk`: the state behind the simulated files: what each sector and each name held, synced or not.
+//! `Disk`: the state behind the simulated files: the content of each sector and the meaning of each name, synced or
+//! not.
 //!
 //! # What always holds
-//! - S1. `durable` of a file and `durable_names` are what every power cut keeps.
-//! - S2. `dirty` lists, oldest first, what the sectors of a block held at each write since their last successful sync;
-//!   a power cut keeps the durable content or any one of them, each sector by itself (torn and reordered writes).
-//! - S3. A failed sync moves `dirty` to `orphaned`: the process still reads it, no later sync makes it durable.
+//! - S1. Every power cut keeps `durable` of each file, and `durable_names`.
+//! - S2. `dirty` lists, oldest first, the content of a block after each write since the last successful sync; a
+//!   power cut keeps the durable content or any one of them, for each sector independently (torn and reordered
+//!   writes).
+//! - S3. A failed sync moves `dirty` to `orphaned`: the process still reads it, and no later sync makes it durable.
 //! - S4. A clone shares all content: it costs a few reference counts per file.
 //!
-//! What a power cut may make of this is `crash_point`'s.
+//! The module `crash_point` computes the states that a power cut may leave.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +21,7 @@ use collie_base::{Map, Set};
 
 use crate::sim_blocks::{BLOCK, Block, Blocks, SECTOR, SECTORS, sector_of};
 
-/// What a block held after a write.
+/// The content of a block after a write.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     /// Number of the write among all writes to the disk.
@@ -32,19 +34,19 @@ pub(crate) struct Version {
 /// Versions by block, oldest first.
 pub(crate) type Versions = BTreeMap<usize, Vec<Version>>;
 
-/// A file, by its number; names point to it.
+/// A file, by its number; names refer to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inode {
-    /// What the process reads.
+    /// The content that the process reads.
     pub(crate) current: Blocks,
     pub(crate) durable: Blocks,
     pub(crate) dirty: Versions,
     pub(crate) orphaned: Versions,
-    /// Lengths that the file had since the last successful sync, oldest first, without the durable one.
+    /// Lengths that the file had since the last successful sync, oldest first, without equal neighbours.
     pub(crate) lens: Vec<usize>,
-    /// Blocks that take up no room, by their number.
+    /// Numbers of the blocks that take up no room.
     pub(crate) holes: BTreeSet<usize>,
-    /// How many syncs failed: each description of the file hears of each once.
+    /// Number of failed syncs: each file description reports each of them once.
     pub(crate) failed_syncs: u64,
 }
 
@@ -73,18 +75,18 @@ impl Inode {
         }
     }
 
-    /// Returns how many bytes a write of `offset..end` takes of the disk.
+    /// Returns how many more bytes of the disk a write of `offset..end` takes.
     pub(crate) fn growth(&self, offset: usize, end: usize) -> usize {
         let filled = self.holes.range(offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK)).count() * BLOCK;
         end.saturating_sub(self.current.len()) + filled
     }
 
-    /// Returns how many bytes of the disk it takes up.
+    /// Returns how many bytes of the disk the file takes up.
     pub(crate) fn used_bytes(&self) -> u64 {
         (self.current.len() - self.holes.len() * BLOCK) as u64
     }
 
-    /// Cuts the file or grows it with zeros; as lasting as a write.
+    /// Truncates the file or grows it with zeros; a sync makes the change durable.
     pub(crate) fn set_len(&mut self, len: usize) {
         self.holes.split_off(&(len / BLOCK));
         self.current.set_len(len);
@@ -119,7 +121,7 @@ impl Inode {
         self.durable.set_len(self.current.len());
     }
 
-    /// Forgets that anything is to be written (S3).
+    /// Moves the unsynced writes to `orphaned`, so that no later sync makes them durable (S3).
     pub(crate) fn fail_sync(&mut self) {
         for (block, versions) in std::mem::take(&mut self.dirty) {
             self.orphaned.entry(block).or_default().extend(versions);
@@ -143,23 +145,24 @@ pub(crate) fn put_sector(content: &mut Blocks, block: usize, sector: usize, byte
     content.change(block)[sector * SECTOR..(sector + 1) * SECTOR].copy_from_slice(bytes);
 }
 
-/// Which file a name means.
+/// The file that each name refers to.
 pub(crate) type Names = BTreeMap<Arc<Path>, u64>;
 
 /// A change of names that no `sync_dir` has covered.
 #[derive(Clone, Debug)]
 pub(crate) enum NameChange {
-    /// The name now means the file.
+    /// The name now refers to the file.
     Link(Arc<Path>, u64),
-    /// The name means nothing.
+    /// The name refers to nothing.
     Unlink(Arc<Path>),
     /// The file moved from the first name to the second, in one step.
     Rename(Arc<Path>, Arc<Path>, u64),
-    /// The directory moved with everything in it, in one step, to where there was none (`false`) or an empty one.
+    /// The directory moved with everything in it, in one step, to a name without a directory (`false`) or with an
+    /// empty one.
     MoveDir(Arc<Path>, Arc<Path>, bool),
 }
 
-/// Returns the name that `path` has once the directory `from`, if it lies in there, has moved to `to`.
+/// Returns the name that `path` has after the directory `from` has moved to `to`. A path outside `from` stays.
 pub(crate) fn moved(path: &Arc<Path>, from: &Path, to: &Path) -> Arc<Path> {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.into(),
@@ -193,7 +196,7 @@ impl NameChange {
         }
     }
 
-    /// Makes the change.
+    /// Applies the change.
     pub(crate) fn apply(&self, names: &mut Names) {
         match self {
             Self::Link(path, inode) => {
@@ -215,7 +218,7 @@ impl NameChange {
         }
     }
 
-    /// Makes the half of a rename that names the file anew; its old name stays, if it has one.
+    /// Applies the half of a rename that gives the file its new name; the old name stays, if there is one.
     pub(crate) fn apply_target_only(&self, names: &mut Names) {
         if let Self::Rename(_, to, inode) = self {
             names.insert(to.clone(), *inode);
@@ -232,7 +235,7 @@ pub(crate) struct Disk {
     pub(crate) changes: Vec<NameChange>,
     pub(crate) dirs: Arc<BTreeSet<Arc<Path>>>,
     pub(crate) locks: Set<Arc<Path>>,
-    /// How many keep each lock from being taken.
+    /// How many readers hold each lock in shared mode.
     pub(crate) lock_readers: Map<Arc<Path>, u64>,
     pub(crate) next_inode: u64,
     pub(crate) writes: u64,
@@ -248,7 +251,7 @@ impl Disk {
     /// Moves a directory, not durably.
     pub(crate) fn move_dir(&mut self, from: &Path, to: &Path) {
         let was_there = self.dirs.contains(to);
-        let dirs = self.dirs.iter().filter(|dir| !dir.starts_with(to)); // empty ones
+        let dirs = self.dirs.iter().filter(|dir| !dir.starts_with(to)); // removes the empty target
         self.dirs = Arc::new(dirs.map(|dir| moved(dir, from, to)).collect());
         self.change(NameChange::MoveDir(from.into(), to.into(), was_there));
     }
@@ -259,7 +262,7 @@ impl Disk {
         for change in std::mem::take(&mut self.changes) {
             if change.touches_dir(dir) {
                 if let NameChange::MoveDir(from, to, _) = &change {
-                    // What is not durable in the directory moves along.
+                    // Changes inside the directory that are not durable yet move with it.
                     kept.iter_mut().for_each(|earlier| *earlier = earlier.within(from, to));
                 }
                 change.apply(&mut self.durable_names);
@@ -282,7 +285,7 @@ impl Disk {
         self.inodes.get_mut(&number).expect("files outlive their names here")
     }
 
-    /// Returns the bytes that the files behind names hold.
+    /// Returns the bytes that the files with names hold.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.names.values().filter_map(|inode| self.inodes.get(inode)).map(Inode::used_bytes).sum()
     }

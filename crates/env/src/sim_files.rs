@@ -1,9 +1,10 @@
-//! `SimFiles`: a disk in memory that can lose power, fail, stall, fill up and lie.
+//! `SimFiles`: a disk in memory that can lose power, fail, stall, fill up and report syncs that did not happen.
 //!
-//! Every call that changes something is counted; faults name the call by its number, so a test can try each of them.
-//! What may be lost at a power cut is `crash_point`'s to say: one state drawn by a seed ([`SimFiles::power_cut`]), or
-//! all of them ([`SimFiles::crash_point`], [`SimFiles::watch`]). A directory survives its making and, once it is empty, its
-//! removal, at once; the names in it, and a new name for it, do not.
+//! Calls that change or sync a file or a name are counted, except `create_dir_all` and `fill_holes`; a fault names
+//! its call by the number, so that a test can try each of them. The module `crash_point` determines the changes that
+//! a power cut may lose: in one state drawn by a seed ([`SimFiles::power_cut`]), or in all of them
+//! ([`SimFiles::crash_point`], [`SimFiles::watch`]). The creation of a directory, and its removal once it is empty,
+//! are durable at once; the names in it, and a new name for it, are not.
 
 use std::{
     fmt, io,
@@ -25,19 +26,20 @@ use crate::{
     sim_memory::Memory,
 };
 
-/// The unit that a power cut keeps or drops as a whole.
+/// The unit that a power cut keeps or drops; only a torn sector is kept in part.
 pub const SECTOR_BYTES: u64 = SECTOR as u64;
 
-/// What goes wrong at a chosen call.
+/// The fault of a chosen call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call fails with an I/O error. A failed write may have written half; a failed sync drops what it should have
-    /// written (the process still reads it, no later sync writes it), and the next sync through each other description
-    /// of the file that is open then fails too.
+    /// The call fails with an I/O error. A failed write may have written half. A failed sync drops its data: the
+    /// process still reads it, and no later sync writes it. The next sync through each other open description of
+    /// the file fails too.
     Eio,
     /// The call fails because the disk is full.
     Enospc,
-    /// The power goes during the call: half of a write may be in the cache, this and every later call fails.
+    /// The power fails during the call: half or all of a write may be in the cache, and this and every later call
+    /// fails.
     PowerCut,
 }
 
@@ -48,7 +50,7 @@ enum Operation {
     Write,
     /// `sync_data`.
     Sync,
-    /// `create`, `replace`, `remove`, `set_len` and `sync_dir`.
+    /// A call that changes names, lengths or holes, and `sync_dir`.
     Name,
 }
 
@@ -59,7 +61,7 @@ struct Lies {
     names: bool,
 }
 
-/// Whoever is shown each crash point.
+/// A callback that receives each crash point.
 struct Watcher(Box<dyn FnMut(CrashPoint) + Send>);
 
 impl fmt::Debug for Watcher {
@@ -86,9 +88,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Taken after `state` where both are.
+    /// Locked after `state` where both are locked.
     memory: Mutex<Memory>,
-    /// The stall is over.
+    /// Signals the end of a stall.
     resumed: Condvar,
 }
 
@@ -117,17 +119,17 @@ impl SimFiles {
         Self::default()
     }
 
-    /// Makes a running disk of a state.
+    /// Makes a running disk from a state.
     pub(crate) fn over(disk: Disk) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State { disk, ..State::default() }), ..Shared::default() }))
     }
 
-    /// Returns the machine's memory under names.
+    /// Returns the machine's named memory.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.0.memory.lock()
     }
 
-    /// Returns how many calls changed something or tried to.
+    /// Returns how many counted calls were made, failed ones included.
     pub fn calls(&self) -> u64 {
         self.0.lock().calls
     }
@@ -137,22 +139,24 @@ impl SimFiles {
         self.0.lock().writes_and_syncs
     }
 
-    /// Returns the largest buffer that a `read_at` was given, in bytes: what a reader allocates for bytes on disk.
+    /// Returns the largest buffer passed to `read_at`, in bytes. It shows how much a reader allocates for bytes on
+    /// disk.
     pub fn largest_read_bytes(&self) -> u64 {
         self.0.lock().largest_read_bytes
     }
 
-    /// Lets the `call`-th changing call from the creation of the disk (1 is the first) fail with `fault`.
+    /// Makes the `call`-th counted call since the creation of the disk (1 is the first) fail with `fault`.
     pub fn fail_call(&self, call: u64, fault: Fault) {
         self.0.lock().faults.push((call, fault));
     }
 
-    /// Lets the `call`-th `write_at` or `sync_data` from the creation of the disk (1 is the first) fail with `fault`.
+    /// Makes the `call`-th `write_at` or `sync_data` since the creation of the disk (1 is the first) fail with
+    /// `fault`.
     pub fn fail_write_or_sync(&self, call: u64, fault: Fault) {
         self.0.lock().io_faults.push((call, fault));
     }
 
-    /// Forgets the faults that are still to come.
+    /// Removes the faults that have not happened yet.
     pub fn clear_faults(&self) {
         let mut state = self.0.lock();
         state.faults.clear();
@@ -169,38 +173,38 @@ impl SimFiles {
         self.0.lock().disk.used_bytes()
     }
 
-    /// Lets `sync_data` and `sync_dir` report success without doing anything.
+    /// Makes `sync_data` and `sync_dir` report success without doing anything.
     pub fn set_lying_sync(&self, lying: bool) {
         self.0.lock().lies = Lies { data: lying, names: lying };
     }
 
-    /// Lets `sync_dir`, also the one in `replace`, report success without doing anything.
+    /// Makes `sync_dir`, including the one in `replace`, report success without doing anything.
     pub fn set_lying_names(&self, lying: bool) {
         self.0.lock().lies.names = lying;
     }
 
-    /// Stalls the device: `write_at` and `sync_data` block, from before they are counted, until the stall is lifted or
-    /// the power goes. Reads and names go on, as from a cache.
+    /// Stalls the device: writes, syncs of data and changes of holes block, before they are counted, until the
+    /// stall is lifted or the power fails. Reads and changes of names continue, as from a cache.
     pub fn set_stalled(&self, stalled: bool) {
         self.0.lock().stalled = stalled;
         self.0.resumed.notify_all();
     }
 
-    /// Shows `watcher` the crash point before each sync of data or names, when the most may be lost since the sync
-    /// before; the end of a run is the caller's to look at ([`SimFiles::crash_point`]). `watcher` runs under the
-    /// disk's lock and must not call the disk. Replaces an earlier watcher.
+    /// Calls `watcher` with the crash point before each sync of data or names, when the most unsynced changes may
+    /// be lost. The caller itself looks at the end of a run ([`SimFiles::crash_point`]). `watcher` runs under the
+    /// disk's lock and must not call the disk. It replaces an earlier watcher.
     pub fn watch(&self, watcher: impl FnMut(CrashPoint) + Send + 'static) {
         self.0.lock().watcher = Some(Watcher(Box::new(watcher)));
     }
 
-    /// Returns what a power cut now may leave. The disk goes on.
+    /// Returns the states that a power cut now may leave. The disk keeps running.
     pub fn crash_point(&self) -> CrashPoint {
         let state = self.0.lock();
         CrashPoint::new(&state.disk, state.calls)
     }
 
-    /// Cuts the power: this disk fails every later call; returns the disk after the restart, where `seed` chose what
-    /// of the unsynced survived.
+    /// Cuts the power: this disk fails every later call. Returns the disk after the restart, where `seed` selected
+    /// the surviving unsynced changes.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let point = self.switch_off();
@@ -209,9 +213,9 @@ impl SimFiles {
         after
     }
 
-    /// Stops the process only: this disk fails every later call; returns the disk as the next process finds it, with
-    /// everything written, synced or not, and a copy of the memory under names. That copy is of one instant only if no
-    /// thread of the process stores into a region meanwhile.
+    /// Stops the process only: this disk fails every later call. Returns the disk as the next process finds it,
+    /// with everything written, synced or not, and a copy of the named memory. That copy is of one instant only if
+    /// no thread of the process stores into a region during the call.
     #[must_use]
     pub fn process_kill(&self) -> Self {
         self.switch_off();
@@ -230,10 +234,10 @@ impl SimFiles {
         CrashPoint::new(&state.disk, state.calls)
     }
 
-    /// Flips the bits of `mask` in the byte at `offset` of a file, durably: what a rotting medium does.
+    /// Flips the bits of `mask` in the byte at `offset` of a file, durably, as a rotting medium does.
     ///
     /// # Errors
-    /// `NotFound` when there is no such file or byte.
+    /// Returns `NotFound` when there is no such file or byte.
     pub fn flip(&self, path: &Path, offset: u64, mask: u8) -> io::Result<()> {
         let mut state = self.0.lock();
         let inode = *state.disk.names.get(path).ok_or(io::ErrorKind::NotFound)?;
@@ -249,7 +253,7 @@ impl SimFiles {
 }
 
 impl State {
-    /// Counts a call and returns what is to go wrong with it.
+    /// Counts a call and returns its fault, if it has one.
     fn enter(&mut self, operation: Operation) -> Result<Option<Fault>, io::Error> {
         if self.off {
             return Err(io::Error::other("the power is off"));
@@ -267,12 +271,12 @@ impl State {
         Ok(fault)
     }
 
-    /// Counts a call on names and lengths: it fails whole or not at all.
+    /// Counts a call on names and lengths, which fails as a whole or not at all.
     fn enter_names(&mut self) -> io::Result<()> {
         self.enter(Operation::Name)?.map_or(Ok(()), |fault| Err(error_of(fault)))
     }
 
-    /// Renames a directory to where there is none, or one without files.
+    /// Renames a directory to a name without a directory, or with one that holds no files.
     fn replace_dir(&mut self, fault: Option<Fault>, from: &Path, to: &Path) -> io::Result<()> {
         let taken = self.disk.names.keys().find(|path| path.starts_with(to));
         if let Some(taken) = taken {
@@ -293,7 +297,7 @@ impl State {
         Ok(())
     }
 
-    /// Shows the watcher what may be lost before a sync saves it.
+    /// Shows the watcher the changes that a power cut may lose, before a sync makes them durable.
     fn show(&mut self) {
         if let Some(mut watcher) = self.watcher.take() {
             watcher.0(CrashPoint::new(&self.disk, self.calls));
@@ -325,7 +329,7 @@ struct SimFile {
     disk: Arc<Shared>,
     inode: u64,
     access: Access,
-    /// How many failed syncs this description has heard of.
+    /// Number of failed syncs that this description has reported.
     heard: AtomicU64,
 }
 
@@ -361,7 +365,7 @@ impl File for SimFile {
                 Ok(())
             }
             Some(fault) => {
-                // Whether half arrives depends on the place, so that both happen in a sweep.
+                // The offset decides whether half arrives, so that a sweep over the calls has both cases.
                 let half = bytes.len() / 2 / SECTOR * SECTOR;
                 if grown.is_ok() && fault != Fault::Enospc && (offset / SECTOR_BYTES).is_multiple_of(2) {
                     state.disk.write(self.inode, at, &bytes[..half]);
@@ -383,7 +387,8 @@ impl File for SimFile {
             None if lying => Ok(()),
             None => {
                 inode.sync();
-                // What another description's sync lost, this one hears of as well, once (Linux's error sequence).
+                // This description reports data lost by another description's sync too, once (Linux's error
+                // sequence).
                 if self.heard.swap(inode.failed_syncs, Ordering::Relaxed) == inode.failed_syncs {
                     Ok(())
                 } else {
@@ -451,7 +456,7 @@ struct SimLock {
 
 impl FileLock for SimLock {}
 
-/// One of the readers of a lock.
+/// A reader of a lock file.
 #[derive(Debug)]
 struct SimReader {
     disk: Arc<Shared>,
@@ -641,8 +646,9 @@ mod tests {
         (disk, file)
     }
 
-    /// Goal: synced bytes always survive, unsynced sectors survive one by one. Method: 200 seeds over four rewritten
-    /// sectors; each sector is old, new, or torn once between the two, and both mixed and pure outcomes occur.
+    /// Goal: synced bytes always survive, and unsynced sectors survive independently. Method: 200 seeds over four
+    /// rewritten sectors; each sector is old, new, or torn once between the two, and both mixed and pure outcomes
+    /// occur.
     #[test]
     fn power_cut_keeps_any_subset_of_unsynced_sectors() {
         let (disk, file) = disk_with_synced_file();
@@ -660,7 +666,7 @@ mod tests {
         assert!(seen.len() > 6, "{seen:?}");
     }
 
-    /// Goal: a name is lost without a directory sync and kept with one. Method: both, over 50 seeds.
+    /// Goal: a name may be lost without a directory sync and is kept with one. Method: both, over 50 seeds.
     #[test]
     fn power_cut_may_lose_a_name_that_was_not_synced() {
         let (disk, _file) = disk_with_synced_file();
@@ -672,8 +678,9 @@ mod tests {
         assert!((0..50).all(|seed| disk.power_cut(seed).list("/d".as_ref()).unwrap() == ["c"]));
     }
 
-    /// Goal: a second name means the same file, each name is as lasting as its directory's sync, and removing a directory
-    /// takes all names in it. Method: link, remove the first name, cut the power; then remove the directory.
+    /// Goal: a second name refers to the same file, each name is as durable as the sync of its directory, and
+    /// removing a directory removes all names in it. Method: link, remove the first name, cut the power; then
+    /// remove the directory.
     #[test]
     fn second_name_means_the_same_file_and_goes_with_its_directory() {
         let (disk, file) = disk_with_synced_file();
@@ -704,8 +711,9 @@ mod tests {
         assert_eq!(disk.remove_dir_all("/e".as_ref()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// Goal: a directory moves with everything in it, in one step, and what was not durable in it may be lost at either place. Method: a
-    /// directory with a synced name and another, moved without a sync of names, then written to; every state. Then synced.
+    /// Goal: a directory moves with everything in it, in one step, and its unsynced names may be lost at either
+    /// place. Method: move a directory with a synced name and an unsynced one, without a sync of names, create
+    /// another name in it, and check every state; then sync.
     #[test]
     fn moved_directory_is_at_one_place_with_what_it_holds() {
         let disk = SimFiles::new();
@@ -756,8 +764,8 @@ mod tests {
         assert!((0..50).any(|seed| read_all(&disk.power_cut(seed), A.as_ref(), 4096).unwrap()[0] == 1));
     }
 
-    /// Goal: a failed sync is told once to each description of the file, so none takes what another lost for durable.
-    /// Method: two open descriptions and one opened later; the first one's sync fails.
+    /// Goal: each description of the file reports a failed sync once, so that none takes data lost by another for
+    /// durable. Method: two open descriptions and one opened later; the first one's sync fails.
     #[test]
     fn each_description_hears_once_of_a_failed_sync() {
         let (disk, file) = disk_with_synced_file();
@@ -770,8 +778,8 @@ mod tests {
         assert!(file.sync_data().is_ok() && other.sync_data().is_ok() && open().sync_data().is_ok(), "told once");
     }
 
-    /// Goal: holes of a simulated file are as those of a real one: no room, zeros, the length stays, and room is asked for when they are written
-    /// to or filled. Method: a full disk with one file.
+    /// Goal: holes of a simulated file behave like real ones: they take no room, read as zeros and keep the length,
+    /// and need room again when they are written or filled. Method: a full disk with one file.
     #[test]
     fn holes_give_room_back_and_take_it_again() {
         let disk = SimFiles::new();
@@ -801,7 +809,8 @@ mod tests {
         assert_eq!(disk.used_bytes(), 5 * BLOCK as u64);
     }
 
-    /// Goal: a lying sync loses, a full disk refuses, a cut stops everything. Method: one of each.
+    /// Goal: a lying sync loses data, a full disk refuses writes, and a power cut stops everything. Method: one of
+    /// each.
     #[test]
     fn lies_limits_and_cuts_show() {
         let (disk, file) = disk_with_synced_file();
@@ -820,7 +829,8 @@ mod tests {
         assert_eq!(disk.power_cut(0).list("/d".as_ref()).unwrap(), ["a"]);
     }
 
-    /// Goal: a stalled device holds writes and syncs and loses none. Method: stall, sync on a thread, lift the stall.
+    /// Goal: a stalled device holds writes and syncs and loses none. Method: stall, sync on a thread, lift the
+    /// stall.
     #[test]
     fn stalled_device_holds_calls_until_it_goes_on() {
         let (disk, file) = disk_with_synced_file();

@@ -1,7 +1,7 @@
-//! The simulated machine's memory under names: kept when a process is killed, lost with the power.
+//! The simulated machine's named memory: kept when a process is killed, lost in a power cut.
 //!
-//! A disk ([`SimFiles`]) and its machine's memory go together: what [`SimFiles::process_kill`] returns has a copy of it,
-//! what a power cut leaves has none and another boot.
+//! A disk ([`SimFiles`]) and its machine's memory belong together: the result of [`SimFiles::process_kill`] has a
+//! copy of the memory; the result of a power cut has none, and another boot id.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ impl Pages {
         Self { pages: (0..len.div_ceil(PAGE)).map(|_| page()).collect(), len }
     }
 
-    /// Returns where it starts. Everything may be written through this: it is all atomics.
+    /// Returns the start address. All bytes may be written through it, because they are atomics.
     pub(crate) fn address(&self) -> NonNull<u8> {
         NonNull::from(&*self.pages).cast()
     }
@@ -53,7 +53,7 @@ impl Pages {
         self.pages.iter().flat_map(|page| &page.0)
     }
 
-    /// Returns the bytes. Whoever writes them by other means than atomics must be done.
+    /// Returns the bytes. Writers that use anything but atomics must have finished.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.words().flat_map(|word| word.load(Ordering::Acquire).to_le_bytes()).collect();
         bytes.truncate(self.len);
@@ -80,14 +80,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Returns a copy, as the next process finds it: the writers of this one are gone.
+    /// Returns a copy for the next process; the writers of this process cannot reach it.
     pub(crate) fn after_kill(&self) -> Self {
         let copy =
             |(path, pages): (&PathBuf, &Arc<Pages>)| (path.clone(), Arc::new(Pages::from_bytes(&pages.to_bytes())));
         Self { regions: self.regions.iter().map(copy).collect(), boot: self.boot, capacity_bytes: self.capacity_bytes }
     }
 
-    /// Returns what the next boot finds.
+    /// Returns the memory of the next boot.
     pub(crate) fn after_power_cut(&self) -> Self {
         Self { regions: BTreeMap::new(), boot: self.boot + 1, capacity_bytes: self.capacity_bytes }
     }
@@ -103,7 +103,7 @@ impl SimFiles {
         self.memory().capacity_bytes = bytes;
     }
 
-    /// Gives the machine's boot another number and keeps its memory: what a bug in a host could do.
+    /// Gives the machine's boot another number and keeps its memory, as a bug in a host could do.
     pub fn set_boot(&self, boot: u64) {
         self.memory().boot = boot;
     }
@@ -113,8 +113,8 @@ impl SimFiles {
         self.memory().regions.keys().cloned().collect()
     }
 
-    /// Changes the content of a region through `change`, length included; makes it if there is none. Whoever has it
-    /// mapped keeps the old one.
+    /// Changes the content of a region, length included, through `change`; creates the region if there is none. A
+    /// process that has it mapped keeps the old content.
     pub fn change_region(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut memory = self.memory();
         let mut bytes = memory.regions.get(path).map_or_else(Vec::new, |pages| pages.to_bytes());
@@ -154,7 +154,7 @@ impl SharedMemory for SimFiles {
     fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let memory = self.memory();
         let pages = memory.regions.get(path).ok_or(io::ErrorKind::NotFound)?;
-        // Whoever has the region, or has claimed it, has these too.
+        // A region or a claim holds a reference to the pages too.
         if Arc::strong_count(pages) > 1 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -170,7 +170,7 @@ impl SharedMemory for SimFiles {
     }
 }
 
-/// What an earlier process left under a name.
+/// A region of an earlier process, opened for reading.
 #[derive(Debug)]
 struct Left {
     bytes: Vec<u8>,
@@ -206,8 +206,8 @@ impl File for Left {
 mod tests {
     use super::*;
 
-    /// Goal: memory survives a kill, as it was then, and not a power cut; boots have their own numbers; a full memory
-    /// refuses. Method: one region through each.
+    /// Goal: memory survives a kill with its content at that moment, and does not survive a power cut; boots have
+    /// their own numbers; a full memory refuses. Method: take one region through each.
     #[test]
     fn memory_survives_a_kill_and_not_a_power_cut() {
         let machine = SimFiles::new();
