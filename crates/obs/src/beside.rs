@@ -1,30 +1,32 @@
-//! `Beside`: what is called beside each sample that is taken, for benchmarks that show what a dearer sampler would cost. Nothing in a server as
-//! users run it.
+//! `Beside`: two functions that are called around each sample, for benchmarks that show the effect of a more
+//! expensive sampler. A server in normal use has none.
 //!
-//! The first call comes before the time of a sample begins, the second after it has ended, on the threads that begin and end it. A call that no
-//! sample is taken of does not come here.
+//! The first call comes before the time of a sample begins, the second after it has ended, on the threads that
+//! begin and end it. A call that is not sampled calls neither.
 
 use std::sync::OnceLock;
 
-/// Both calls.
+/// Both functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside {
-    /// Before the time of a sample.
+    /// Called before the time of a sample.
     pub begins: fn(),
-    /// After it; not where a sample that was begun is given up.
+    /// Called after it, but not for a sample that was begun and given up.
     pub ends: fn(),
 }
 
 static BESIDE: OnceLock<Beside> = OnceLock::new();
 
-/// Has `beside` called beside every sample of this process, for good. `false`: somebody has said so before.
+/// Calls `beside` around every sample of this process from now on; it cannot be removed. Returns `false` if an
+/// earlier call has set one.
 ///
-/// What it does is in the time of samples that lie around others, and RT1 is no longer true of the process.
+/// The time of `beside` is part of any sample that encloses the sampled call, and RT1 no longer holds for the
+/// process.
 pub fn call_beside_samples(beside: Beside) -> bool {
     BESIDE.set(beside).is_ok()
 }
 
-/// One load where there is none.
+/// Returns the functions, if any. Costs one load where there are none.
 #[inline]
 pub(crate) fn get() -> Option<Beside> {
     BESIDE.get().copied()

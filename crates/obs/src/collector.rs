@@ -1,5 +1,5 @@
-//! `Collector`: what the threads of a process have in common: the table of probabilities, the clock, and the lanes that wait for
-//! a drain. One for the process; tests make their own.
+//! `Collector`: the state that the threads of a process share: the table of probabilities, the clock, and the lanes
+//! that wait for a drain. There is one for the process; tests make their own.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -16,10 +16,10 @@ use crate::scale::length_ns;
 use crate::schema::{LABELS_MAX, word};
 use crate::source::Source;
 
-/// Threads with a lane at one time, 384 KiB each. Samples of more threads are dropped, and counted.
+/// Most threads with a lane at one time, 384 KiB each. Samples of further threads are dropped and counted.
 const LANES_MAX: usize = 1024;
 
-/// One thread's lane, as its reader has it.
+/// The reader's side of one thread's lane.
 #[derive(Debug)]
 pub(crate) struct ThreadLane {
     pub(crate) reader: LaneReader<Sample>,
@@ -32,9 +32,9 @@ pub(crate) struct ThreadLane {
 #[derive(Debug)]
 struct Control {
     publisher: Publisher,
-    /// What was asked for last.
+    /// The table that was requested last.
     table: RateTable,
-    /// Lanes that no drain has yet.
+    /// Lanes that no drain has taken yet.
     waiting: Vec<ThreadLane>,
 }
 
@@ -45,17 +45,18 @@ pub(crate) struct Collector {
     /// Number of the drain period.
     ctx: AtomicU32,
     clock: OnceLock<fn() -> u64>,
-    /// How long a tick is, in nanoseconds: bits of a double. 0 before the first drain. Drain only.
+    /// Length of a tick in nanoseconds, as the bits of a double; 0 before the first drain. Written by the drain
+    /// only.
     ns_per_tick: AtomicU64,
     next_thread: AtomicUsize,
     lanes: AtomicUsize,
-    /// Of threads without a lane.
+    /// Dropped samples of threads without a lane, and samples that were given up.
     pub(crate) laneless: Dropped,
     has_drain: AtomicBool,
     control: Mutex<Control>,
 }
 
-/// The process's.
+/// The collector of the process.
 pub(crate) static PROCESS: Collector = Collector::new();
 
 impl Collector {
@@ -82,7 +83,7 @@ impl Collector {
         Source::of(self.default_source.load(Relaxed)).unwrap_or(Source::Calibration)
     }
 
-    /// Has threads without a scope work for `source`, and every thread draw anew.
+    /// Makes threads without a scope work for `source`, and every thread draw again.
     pub(crate) fn set_default_source(&self, source: Source) {
         self.default_source.store(source.number(), Relaxed);
         let mut control = self.control.lock();
@@ -90,7 +91,8 @@ impl Collector {
         self.publish_table(&mut control.publisher, &control.table, true);
     }
 
-    /// Publishes what every thread draws with from now on. `false`: there is no clock, so nothing is sampled.
+    /// Publishes the table with which every thread draws from now on. Returns `false` if there is no clock, so that
+    /// nothing is sampled.
     pub(crate) fn publish(&self, table: &RateTable) -> bool {
         let mut control = self.control.lock();
         let control = &mut *control;
@@ -105,7 +107,7 @@ impl Collector {
         has_clock
     }
 
-    /// Takes `clock` in place of the processor's counter, unless there was one before.
+    /// Uses `clock` in place of the processor's counter. The first clock stays.
     pub(crate) fn use_clock(&self, clock: fn() -> u64) {
         let _first = self.clock.set(clock);
     }
@@ -122,12 +124,13 @@ impl Collector {
         }
     }
 
-    /// Notes how long a tick is.
+    /// Sets the length of a tick.
     pub(crate) fn set_ns_per_tick(&self, ns_per_tick: f64) {
         self.ns_per_tick.store(ns_per_tick.to_bits(), Relaxed);
     }
 
-    /// Returns the microseconds from one moment to a later one, rounded up, at least 1; 0 while nobody knows how long a tick is.
+    /// Returns the microseconds from one moment to a later one, rounded up and at least 1; 0 while the length of a
+    /// tick is unknown.
     pub(crate) fn us_between(&self, from: u64, to: u64) -> u32 {
         match self.ns_per_tick.load(Relaxed) {
             0 => 0,
@@ -156,14 +159,14 @@ impl Collector {
         Some(Recorder::new(writer, dropped, thread, number as u64))
     }
 
-    /// Makes room where nobody drains: lanes of threads that are gone, with what is in them.
+    /// Removes the lanes of ended threads, with their samples. This makes room while there is no drain.
     fn forget_ended(&self) {
         let mut control = self.control.lock();
         let before = control.waiting.len();
         control.waiting.retain_mut(|lane| {
             while !lane.reader.is_over() {
                 if lane.reader.pop().is_none() {
-                    return true; // its thread runs on
+                    return true; // its thread still runs
                 }
             }
             false
@@ -171,12 +174,12 @@ impl Collector {
         self.removed(before - control.waiting.len());
     }
 
-    /// Notes that so many lanes are gone.
+    /// Subtracts removed lanes from the count.
     pub(crate) fn removed(&self, lanes: usize) {
         self.lanes.fetch_sub(lanes, Relaxed);
     }
 
-    /// Gives the caller the right to drain, if nobody has it.
+    /// Gives the caller the right to drain, unless it is taken. Returns whether the caller has it.
     pub(crate) fn begin_draining(&self) -> bool {
         !self.has_drain.swap(true, Relaxed)
     }
@@ -187,7 +190,7 @@ impl Collector {
         self.has_drain.store(false, Relaxed);
     }
 
-    /// Adds lanes of new threads to `lanes`.
+    /// Moves the lanes of new threads to `lanes`.
     pub(crate) fn take_new(&self, lanes: &mut Vec<ThreadLane>) {
         lanes.append(&mut self.control.lock().waiting);
     }
@@ -196,18 +199,19 @@ impl Collector {
         self.ctx.load(Relaxed)
     }
 
-    /// Begins the next period; returns the one that ends.
+    /// Begins the next period; returns the number of the one that ends.
     pub(crate) fn next_ctx(&self) -> u32 {
         self.ctx.fetch_add(1, Relaxed)
     }
 
-    /// Decides over a call that the countdown did not pass over; its time begins with the return.
+    /// Decides about a call that the countdown did not pass over. The time of a sampled call begins with the
+    /// return.
     pub(crate) fn begin(&self, countdown: &Countdown, recorder: &mut Recorder, unit: u8, base: u64) -> Option<Started> {
         let (p, source) = recorder.decide(self, countdown, unit, base)?;
         Some(Started { ticks: self.now(), p, source: source.number() })
     }
 
-    /// Makes the sample of a call that ends at `ended`.
+    /// Makes the sample of a call that ended at `ended`.
     pub(crate) fn sample(&self, started: Started, ended: u64, told: &Told<'_>) -> Sample {
         let mut labels = [0; LABELS_MAX];
         labels[0] = ended.saturating_sub(started.ticks);

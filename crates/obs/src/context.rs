@@ -1,40 +1,42 @@
-//! Context rows: what is too dear to ask for at every sample, asked once per thread and drain.
+//! Context rows: facts that are too expensive to find for every sample, found once per thread and drain.
 //!
-//! Read by the drain, never by a thread that is measured: three small reads of `/proc` per thread.
+//! The drain reads them, never a measured thread: one small file of `/proc` per thread.
 
-/// What the caller of a drain knows of the period that ends.
+/// Facts about the ending period that the caller of a drain knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Situation {
     /// Commits per second.
     pub commits_per_s: f32,
-    /// Work per time and worker, 1 for full.
+    /// Utilisation of the workers: work per time and worker, 1 when all are busy.
     pub utilisation: f32,
     /// Sessions that are running a statement.
     pub running_sessions: u32,
     /// Number of the configuration in force.
     pub config_epoch: u64,
-    /// What the policy is doing, in its own code.
+    /// State of the policy, in its own code.
     pub policy_state: u32,
     /// The replica's delay, in microseconds; 0 on a primary.
     pub delay_us: f32,
 }
 
-/// One thread in one period. Samples name it by `thread` and `ctx`.
+/// One thread in one period. Samples refer to it by `thread` and `ctx`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ContextRow {
     /// Number of the period.
     pub ctx: u32,
     /// Number of the thread, as in its samples.
     pub thread: u16,
-    /// When the period ended, in nanoseconds of the drain's clock.
+    /// End of the period, in nanoseconds of the drain's clock.
     pub ended_ns: u64,
-    /// How long the thread ran in it, in nanoseconds; 0 where the system does not say.
+    /// Time for which the thread ran in the period, in nanoseconds; 0 where the system does not report it.
     pub cpu_ns: u64,
-    /// How long it could have run and did not, in nanoseconds: it tells "slow" from "was not running".
+    /// Time for which the thread was runnable and did not run, in nanoseconds. It distinguishes a slow call from
+    /// one that was not running.
     pub run_wait_ns: u64,
-    /// Samples of the thread that were dropped in it. Drops are biased: who uses the period should look.
+    /// Samples of the thread that were dropped in the period. Drops are biased, so a user of the period should
+    /// check this.
     pub dropped: u64,
-    /// What the caller said.
+    /// The facts that the caller passed.
     pub situation: Situation,
 }
 
@@ -46,20 +48,21 @@ pub(crate) struct SchedStat {
 }
 
 impl SchedStat {
-    /// Understands a line of the kernel: time on a processor, time on its queue, slices.
+    /// Parses a line of the kernel: time on a processor, time on its queue, slices.
     fn parse(line: &str) -> Option<Self> {
         let mut numbers = line.split_ascii_whitespace().map(str::parse);
         let (cpu_ns, run_wait_ns) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         Some(Self { cpu_ns, run_wait_ns })
     }
 
-    /// Asks for those of a thread of this process; nothing for one that is gone, and where the system does not say.
+    /// Reads the times of a thread of this process; `None` for one that has ended, and where the system does not
+    /// report them.
     pub(crate) fn of(system_thread: u32) -> Option<Self> {
         let path = format!("/proc/self/task/{system_thread}/schedstat");
         Self::parse(&std::fs::read_to_string(path).ok()?)
     }
 
-    /// Returns what has passed since `before`.
+    /// Returns the time passed since `before`.
     pub(crate) const fn since(self, before: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -79,7 +82,7 @@ pub(crate) fn system_thread() -> u32 {
 mod tests {
     use super::*;
 
-    /// Goal: the kernel's line is understood, and anything else is nothing. Method: one of each.
+    /// Goal: the kernel's line is parsed, and anything else gives nothing. Method: one of each.
     #[test]
     fn schedstat_is_two_of_three_numbers() {
         assert_eq!(
@@ -96,7 +99,7 @@ mod tests {
     #[test]
     fn a_thread_finds_its_own_times() {
         let Some(before) = SchedStat::of(system_thread()) else {
-            return; // a kernel without them
+            return; // a kernel without these times
         };
         let mut work = 0_u64;
         while SchedStat::of(system_thread()).expect("it was there").since(before).cpu_ns == 0 {

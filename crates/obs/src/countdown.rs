@@ -1,21 +1,22 @@
-//! `Countdown`: a thread's count of calls until its next sample, for each unit and source: what every call looks at.
+//! `Countdown`: a thread's number of calls until its next sample, for each unit and source. Every call reads it.
 //!
 //! # Invariants
-//! - C1. A word is an epoch (see `rates`) in the upper half and calls to pass over in the lower. Its epoch is at most that of any
-//!   base which its thread loads later. So `word > base` says both: drawn in this epoch, and calls are left.
+//! - C1. A word has an epoch (see `rates`) in the upper half and the calls to pass over in the lower. Its epoch is
+//!   at most that of any base which its thread loads later. So `word > base` means that the word was drawn in this
+//!   epoch and that calls are left.
 
 use std::cell::Cell;
 
 use crate::schema::UNIT_SLOTS;
 use crate::source::{SOURCES, Source};
 
-/// Sources, and in front of them the place of threads without a scope.
+/// One place per source, and one in front for threads without a scope.
 pub(crate) const PLACES: usize = SOURCES + 1;
 
 #[derive(Debug)]
 pub(crate) struct Countdown {
     words: [[Cell<u64>; UNIT_SLOTS]; PLACES],
-    /// Which of them counts now.
+    /// The place in use.
     place: Cell<usize>,
 }
 
@@ -24,7 +25,7 @@ impl Countdown {
         Self { words: [const { [const { Cell::new(0) }; UNIT_SLOTS] }; PLACES], place: Cell::new(0) }
     }
 
-    /// Returns whether this call is passed over, and counts it then.
+    /// Returns whether this call is passed over, and if so counts it.
     #[inline]
     pub(crate) fn passes(&self, unit: u8, base: u64) -> bool {
         let word = &self.words[self.place.get()][usize::from(unit)];
@@ -49,12 +50,12 @@ impl Countdown {
         self.place.get()
     }
 
-    /// Works for `source` from now on; returns the place until now.
+    /// Works for `source` from now on; returns the place in use before.
     pub(crate) fn work_for(&self, source: Option<Source>) -> usize {
         self.place.replace(source.map_or(0, |source| usize::from(source.number()) + 1))
     }
 
-    /// Goes back to what [`Self::work_for`] returned.
+    /// Returns to the place that [`Self::work_for`] returned.
     pub(crate) fn back_to(&self, place: usize) {
         self.place.set(place);
     }

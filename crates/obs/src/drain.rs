@@ -1,6 +1,6 @@
 //! `Drain`: takes the samples out of the threads' lanes, in nanoseconds and with their context.
 //!
-//! One at a time in a process. Lowest priority: who is late loses samples, and nobody waits.
+//! A process has at most one. It has the lowest priority: if it is late, samples are lost and no thread waits.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::scale::{Cost, Scale, double};
 use crate::schema::UNIT_SLOTS;
 use crate::source::SOURCES;
 
-/// How often the cost of measuring is looked at again, in nanoseconds.
+/// Interval at which the cost of measuring is measured again, in nanoseconds.
 const CALIBRATION_NS: u64 = 3_600_000_000_000;
 
-/// What a drain found. Reused: [`Drain::drain`] empties it first.
+/// The result of a drain. It can be reused: [`Drain::drain`] empties it first.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The samples, each thread's in its order.
+    /// The samples, those of each thread in its order.
     pub samples: Vec<Sample>,
     /// The rows of the period that ends, one per thread.
     pub contexts: Vec<ContextRow>,
@@ -25,12 +25,12 @@ pub struct Batch {
     pub taken: [[u64; SOURCES]; UNIT_SLOTS],
     /// Samples dropped, by unit.
     pub dropped: [u64; UNIT_SLOTS],
-    /// What the samples cost the threads that took them, in microseconds: an estimate from what one costs.
+    /// Cost of the samples for the threads that took them, in microseconds: an estimate from the cost of one.
     pub spent_us: f64,
 }
 
 impl Batch {
-    /// Makes an empty one.
+    /// Makes an empty batch.
     pub const fn new() -> Self {
         Self {
             samples: Vec::new(),
@@ -41,7 +41,8 @@ impl Batch {
         }
     }
 
-    /// Returns the share of a unit's samples that was lost, 0 to 1. Above a hundredth the batch should not be trusted for it.
+    /// Returns the share of a unit's samples that was lost, 0 to 1. Above 0.01 the batch should not be trusted for
+    /// this unit.
     pub fn dropped_share(&self, unit: u8) -> f64 {
         let unit = usize::from(unit).min(UNIT_SLOTS - 1);
         let (taken, dropped) = (self.taken[unit].iter().sum::<u64>(), self.dropped[unit]);
@@ -61,7 +62,7 @@ impl Default for Batch {
     }
 }
 
-/// Whose samples: the process's, or a test's.
+/// The owner of the samples: the process or a test.
 #[derive(Debug)]
 enum Owner {
     Process,
@@ -98,8 +99,8 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Takes the process's right to drain and compares clocks for about two milliseconds; `None` when somebody has it. `now_ns`
-    /// is the clock in which samples will be told.
+    /// Takes the process's right to drain and compares clocks for about two milliseconds; `None` when another drain
+    /// has the right. Samples report their times on the clock `now_ns`.
     pub fn open(now_ns: &dyn Fn() -> u64) -> Option<Self> {
         Self::of(Owner::Process, now_ns)
     }
@@ -119,10 +120,12 @@ impl Drain {
         Some(Self { collector, lanes: Vec::new(), scale, cost, calibrated_ns: now_ns() })
     }
 
-    /// Ends a period: puts everything that the threads have recorded into `batch`. `now_ns` is what the clock says now.
+    /// Ends a period: moves all samples that the threads have recorded into `batch`. `now_ns` is the present
+    /// reading of the clock.
     ///
     /// # Progress
-    /// Waits for nobody; a thread that records meanwhile is cut off at what its lane held.
+    /// Waits for one short mutex, never for a measured call. From a thread that records concurrently it takes at
+    /// most one full lane.
     pub fn drain(&mut self, now_ns: u64, situation: Situation, batch: &mut Batch) {
         batch.clear();
         self.scale.refine(self.collector.now(), now_ns);
@@ -147,7 +150,7 @@ impl Drain {
         batch.spent_us = double(batch.samples.len() as u64) * cost.sample_ticks * scale.ns_per_tick() / 1_000.0;
     }
 
-    /// Returns what one sample costs the thread that takes it, in nanoseconds, as it was measured last.
+    /// Returns the cost of one sample for the thread that takes it, in nanoseconds, as last measured.
     pub fn sample_ns(&self) -> f64 {
         self.cost.sample_ticks * self.scale.ns_per_tick()
     }
@@ -155,7 +158,8 @@ impl Drain {
 
 impl Drained {
     fn take(&mut self, scale: &Scale, cost: &Cost, batch: &mut Batch) {
-        // Not more than a lane holds: a thread that is faster than we are must not keep us.
+        // Takes at most one full lane: a thread that records faster than this loop reads must not hold up the
+        // drain.
         for _ in 0..crate::recorder::LANE_SAMPLES {
             let Some(mut sample) = self.lane.reader.pop() else { break };
             sample.start = scale.moment_ns(sample.start);

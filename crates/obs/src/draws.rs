@@ -1,13 +1,15 @@
-//! `Draws`: how many calls are passed over until the next sample, so that each call is taken with probability p, independently.
+//! `Draws`: the number of calls to pass over until the next sample, so that each call is taken with probability p,
+//! independently.
 //!
-//! Geometric and not periodic: a fixed stride beats with work that has a period of its own.
+//! The skips are geometric, since a fixed stride would beat with work that has a period of its own.
 
-/// What was drawn.
+/// A drawn skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Skip {
     /// Calls to pass over.
     pub(crate) calls: u32,
-    /// Whether the call behind them is taken; else it draws anew, which gives the same distribution.
+    /// Whether the call after them is taken. If not, that call starts a new draw, which gives the same
+    /// distribution.
     pub(crate) then_due: bool,
 }
 
@@ -20,7 +22,8 @@ impl Draws {
         Self(seed)
     }
 
-    /// SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood, OOPSLA 2014.
+    /// Returns the next number by SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood,
+    /// OOPSLA 2014.
     fn u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -29,7 +32,7 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    /// Draws for probability `p`: 1 passes over none, 0 and below never comes to an end.
+    /// Draws for probability `p`: 1 and above pass over no call, 0 and below take none.
     pub(crate) fn skip(&mut self, p: f32) -> Skip {
         if p >= 1.0 {
             return Skip { calls: 0, then_due: true };
@@ -38,7 +41,7 @@ impl Draws {
         if p.is_nan() || p <= 0.0 {
             return never;
         }
-        // In (0, 1], so that its logarithm is a number.
+        // In (0, 1], so that its logarithm is finite.
         let uniform = ((self.u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         let calls = (uniform.ln() / (-f64::from(p)).ln_1p()).floor();
         if calls >= f64::from(u32::MAX) {
@@ -55,8 +58,8 @@ impl Draws {
 mod tests {
     use super::*;
 
-    /// Goal: skips are geometric. Method: at three probabilities the share of skips of length 0, 1 and 2 and the mean, each within
-    /// five standard errors of what the distribution says; the seed is fixed.
+    /// Goal: skips are geometric. Method: at three probabilities compare the share of skips of length 0, 1 and 2
+    /// and the mean with the distribution, each within five standard errors; the seed is fixed.
     #[test]
     fn skips_are_geometric() {
         const DRAWS: u32 = 200_000;
@@ -83,7 +86,8 @@ mod tests {
         }
     }
 
-    /// Goal: the ends of the range are what they say. Method: 1 and above, 0, below, no number, and one that needs more than fits.
+    /// Goal: probabilities at the ends of the range give no skip and no sample. Method: 1 and above, 0, below, NaN,
+    /// and one whose skip does not fit.
     #[test]
     fn skips_at_the_ends_are_none_and_never() {
         let mut draws = Draws::new(1);

@@ -1,36 +1,40 @@
-//! Operating units, and samples of them from the running threads: what cost models learn from.
+//! Operating units, and samples of them from the running threads, from which cost models learn.
 //!
-//! One sample is one call of one unit, or a counted run of short calls: how long it took, what it was about in numbers, and with
-//! which probability it was taken. This crate only records. Somebody else makes the table of probabilities ([`publish`]), takes
-//! the samples out ([`Drain`]) and decides what becomes of them. No key, value, parameter or text of a statement enters a sample.
+//! One sample is one call of one unit, or a counted run of short calls: its duration, numbers that describe its
+//! work, and the probability with which it was taken. This crate only records. Its user makes the table of
+//! probabilities ([`publish`]), takes the samples out ([`Drain`]) and decides about their use. No key, value,
+//! parameter or text of a statement enters a sample.
 //!
-//! | file | noun |
+//! | file | content |
 //! |---|---|
 //! | `units`, `schema` | the units, declared once: types, [`UNITS`], document, golden file |
-//! | `sample`, `source` | what is told of a call, and for whom the thread worked |
-//! | `span`, `wait`, `moment`, `local` | what a call site does, and the thread's part behind it |
-//! | `allocated` | what a thread allocates in a call, where the program counts it |
-//! | `countdown`, `draws`, `rates` | which calls are taken |
-//! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
+//! | `sample`, `source` | a sample, and the source for which the thread worked |
+//! | `span`, `wait`, `moment`, `local` | the interface for call sites, and the thread's part behind it |
+//! | `allocated` | bytes that a thread allocates in a call, where the program counts them |
+//! | `countdown`, `draws`, `rates` | the selection of the calls to sample |
+//! | `recorder`, `collector`, `process` | a thread's lane, and the state that threads share |
 //! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
-//! | `beside` | what benchmarks have called beside each sample |
+//! | `beside` | functions that benchmarks call around each sample |
 //!
 //! # Invariants
-//! - RT1. Between start and stop of a measured call nothing waits, allocates or makes a system call; a thread's first sample makes
-//!   its lane before the time begins, or, of a wait that ends on it, after the time has ended.
-//! - RT2. Every sample carries the probability it was drawn with, its unit's version and the number of its period.
-//! - RT3. A sample holds numbers of sizes, counts, codes and times only.
+//! - RT1. Between start and stop of a measured call nothing waits, allocates or makes a system call. A thread's
+//!   first sample makes its lane before the time begins or, for a wait that ends on the thread, after the time has
+//!   ended.
+//! - RT2. Every sample carries the probability with which it was drawn, its unit's version and the number of its
+//!   period.
+//! - RT3. A sample holds only numbers: sizes, counts, codes and times.
 //!
 //! ```
 //! # fn work() -> u64 { 4096 }
 //! use collie_obs::{Batch, Drain, LogFlush, RateTable, Situation, publish, start, word};
 //! let clock = || 0; // nanoseconds: the environment's clock
-//! let mut drain = Drain::open(&clock).expect("nobody else drains");
+//! let mut drain = Drain::open(&clock).expect("there is no other drain");
 //! publish(&RateTable::all(1.0));
 //! let span = start::<LogFlush>();
 //! let bytes = work();
 //! if let Some(span) = span {
-//!     span.stop_with(Default::default(), LogFlush { stream_bytes: word(bytes), ..LogFlush::default() }, [0, 0, bytes]);
+//!     let flush = LogFlush { stream_bytes: word(bytes), ..LogFlush::default() };
+//!     span.stop_with(Default::default(), flush, [0, 0, bytes]);
 //! }
 //! let mut batch = Batch::new();
 //! drain.drain(clock(), Situation::default(), &mut batch);

@@ -1,6 +1,6 @@
-//! What call sites use: the calling thread's part of the process's sampler.
+//! The interface for call sites: the calling thread's part of the process's sampler.
 //!
-//! In a model nothing is ever sampled: a model looks at orders, and the sampler's own are modelled by themselves.
+//! In a model nothing is sampled: a model explores orders of execution, and the sampler has models of its own.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::cell::RefCell;
@@ -60,7 +60,7 @@ pub(crate) const fn begin(_unit: u8) -> Option<Started> {
 #[cold]
 #[inline(never)]
 fn decide(unit: u8, base: u64) -> Option<Started> {
-    // A thread that is being torn down, or is recording just now, takes no sample.
+    // A thread that is being torn down, or is just recording, takes no sample.
     RECORDER
         .try_with(|recorder| {
             let mut recorder = recorder.try_borrow_mut().ok()?;
@@ -96,7 +96,8 @@ pub(crate) const fn now() -> u64 {
     0
 }
 
-/// Returns the microseconds from one moment to a later one, rounded up; 0 while no drain has said how long a tick is.
+/// Returns the microseconds from one moment to a later one, rounded up; 0 before a drain has measured the length of
+/// a tick.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn us_between(from: u64, to: u64) -> u32 {
     PROCESS.us_between(from, to)
@@ -107,17 +108,17 @@ pub(crate) const fn us_between(_from: u64, _to: u64) -> u32 {
     0
 }
 
-/// Records a call that is over.
+/// Records a call that has ended.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn record(started: Started, ended: u64, told: &Told<'_>) {
     let sample = PROCESS.sample(started, ended, told);
     if let Some(beside) = beside::get() {
         (beside.ends)();
     }
-    // A thread that is being torn down loses it.
+    // A thread that is being torn down loses the sample.
     let _recorded = RECORDER.try_with(|recorder| {
         let Ok(mut recorder) = recorder.try_borrow_mut() else { return };
-        // A wait may end on a thread that has not begun to measure anything.
+        // A wait may end on a thread that has not measured anything yet.
         if recorder.is_none() {
             *recorder = PROCESS.register();
         }
@@ -140,6 +141,6 @@ pub(crate) const fn drop_one(_unit: u8) {}
 #[cfg(any(loom, shuttle))]
 pub(crate) const fn record(_: Started, _: u64, _: &Told<'_>) {}
 
-/// Takes no clock: a model has no time.
+/// Ignores the clock: a model has no time.
 #[cfg(any(loom, shuttle))]
 pub const fn offer_clock(_: fn() -> u64) {}

@@ -1,4 +1,4 @@
-//! A call that is measured: what is known when it begins, and what its call site says at its end.
+//! A measured call: the values known when it begins, and those that its call site passes at its end.
 
 use crate::schema::FEATURES_MAX;
 
@@ -10,7 +10,7 @@ pub(crate) struct Started {
     pub(crate) source: u8,
 }
 
-/// What a call site says of a call.
+/// The values that a call site passes about a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     pub(crate) unit: u8,

@@ -1,19 +1,20 @@
-//! `Rates`: the probability with which each unit is sampled for each source. One writes, every thread reads.
+//! `Rates`: the probability with which each unit is sampled for each source. One publisher writes, every thread
+//! reads.
 //!
-//! Not a decision: somebody else makes the table. A thread that draws a skip may use a probability that was replaced a moment ago;
-//! the sample carries the one that was used.
+//! This module does not decide about the table. A thread that draws a skip may use a probability that was replaced
+//! a moment ago; the sample carries the probability that was used.
 //!
 //! # Invariants
 //! - R1. A base is 0 where no source is sampled, else an epoch in the upper half; epochs of a unit only grow.
-//! - R2. Who sees a base sees the probabilities that were set with it, or later ones.
+//! - R2. A thread that sees a base sees the probabilities that were set with it, or later ones.
 //!
 //! # Ordering
-//! | store           | pairs with     | carries                                                                      |
-//! |-----------------|----------------|------------------------------------------------------------------------------|
-//! | base, Release   | base, Acquire  | the probabilities of that epoch: an old one would be kept until the next change |
+//! | store         | pairs with    | carries                                                                          |
+//! |---------------|---------------|----------------------------------------------------------------------------------|
+//! | base, Release | base, Acquire | the probabilities of that epoch: an old one would be kept until the next change  |
 //!
 //! # Progress
-//! All wait-free. Checked by `rates_loom.rs`.
+//! Wait-free, all functions. Checked by `rates_loom.rs`.
 
 use collie_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use collie_sync::ord;
@@ -28,17 +29,18 @@ pub struct RateTable {
 }
 
 impl RateTable {
-    /// Nothing is sampled.
+    /// Returns a table that samples nothing.
     pub const fn off() -> Self {
         Self { p: [[0.0; SOURCES]; UNIT_SLOTS] }
     }
 
-    /// Every unit is sampled with probability `p`, for every source.
+    /// Returns a table that samples every unit with probability `p`, for every source.
     pub fn all(p: f32) -> Self {
         Self { p: [[clamped(p); SOURCES]; UNIT_SLOTS] }
     }
 
-    /// Sets the probability of `unit` for `source`: clamped to 0 to 1, no number is 0. A unit without an id is left alone.
+    /// Sets the probability of `unit` for `source`, clamped to the range 0 to 1; NaN counts as 0. Ignores a unit
+    /// without an id.
     pub fn set(&mut self, unit: u8, source: Source, p: f32) {
         if let Some(of_unit) = self.p.get_mut(usize::from(unit)) {
             of_unit[usize::from(source.number())] = clamped(p);
@@ -55,16 +57,16 @@ fn clamped(p: f32) -> f32 {
     if p > 0.0 { p.min(1.0) } else { 0.0 }
 }
 
-/// What the threads look at.
+/// The words that the threads read.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    /// Publisher only (R1).
+    /// Written by the publisher only (R1).
     bases: [AtomicU64; UNIT_SLOTS],
-    /// Publisher only: bits of an `f32`.
+    /// Written by the publisher only: bits of an `f32`.
     p: [[AtomicU32; SOURCES]; UNIT_SLOTS],
 }
 
-/// The right to publish, with what has to be remembered for it: own values are not read back.
+/// The right to publish, with the state it needs: the publisher does not read its own words back.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     epochs: [u32; UNIT_SLOTS],
@@ -94,7 +96,7 @@ impl Rates {
         }
     }
 
-    /// Publishes `table`. Threads draw anew for each unit of which something changed, or of every unit if `anew`.
+    /// Publishes `table`. Threads draw again for each unit that changed, or for every unit if `anew`.
     pub(crate) fn publish(&self, publisher: &mut Publisher, table: &RateTable, anew: bool) {
         for (unit, wanted) in table.p.iter().enumerate() {
             let before = &mut publisher.published.p[unit];
@@ -105,7 +107,7 @@ impl Rates {
                         *before = *p;
                     }
                 }
-                // 2^32 changes of one unit: more than a century at one a second.
+                // 2^32 changes of one unit take more than a century at one per second.
                 publisher.epochs[unit] += 1;
                 let is_on = wanted.iter().any(|p| *p > 0.0);
                 let base = if is_on { u64::from(publisher.epochs[unit]) << 32 } else { 0 };
@@ -120,7 +122,7 @@ impl Rates {
         self.bases[usize::from(unit)].load(ord!("RATES_BASE_LOAD", Acquire))
     }
 
-    /// Returns the probability in force; never of an epoch before that of a base this thread has seen (R2).
+    /// Returns the probability in force, which is never older than a base that this thread has seen (R2).
     pub(crate) fn p(&self, unit: u8, source: Source) -> f32 {
         f32::from_bits(self.p[usize::from(unit)][usize::from(source.number())].load(Relaxed))
     }

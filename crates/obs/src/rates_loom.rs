@@ -1,4 +1,5 @@
-//! Loom model of the table of probabilities on its own type: who sees a base draws with what was set for it.
+//! Loom model of the table of probabilities on its own type: a thread that sees a base draws with the probabilities
+//! set with it.
 
 use collie_sync::Arc;
 use collie_sync::model::{bounds, check};
@@ -9,7 +10,7 @@ use crate::source::Source;
 
 const UNIT: u8 = 2;
 
-/// One publishes three tables, another looks twice.
+/// One thread publishes three tables, and another reads twice.
 fn publisher_and_thread() {
     let rates = Arc::new(Rates::new());
     let table = |p: f32| {

@@ -1,4 +1,5 @@
-//! `Recorder`: a thread's own part of the sampler behind its countdown: draws, and the end of its lane.
+//! `Recorder`: a thread's own part of the sampler behind its countdown: its draws, and the writer's end of its
+//! lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +16,7 @@ use crate::source::Source;
 /// Samples that a lane holds: 96 bytes each.
 pub(crate) const LANE_SAMPLES: usize = 4096;
 
-/// Samples that were lost, by unit: added to by one thread, read by the drain.
+/// Lost samples by unit: any number of threads add, and the drain takes.
 #[derive(Debug)]
 pub(crate) struct Dropped([AtomicU64; UNIT_SLOTS]);
 
@@ -28,7 +29,7 @@ impl Dropped {
         self.0[usize::from(unit)].fetch_add(1, Relaxed);
     }
 
-    /// Takes out what was counted, and adds it to `into`.
+    /// Resets the counts and adds them to `into`. Returns their sum.
     pub(crate) fn take(&self, into: &mut [u64; UNIT_SLOTS]) -> u64 {
         let mut all = 0;
         for (count, into) in self.0.iter().zip(into) {
@@ -42,7 +43,7 @@ impl Dropped {
     }
 }
 
-/// What the next sample of a unit will be taken with.
+/// The values with which the next sample of a unit will be taken.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     p: f32,
@@ -74,7 +75,8 @@ impl Recorder {
         }
     }
 
-    /// Decides over a call that the countdown did not pass over, and draws what comes after it. `None`: it is not taken.
+    /// Decides about a call that the countdown did not pass over, and draws the next skip. Returns `None` if the
+    /// call is not taken.
     pub(crate) fn decide(
         &mut self,
         collector: &Collector,
@@ -89,7 +91,7 @@ impl Recorder {
                 Some(number) => Source::ALL[number],
                 None => collector.default_source(),
             };
-            // The probability changed, or nothing was decided yet: this call is the first of a new draw.
+            // The probability changed, or nothing was drawn yet: this call is the first of a new draw.
             let p = collector.rates().p(unit, source);
             let skip = self.draws.skip(p);
             *drawn = Drawn { p, then_due: skip.then_due, source };

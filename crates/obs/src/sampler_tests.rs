@@ -1,4 +1,4 @@
-//! The sampler without the process's parts: a collector of its own, threads as values.
+//! Tests the sampler without the process's parts: with a collector of its own, and threads as values.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl<'a> Thread<'a> {
         Self { collector, countdown: Countdown::new(), recorder }
     }
 
-    /// One call of the unit, as a call site makes it; `about` is its first feature. Returns whether it was taken.
+    /// Makes one call of the unit, as a call site does; `about` is its first feature. Returns whether it was taken.
     fn call(&mut self, about: u32) -> bool {
         let base = self.collector.rates().base(UNIT);
         if base == 0 || self.countdown.passes(UNIT, base) {
@@ -60,7 +60,7 @@ fn taken(drain: &mut Drain) -> Batch {
     batch
 }
 
-/// Calls of one class.
+/// The counts of one class of calls.
 #[derive(Clone, Copy, Default)]
 struct Class {
     truth: f64,
@@ -69,14 +69,14 @@ struct Class {
     variance: f64,
 }
 
-/// Sum over the classes of squared differences between what was estimated and what there was, in variances.
+/// Returns the sum over the classes of squared differences between the estimate and the truth, in variances.
 fn chi_square(classes: &[Class], estimate: impl Fn(&Class) -> f64) -> f64 {
     classes.iter().map(|class| (estimate(class) - class.truth).powi(2) / class.variance).sum()
 }
 
-/// Goal: counts weighted with 1/p are unbiased while p changes, also in the midst of a skip. Method: calls of six classes, each of
-/// which meets p of its own, another p every 777 calls; the weighted counts by chi-square with six degrees of freedom, of which 39
-/// is exceeded less than once in a million. The same samples weighted alike must fail.
+/// Goal: counts weighted with 1/p are unbiased while p changes, even during a skip. Method: calls of six classes,
+/// each of which meets p of its own, another p every 777 calls; the weighted counts by chi-square with six degrees
+/// of freedom, of which 39 is exceeded less than once in a million. The same samples with equal weights must fail.
 #[test]
 fn weighted_counts_are_unbiased_while_p_changes() {
     const CALLS: usize = 400_000;
@@ -97,7 +97,7 @@ fn weighted_counts_are_unbiased_while_p_changes() {
         if within == 0 {
             assert!(collector.publish(&RateTable::all(rates[stretch])));
         }
-        // A skip that was kept from the stretch before would show in the first half.
+        // A skip kept from the stretch before would show in the first half.
         let number = stretch + usize::from(within >= 389);
         thread.call(u32::try_from(number).expect("a few classes"));
         let p = f64::from(rates[stretch]);
@@ -115,8 +115,8 @@ fn weighted_counts_are_unbiased_while_p_changes() {
     assert!(chi_square(&classes, |class| class.plain * alike) > LIMIT, "one weight for all would have done");
 }
 
-/// Goal: a changed p counts from the next call on, whatever was left to skip. Method: from a skip that never ends to every call,
-/// and off again.
+/// Goal: a changed p applies from the next call on, whatever was left to skip. Method: from a skip that never ends
+/// to every call, and off again.
 #[test]
 fn a_change_of_p_counts_from_the_next_call() {
     let collector = collector();
@@ -132,8 +132,8 @@ fn a_change_of_p_counts_from_the_next_call() {
     }
 }
 
-/// Goal: a table that says the same again disturbs no skip. Method: the same table before each of many calls must give the same
-/// samples as one table before all.
+/// Goal: publishing an equal table disturbs no skip. Method: the same table before each of many calls must give the
+/// same samples as one table before all.
 #[test]
 fn the_same_table_again_changes_nothing() {
     let numbers = |publish_each: bool| {
@@ -151,7 +151,8 @@ fn the_same_table_again_changes_nothing() {
     assert!(!numbers(false).is_empty());
 }
 
-/// Goal: a source has its own p, and samples say which. Method: three sources at 1, 0 and 1; scopes inside each other.
+/// Goal: a source has its own p, and samples carry their source. Method: three sources at 1, 0 and 1; nested
+/// scopes.
 #[test]
 fn sources_have_their_own_p() {
     let collector = collector();
@@ -177,7 +178,7 @@ fn sources_have_their_own_p() {
     assert_eq!(batch.taken[usize::from(UNIT)], [2, 1, 0, 0]);
 }
 
-/// Goal: a full lane drops, counts and says so. Method: more calls than it holds, a drain, one more.
+/// Goal: a full lane drops, counts and flags samples. Method: more calls than it holds, a drain, one more.
 #[test]
 fn a_full_lane_drops_and_counts() {
     let collector = collector();
@@ -200,8 +201,8 @@ fn a_full_lane_drops_and_counts() {
     assert_eq!((batch.dropped[unit], taken(&mut drain).samples.len()), (0, 0));
 }
 
-/// Goal: periods name their rows, and a thread that is gone is told of until it is empty. Method: two threads of the system, one
-/// ends before the drain.
+/// Goal: each sample has the row of its period, and a thread that has ended has rows until its lane is empty.
+/// Method: two threads of the system, one of which ends before the drain.
 #[test]
 fn threads_have_rows_and_end_with_their_last_sample() {
     let collector = collector();
@@ -230,7 +231,8 @@ fn threads_have_rows_and_end_with_their_last_sample() {
     assert_eq!(next.samples[0].ctx, batch.samples[0].ctx + 1);
 }
 
-/// Goal: one drain at a time, and what it held goes to the next. Method: a second while the first is there, then after it.
+/// Goal: there is one drain at a time, and its remaining samples go to the next. Method: open a second while the
+/// first exists, then after it.
 #[test]
 fn one_drains_at_a_time() {
     let collector = collector();
@@ -244,8 +246,8 @@ fn one_drains_at_a_time() {
     assert_eq!(taken(&mut drain(&collector)).samples.len(), 1);
 }
 
-/// Goal: without a clock nothing is sampled; with one elapsed time is its, less nothing where it costs nothing. Method: a clock that
-/// moves by hand.
+/// Goal: elapsed time is that of the offered clock, less the cost of a measurement, which is 0 here. Method: a clock
+/// that the test sets.
 #[test]
 fn elapsed_time_is_the_clocks() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -264,8 +266,8 @@ fn elapsed_time_is_the_clocks() {
     assert_eq!((sample.start, sample.labels, sample.lsn), (100, [250, 5, 6, 0], 77));
 }
 
-/// Goal: how long ago a moment was is told in microseconds, rounded up, never 0 where it is known, and not at all before anybody knows how
-/// long a tick is. Method: by hand, with a third of a nanosecond to the tick.
+/// Goal: the age of a moment is reported in microseconds, rounded up, never 0 once the length of a tick is known,
+/// and 0 before. Method: set the length to a third of a nanosecond per tick.
 #[test]
 fn moments_are_told_in_microseconds() {
     let collector = collector();

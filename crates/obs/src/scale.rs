@@ -1,4 +1,4 @@
-//! `Scale`: what ticks are in nanoseconds of the drain's clock, and what a measurement itself costs.
+//! `Scale`: converts ticks to nanoseconds of the drain's clock; `Cost`: the cost of a measurement itself.
 
 use collie_sync::lane;
 
@@ -9,11 +9,11 @@ use crate::rates::RateTable;
 use crate::recorder::{Dropped, LANE_SAMPLES, Recorder};
 use crate::schema::FEATURES_MAX;
 
-/// How long the first look at the rate of ticks takes, in nanoseconds.
+/// Duration of the first measurement of the tick rate, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
-/// Reads of the clock after which one that stands still is given up.
+/// Number of reads after which a clock that stands still is given up.
 const LOOK_READS: u32 = 1_000_000;
-/// Pairs measured for the cost of an empty one.
+/// Pairs of readings from which the cost of an empty measurement is taken.
 const PAIRS: usize = 1001;
 
 /// A line through two readings of both clocks.
@@ -39,7 +39,7 @@ impl Scale {
         scale
     }
 
-    /// Learns from one more reading: the longer ago the first, the better.
+    /// Refines the rate by one more reading: the longer after the first, the better.
     pub(crate) fn refine(&mut self, ticks: u64, ns: u64) {
         let (ticks, ns) = (ticks.saturating_sub(self.ticks), ns.saturating_sub(self.ns));
         if ticks > 0 && ns >= LOOK_NS {
@@ -47,12 +47,12 @@ impl Scale {
         }
     }
 
-    /// Returns a number of ticks in nanoseconds.
+    /// Converts a number of ticks to nanoseconds.
     pub(crate) fn length_ns(&self, ticks: u64) -> u64 {
         length_ns(ticks, self.ns_per_tick)
     }
 
-    /// Returns a moment in nanoseconds of the clock.
+    /// Converts a moment to nanoseconds of the clock.
     pub(crate) fn moment_ns(&self, ticks: u64) -> u64 {
         match ticks.checked_sub(self.ticks) {
             Some(after) => self.ns.saturating_add(self.length_ns(after)),
@@ -65,17 +65,17 @@ impl Scale {
     }
 }
 
-/// What measuring costs.
+/// The cost of measuring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Ticks between two readings with nothing between them: part of every sample's time.
+    /// Ticks between two readings with nothing between them, which are part of every sample's time.
     pub(crate) empty_ticks: u64,
-    /// Ticks of a whole sample.
+    /// Ticks for a whole sample.
     pub(crate) sample_ticks: f64,
 }
 
 impl Cost {
-    /// Measures on the calling thread, in a lane of its own: less than a millisecond.
+    /// Measures on the calling thread, with a lane of its own, in less than a millisecond.
     pub(crate) fn measure(process: &Collector) -> Self {
         let mut pairs: Vec<u64> = (0..PAIRS)
             .map(|_| {
@@ -93,7 +93,7 @@ impl Cost {
         let (writer, mut reader) = lane(LANE_SAMPLES);
         let mut recorder = Recorder::new(writer, std::sync::Arc::new(Dropped::new()), 0, 0);
         let own = Box::new(Collector::new());
-        own.use_clock(|| 0); // so that a table is taken; what is read is the process's clock
+        own.use_clock(|| 0); // makes `publish` accept a table; the ticks are read from the process's clock
         own.publish(&RateTable::all(1.0));
         let mut pass = || {
             let first = process.now();
@@ -120,7 +120,7 @@ pub(crate) const fn double(number: u64) -> f64 {
     number as f64
 }
 
-/// Returns so many ticks in nanoseconds.
+/// Converts a number of ticks to nanoseconds.
 pub(crate) const fn length_ns(ticks: u64, ns_per_tick: f64) -> u64 {
     whole(double(ticks) * ns_per_tick)
 }
@@ -141,8 +141,8 @@ mod tests {
 
     static TICKS: AtomicU64 = AtomicU64::new(5_000);
 
-    /// Goal: lengths and moments are those of the other clock, before and after the first reading. Method: three ticks to the
-    /// nanosecond, by hand.
+    /// Goal: lengths and moments are converted to the other clock, before and after the first reading. Method: a
+    /// clock of the test with three ticks per nanosecond, then a fixed scale.
     #[test]
     fn ticks_become_nanoseconds_of_the_other_clock() {
         let collector = Collector::new();
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!([exact.length_ns(10), exact.moment_ns(6_100), exact.moment_ns(5_900)], [5, 1_050, 950]);
     }
 
-    /// Goal: a clock that stands still ends the look. Method: one that does.
+    /// Goal: a clock that stands still ends the measurement. Method: use such a clock.
     #[test]
     fn a_clock_that_stands_still_is_given_up() {
         let collector = Collector::new();
@@ -167,7 +167,7 @@ mod tests {
         assert!((Scale::measure(&collector, &|| 9).ns_per_tick() - 1.0).abs() < f64::EPSILON);
     }
 
-    /// Goal: what measuring costs is found. Method: a sample costs more than no time, and not less than nothing between two readings.
+    /// Goal: the cost of measuring is found. Method: the measured cost of a sample is above 0.
     #[test]
     fn cost_of_measuring_is_found() {
         let collector = Collector::new();

@@ -1,60 +1,62 @@
-//! What a unit is described by, and the macro that declares all of them in one place.
+//! The description of a unit, and the macro that declares all of them in one place.
 //!
-//! From one declaration come the features as a type, the row of [`crate::UNITS`], the table in `docs/format.md` and the golden
-//! file: the tests of `units` hold the last two to the first.
+//! One declaration gives the type of the features, the row of [`crate::UNITS`], the table in `docs/format.md` and
+//! the golden file; the tests of `units` check that the last two agree with it.
 
 /// Most features of a unit.
 pub const FEATURES_MAX: usize = 8;
 
-/// Most labels of a unit, elapsed time among them.
+/// Most labels of a unit, elapsed time included.
 pub const LABELS_MAX: usize = 4;
 
-/// Room for units by id: ids are below.
+/// Number of table entries for units: every id is below it.
 pub const UNIT_SLOTS: usize = 32;
 
 /// One number of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// Its name: the column of a sample file.
+    /// Its name, which is the column of a sample file.
     pub name: &'static str,
-    /// What it counts: `bytes`, `rows`, `us`, `ns`, `percent`, `count`, `flag` (0 or 1) or `code` (which the declaration lists).
+    /// Its unit: `bytes`, `rows`, `us`, `ns`, `percent`, `count`, `flag` (0 or 1) or `code` (listed in the
+    /// declaration).
     pub unit: &'static str,
 }
 
-/// What the numbers of one operating unit mean.
+/// The meaning of the numbers of one operating unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitSchema {
-    /// Never reused.
+    /// The id, which is never reused.
     pub id: u8,
-    /// Of the meaning: a changed one is a new version.
+    /// Version of the meaning: a changed meaning has a new version.
     pub version: u8,
-    /// In capitals, as `LOG_FLUSH`.
+    /// Name in capitals, such as `LOG_FLUSH`.
     pub name: &'static str,
-    /// In the order of [`crate::Sample::features`].
+    /// Features in the order of [`crate::Sample::features`].
     pub features: &'static [FieldSchema],
-    /// In the order of [`crate::Sample::labels`]; the first is `elapsed_ns`.
+    /// Labels in the order of [`crate::Sample::labels`]; the first is `elapsed_ns`.
     pub labels: &'static [FieldSchema],
 }
 
 /// The first label of every unit.
 pub(crate) const ELAPSED: FieldSchema = FieldSchema { name: "elapsed_ns", unit: "ns" };
 
-/// The features of one unit: a type for each, so that what is measured and what is said of it cannot be of two units.
+/// The features of one unit. Each unit has its own type, so that a measured call cannot report the features of
+/// another unit.
 pub trait Features: Copy {
-    /// Of the unit.
+    /// Id of the unit.
     const ID: u8;
-    /// Of its schema.
+    /// Version of its schema.
     const VERSION: u8;
-    /// Which of them a run of calls adds up: not codes, flags and shares.
+    /// Which features a run of calls adds up: all but codes, flags and percentages.
     const SUMMED: [bool; FEATURES_MAX];
     /// Labels beyond elapsed time, in the schema's order.
     type Labels: AsRef<[u64]>;
 
-    /// Returns them in the schema's order, zeros behind.
+    /// Returns the features in the schema's order, then zeros.
     fn words(self) -> [u32; FEATURES_MAX];
 }
 
-/// Returns for each of a unit's features whether a run of calls adds it up.
+/// Returns for each feature of a unit whether a run of calls adds it up.
 pub(crate) const fn summed(units: &[&str]) -> [bool; FEATURES_MAX] {
     let mut summed = [false; FEATURES_MAX];
     let mut at = 0;
@@ -65,14 +67,15 @@ pub(crate) const fn summed(units: &[&str]) -> [bool; FEATURES_MAX] {
     summed
 }
 
-/// Returns `number` as a feature: at most `u32::MAX`, and 0 for what is negative.
+/// Returns `number` as a feature: at most `u32::MAX`, and 0 for a negative number.
 #[inline]
 pub fn word(number: impl TryInto<u32> + PartialOrd + Default) -> u32 {
     let is_negative = number < Default::default();
     number.try_into().unwrap_or(if is_negative { 0 } else { u32::MAX })
 }
 
-/// Declares the units: `/// doc`, `id v version Type = "NAME" [where it is measured] { feature: "unit", .. } + { label: "unit", .. }`.
+/// Declares the units: `/// doc`, `id v version Type = "NAME" [where it is measured] { feature: "unit", .. } + {
+/// label: "unit", .. }`.
 macro_rules! units {
     ($(
         $(#[$doc:meta])*
@@ -121,7 +124,8 @@ macro_rules! units {
             }
         ),*];
 
-        /// Where each unit is measured, in the order of [`UNITS`]: the crate and what of it; empty for a unit that nothing measures yet.
+        /// The place in the code that measures each unit, in the order of [`UNITS`]; empty for a unit that is not
+        /// measured yet.
         pub static MEASURED_IN: &[&str] = &[$($place),*];
     };
 }

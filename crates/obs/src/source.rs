@@ -1,7 +1,7 @@
-//! `Source`: on whose account a thread works while it is sampled.
+//! `Source`: the purpose for which a thread works while it is sampled.
 
-/// Where samples come from. A thread without a scope works for the process's default: on a primary that is
-/// [`Source::Calibration`], on a replica [`Source::Local`].
+/// The purpose of sampled work. A thread without a scope works for the process's default: [`Source::Calibration`]
+/// on a primary, [`Source::Local`] on a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Source {
@@ -11,11 +11,11 @@ pub enum Source {
     Local = 1,
     /// Sampled reads of the primary.
     ReplayedRead = 2,
-    /// The primary itself, rarely.
+    /// The primary's own work, sampled rarely.
     Calibration = 3,
 }
 
-/// How many sources there are.
+/// Number of sources.
 pub const SOURCES: usize = 4;
 
 impl Source {

@@ -1,7 +1,8 @@
-//! Spans: what a call site does. [`start`] before the work, [`Span::stop`] after it with what is known by then.
+//! Spans: the measurement of a call. A call site calls [`start`] before the work, and [`Span::stop`] after it with
+//! the values known by then.
 //!
-//! A span stays on its thread and is not held over an await: the compiler sees to it. One that is dropped without `stop`, on an
-//! error's way out, leaves no sample: units describe work that was done.
+//! The compiler keeps a span on its thread, so that it is not held over an await. A span that is dropped without
+//! `stop`, for instance on an error, leaves no sample: units describe work that was completed.
 
 use std::marker::PhantomData;
 
@@ -13,10 +14,10 @@ use crate::sample::CALLS_MAX;
 use crate::schema::{FEATURES_MAX, Features};
 use crate::source::Source;
 
-/// Keeps what it is in on its thread.
+/// Keeps the type that contains it on its thread.
 type OnThisThread = PhantomData<*const ()>;
 
-/// A call that is measured.
+/// A measured call.
 #[derive(Debug)]
 #[must_use = "a span that is not stopped leaves no sample"]
 pub struct Span<F> {
@@ -25,11 +26,11 @@ pub struct Span<F> {
     here: OnThisThread,
 }
 
-/// Begins to measure a call of the unit `F`, if it is this call's turn.
+/// Begins to measure a call of the unit `F`, if this call is drawn.
 ///
 /// # Progress
-/// Wait-free: one load and a branch for a unit that is off; two loads, two branches and a store for a call that is passed over; else no
-/// lock, system call or allocation, but for a thread's first sample, which makes its lane.
+/// Wait-free: one load and a branch for a unit that is off; two loads, two branches and a store for a call that is
+/// passed over; otherwise no lock, system call or allocation, except that a thread's first sample makes its lane.
 #[inline]
 pub fn start<F: Features>() -> Option<Span<F>> {
     let started = local::begin(F::ID)?;
@@ -37,7 +38,7 @@ pub fn start<F: Features>() -> Option<Span<F>> {
 }
 
 impl<F: Features> Span<F> {
-    /// Has the time of the call begin now: for what is to be told of it and had to be asked for before.
+    /// Restarts the time of the call, after values were collected that describe it.
     #[inline]
     pub fn restart(&mut self) {
         self.started.ticks = local::now();
@@ -52,20 +53,20 @@ impl<F: Features> Span<F> {
         self.stop_with(Lsn::ZERO, features, []);
     }
 
-    /// Ends the call, which is about the position `at` of the log; `labels` are those beyond elapsed time.
+    /// Ends the call, which concerns the position `at` of the log; `labels` are those beyond elapsed time.
     #[inline]
     pub fn stop_with(self, at: Lsn, features: F, labels: F::Labels) {
         self.end().tell(at, features, labels);
     }
 
-    /// Ends the call, and leaves for later what is to be told of it: for features that take time to find out.
+    /// Stops the clock and leaves the features for later, for those that take time to find.
     #[inline]
     pub fn end(self) -> Ended<F> {
         Ended { started: self.started, ended: local::now(), of: PhantomData, here: PhantomData }
     }
 }
 
-/// A call that is over.
+/// A call that has ended.
 #[derive(Debug)]
 #[must_use = "a call that nothing is told of leaves no sample"]
 pub struct Ended<F> {
@@ -76,14 +77,15 @@ pub struct Ended<F> {
 }
 
 impl<F: Features> Ended<F> {
-    /// Tells of it, as [`Span::stop_with`].
+    /// Records the call, as [`Span::stop_with`] does.
     #[inline]
     pub fn tell(self, at: Lsn, features: F, labels: F::Labels) {
         record::<F>(self.started, self.ended, at, 1, features.words(), &labels);
     }
 
-    /// Tells of it as a run of `calls`, one after the other with nothing between them: as many as are counted, at most [`CALLS_MAX`].
-    /// One without calls leaves no sample. Progress: allocates nothing that `calls` does not.
+    /// Records the call as a run of `calls`, one after the other with nothing between them; counts at most
+    /// [`CALLS_MAX`] of them. A run without calls leaves no sample. Progress: allocates nothing unless `calls`
+    /// does.
     pub fn tell_run(self, at: Lsn, calls: impl Iterator<Item = F>, labels: F::Labels) {
         let mut run = Sums::default();
         for call in calls.take(usize::from(CALLS_MAX)) {
@@ -95,7 +97,7 @@ impl<F: Features> Ended<F> {
     }
 }
 
-/// What the calls of a run add up to.
+/// The sums over the calls of a run.
 #[derive(Debug, Default)]
 struct Sums {
     calls: u16,
@@ -112,7 +114,8 @@ impl Sums {
     }
 }
 
-/// A run of short calls that is measured as one: up to [`CALLS_MAX`], one after the other with nothing between them.
+/// A run of short calls that is measured as one: up to [`CALLS_MAX`], one after the other with nothing between
+/// them.
 #[derive(Debug)]
 #[must_use = "a run that is not stopped leaves no sample"]
 pub struct Run<F> {
@@ -120,14 +123,14 @@ pub struct Run<F> {
     sums: Sums,
 }
 
-/// Begins to measure a run of calls, if it is this run's turn: the probability is that of runs. Progress: as [`start`].
+/// Begins to measure a run of calls, if this run is drawn: the probability is that of runs. Progress: as [`start`].
 #[inline]
 pub fn start_run<F: Features>() -> Option<Run<F>> {
     Some(Run { span: start::<F>()?, sums: Sums::default() })
 }
 
 impl<F: Features> Run<F> {
-    /// Adds a call. `true`: the run is as long as it may be, and has to be stopped before the next one.
+    /// Adds a call. Returns `true` when the run has its greatest length and has to be stopped before the next call.
     #[inline]
     #[must_use = "a run has an end"]
     pub fn add(&mut self, features: F) -> bool {
@@ -135,7 +138,7 @@ impl<F: Features> Run<F> {
         self.sums.calls == CALLS_MAX
     }
 
-    /// Ends the run. One without calls leaves no sample.
+    /// Ends the run. A run without calls leaves no sample.
     #[inline]
     pub fn stop(self)
     where
@@ -144,7 +147,7 @@ impl<F: Features> Run<F> {
         self.stop_with(Lsn::ZERO, []);
     }
 
-    /// Ends the run, the last call of which is about the position `at` of the log. One without calls leaves no sample.
+    /// Ends the run, whose last call concerns the position `at` of the log. A run without calls leaves no sample.
     #[inline]
     pub fn stop_with(self, at: Lsn, labels: F::Labels) {
         if self.sums.calls > 0 {
@@ -154,7 +157,7 @@ impl<F: Features> Run<F> {
     }
 }
 
-/// Out of line: of what a call site has inlined nothing but the look whether it is its turn.
+/// Kept out of line, so that a call site inlines only the check whether its call is drawn.
 #[cold]
 #[inline(never)]
 pub(crate) fn record<F: Features>(
@@ -169,7 +172,7 @@ pub(crate) fn record<F: Features>(
     local::record(started, ended, &Told { unit, version, calls, lsn: at.get(), features, labels: labels.as_ref() });
 }
 
-/// While it lives the thread works for one source.
+/// While it lives, the thread works for one source.
 #[derive(Debug)]
 #[must_use = "the thread works for the source as long as this lives"]
 pub struct SourceScope {
@@ -177,7 +180,8 @@ pub struct SourceScope {
     here: OnThisThread,
 }
 
-/// Has the calling thread work for `source` until the scope is dropped. Scopes may lie in each other; the innermost counts.
+/// Makes the calling thread work for `source` until the scope is dropped. Scopes may be nested; the innermost
+/// applies.
 ///
 /// # Progress
 /// Wait-free: one store.

@@ -1,4 +1,4 @@
-//! The declaration against what is written down of it: golden file and document.
+//! Compares the declaration with the golden file and the document.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
@@ -20,8 +20,8 @@ fn fields(fields: &[FieldSchema]) -> String {
     fields.iter().map(|field| format!("{} {}", field.name, field.unit)).collect::<Vec<_>>().join(", ")
 }
 
-/// Goal: what other versions and programs read files by does not change unnoticed. Method: the declaration as text, against the
-/// golden file.
+/// Goal: the names and numbers by which other versions and programs read files do not change unnoticed. Method: the
+/// declaration as text, against the golden file.
 #[test]
 fn units_are_those_of_the_golden_file() {
     let mut text = String::new();
@@ -37,7 +37,8 @@ fn units_are_those_of_the_golden_file() {
     assert_eq!(text, fs::read_to_string(&golden).unwrap_or_default(), "{AGAIN}");
 }
 
-/// Goal: the document is true. Method: the table made from the declaration stands in it word for word.
+/// Goal: the document agrees with the declaration. Method: it contains the table made from the declaration, word
+/// for word.
 #[test]
 fn units_are_those_of_the_document() {
     let mut table = String::from("| id | v | unit | features | labels | measured in |\n|---|---|---|---|---|---|\n");
@@ -59,7 +60,8 @@ fn units_are_those_of_the_document() {
     assert_eq!(&text[begin..end], table, "{AGAIN}");
 }
 
-/// Goal: ids are in order, once, and below the tables' size; a name, too, is one unit's. Method: all pairs of neighbours, all names.
+/// Goal: ids are ascending, unique, and below the size of the tables, and each name belongs to one unit. Method:
+/// all pairs of neighbours, all names.
 #[test]
 fn units_have_ids_and_names_of_their_own() {
     assert!(UNITS.windows(2).all(|pair| pair[0].id < pair[1].id));
@@ -70,7 +72,7 @@ fn units_have_ids_and_names_of_their_own() {
     assert_eq!((names.len(), MEASURED_IN.len()), (UNITS.len(), UNITS.len()));
 }
 
-/// Goal: features stand where the schema says. Method: a unit with a different number in each.
+/// Goal: features have the positions of the schema. Method: a unit with a different number in each.
 #[test]
 fn features_stand_in_the_schemas_order() {
     let flush = LogFlush { stream_bytes: 1, records: 2, flights: 3, us_since_last: 4, copies: 5, io_mode: 6 };

@@ -1,5 +1,5 @@
-//! RT1: what is measured is not disturbed by allocations; and spans that tell what was allocated in them. An allocator that counts
-//! stands under these tests alone.
+//! RT1: allocations do not disturb measured calls; and spans report the allocations in them. Only these tests run
+//! on an allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use collie_obs::{
     offer_allocation_counter, offer_clock, publish, start, start_run, start_wait, work_for,
 };
 
-/// Counts what the calling thread allocates.
+/// Counts the calling thread's allocations.
 struct Counting;
 
 std::thread_local! {
@@ -20,12 +20,12 @@ std::thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator as it came; the counter is a thread's own word.
+// SAFETY: every call is passed unchanged to the system's allocator; the counter is a word of the thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _counted = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let _counted = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller's promises are those that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -46,14 +46,14 @@ fn allocated_bytes() -> u64 {
     BYTES.with(Cell::get)
 }
 
-/// One test at a time: the sampler is the process's.
+/// Runs one test at a time: the sampler is shared by the process.
 static SAMPLER: Mutex<()> = Mutex::new(());
 
 fn sampler() -> MutexGuard<'static, ()> {
     SAMPLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One call of each kind, in a scope.
+/// Makes one call of each kind, in a scope.
 fn calls() {
     let _scope = work_for(Source::Apply);
     if let Some(span) = start::<RowRead>() {
@@ -72,8 +72,9 @@ fn calls() {
     }
 }
 
-/// Goal: after a thread's first sample nothing on the path allocates: skipped, taken, dropped, and as p changes. Method: the
-/// calling thread's allocations are counted over ten thousand calls at three rates, with nobody who drains.
+/// Goal: after a thread's first sample nothing on the path allocates: with calls skipped, taken or dropped, and as
+/// p changes. Method: count the calling thread's allocations over ten thousand calls at three rates, without a
+/// drain.
 #[test]
 fn nothing_is_allocated_on_the_path() {
     let _alone = sampler();
@@ -94,7 +95,8 @@ fn nothing_is_allocated_on_the_path() {
     }
 }
 
-/// A call of PARSE that allocates so many bytes while `beside` is done, and one of PLAN around it that allocates as many again.
+/// Makes a call of PARSE that allocates `bytes` while `beside` runs, inside a call of PLAN that allocates as many
+/// again.
 fn allocating_calls(bytes: usize, beside: impl FnOnce()) {
     let plan = start::<Plan>().map(Span::with_allocations);
     let parse = start::<Parse>().map(Span::with_allocations);
@@ -111,8 +113,9 @@ fn allocating_calls(bytes: usize, beside: impl FnOnce()) {
     }
 }
 
-/// Goal: a span tells what its thread allocates in it, to the byte, that in spans inside it too and that of other threads not; 0 while nobody counts;
-/// and to count allocates nothing (RT1). Method: blocks of known sizes, before and after a counter is offered; then calls without a block.
+/// Goal: a span reports its thread's allocations, to the byte, including those in spans inside it and excluding
+/// those of other threads; it reports 0 without a counter, and counting allocates nothing (RT1). Method: blocks of
+/// known sizes, before and after a counter is offered; then calls without a block.
 #[test]
 fn a_span_tells_what_its_thread_allocates() {
     const BYTES: usize = 12_345;

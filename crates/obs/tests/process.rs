@@ -1,4 +1,5 @@
-//! The process's sampler through what call sites and the drain use. One test: it is one for the process.
+//! Tests the process's sampler through the interfaces of call sites and of the drain. It is one test, because the
+//! process has one sampler.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +12,7 @@ use collie_obs::{
 
 static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
 
-/// A clock that goes on by a microsecond with each look.
+/// Returns a time that advances by a microsecond with each reading.
 fn now_ns() -> u64 {
     NOW_NS.fetch_add(1_000, Relaxed)
 }
@@ -20,7 +21,7 @@ fn of(batch: &Batch, unit: u8) -> Vec<Sample> {
     batch.samples.iter().filter(|sample| sample.ou == unit).copied().collect()
 }
 
-/// Measures a million rounds of nothing, or what comes after them.
+/// Measures a million empty rounds, or the time after them if it restarts.
 fn flush(restarts: bool) {
     let mut span = start::<LogFlush>().expect("every call");
     for round in 0..1_000_000_u32 {
@@ -32,7 +33,8 @@ fn flush(restarts: bool) {
     span.stop_with(Lsn::ZERO, LogFlush::default(), [0; 3]);
 }
 
-/// What is asked for before a restart is not in the time (T124): again until it shows, since a thread may lose its processor anywhere.
+/// Checks that the time before a restart is not measured (T124). It repeats until the difference shows, since a
+/// thread may lose its processor anywhere.
 fn restarted_spans_have_no_time_before(drain: &mut Drain, batch: &mut Batch) {
     for _ in 0..100 {
         [false, true].into_iter().for_each(flush);
@@ -48,8 +50,9 @@ fn restarted_spans_have_no_time_before(drain: &mut Drain, batch: &mut Batch) {
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// What is beside samples is called once at each end of one that is taken and told of, its first call is not in the time, and it is there for
-/// good (the clock goes on by a microsecond with each look, and a call of ours by a second).
+/// Checks that the functions of `Beside` are called once at each end of a sample that is taken and recorded, that
+/// the time of the first is not measured, and that they stay. The clock advances by a microsecond with each
+/// reading, and by a second in the function of this test.
 fn what_is_beside_samples_is_called(drain: &mut Drain, batch: &mut Batch) {
     let begins = || {
         BEGUN.fetch_add(1, Relaxed);
@@ -69,9 +72,10 @@ fn what_is_beside_samples_is_called(drain: &mut Drain, batch: &mut Batch) {
     assert!(read.labels[0] < 500_000_000, "{read:?}");
 }
 
-/// Goal: what a call site says arrives, whole, with its probability, source and run; what it does not stop leaves nothing; a wait may
-/// end on another thread, and one that is given up counts as dropped. Method: two threads, spans, a run longer than one sample, a
-/// dropped span, an empty run, a wait that moves to a thread which measures nothing else, a restart, what is called beside samples, and off.
+/// Goal: the values of a call site arrive whole, with their probability, source and run; a call that is not stopped
+/// leaves no sample; a wait may end on another thread, and one that is given up counts as dropped. Method: two
+/// threads, spans, a run longer than one sample, a dropped span, an empty run, a wait that moves to a thread
+/// without other measurements, a restart, functions of `Beside`, and off.
 #[test]
 fn call_sites_samples_arrive() {
     offer_clock(now_ns);
@@ -134,7 +138,7 @@ fn call_sites_samples_arrive() {
     assert_ne!(reads[0].thread, flushes[0].thread);
     let [wait] = of(&batch, 8)[..] else { panic!("one wait has ended") };
     assert_eq!((wait.source, wait.lsn, &wait.features[..2]), (1, 64, &[3, 2][..]), "of the thread that began");
-    // Of a processor's own counter only that it goes on is known here.
+    // With the processor's own counter only an advance of the time is certain.
     let age_us = wait.features[2];
     assert!(
         if wait.flags & FLAG_INJECTED_CLOCK == 0 { age_us > 0 } else { (4_990..5_100).contains(&age_us) },

@@ -1,17 +1,17 @@
-//! `WireError`: what a client did wrong in the protocol.
+//! `WireError`: a client's breach of the protocol.
 
 use std::fmt;
 
 use collie_base::Remedy;
 
-/// A breach of the protocol, with the SQLSTATE to answer.
+/// A breach of the protocol, with the SQLSTATE of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
     /// 08P01, 22021 or 0A000.
     pub sqlstate: &'static str,
     /// One line for the client.
     pub message: String,
-    /// Whether the connection cannot go on: message boundaries are lost or the peer is no client.
+    /// Whether the connection cannot continue: message boundaries are lost or the peer is no client.
     pub fatal: bool,
 }
 
@@ -24,7 +24,7 @@ impl WireError {
         Self { sqlstate: "08P01", message: message.into(), fatal: true }
     }
 
-    /// Says what the caller can do: send what the protocol asks for.
+    /// Returns the remedy: the caller must send messages that follow the protocol.
     pub fn remedy(&self) -> Remedy {
         Remedy::FixCall
     }

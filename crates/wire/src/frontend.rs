@@ -1,4 +1,4 @@
-//! `Frontend`: the messages a client sends, decoded in place from the bytes that arrived.
+//! `Frontend`: the messages of a client, decoded in place from the bytes that arrived.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use crate::error::WireError;
@@ -12,11 +12,11 @@ pub enum Frontend<'a> {
     SslRequest,
     /// Asks for GSSAPI encryption; answered by one byte.
     GssEncRequest,
-    /// Asks to cancel what another session runs; never answered.
+    /// Asks to cancel the running statement of another session; never answered.
     Cancel {
-        /// Process id that session was given.
+        /// Process id that was given to that session.
         pid: u32,
-        /// Secret that session was given.
+        /// Secret that was given to that session.
         secret: u32,
     },
     /// Simple query.
@@ -25,20 +25,20 @@ pub enum Frontend<'a> {
     Parse {
         /// Name of the statement; empty for the unnamed one.
         name: &'a str,
-        /// Its text.
+        /// Text of the statement.
         query: &'a str,
         /// Declared parameter types, 0 where the server decides.
         types: Oids<'a>,
     },
     /// Makes a portal from a prepared statement.
     Bind(Bind<'a>),
-    /// Asks what a statement or portal returns.
+    /// Asks for the result columns of a statement or portal.
     Describe(Describe<'a>),
     /// Runs a portal.
     Execute {
         /// Name of the portal.
         portal: &'a str,
-        /// Most rows to send; 0 for all.
+        /// Maximum number of rows to send; 0 for all.
         max_rows: u32,
     },
     /// Drops a statement or portal.
@@ -55,18 +55,18 @@ pub enum Frontend<'a> {
     CopyFail(&'a str),
     /// An answer to an authentication request.
     Password(&'a [u8]),
-    /// A call by function OID, an interface that is not offered.
+    /// A call by function OID, an interface that this server does not offer.
     FunctionCall,
     /// End of the session.
     Terminate,
 }
 
-/// What a client says of itself at the start.
+/// The client's description of itself at the start.
 #[derive(Clone, Debug)]
 pub struct Startup<'a> {
     /// Major protocol version, 3.
     pub major: u16,
-    /// Minor protocol version the client asks for.
+    /// Minor protocol version that the client asks for.
     pub minor: u16,
     /// Names and values: user, database, options, settings.
     pub parameters: Vec<(&'a str, &'a str)>,
@@ -100,17 +100,18 @@ impl Iterator for Oids<'_> {
 pub struct Formats<'a>(&'a [u8]);
 
 impl Formats<'_> {
-    /// Returns how many codes were sent.
+    /// Returns the number of codes sent.
     pub fn len(&self) -> usize {
         self.0.chunks_exact(2).len()
     }
 
-    /// Returns whether none was sent.
+    /// Returns whether no code was sent.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the code for item `index`: 0 text, 1 binary; the last rule of the protocol (none or one for all) applied.
+    /// Returns the code for item `index`: 0 text, 1 binary. No codes mean text for all items, and a single code
+    /// applies to all.
     pub fn code(&self, index: usize) -> u16 {
         let at = if self.len() == 1 { 0 } else { index };
         self.0.chunks_exact(2).nth(at).and_then(|code| code.first_chunk()).map_or(0, |code| u16::from_be_bytes(*code))
@@ -150,7 +151,7 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// Makes a portal from a prepared statement.
+/// The content of a Bind message, which makes a portal from a prepared statement.
 #[derive(Clone, Debug)]
 pub struct Bind<'a> {
     /// Name of the portal; empty for the unnamed one.
@@ -161,11 +162,11 @@ pub struct Bind<'a> {
     pub value_formats: Formats<'a>,
     /// The values.
     pub values: Values<'a>,
-    /// Formats asked for the result columns.
+    /// Requested formats of the result columns.
     pub result_formats: Formats<'a>,
 }
 
-/// Fields of one message, each read bounded by it (W2).
+/// Fields of one message; each read is bounded by the message (W2).
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -248,7 +249,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, WireError> {
     })
 }
 
-/// Decodes the body of a message of type `kind`, which the input has already found to be a known one.
+/// Decodes the body of a message of type `kind`, which the input has already checked.
 pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Frontend<'_>, WireError> {
     let mut fields = Fields::new(body);
     let message = match kind {

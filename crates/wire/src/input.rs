@@ -1,4 +1,4 @@
-//! `Input`: bytes from a client, in; messages, out.
+//! `Input`: turns bytes from a client into messages.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 /// Largest message before a session runs, in bytes, its length field included.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
 
-/// What the next message must be.
+/// The form of the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A message without a type byte: startup, TLS request, cancel.
@@ -22,43 +22,43 @@ enum Phase {
 #[derive(Debug)]
 pub struct Input {
     bytes: Vec<u8>,
-    /// Start of the first message that was not handed out.
+    /// Start of the first message that was not returned yet.
     start: usize,
     phase: Phase,
     message_bytes_max: usize,
-    /// Type of the message handed out (or refused) last.
+    /// Type of the message that was returned or refused last.
     last: u8,
 }
 
 impl Input {
-    /// Makes the input of a fresh connection. A message longer than `message_bytes_max` is refused.
+    /// Makes the input of a new connection. It refuses a message longer than `message_bytes_max`.
     pub fn new(message_bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), start: 0, phase: Phase::Startup, message_bytes_max, last: 0 }
     }
 
-    /// Goes straight to the messages of a running session.
+    /// Skips the startup messages, for a session that is running.
     pub fn skip_startup(&mut self) {
         self.phase = Phase::Session;
     }
 
-    /// Takes bytes that arrived.
+    /// Appends bytes that arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.compact();
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Gives the buffer to a reader that appends what arrives, and takes it back by its return.
+    /// Returns the buffer, to which the caller may append bytes that arrive.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.compact();
         &mut self.bytes
     }
 
-    /// Returns whether the message handed out or refused last was a simple query: one that no Sync follows.
+    /// Returns whether the message returned or refused last was a simple query, which no Sync follows.
     pub fn last_was_query(&self) -> bool {
         self.last == b'Q'
     }
 
-    /// Returns whether bytes are waiting that no message was made of yet.
+    /// Returns whether there are bytes that are not part of a returned message.
     pub fn has_bytes(&self) -> bool {
         self.bytes.len() > self.start
     }
@@ -73,13 +73,14 @@ impl Input {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        // One large message must not keep its buffer for the life of the session.
+        // A large message must not keep its buffer for the rest of the session.
         if self.bytes.is_empty() && self.bytes.capacity() > 1 << 20 {
             self.bytes = Vec::new();
         }
     }
 
-    /// Finds the next message: its type (0 in startup), where its body starts and ends. W1: nothing is reserved for it.
+    /// Finds the next message: its type (0 in startup), and the start and end of its body. It reserves nothing for
+    /// the message (W1).
     fn frame(&self) -> Result<Option<(u8, usize, usize)>, WireError> {
         let rest = self.bytes.get(self.start..).unwrap_or_default();
         let (kind, length, head) = match self.phase {
@@ -118,8 +119,8 @@ impl Input {
     /// Returns the next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`WireError`]: when `fatal`, nothing after it can be read; else the message is passed over and the next call
-    /// goes on behind it.
+    /// [`WireError`]: after a `fatal` one nothing can be read; otherwise the message is skipped and the next call
+    /// continues after it.
     #[expect(clippy::should_implement_trait, reason = "the item borrows from the input, which Iterator cannot say")]
     pub fn next(&mut self) -> Result<Option<Frontend<'_>>, WireError> {
         let Some((kind, body, end)) = self.frame()? else { return Ok(None) };

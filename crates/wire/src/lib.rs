@@ -1,14 +1,16 @@
-//! PostgreSQL's frontend/backend protocol 3.0 as bytes and messages: sans-IO, no SQL meaning, no sockets, no threads.
+//! PostgreSQL's frontend/backend protocol 3.0 as bytes and messages. The crate does no I/O and has no sockets, no
+//! threads and no knowledge of SQL.
 //!
-//! [`Input`] turns the bytes a client sent into [`Frontend`] messages, [`Output`] collects the bytes to send back.
-//! The two are separate so that a message borrowed from the input can be answered while it is held.
+//! [`Input`] turns the client's bytes into [`Frontend`] messages, [`Output`] collects the bytes to send back. The
+//! two are separate so that a message borrowed from the input can be answered while it is held.
 //!
 //! # Invariants
-//! - W1. A message's type and length are checked before its bytes are waited for; the buffer holds at most what has
-//!   arrived, never what a length field promises.
-//! - W2. Every read inside a message is bounded by the message, and the message must end where its last field ends (08P01).
-//! - W3. Text handed out is valid UTF-8 without NUL (22021).
-//! - W4. Bytes from the client never panic.
+//! - W1. A message's type and length are checked before the input waits for its bytes; the buffer holds only bytes
+//!   that have arrived, and a length field never sizes it.
+//! - W2. Every read inside a message is bounded by the message, and the message must end where its last field ends
+//!   (08P01).
+//! - W3. Returned text is valid UTF-8 without NUL (22021).
+//! - W4. Bytes from the client never cause a panic.
 //!
 //! Checked by the tests here (round trips, every cut, random bytes) and by the fuzz target `wire_frontend`.
 //!
@@ -36,8 +38,8 @@ pub use frontend::{Bind, Describe, Formats, Frontend, Oids, Startup, Values};
 pub use input::{Input, STARTUP_BYTES_MAX};
 pub use output::{Field, Notice, Output, Severity, TransactionStatus};
 
-/// Entry point of the fuzz target: whatever `bytes` hold, decoding ends, does not panic and does not grow memory
-/// beyond the input.
+/// Entry point of the fuzz target: decoding ends for any `bytes`, does not panic and does not grow memory beyond
+/// the input.
 pub fn fuzz_frontend(bytes: &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let mut input = Input::new(1 << 16);

@@ -1,7 +1,7 @@
-//! `Output`: messages to a client, in; bytes, out.
+//! `Output`: turns messages to a client into bytes.
 #![deny(clippy::as_conversions, clippy::indexing_slicing)]
 
-/// What ReadyForQuery says of the session.
+/// The transaction status that ReadyForQuery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionStatus {
     /// Not in a transaction block.
@@ -36,7 +36,7 @@ impl Severity {
     }
 }
 
-/// What an ErrorResponse or NoticeResponse says. Empty fields are left out.
+/// The fields of an ErrorResponse or NoticeResponse. Fields that are `None` are left out.
 #[derive(Clone, Debug)]
 pub struct Notice<'a> {
     /// Severity.
@@ -49,11 +49,11 @@ pub struct Notice<'a> {
     pub detail: Option<&'a str>,
     /// Hint.
     pub hint: Option<&'a str>,
-    /// Position in the statement in characters, from 1.
+    /// Position in the statement, in characters from 1.
     pub position: Option<usize>,
     /// Context.
     pub context: Option<&'a str>,
-    /// Schema, table, column, constraint concerned.
+    /// The schema, table, column and constraint concerned.
     pub object: [Option<&'a str>; 4],
 }
 
@@ -62,15 +62,15 @@ pub struct Notice<'a> {
 pub struct Field<'a> {
     /// Column name.
     pub name: &'a str,
-    /// OID of the table it comes from, or 0.
+    /// OID of the table that the column comes from, or 0.
     pub table: u32,
-    /// Its number in that table, or 0.
+    /// Number of the column in that table, or 0.
     pub column: i16,
     /// Type OID.
     pub type_oid: u32,
     /// Size of the type in bytes, negative when it varies.
     pub type_size: i16,
-    /// Type modifier, -1 without.
+    /// Type modifier, or -1.
     pub typmod: i32,
     /// 0 text, 1 binary.
     pub format: u16,
@@ -82,7 +82,7 @@ pub struct Output {
     bytes: Vec<u8>,
 }
 
-/// Clamps a count to the protocol's 16 bits; counts above are refused long before they get here.
+/// Encodes a count in the protocol's 16 bits. Larger counts are refused long before and would panic here.
 fn count16(count: usize) -> [u8; 2] {
     u16::try_from(count).expect("limits keep columns and parameters below 65536").to_be_bytes()
 }
@@ -93,7 +93,7 @@ impl Output {
         Self::default()
     }
 
-    /// Returns what waits to be sent.
+    /// Returns the bytes that wait to be sent.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -103,23 +103,23 @@ impl Output {
         self.bytes.len()
     }
 
-    /// Returns whether nothing waits to be sent.
+    /// Returns whether no bytes wait to be sent.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Forgets what waits: it was sent.
+    /// Removes all waiting bytes, which have been sent.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(1 << 18);
     }
 
-    /// Forgets the first `len` bytes: they were sent.
+    /// Removes the first `len` bytes, which have been sent.
     pub fn drop_front(&mut self, len: usize) {
         self.bytes.drain(..len);
     }
 
-    /// Takes back everything after the first `len` bytes: the answer to a statement that failed while it was written.
+    /// Removes everything after the first `len` bytes: the partial answer to a statement that failed.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -132,7 +132,7 @@ impl Output {
         self.set_length(at);
     }
 
-    /// Writes the 4-byte length at `at`: itself and everything after it.
+    /// Writes the 4-byte length at `at`, which counts itself and everything after it.
     fn set_length(&mut self, at: usize) {
         let length = u32::try_from(self.bytes.len() - at).expect("rows are below 1 GiB");
         if let Some(field) = self.bytes.get_mut(at..at + 4) {
@@ -145,17 +145,17 @@ impl Output {
         out.push(0);
     }
 
-    /// Answers a TLS or GSSAPI request: no.
+    /// Refuses a TLS or GSSAPI request.
     pub fn encryption_refused(&mut self) {
         self.bytes.push(b'N');
     }
 
-    /// AuthenticationOk.
+    /// Appends AuthenticationOk.
     pub fn authentication_ok(&mut self) {
         self.message(b'R', |out| out.extend_from_slice(&0_u32.to_be_bytes()));
     }
 
-    /// NegotiateProtocolVersion: this server speaks 3.0; `unknown` are options it did not know.
+    /// Appends NegotiateProtocolVersion: this server speaks 3.0; `unknown` lists the options that it does not know.
     pub fn negotiate_protocol(&mut self, unknown: &[&str]) {
         self.message(b'v', |out| {
             out.extend_from_slice(&0_u32.to_be_bytes());
@@ -166,7 +166,7 @@ impl Output {
         });
     }
 
-    /// ParameterStatus.
+    /// Appends ParameterStatus.
     pub fn parameter_status(&mut self, name: &str, value: &str) {
         self.message(b'S', |out| {
             Self::text(out, name);
@@ -174,7 +174,7 @@ impl Output {
         });
     }
 
-    /// BackendKeyData.
+    /// Appends BackendKeyData.
     pub fn backend_key(&mut self, pid: u32, secret: u32) {
         self.message(b'K', |out| {
             out.extend_from_slice(&pid.to_be_bytes());
@@ -182,7 +182,7 @@ impl Output {
         });
     }
 
-    /// ReadyForQuery.
+    /// Appends ReadyForQuery.
     pub fn ready_for_query(&mut self, status: TransactionStatus) {
         let status = match status {
             TransactionStatus::Idle => b'I',
@@ -192,42 +192,42 @@ impl Output {
         self.message(b'Z', |out| out.push(status));
     }
 
-    /// ParseComplete.
+    /// Appends ParseComplete.
     pub fn parse_complete(&mut self) {
         self.message(b'1', |_| {});
     }
 
-    /// BindComplete.
+    /// Appends BindComplete.
     pub fn bind_complete(&mut self) {
         self.message(b'2', |_| {});
     }
 
-    /// CloseComplete.
+    /// Appends CloseComplete.
     pub fn close_complete(&mut self) {
         self.message(b'3', |_| {});
     }
 
-    /// NoData.
+    /// Appends NoData.
     pub fn no_data(&mut self) {
         self.message(b'n', |_| {});
     }
 
-    /// PortalSuspended.
+    /// Appends PortalSuspended.
     pub fn portal_suspended(&mut self) {
         self.message(b's', |_| {});
     }
 
-    /// EmptyQueryResponse.
+    /// Appends EmptyQueryResponse.
     pub fn empty_query(&mut self) {
         self.message(b'I', |_| {});
     }
 
-    /// CommandComplete.
+    /// Appends CommandComplete.
     pub fn command_complete(&mut self, tag: &str) {
         self.message(b'C', |out| Self::text(out, tag));
     }
 
-    /// ParameterDescription.
+    /// Appends ParameterDescription.
     pub fn parameter_description(&mut self, types: &[u32]) {
         self.message(b't', |out| {
             out.extend_from_slice(&count16(types.len()));
@@ -237,7 +237,7 @@ impl Output {
         });
     }
 
-    /// RowDescription.
+    /// Appends RowDescription.
     pub fn row_description<'a>(&mut self, fields: impl ExactSizeIterator<Item = Field<'a>>) {
         self.message(b'T', |out| {
             out.extend_from_slice(&count16(fields.len()));
@@ -253,10 +253,11 @@ impl Output {
         });
     }
 
-    /// DataRow of `columns` columns: `write(i, bytes)` appends column i and returns whether it is not NULL.
+    /// Appends a DataRow of `columns` columns: `write(i, bytes)` appends column i and returns whether it is not
+    /// NULL.
     ///
     /// # Errors
-    /// What `write` returns; nothing of the row is left then.
+    /// Returns the error of `write`; the output then holds nothing of the row.
     pub fn data_row<E>(
         &mut self,
         columns: usize,
@@ -287,12 +288,12 @@ impl Output {
         Ok(())
     }
 
-    /// CopyInResponse: send rows in text format.
+    /// Appends CopyInResponse, which asks for rows in text format.
     pub fn copy_in(&mut self, columns: usize) {
         self.copy_response(b'G', columns);
     }
 
-    /// CopyOutResponse: rows in text format follow.
+    /// Appends CopyOutResponse, which announces rows in text format.
     pub fn copy_out(&mut self, columns: usize) {
         self.copy_response(b'H', columns);
     }
@@ -305,17 +306,17 @@ impl Output {
         });
     }
 
-    /// CopyData.
+    /// Appends CopyData.
     pub fn copy_data(&mut self, data: &[u8]) {
         self.message(b'd', |out| out.extend_from_slice(data));
     }
 
-    /// CopyDone.
+    /// Appends CopyDone.
     pub fn copy_done(&mut self) {
         self.message(b'c', |_| {});
     }
 
-    /// ErrorResponse or NoticeResponse, by severity.
+    /// Appends ErrorResponse or NoticeResponse, by severity.
     pub fn notice(&mut self, notice: &Notice<'_>) {
         let kind = match notice.severity {
             Severity::Error | Severity::Fatal => b'E',

@@ -1,4 +1,4 @@
-//! Tests of the decoder against hand-made messages, every cut of them, and random bytes.
+//! Tests of the decoder with constructed messages, every cut of them, and random bytes.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,8 @@ fn session() -> Input {
     input
 }
 
-/// Goal: a conversation decodes the same however the network cuts it. Method: one byte at a time, messages printed.
+/// Goal: a conversation decodes the same wherever the network cuts it. Method: decode it in pieces of each size and
+/// compare the printed messages.
 #[test]
 fn messages_decode_the_same_at_every_cut() {
     let mut bytes = startup(b"\x04\xd2\x16\x2f");
@@ -55,7 +56,7 @@ fn messages_decode_the_same_at_every_cut() {
     }
 }
 
-/// Goal: Bind hands out formats and values as sent. Method: one message with two values, one of them NULL.
+/// Goal: Bind returns formats and values as sent. Method: one message with two values, one of them NULL.
 #[test]
 fn bind_yields_its_values_and_formats() {
     let mut input = session();
@@ -74,7 +75,8 @@ fn refused(bytes: &[u8]) -> WireError {
     input.next().expect_err("refused")
 }
 
-/// Goal: W2 and W3 on each kind of bad message, and the session goes on behind those that are not fatal. Method: table.
+/// Goal: W2 and W3 on each kind of bad message; the session continues after errors that are not fatal. Method:
+/// table.
 #[test]
 fn malformed_messages_are_refused_with_their_sqlstate() {
     for (bytes, sqlstate, fatal) in [
@@ -105,7 +107,8 @@ fn malformed_messages_are_refused_with_their_sqlstate() {
     }
 }
 
-/// Goal: a length field alone costs no memory (W1). Method: announce the largest allowed message, send nothing of it.
+/// Goal: a length field alone costs no memory (W1). Method: announce the largest allowed message, send nothing of
+/// it.
 #[test]
 fn announced_length_reserves_nothing() {
     let mut input = Input::new(64 << 20);
@@ -132,7 +135,8 @@ fn startup_packets_are_bounded_and_checked() {
     assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), "08P01");
 }
 
-/// Goal: what is written has the lengths the protocol asks for, and a failed row leaves nothing. Method: bytes compared.
+/// Goal: written messages have the lengths that the protocol requires, and a failed row leaves nothing. Method:
+/// compare bytes.
 #[test]
 fn rows_are_written_whole_or_not_at_all() {
     let mut output = Output::new();
