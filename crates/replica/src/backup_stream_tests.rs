@@ -1,8 +1,8 @@
-//! Base backups over connections in memory: whole or an error, and at their rate.
+//! Tests of base backups over in-memory connections: a backup is complete or an error, and keeps to its rate.
 
 use super::*;
 
-/// A primary with files of a backup on a simulated disk.
+/// A primary whose backup files are on a simulated disk.
 #[derive(Debug)]
 struct WithFiles {
     log: Followed,
@@ -59,7 +59,7 @@ fn sum(bytes: &[u8]) -> (usize, u32) {
     (bytes.len(), crc32c(bytes))
 }
 
-/// Serves one connection of a replica, until it ends.
+/// Serves one connection of a replica until it ends.
 fn serving(source: &Arc<WithFiles>, env: &Env, backup_bytes_per_s: u64) -> Trusted<DuplexStream> {
     let (near, far) = duplex(1 << 16);
     let (near, far) = trusted(near, far);
@@ -74,8 +74,8 @@ fn serving(source: &Arc<WithFiles>, env: &Env, backup_bytes_per_s: u64) -> Trust
     near
 }
 
-/// Goal: a base backup is not sent faster than it may be (`replication.backup_rate`). Method: a file of four chunks at a rate at which it
-/// takes a fifth of a second.
+/// Goal: a base backup is sent no faster than `replication.backup_rate` allows. Method: a file of four chunks, at
+/// a rate at which it takes a fifth of a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_base_backup_keeps_to_its_rate() {
     let (env, _disk) = Env::simulated(6);
@@ -93,8 +93,9 @@ async fn a_base_backup_keeps_to_its_rate() {
     assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
 }
 
-/// Goal: a base backup gives the same files, on disk, or an error; never a file that is not as it was. Method: files of lengths
-/// around a chunk's, whole; then cut and flipped at places that move through the stream.
+/// Goal: a base backup yields the same files, on disk, or an error, and never a changed file. Method: files of
+/// several lengths, transferred intact; then transfers that are cut, or have a bit flipped, at places that move
+/// through the stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_base_backup_is_whole_or_an_error() {
     let (env, disk) = Env::simulated(5);

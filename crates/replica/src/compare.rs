@@ -1,20 +1,23 @@
-//! Comparing a replica with its primary: both sum up their rows at one position, or the bytes of their logs between two, and the
-//! replica looks whether the sums are equal.
+//! Comparison of a replica with its primary: both sum up their rows at one position, or the bytes of their logs
+//! between two positions, and the replica checks whether the sums are equal.
 //!
-//! *Rows.* The primary holds its rows at a position, sends the log exactly up to there, and asks (`V` with `from` 0). The replica, which has
-//! nothing above that position yet, holds its rows too. Then both read theirs, while commits and the stream go on. The primary tells its
-//! sums, a packet for each family (`from` = `to`, `cf` the family's id plus one), then one of `cf` 0 with how many there were; the
-//! replica compares, and says so with the same last packet when they are equal.
+//! *Rows.* The primary keeps a snapshot of its rows at a position, sends the log exactly up to that position, and
+//! asks (`V` with `from` 0). The replica, which has nothing above that position yet, keeps a snapshot of its rows
+//! too. Then both read their rows, while commits and the stream continue. The primary sends its sums, one packet
+//! for each family (`from` = `to`, `cf` the family's id plus one), and then a packet with `cf` 0 that states the
+//! number of sums. The replica compares, and if all sums are equal it confirms this with the same last packet.
 //!
-//! *Log.* The primary sums up a stretch of its log that the replica has on its disk, and sends that (`V` of kind 0, with `result` its
-//! CRC-32C). The replica sums up its own, and sends the packet back when they are equal. Frames and files take no part: equal positions of one
-//! history are to hold equal bytes (replication.md R2).
+//! *Log.* The primary sums up a stretch of its log that the replica has on its disk, and sends the sum (`V` of
+//! kind 0, with `result` its CRC-32C). The replica sums up its own bytes, and sends the packet back if the sums
+//! are equal. Frames and files are not compared: equal positions of one history must have equal bytes
+//! (replication.md R2).
 //!
 //! # Invariants
-//! - C1. Sums are compared that were taken at the same position only. A replica that cannot hold it says nothing.
-//! - C2. Families that one side does not have, or does not count (it has holes, or was dropped and is kept for old snapshots), are
-//!   left out.
-//! - C3. A stretch of log that one side has freed, also in part, is not compared.
+//! - C1. Only sums that were taken at the same position are compared. A replica that cannot take a snapshot there
+//!   does not answer.
+//! - C2. Families that one side does not have, or does not count (it has holes, or was dropped and is kept for old
+//!   snapshots), are left out.
+//! - C3. A stretch of log of which one side has freed any part is not compared.
 //!
 //! Checked by the tests here and by `stream_tests`.
 
@@ -28,27 +31,28 @@ use crate::{
     packet::{Packet, Verify, VerifyKind},
 };
 
-/// The rows of a database at one position, held.
+/// A snapshot of the rows of a database at one position.
 pub trait Held: fmt::Debug + Send {
-    /// The position.
+    /// Returns the position.
     fn at(&self) -> Lsn;
 
-    /// A number for the rows of each family that has any, by the family's id. Takes as long as reading them.
+    /// Returns a sum for the rows of each family that has any, by the family's id. Takes as long as reading the
+    /// rows.
     fn sums(&self) -> Vec<(u32, u64)>;
 }
 
-/// Where a replica is not what its primary is.
+/// A difference between a replica and its primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The position at which both were looked at; of logs, the end of the stretch.
+    /// The position at which both were compared; for logs, the end of the stretch.
     pub at: Lsn,
     /// The term of the primary.
     pub term: Term,
-    /// What differs.
+    /// The differing data.
     pub what: Differing,
 }
 
-/// What differs, with the sums of both sides.
+/// The differing data, with the sums of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differing {
     /// Rows.
@@ -57,7 +61,7 @@ pub enum Differing {
         family: u32,
         /// The replica's state hash.
         own: u64,
-        /// The primary's.
+        /// The primary's state hash.
         primary: u64,
     },
     /// Bytes of the log.
@@ -66,7 +70,7 @@ pub enum Differing {
         from: Lsn,
         /// The replica's CRC-32C.
         own: u32,
-        /// The primary's.
+        /// The primary's CRC-32C.
         primary: u32,
     },
 }
@@ -87,7 +91,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A stretch of log, summed up.
+/// A stretch of log with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) from: Lsn,
@@ -96,10 +100,10 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Of a packet about the log.
+    /// Takes the stretch from a packet about the log.
     ///
     /// # Errors
-    /// It is none.
+    /// The packet does not describe a stretch of log.
     pub(crate) fn of(verify: &Verify) -> Result<Self, LinkError> {
         let Verify { from, to, cf, result, .. } = *verify;
         match u32::try_from(result) {
@@ -114,12 +118,12 @@ impl Stretch {
     }
 }
 
-/// Returns the question about `at`.
+/// Returns the packet that asks for a comparison of rows at `at`.
 pub(crate) fn question(at: Lsn) -> Packet<'static> {
     Packet::Verify(Verify { kind: VerifyKind::StateHash, from: Lsn::ZERO, to: at, cf: 0, result: 0 })
 }
 
-/// Returns the packets that tell the sums at `at`.
+/// Returns the packets that report the sums at `at`.
 pub(crate) fn answers(at: Lsn, sums: &[(u32, u64)]) -> impl Iterator<Item = Packet<'static>> {
     let last = (0, u64::try_from(sums.len()).unwrap_or(u64::MAX));
     let packet =
@@ -128,7 +132,7 @@ pub(crate) fn answers(at: Lsn, sums: &[(u32, u64)]) -> impl Iterator<Item = Pack
     sums.iter().map(of).collect::<Vec<_>>().into_iter().chain([last]).map(packet)
 }
 
-/// Sums that are being computed, on a thread of their own.
+/// Sums that are being computed on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Summing {
     pub(crate) at: Lsn,
@@ -141,15 +145,16 @@ impl Summing {
     }
 }
 
-/// What summing up a stretch of a log came to: `None` when the log does not have all of it (C3), or why it cannot be read.
+/// The result of summing up a stretch of log: `None` when the log does not have all of it (C3), or why it cannot
+/// be read.
 pub(crate) type StretchRead = Result<Option<Stretch>, String>;
 
-/// A stretch of a log that is being summed up, on a thread of its own.
+/// A stretch of log that is being summed up on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Reading(JoinHandle<StretchRead>);
 
 impl Reading {
-    /// Of `from` to `to`, by what `crc` returns.
+    /// Starts summing up the log from `from` to `to`; `crc` computes the checksum.
     pub(crate) fn of<E: fmt::Display>(
         (from, to): (Lsn, Lsn),
         crc: impl FnOnce() -> Result<Option<u32>, E> + Send + 'static,
@@ -162,7 +167,7 @@ impl Reading {
     }
 }
 
-/// Waits for a stretch; for ever while none is being read.
+/// Waits for the result of `reading`; forever while none is in progress.
 ///
 /// # Cancel safety
 /// Dropping the future loses nothing.
@@ -173,7 +178,8 @@ pub(crate) async fn read(reading: &mut Option<Reading>) -> StretchRead {
     found.unwrap_or(Ok(None))
 }
 
-/// Waits for sums; for ever while none are being computed. `None` for ones that were not: there is nothing to compare then.
+/// Waits for the result of `summing`; forever while none is in progress. Returns `None` if the sums could not be
+/// computed: then there is nothing to compare.
 ///
 /// # Cancel safety
 /// Dropping the future loses nothing.
@@ -184,34 +190,34 @@ pub(crate) async fn summed(summing: &mut Option<Summing>) -> Option<(Lsn, Vec<(u
     sums.ok().map(|sums| (at, sums))
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compared {
-    /// At this position.
+    /// The position of the comparison.
     pub(crate) at: Lsn,
     /// The lowest family that differs, with the replica's sum and the primary's.
     pub(crate) differs: Option<(u32, u64, u64)>,
 }
 
-/// A replica's side: own sums, and the primary's as they come.
+/// The replica's side of a comparison: its own sums, and the primary's as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Comparing {
     own: Option<(Lsn, Vec<(u32, u64)>)>,
     primary: BTreeMap<u32, u64>,
-    /// All of the primary's are there, at this position.
+    /// The position of the primary's sums, once all of them have arrived.
     complete: Option<Lsn>,
 }
 
 impl Comparing {
-    /// Takes note of own sums.
+    /// Records the replica's own sums.
     pub(crate) fn on_own(&mut self, own: Option<(Lsn, Vec<(u32, u64)>)>) {
         self.own = own;
     }
 
-    /// Takes note of one of the primary's.
+    /// Records one of the primary's sums.
     ///
     /// # Errors
-    /// It is none.
+    /// The packet is not a valid sum.
     pub(crate) fn on_primary(&mut self, verify: &Verify) -> Result<(), LinkError> {
         if verify.from != verify.to {
             return Err(LinkError::Unexpected { what: "position of a sum" });
@@ -227,12 +233,12 @@ impl Comparing {
         Ok(())
     }
 
-    /// Forgets what there was: a new question has come.
+    /// Discards the previous comparison, because a new question has arrived.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns what came of it, once both sides are there (C1, C2).
+    /// Returns the result of the comparison once the sums of both sides are present (C1, C2).
     pub(crate) fn verdict(&mut self) -> Option<Compared> {
         let at = self.complete.filter(|at| self.own.as_ref().is_some_and(|(own, _)| own == at))?;
         let (_, own) = self.own.take()?;
@@ -261,7 +267,8 @@ mod tests {
         answers(Lsn::new(at), sums).map(verify).collect()
     }
 
-    /// Goal: C1 and C2. Method: equal sums, families of one side only, a sum that differs, another position; own sums first and last.
+    /// Goal: C1 and C2. Method: equal sums, families of one side only, a sum that differs, another position; the
+    /// replica's own sums first and last.
     #[test]
     fn sums_of_both_sides_at_one_position_are_compared() {
         let at = Lsn::new(5000);
@@ -295,7 +302,8 @@ mod tests {
         assert_eq!(compare(&[(1, 6)], &[(1, 7)], 4999), None);
     }
 
-    /// Goal: sums that cannot be are refused. Method: a wrong number of them, and a position that is two.
+    /// Goal: impossible sums are refused. Method: a wrong number of sums, and two different positions in one
+    /// packet.
     #[test]
     fn sums_that_cannot_be_are_refused() {
         let mut comparing = Comparing::default();
@@ -305,8 +313,8 @@ mod tests {
         assert!(comparing.on_primary(&Verify { from: Lsn::new(1), ..all[0] }).is_err());
     }
 
-    /// Goal: a stretch of log is told as it was summed up, and one that cannot be is refused. Method: there and back; an empty one, one that ends
-    /// before it begins, one of a family, and a sum that is no CRC-32C.
+    /// Goal: a stretch of log is sent as it was summed up, and an impossible one is refused. Method: a round trip;
+    /// an empty stretch, one that ends before it begins, one with a family, and a sum that is not a CRC-32C.
     #[test]
     fn stretches_of_log_that_cannot_be_are_refused() {
         let stretch = Stretch { from: Lsn::new(4096), to: Lsn::new(5000), crc: u32::MAX };

@@ -6,27 +6,27 @@ use collie_base::{Lsn, Remedy};
 
 use crate::packet::{ErrorCode, PacketError, TEXT_BYTES_MAX};
 
-/// Why a connection ended. What was received before stands, and the next connection goes on there.
+/// Why a connection ended. Everything received before stays valid, and the next connection resumes there.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The other side closed it.
     Closed,
-    /// Nothing was heard for as long as the timeout.
+    /// No byte arrived for as long as the timeout.
     Silent {
         /// How long, in milliseconds.
         after_ms: u64,
     },
-    /// The network refused.
+    /// A network operation failed.
     Io(io::Error),
-    /// The other side sent what is no packet.
+    /// The other side sent something that is not a packet.
     Packet(PacketError),
-    /// The other side sent a packet that does not belong here, or with values that cannot be.
+    /// The other side sent a packet that is not allowed here, or one with impossible values.
     Unexpected {
-        /// What.
+        /// The unexpected item.
         what: &'static str,
     },
-    /// The other side gave up and said why.
+    /// The other side gave up and sent the reason.
     Told {
         /// Why.
         code: ErrorCode,
@@ -35,44 +35,44 @@ pub enum LinkError {
         /// In words.
         text: String,
     },
-    /// This side gives up: it told the other, if it could.
+    /// This side gives up; it has notified the other side if it could.
     Refused {
         /// Why.
         code: ErrorCode,
         /// Whether trying again soon is pointless.
         fatal: bool,
-        /// Where in the log, or 0.
+        /// The position in the log, or 0.
         lsn: Lsn,
-        /// In words, with what to do.
+        /// In words, with the action to take.
         text: String,
     },
-    /// This side was told to stop.
+    /// This side was asked to stop.
     Stopping,
 }
 
 impl LinkError {
-    /// This side gives up, and the next connection may go better.
+    /// Creates an error with which this side gives up, and after which the next connection may succeed.
     pub(crate) fn refused(code: ErrorCode, lsn: Lsn, text: impl Into<String>) -> Self {
         Self::Refused { code, fatal: false, lsn, text: text.into() }
     }
 
-    /// This side gives up for as long as nobody changes something.
+    /// Creates an error with which this side gives up until an operator changes something.
     pub(crate) fn fatal(code: ErrorCode, lsn: Lsn, text: impl Into<String>) -> Self {
         Self::Refused { code, fatal: true, lsn, text: text.into() }
     }
 
-    /// Returns whether the next try may be soon.
+    /// Returns whether trying again soon is pointless.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Told { fatal: true, .. } | Self::Refused { fatal: true, .. })
     }
 
-    /// Says what the caller can do.
+    /// Returns how the caller can recover.
     pub fn remedy(&self) -> Remedy {
         if self.is_fatal() { Remedy::FixCall } else { Remedy::Retry }
     }
 
-    /// Returns what the other side is told: code, whether it is final, position and text. `None` when it cannot hear, or
-    /// said it itself.
+    /// Returns the report for the other side: code, whether it is final, position and text. `None` when the other
+    /// side cannot receive it, or sent the error itself.
     pub(crate) fn tell(&self) -> Option<(ErrorCode, bool, Lsn, String)> {
         let (code, fatal, lsn, mut text) = match self {
             Self::Packet(error) => (error.code(), false, Lsn::ZERO, error.to_string()),
@@ -123,7 +123,7 @@ impl From<PacketError> for LinkError {
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
-        // Whether a close is seen by a read or by a write, and with bytes under way or without, is chance.
+        // It is chance whether a read or a write sees the close, and whether bytes are in transit then.
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
             _ => Self::Io(error),
@@ -135,7 +135,8 @@ impl From<io::Error> for LinkError {
 mod tests {
     use super::*;
 
-    /// Goal: a connection that the other side closed is said to be closed, however that is noticed (T271). Method: each error.
+    /// Goal: a connection that the other side closed is reported as closed, however that is noticed (T271).
+    /// Method: each error.
     #[test]
     fn a_close_is_a_close_however_it_is_noticed() {
         for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {

@@ -1,4 +1,5 @@
-//! A primary that hands over, and one that stops, against a replica over a connection in memory.
+//! Tests of a primary that performs a switchover, and of one that stops, against a replica over an in-memory
+//! connection.
 
 use super::*;
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 const NODE: u64 = 2;
 const WAIT: Duration = PATIENCE;
 
-/// A replica that follows and wants to lead.
+/// Waits until the replica follows, and has it ask for a switchover.
 async fn asking(setting: &Arc<Setting>, replica: &Arc<Node>) -> JoinHandle<Result<Lsn, String>> {
     until("it follows", || replica.bytes() == setting.primary.bytes()).await;
     let succession: Arc<Succession> = replica.succession.clone();
@@ -20,9 +21,9 @@ async fn asking(setting: &Arc<Setting>, replica: &Arc<Node>) -> JoinHandle<Resul
     asked
 }
 
-/// Goal: a replica that asks hears of the offer behind everything below, and may lead once it has all of that; a primary that goes on says so, on
-/// the same stream, which goes on too, and whoever asks again is answered again. Method: an offer that is given up, records behind it,
-/// an offer that is taken.
+/// Goal: a replica that asks receives the offer after all records below it, and may lead once it has all of them;
+/// a primary that keeps the lead reports so on the same stream, which continues, and a second request is answered
+/// too. Method: an offer that is withdrawn, records after it, an offer that is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_hands_over_to_the_replica_that_asked() {
     let primary = Node::primary();
@@ -51,8 +52,8 @@ async fn a_primary_hands_over_to_the_replica_that_asked() {
     assert_eq!(handing.phase(), Phase::Given, "the end of the stream changes nothing");
 }
 
-/// Goal: a primary goes on when the connection of who asked ends before it has everything, and the replica hears why. Method: a replica
-/// whose task is ended while transactions end.
+/// Goal: a primary keeps the lead when the connection of the asking replica ends before that replica has
+/// everything, and reports why. Method: a replica whose task is aborted while transactions end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_goes_on_when_its_successor_goes() {
     let primary = Node::primary();
@@ -65,8 +66,9 @@ async fn a_primary_goes_on_when_its_successor_goes() {
     asked.abort();
 }
 
-/// Goal: a primary that stops sends everything that is durable by then, and its stream ends once the replica has it (V5); the replica knows
-/// that as an end in order. Method: records that take their time on the replica, and a stop behind them.
+/// Goal: a primary that stops sends everything that is durable by then, and its stream ends once the replica has
+/// it (V5); the replica recognizes an orderly end. Method: records that the replica takes slowly, and a stop after
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_stops_leaves_its_replica_with_everything() {
     let primary = Node::primary();

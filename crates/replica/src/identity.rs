@@ -1,19 +1,22 @@
-//! Identity: which histories a node has had, where two nodes part, and what follows for one that wants to follow the other.
+//! Identity: which histories a node has had, where the logs of two nodes part, and whether one node may follow the
+//! other.
 //!
-//! A history is a line of positions: one begins when a database is made, when it opens after a crash (positions are skipped
-//! there) and at a promotion. Equal history and position mean equal bytes on every node (replication.md R2), so two lists of
-//! histories say how much two logs share without a look at the logs.
+//! A history is a line of positions: one begins when a database is created, when it opens after a crash (positions
+//! are skipped there) and at a promotion. Equal history and position mean equal bytes on every node
+//! (replication.md R2), so two lists of histories show how much two logs share without reading the logs.
 //!
 //! # Invariants
-//! - D1. [`Decision::Stream`]: whatever the replica has, the primary has too, at the same positions.
-//! - D2. [`Decision::Truncate`]: below `start` both have the same; above, the replica has what the primary has not, and a
-//!   promotion lies between, so that nothing is cut that only a fault took from the primary.
-//! - D3. A primary that has lost what a replica has (a disk that lied) gets [`Decision::Ahead`]: nothing is cut.
-//! - D4. Who has seen a higher term is never told to follow a lower one.
-//! - D5. Everything is a function of its arguments; the bytes at the end are compared by the caller, before it streams.
+//! - D1. [`Decision::Stream`]: the primary has everything that the replica has, at the same positions.
+//! - D2. [`Decision::Truncate`]: below `start` both have the same bytes; above it the replica has bytes that the
+//!   primary lacks, and a promotion is in between, so bytes that the primary lost only through a fault are never
+//!   cut.
+//! - D3. A primary that has lost bytes that a replica has (a disk that lied) gets [`Decision::Ahead`]: nothing is
+//!   cut.
+//! - D4. A node that has seen a higher term is never directed to follow a lower one.
+//! - D5. Every function depends only on its arguments; the caller compares the bytes at the end before it streams.
 //!
-//! Checked by `identity_tests`: random trees of nodes that append, follow, crash, are promoted and lose bytes, against their
-//! bytes.
+//! Checked by `identity_tests`, which compares decisions with the bytes of random trees of nodes that append,
+//! follow, crash, are promoted and lose bytes.
 
 use collie_base::{Lsn, Term};
 
@@ -22,61 +25,62 @@ use crate::{
     term::is_absurd,
 };
 
-/// Who a node is, as far as others need to know.
+/// The identity of a node, as far as other nodes use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The database; 0 for a directory without one.
+    /// The id of the database; 0 for a directory without one.
     pub cluster: u128,
-    /// The directory.
+    /// The id of the node's directory.
     pub node: u64,
     /// The highest term that it has led in, followed, or promised to follow.
     pub term: Term,
-    /// Its histories, oldest first; perhaps only the newest.
+    /// Its histories, oldest first; possibly only the newest.
     pub histories: Vec<History>,
-    /// Where its log ends: of a primary, what is durable; of a replica, what it has received.
+    /// The end of its log: on a primary, the durable position; on a replica, the received position.
     pub end: Lsn,
 }
 
-/// What becomes of a replica, and why.
+/// The decision about a replica, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It follows from here on, once the ends of both logs are found equal.
+    /// It follows from here, once the ends of both logs compare equal.
     Stream {
-        /// Where its log ends.
+        /// The end of its log.
         start: Lsn,
     },
-    /// It sets aside what it has from here on, and comes again.
+    /// It sets aside its log from here on, and connects again.
     Truncate {
-        /// Where the logs part.
+        /// The position at which the logs part.
         start: Lsn,
     },
-    /// It is filled anew.
+    /// It is rebuilt from a base backup.
     Backup {
-        /// Why.
+        /// The reason.
         why: Rebuild,
     },
-    /// It has more than this primary, which has lost it.
+    /// It has log that this primary has lost.
     Ahead {
-        /// Where the primary's part of the common history ends.
+        /// The end of the primary's part of the common history.
         end: Lsn,
-        /// Where the replica's log ends.
+        /// The end of the replica's log.
         received: Lsn,
     },
-    /// It does not belong here.
+    /// It may not follow this primary.
     Refuse {
-        /// The code to tell.
+        /// The code to send.
         code: ErrorCode,
-        /// What is wrong, and what to do.
+        /// The problem, and the action to take.
         text: String,
     },
-    /// This primary is not one any more: the other has seen a higher term, or the same one and the greater history.
+    /// This primary has to step down: the other node has seen a higher term, or it was promoted and has the newer
+    /// history.
     StepDown {
         /// The term.
         term: Term,
     },
 }
 
-/// Why a replica is filled anew.
+/// Why a replica is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebuild {
     /// It has no database.
@@ -85,12 +89,12 @@ pub enum Rebuild {
     NothingCommon,
     /// The bytes at the end of its log are not those of the primary.
     TailDiffers,
-    /// What it needs next was freed.
+    /// The log that it needs next was freed.
     LogGone,
 }
 
 impl Rebuild {
-    /// Says it in a line of a log.
+    /// Returns the reason as text for a log line.
     pub fn text(self) -> &'static str {
         match self {
             Self::Empty => "it has no database yet",
@@ -101,24 +105,24 @@ impl Rebuild {
     }
 }
 
-/// Where two logs part.
+/// The point at which two logs part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
-    /// The first position that is not in both.
+    /// The first position that the two logs do not share.
     pub at: Lsn,
     /// The term of the newest common history.
     pub term: Term,
-    /// The history behind the common one in the first log.
+    /// The history after the common one in the first log.
     pub ours: Option<History>,
-    /// In the second.
+    /// The history after the common one in the second log.
     pub theirs: Option<History>,
 }
 
-/// Finds where two logs part: the smaller end of their newest common history. `None` without one.
+/// Finds where two logs part: the smaller end of their newest common history. Returns `None` if they have none.
 ///
 /// Cost: the product of the lengths, which are bounded.
 pub fn fork(ours: &[History], our_end: Lsn, theirs: &[History], their_end: Lsn) -> Option<Fork> {
-    // Newest first. One id with two descriptions is no common history: ids are drawn, and never drawn again.
+    // Newest first. Two descriptions of one id are no common history: a random id is never drawn twice.
     let (mine, other) = ours
         .iter()
         .enumerate()
@@ -132,13 +136,13 @@ pub fn fork(ours: &[History], our_end: Lsn, theirs: &[History], their_end: Lsn) 
     Some(Fork { at, term, ours: our_next, theirs: their_next })
 }
 
-/// Returns the newest protocol that both speak.
+/// Returns the newest protocol version that both nodes speak.
 pub fn common_protocol(hello: &Hello<'_>) -> Option<u16> {
     let newest = hello.proto_max.min(PROTOCOL);
     (newest >= hello.proto_min.max(PROTOCOL_MIN)).then_some(newest)
 }
 
-/// Decides what becomes of `replica`, which wants to follow `primary`.
+/// Decides whether `replica` may follow `primary`, and from where.
 pub fn decide(primary: &Identity, replica: &Identity) -> Decision {
     let refuse = |code, text: String| Decision::Refuse { code, text };
     if replica.node == primary.node {
@@ -178,7 +182,7 @@ pub fn decide(primary: &Identity, replica: &Identity) -> Decision {
     }
     let promoted = |next: History| next.term > fork.term;
     match (fork.ours, fork.theirs) {
-        // Both went on by themselves.
+        // Both logs continue after the fork, at least one of them with a promotion.
         (Some(ours), Some(theirs)) if promoted(ours) || promoted(theirs) => {
             let newest = |list: &[History]| list.last().map(|history| (history.term, history.id));
             if newest(&primary.histories) < newest(&replica.histories) {
@@ -187,11 +191,12 @@ pub fn decide(primary: &Identity, replica: &Identity) -> Decision {
                 Decision::Truncate { start: fork.at }
             }
         }
-        // The replica has what a promoted node has not.
+        // The replica has log that a promoted node lacks.
         (Some(ours), None) if promoted(ours) => Decision::Truncate { start: fork.at },
-        // The replica was promoted, and this primary has heard of its term but went on in the old history.
+        // The replica was promoted; this primary has learned of its term but continued the old history.
         (None, Some(theirs)) if promoted(theirs) => Decision::StepDown { term: replica.term },
-        // In one history, or behind a restart of the same primary: it lost what it had confirmed (D3).
+        // Within one history, or across a restart of the same primary: the primary lost bytes that it had
+        // confirmed (D3).
         (_, None) => Decision::Ahead { end: fork.at, received: replica.end },
         (_, Some(_)) => refuse(
             ErrorCode::Cluster,

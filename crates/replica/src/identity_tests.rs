@@ -1,4 +1,5 @@
-//! Tests of decisions against bytes: a world of nodes whose every byte is unique says what two logs really share.
+//! Tests of decisions against bytes: in a world of nodes in which every byte is unique, the bytes show how much
+//! two logs really share.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +18,15 @@ struct Node {
     bytes: BTreeMap<u64, u64>,
     /// The newest history that it began itself.
     began: Option<HistoryId>,
-    /// Whether it lost bytes that others may have.
+    /// Whether it lost bytes that other nodes may have.
     lied: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The node writes so many bytes.
+    /// The node appends this many bytes.
     Append(usize, u64),
-    /// The second node takes so many bytes of the first, if it may.
+    /// The second node takes this many bytes of the first, if it may.
     Follow(usize, usize, u64),
     /// The node starts again: a new history, positions skipped.
     Restart(usize, u64),
@@ -41,7 +42,7 @@ struct World {
 }
 
 impl World {
-    /// One node with a database, the others empty.
+    /// Creates a world of one node with a database; the other nodes are empty.
     fn new(nodes: usize) -> Self {
         let empty = |node: usize| Node {
             identity: Identity {
@@ -63,7 +64,7 @@ impl World {
 
     fn draw(&mut self) -> u64 {
         self.next += 1;
-        // Ids that do not grow with time, as random ones do not.
+        // Like random ids, these ids do not grow with time.
         self.next.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
@@ -88,7 +89,7 @@ impl World {
         }
     }
 
-    /// Has `to` take the next bytes of `from`, histories along the way included.
+    /// Lets `to` take the next bytes of `from`, with the histories that begin in them.
     fn follow(&mut self, from: usize, to: usize, count: u64) {
         let source = self.nodes[from].clone();
         let target = &mut self.nodes[to];
@@ -103,7 +104,7 @@ impl World {
         let has = |history: &&History| history.start < target.identity.end;
         target.identity.histories = source.identity.histories.iter().filter(has).copied().collect();
         target.identity.term = source.identity.term;
-        // Who follows does not lead.
+        // A node that follows does not lead.
         (target.began, target.lied) = (None, target.lied || source.lied);
     }
 
@@ -146,7 +147,7 @@ impl World {
                 let end = node_of.identity.end.get().saturating_sub(bytes).max(first);
                 node_of.lied |= end < node_of.identity.end.get();
                 node_of.bytes.retain(|at, _| *at < end);
-                // Positions of what was lost are not used again: that is what a restart skips for.
+                // The positions of lost bytes are not used again: a restart skips positions for this reason.
                 let skip = node_of.identity.end.get() - end;
                 node_of.identity.end = Lsn::new(end);
                 self.begin(node % count, skip, term);
@@ -155,14 +156,14 @@ impl World {
         }
     }
 
-    /// Whether the node began the newest history that it has: nobody else writes there (R10).
+    /// Returns whether the node began its newest history: no other node appends to that history (R10).
     fn leads(&self, node: usize) -> bool {
         let node = &self.nodes[node];
         node.began.is_some() && node.identity.histories.last().map(|history| history.id) == node.began
     }
 }
 
-/// The first position at which two logs are not the same.
+/// Returns the first position at which two logs differ.
 fn parted(one: &Node, two: &Node) -> u64 {
     let positions: std::collections::BTreeSet<u64> = one.bytes.keys().chain(two.bytes.keys()).copied().collect();
     positions.into_iter().find(|at| one.bytes.get(at) != two.bytes.get(at)).unwrap_or(u64::MAX)
@@ -182,8 +183,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Goal: D1 to D4. Method: after random lives of four nodes, every pair of one that leads, or thinks so, and
-    /// another is decided, and the decision compared with the bytes of both.
+    /// Goal: D1 to D4. Method: after random histories of four nodes, every pair of a node that leads, or believes
+    /// that it does, and another node is decided, and the decision is compared with the bytes of both.
     #[test]
     fn decisions_agree_with_the_bytes(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new(4);
@@ -229,7 +230,7 @@ proptest! {
         }
     }
 
-    /// Goal: a fork does not depend on who asks. Method: both ways, in random worlds.
+    /// Goal: a fork does not depend on the order of the nodes. Method: both orders, in random worlds.
     #[test]
     fn fork_is_symmetric(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new(3);
@@ -255,7 +256,7 @@ fn node(node: u64, term: u64, histories: &[History], end: u64) -> Identity {
     Identity { cluster: 7, node, term: Term::new(term), histories: histories.to_vec(), end: Lsn::new(end) }
 }
 
-/// Goal: each case of the design's tables gets its verdict. Method: one pair of nodes per case.
+/// Goal: each case of the design's tables gets its decision. Method: one pair of nodes per case.
 #[test]
 fn each_case_has_its_verdict() {
     let first = history(0, 1, 4096, 4096);
@@ -271,7 +272,8 @@ fn each_case_has_its_verdict() {
     check(&primary, &node(2, 0, &[first], 4500), stream(4500));
     check(&primary, &node(2, 0, &[first], 5000), stream(5000));
     check(&primary, &node(2, 0, &[first], 5001), ahead(5000, 5001));
-    // Behind the primary's restart, at the end of the old history and short of it; and with what the restart lost.
+    // Behind the primary's restart, at the end of the old history and short of it; and with bytes that the restart
+    // lost.
     let restarted = node(1, 0, &[first, restart], 6100);
     check(&restarted, &node(2, 0, &[first], 5000), stream(5000));
     check(&restarted, &node(2, 0, &[first], 4999), stream(4999));
@@ -287,7 +289,7 @@ fn each_case_has_its_verdict() {
     let other = node(3, 1, &[first, history(1, 9, 7000, 5500)], 7100);
     check(&new_primary, &other, Decision::StepDown { term: Term::new(1) });
     check(&other, &new_primary, truncate(5500));
-    // Strangers.
+    // Nodes that do not belong together.
     let refused = |primary: &Identity, replica: &Identity, expected: ErrorCode| match decide(primary, replica) {
         Decision::Refuse { code, .. } => assert_eq!(code, expected),
         other => panic!("{other:?}"),

@@ -1,26 +1,29 @@
-//! Replication: what two nodes say to each other, and who follows whom from where.
+//! Replication: the protocol between two nodes, and which node follows which from where.
 //!
-//! A replica connects, says who it is and how far it has come ([`packet::Hello`]); the primary answers with a verdict
-//! ([`packet::Identify`]) and then sends the bytes of its log as they become durable ([`packet::Data`]). The replica keeps
-//! them at the same positions, applies them in order, and says how far it has come ([`packet::Ack`]).
+//! A replica connects and sends its identity and its position ([`packet::Hello`]); the primary answers with a
+//! decision ([`packet::Identify`]) and then sends the bytes of its log as they become durable ([`packet::Data`]).
+//! The replica keeps them at the same positions, applies them in order, and reports its progress
+//! ([`packet::Ack`]).
 //!
-//! Both prove before that that they have the key of the database ([`key`]), and every packet is sealed by what came of it.
+//! Before that, both prove that they have the key of the database ([`key`]), and the proofs yield the keys that
+//! seal every packet.
 //!
-//! Not here: how records are applied (`engine`), how they lie on disk (`wal`), TLS, and who may be a client (`server`).
+//! Not here: the replay of records (`engine`), their layout on disk (`wal`), TLS, and the authentication of
+//! clients (`server`).
 //!
 //! | folder or file | noun |
 //! |---|---|
-//! | `compare.rs` | whether a replica has the rows of its primary, and its log |
+//! | `compare.rs` | whether a replica has the rows and the log of its primary |
 //! | `database/` | databases of the engine on both sides |
-//! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
-//! | `key/` | [`key::KeyFile`], [`key::Trusted`]: that both ends of a connection are nodes of one database |
-//! | `life.rs` | [`Life`]: where a replica stands with its primary, from its first copy on; what log is kept for it |
+//! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and whether one may follow the other |
+//! | `key/` | [`key::KeyFile`], [`key::Trusted`]: proof that both ends of a connection are nodes of one database |
+//! | `life.rs` | [`Life`]: the state of a replica with its primary, from its first copy on; which log is kept for it |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
-//! | `reads/` | [`reads::ReadFeed`], [`reads::ReadInbox`]: sampled reads on their way to whoever runs them again |
-//! | `primary/` | [`primary::serve`]: sends what becomes durable; slots; base backups |
-//! | `standby/` | [`standby::follow`]: takes it, acknowledges, connects again; fills an empty directory |
-//! | `term/` | [`term::Terms`]: which term was promised; who may lead in the next |
+//! | `reads/` | [`reads::ReadFeed`], [`reads::ReadInbox`]: sampled reads from the primary to the replica |
+//! | `primary/` | [`primary::serve`]: sends records once they are durable; slots; base backups |
+//! | `standby/` | [`standby::follow`]: receives records, acknowledges, reconnects; fills an empty directory |
+//! | `term/` | [`term::Terms`]: which term was promised; which node may lead in the next |
 //!
 //! ```
 //! use collie_base::{Lsn, Term};

@@ -1,6 +1,6 @@
-//! `Life`: where a replica stands with its primary, and so what log is kept for it. One machine for both sides, without I/O: a primary
-//! steps the life of each slot ([`Slots`](crate::primary::Slots)), a replica its own ([`follow`](crate::standby::follow) and who fills its
-//! directory).
+//! `Life`: the state of a replica with its primary, which decides the log kept for it. One state machine for both
+//! sides, without I/O: a primary steps the state of each slot ([`Slots`](crate::primary::Slots)), a replica its
+//! own ([`follow`](crate::standby::follow) and the code that fills its directory).
 //!
 //! ```text
 //!      +--------------------------- Beyond (from everywhere), TooOld (Away, Copied) <--------------------------+
@@ -11,78 +11,80 @@
 //!                                       +--Waited--> Away                             +--Stream-- Lost
 //! ```
 //!
-//! | life | the replica | log that is kept | a hello that asks for more log |
+//! | state | the replica | log that is kept | a hello that asks for more log |
 //! |---|---|---|---|
-//! | `Lost` | has to be filled: it is empty, or the log that it needs next is not kept | none | gets it only while that is there, within the bounds |
+//! | `Lost` | must be filled: it is empty, or its log is not kept | none | served only if it exists, within bounds |
 //! | `Copying` | is being filled | all that the copy needs, whatever the bounds | - |
-//! | `Copied` | is filled, and opens what it got | the same, until it comes or a time is over | joins |
+//! | `Copied` | is filled, and opens its copy | the same, until it connects or its time is over | joins |
 //! | `Joining` | streams, from where its copy begins | the same | - |
 //! | `Following` | streams, and is within the bounds | within the bounds | - |
 //! | `Away` | was `Following` | within the bounds | follows |
 //!
 //! # Invariants
-//! - A1. Who has lost its place is filled, however it lost it: from `Lost` every way that does not find the log leads over `Copying`.
-//! - A2. From the moment that a copy begins to be made until its replica has come within the bounds, no bound takes away what it needs:
-//!   a copy that was taken once is enough. What is left is what the log itself bounds (`wal.max_segments`), so that no slot stops commits
-//!   (replication.md R12); that is `Beyond` too, and said.
-//! - A3. A copy that ends before it is whole leaves nothing that is worth keeping log for.
-//! - A4. What is not in the drawing changes nothing: events come late, from another thread or the other side.
+//! - A1. A replica that has lost its place is filled, however it lost it: from `Lost` every path leads over
+//!   `Copying`, except where the log is still found.
+//! - A2. From the moment that making a copy begins until its replica is within the bounds, no bound takes away the
+//!   log that it needs: one copy is enough. Only the bound of the log itself remains (`wal.max_segments`), so that
+//!   no slot stops commits (replication.md R12); reaching it is `Beyond` too, and is logged.
+//! - A3. A copy that ends before it is whole leaves nothing for which log should be kept.
+//! - A4. An event that is not in the drawing changes nothing: events may be late, from another thread or the other
+//!   side.
 //!
-//! Checked by the tests here, and end to end by `liveness_tests`: whatever a primary does, every replica streams in the end, or says what
-//! somebody must do.
+//! Checked by the tests here, and end to end by `liveness_tests`: whatever a primary does, every replica streams
+//! in the end, or reports the action that an operator has to take.
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Life {
-    /// To be filled.
+    /// Has to be filled.
     #[default]
     Lost,
-    /// Being filled.
+    /// Is being filled.
     Copying,
-    /// Filled, and not heard of since.
+    /// Has been filled, and has not connected since.
     Copied,
-    /// Streaming from where its copy begins, further behind than it may be kept log for otherwise.
+    /// Streams from where its copy begins, further behind than the bounds allow otherwise.
     Joining,
-    /// Streaming.
+    /// Streams, within the bounds.
     Following,
-    /// It was, and is not connected.
+    /// Was following, and is not connected.
     Away,
 }
 
-/// What happens to a replica.
+/// An event that concerns a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A copy for it is begun.
+    /// A copy for it begins.
     Copy,
-    /// The copy is whole, on its disk.
+    /// The copy is complete, on its disk.
     Copied,
-    /// It is streamed to.
+    /// A stream to it begins.
     Stream,
-    /// What it needs next is as near as the bounds ask for.
+    /// The log that it needs next is within the bounds.
     WithinBounds,
     /// Its connection has ended.
     Ended,
-    /// Its log is not kept any more, or is no part of the primary's.
+    /// Its log is no longer kept, or is no part of the primary's.
     Beyond,
-    /// It was not heard of for as long as it may be.
+    /// It has not connected for the longest time allowed.
     TooOld,
-    /// It was given time to open its copy, and has not come.
+    /// Its time to open the copy is over, and it has not connected.
     Waited,
 }
 
-/// How much log is kept.
+/// How much log is kept for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// None.
     Nothing,
     /// As much as `replication.slot_bytes` allows.
     WithinBounds,
-    /// As much as it takes, as far as the log itself can (A2).
+    /// All that the replica needs, as far as the log itself can keep it (A2).
     Whatever,
 }
 
 impl Life {
-    /// Returns what follows: the one place where a life changes.
+    /// Returns the state after `event`; the only place where the state changes.
     #[must_use]
     pub const fn on(self, event: Event) -> Self {
         match (self, event) {
@@ -99,7 +101,7 @@ impl Life {
         }
     }
 
-    /// Returns how much log is kept.
+    /// Returns how much log is kept in this state.
     pub const fn keeps(self) -> Keep {
         match self {
             Self::Lost => Keep::Nothing,
@@ -125,7 +127,8 @@ mod tests {
         Event::Waited,
     ];
 
-    /// Goal: the drawing, and nothing besides. Method: every life with every event; those that change are listed.
+    /// Goal: the transitions of the drawing, and no others. Method: every state with every event; those that
+    /// change the state are listed.
     #[test]
     fn a_life_changes_as_it_is_drawn() {
         let mut changes = Vec::new();
@@ -161,8 +164,8 @@ mod tests {
         assert_eq!(changes, drawn);
     }
 
-    /// Goal: A1, A2: from every life a replica comes to follow within a copy and a stream, and from the beginning of a copy until it is
-    /// within the bounds everything is kept. Method: each life, and the way over a copy.
+    /// Goal: A1, A2: from every state a replica comes to follow after a copy and a stream, and from the beginning
+    /// of a copy until it is within the bounds everything is kept. Method: each state, and the path over a copy.
     #[test]
     fn every_life_leads_to_following() {
         for life in LIVES {

@@ -1,11 +1,13 @@
-//! `Link`: one connection as packets: a reading and a writing half that tasks of their own may have.
+//! One connection as packets, in a reading and a writing half that separate tasks can own.
 //!
 //! # Invariants
-//! - L1. No read and no write waits longer than the timeout that it was given without a byte that moves: a half-open connection
-//!   ends, a slow one does not. Who has not said who it is has the time for all of it.
-//! - L2. A packet is borrowed from the input and gone when the next one is asked for; nothing is kept of it here.
-//! - L3. Every packet is behind a proof and under a seal that only the two ends can make (`key`): one that was changed, left out, sent
-//!   twice or moved ends the connection.
+//! - L1. No read and no write waits longer than its timeout while no byte moves: a half-open connection ends, a
+//!   slow one does not. A peer that has not identified itself has that time for its whole packet. Only
+//!   `send_patiently` leaves the timeout to its caller.
+//! - L2. A packet is borrowed from the input and is gone when the next one is requested; no part of it is kept
+//!   here.
+//! - L3. Every packet comes after a proof and under a seal that only the two ends can make (`key`): a packet that
+//!   was changed, left out, sent twice or moved ends the connection.
 
 use std::time::Duration;
 
@@ -22,10 +24,10 @@ use crate::{
     packet::{Error, From, Input, Packet, encode},
 };
 
-/// How much is asked of the network at once.
+/// The bytes requested from the network at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A connection: what carries bytes both ways.
+/// A connection that carries bytes in both directions.
 pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection for T {}
@@ -46,7 +48,7 @@ pub(crate) struct Writing<C> {
     timeout: Duration,
 }
 
-/// Splits a connection to a peer that has the key and has not said yet which node it is (L3).
+/// Splits a connection to a peer that has proved the key and has not yet stated which node it is (L3).
 pub(crate) fn open<C: Connection>(trusted: Trusted<C>, peer: From, timeout: Duration) -> (Reading<C>, Writing<C>) {
     let Trusted { io, keys } = trusted;
     let (reading, writing) = split(io);
@@ -54,9 +56,9 @@ pub(crate) fn open<C: Connection>(trusted: Trusted<C>, peer: From, timeout: Dura
     (Reading { io: reading, input }, Writing { io: writing, out: Vec::new(), tags: keys.sending, timeout })
 }
 
-/// Waits until this side is told to stop, or whoever could tell is gone.
+/// Waits until this side is asked to stop, or the sender of `stop` is dropped.
 pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
-    // What it guards is not kept: a future that held it could not move between threads.
+    // The guard that `wait_for` returns is dropped at once: a future that kept it could not move between threads.
     let _guarded = stop.wait_for(|stop| *stop).await.is_ok();
 }
 
@@ -65,12 +67,13 @@ pub(crate) fn silent(after: Duration) -> LinkError {
 }
 
 impl<C: Connection> Reading<C> {
-    /// Takes every packet from here on.
+    /// Accepts packets of every kind from here on: the peer is known.
     pub(crate) fn known(&mut self) {
         self.input.known();
     }
 
-    /// Returns the next packet, waiting for the whole of it as long as `patience`. The peer's `X` comes as [`LinkError::Told`].
+    /// Returns the next packet, waiting up to `patience` for all of it. An `X` from the peer becomes
+    /// [`LinkError::Told`].
     ///
     /// # Cancel safety
     /// Dropping the future loses no byte.
@@ -79,7 +82,7 @@ impl<C: Connection> Reading<C> {
         self.taken()
     }
 
-    /// Returns the next packet of a peer that is known, as long as something of it comes at least every `silence`.
+    /// Returns the next packet of a known peer, as long as some of its bytes arrive at least every `silence`.
     ///
     /// # Cancel safety
     /// Dropping the future loses no byte.
@@ -98,7 +101,7 @@ impl<C: Connection> Reading<C> {
         }
     }
 
-    /// Reads until a packet, or what is none, is there.
+    /// Reads until the input has a packet, or bytes that are not a packet.
     async fn fill(&mut self, silence: Duration) -> Result<(), LinkError> {
         while !self.input.has_packet() {
             let buffer = self.input.buffer();
@@ -120,7 +123,7 @@ impl<C: Connection> Writing<C> {
         self.out.extend_from_slice(&seal);
     }
 
-    /// Sends a packet whole; on an error the connection is of no use any more.
+    /// Sends a whole packet; after an error the connection is no longer usable.
     pub(crate) async fn send(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
         self.put(packet);
         let mut sent = 0;
@@ -133,14 +136,15 @@ impl<C: Connection> Writing<C> {
         Ok(())
     }
 
-    /// Sends a packet whole, however long that takes: the caller hears whether the peer is there. A kernel that holds much unsent
-    /// lets nothing be written for as long as a third of it takes to leave, which on a slow link is long.
+    /// Sends a whole packet, however long that takes: the caller checks whether the peer is alive. A kernel with a
+    /// large send buffer accepts no bytes until a third of the buffer has drained, which takes long on a slow
+    /// link.
     pub(crate) async fn send_patiently(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
         self.put(packet);
         Ok(self.io.write_all(&self.out).await?)
     }
 
-    /// Says why this side gives up, as well as it goes, and closes.
+    /// Reports why this side gives up, if it can, and closes the connection.
     pub(crate) async fn end(&mut self, error: Option<&LinkError>) {
         if let Some((code, fatal, lsn, text)) = error.and_then(LinkError::tell) {
             let packet = Packet::Error(Error { code, fatal, sqlstate: code.sqlstate(), lsn, text: &text });

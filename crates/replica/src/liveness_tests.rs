@@ -1,7 +1,9 @@
-//! Whatever a primary does, every replica streams in the end, or says in one line what somebody must do: primaries that write, flush, give
-//! up log, restart and lose connections at random, with replicas that are slow, over connections in memory.
+//! Tests that every replica streams in the end, or reports in one line the action that an operator has to take,
+//! whatever its primary does: primaries that write, flush, free log, restart and lose connections at random, with
+//! slow replicas, over in-memory connections.
 //!
-//! The log is bytes with bounds of its own, as `wal` keeps them: what a slot keeps is counted in bytes that exist, and jumps are none.
+//! The log is bytes with bounds of its own, as in `wal`: the log kept for a slot is counted in existing bytes, and
+//! jumps of positions do not count.
 
 use collie_env::SimRandom;
 
@@ -11,13 +13,13 @@ use crate::{
     standby::TO_BE_FILLED,
 };
 
-/// Bytes that may be kept for a slot.
+/// The most bytes that may be kept for a slot.
 const BOUND: u64 = 1_500;
 
-/// Bytes that the log may have in all.
+/// The most bytes that the log may have in all.
 const MOST: u64 = 1 << 20;
 
-/// Bytes in a copy: a few pieces.
+/// Bytes in a copy: a few chunks.
 const COPY_BYTES: usize = 200_000;
 
 #[derive(Debug)]
@@ -28,12 +30,12 @@ struct Cursor {
     is_attached: bool,
 }
 
-/// A primary with a log that is given up, beside what bounds allow.
+/// A primary that frees the log that the bounds of its slots do not keep.
 #[derive(Debug)]
 struct Bounded {
     node: Arc<Node>,
     cursors: Mutex<BTreeMap<String, Cursor>>,
-    /// Levels have everything below.
+    /// The levels have everything below.
     flushed: Mutex<Lsn>,
     most: u64,
     copies: AtomicUsize,
@@ -50,7 +52,7 @@ impl Bounded {
         Arc::new(Self { node, cursors: Mutex::default(), flushed, most, copies: AtomicUsize::new(0), env: env.clone() })
     }
 
-    /// Bytes of records at or above `at`.
+    /// Returns the bytes of records at or above `at`.
     fn kept(&self, at: Lsn) -> u64 {
         let log = self.node.log.lock();
         let above = log.records.iter().rev().take_while(|(_, start, _)| *start >= at);
@@ -71,11 +73,11 @@ impl Bounded {
     fn write(&self, bytes: &[u8]) {
         self.node.append(0, bytes);
         self.enforce();
-        // Who lost its place hears of it.
+        // Wakes a reader that has lost its place.
         self.node.grown.notify_waiters();
     }
 
-    /// Flushes, and gives up the log that nobody needs.
+    /// Flushes, and frees the log that no slot needs.
     fn checkpoint(&self) {
         let end = self.node.log.lock().end;
         *self.flushed.lock() = end;
@@ -131,7 +133,7 @@ impl Drop for SlotReader {
     }
 }
 
-/// A primary's face of it.
+/// The primary as a `Source`.
 #[derive(Clone, Debug)]
 struct Face(Arc<Bounded>);
 
@@ -165,7 +167,7 @@ impl Source for Face {
             if cursors.get(slot).is_some_and(|cursor| cursor.is_attached) {
                 return Err(SourceError::Taken("somebody reads".to_owned()));
             }
-            // Some bytes below are kept too, as `wal` keeps them for the comparison of ends.
+            // Some bytes below are kept too, as in `wal`, for the comparison of the ends of the logs.
             if from < self.0.node.log.lock().oldest {
                 return Err(SourceError::Gone);
             }
@@ -221,16 +223,16 @@ impl Source for Face {
     }
 }
 
-/// A primary that is restarted now and then, and replicas that look for it.
+/// A primary that is restarted now and then, and replicas that connect to it.
 struct Cluster {
     face: Face,
     slots: Mutex<Arc<Slots>>,
-    /// Of the process that runs: ends its connections.
+    /// Ends the connections of the running process.
     stop: Mutex<watch::Sender<bool>>,
-    /// Ends replicas.
+    /// Ends the replicas.
     over: watch::Sender<bool>,
     random: SimRandom,
-    /// One of so many connections is cut.
+    /// One of this many connections is cut.
     cuts: AtomicU64,
     news: Mutex<Vec<String>>,
 }
@@ -256,7 +258,7 @@ impl Cluster {
         self.slots.lock().clone()
     }
 
-    /// Ends every connection, and perhaps the process: positions jump, and who follows is read from the disk.
+    /// Ends every connection, and possibly the process: then positions jump, and the slots are read from the disk.
     fn interrupt(&self, is_restart: bool, id: u64) {
         let stop = std::mem::replace(&mut *self.stop.lock(), watch::channel(false).0);
         stop.send_replace(true);
@@ -266,7 +268,7 @@ impl Cluster {
         }
     }
 
-    /// What is done every second.
+    /// Does the work of a primary that is due every second.
     fn keep(&self) {
         let slots = self.slots();
         let news = slots.keep(&self.face, None, self.face.0.env.clock.now_ns());
@@ -286,7 +288,7 @@ impl Cluster {
         let served = (Arc::new(self.face.clone()), self.slots());
         let mut cut = stop.clone();
         tokio::spawn(async move {
-            // Cut, not ended in order: nothing is said.
+            // The connection is cut, not ended in order: no error is sent.
             tokio::select! {
                 _ended = serve(far, "here", served, options, env, stop) => {}
                 () = crate::link::stopping(&mut cut) => {}
@@ -299,13 +301,13 @@ impl Cluster {
     }
 }
 
-/// A replica as a server runs one: filled when it is empty or has lost its place, if it may be.
+/// A replica as a server runs one: filled when it is empty or has lost its place, if that is allowed.
 #[derive(Debug)]
 struct Runs {
     name: String,
     may_copy: bool,
     node: Mutex<Option<Arc<Node>>>,
-    /// Why it does not follow, as it said last; `None` while it does.
+    /// The last reported reason why it does not follow; `None` while it follows.
     said: Arc<Mutex<Option<String>>>,
     takes: Duration,
 }
@@ -358,7 +360,7 @@ impl Runs {
         }
     }
 
-    /// Whether it has everything, with the bytes of its primary.
+    /// Returns whether it has everything, with the bytes of its primary.
     fn has_all(&self, cluster: &Cluster) -> bool {
         let Some(node) = self.node.lock().clone() else { return false };
         let (from, end) = {
@@ -373,15 +375,16 @@ impl Runs {
         true
     }
 
-    /// Whether it says what somebody must do.
+    /// Returns whether it reports the action that an operator has to take.
     fn says(&self) -> bool {
         self.said.lock().as_deref() == Some(TO_BE_FILLED)
     }
 }
 
-/// Goal: whatever a primary does, its replicas stream in the end with its bytes, without copies one after the other; one that may not be
-/// filled anew streams, or says what to do. Method: many primaries at random, each with a quick and a slow replica that may be filled and
-/// one that may not once it has a copy; then quiet. The seed is in the message.
+/// Goal: whatever a primary does, its replicas stream in the end with its bytes, without repeated copies; a
+/// replica that may not be filled again streams, or reports the action to take. Method: many primaries at random,
+/// each with a quick and a slow replica that may be filled and one that may not once it has a copy; then quiet.
+/// The seed is in the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_replica_streams_in_the_end_or_says_what_to_do() {
     let outcomes: Vec<_> = (0..24).map(|seed| tokio::spawn(one_cluster(seed))).collect();
@@ -448,9 +451,10 @@ async fn one_cluster(seed: u64) -> (usize, bool) {
     (copies, said)
 }
 
-/// Goal: a new replica of a primary whose log is far above the bound of a slot, and grows while the copy is made, is filled once, and what it
-/// needs is kept until it follows; then the bound counts again. Method: a log of many times the bound, written on while the copy is on its
-/// way and before the replica comes with it; then a replica that stands still.
+/// Goal: a new replica of a primary whose log is far above the bound of a slot, and grows while the copy is made,
+/// is filled once, and the log that it needs is kept until it follows; then the bound applies again. Method: a log
+/// of many times the bound, written to during the transfer of the copy and before the replica connects with it;
+/// then a replica that does not connect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_replica_is_filled_once_whatever_the_bound() {
     let cluster = Cluster::new(1, MOST);
@@ -489,7 +493,7 @@ async fn a_new_replica_is_filled_once_whatever_the_bound() {
     let task = tokio::spawn(replica.clone().run(cluster.clone(), 9));
     until("it to stream", || {
         let streams = replica.has_all(&cluster) && life() == Some(SlotState::Streaming);
-        cluster.keep(); // finds it within the bound, which counts from here on
+        cluster.keep(); // finds it within the bound, which applies from here on
         streams
     })
     .await;
@@ -504,8 +508,8 @@ async fn a_new_replica_is_filled_once_whatever_the_bound() {
     assert_eq!(life(), Some(SlotState::Expired), "{:?}", cluster.news.lock());
 }
 
-/// Goal: a copy for which the log has no room is given up, so that commits go on, and the primary says what to do. Method: a log with a limit,
-/// written beyond it while the copy is on its way.
+/// Goal: a copy for which the log has no room is given up, so that commits continue, and the primary reports the
+/// action to take. Method: a log with a limit, written beyond it during the transfer of the copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_the_log_has_no_room_for_says_what_to_do() {
     let cluster = Cluster::new(1, 20_000);
@@ -516,7 +520,7 @@ async fn a_copy_that_the_log_has_no_room_for_says_what_to_do() {
         (0..30).for_each(|_| source.write(&[b'y'; 1_000]));
         cluster.keep();
     };
-    // Paced, so that the primary sends no piece ahead of what this side has seen.
+    // Paced, so that the primary sends no chunk ahead of the ones that this side has received.
     let slow = cluster.connection().map(|io| Faulty { fault: Fault::Slow(1 << 14), ..io });
     let cloned = clone(slow, Path::new("/new/1"), 9, &options, &env, &mut grows).await;
     assert!(cloned.is_err(), "{cloned:?}");

@@ -1,4 +1,4 @@
-//! Sampled reads beside the log, over connections in memory.
+//! Tests of sampled reads next to the log, over in-memory connections.
 
 use super::*;
 use crate::reads::{Next, Read, ReadFeed, ReadInbox};
@@ -20,7 +20,7 @@ fn publish(feed: &Arc<ReadFeed>, number: u64) {
     feed.publish(&read, read.arrival_us);
 }
 
-/// A primary that samples reads, whether or not anybody wants them: it is told so by the value.
+/// Returns a primary that samples reads, and a value that shows whether any are wanted.
 fn sampling() -> (Arc<Node>, Arc<ReadFeed>, Arc<AtomicUsize>) {
     let (primary, wanted) = (Node::primary(), Arc::new(AtomicUsize::new(0)));
     let told = wanted.clone();
@@ -29,9 +29,9 @@ fn sampling() -> (Arc<Node>, Arc<ReadFeed>, Arc<AtomicUsize>) {
     (primary, feed, wanted)
 }
 
-/// Goal: a replica that asks gets the reads of its primary with their texts, beside the log, on each connection anew; one that does not ask
-/// gets none, and none is wanted for it (an older replica is one that does not ask). Method: two replicas in turn, records and reads
-/// mixed, a connection that is cut in the middle.
+/// Goal: a replica that asks gets the reads of its primary with their texts, next to the log, and the texts again
+/// on each connection; one that does not ask gets none, and none is wanted for it (an older replica does not ask).
+/// Method: two replicas in turn, records mixed with reads, a connection that is cut in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_come_to_the_replica_that_asked() {
     let (primary, feed, wanted) = sampling();
@@ -80,8 +80,9 @@ async fn reads_come_to_the_replica_that_asked() {
     until("it is not wanted", || wanted.load(Ordering::Relaxed) == 0).await;
 }
 
-/// Goal: V6: a replica that stands still is sent at most one batch of reads, however many there are; the rest is dropped and counted, and
-/// the log goes on to where it stands. Method: a replica that is stuck while it takes a packet, 2,000 reads meanwhile.
+/// Goal: V6: a replica that makes no progress is sent at most one batch of reads, however many there are; the
+/// others are dropped and counted, and the log continues where it stopped. Method: a replica that is stuck while
+/// it takes a packet, and 2,000 reads during that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_replica_that_stands_still_is_sent_no_second_batch() {
     let (primary, feed, wanted) = sampling();
@@ -91,7 +92,7 @@ async fn a_replica_that_stands_still_is_sent_no_second_batch() {
     assert!(replica.inbox.set(inbox.clone()).is_ok());
     let (following, _told) = setting.follow(&replica, || Fault::None);
     until("it follows", || wanted.load(Ordering::Relaxed) == 1 && replica.bytes() == primary.bytes()).await;
-    // Both its tasks: none of them gives an ack.
+    // Both its tasks are stuck: neither sends an ack.
     let stuck = replica.log.lock();
     let before = feed.stat().shipped;
     for number in 0..2000 {
@@ -105,7 +106,7 @@ async fn a_replica_that_stands_still_is_sent_no_second_batch() {
     }
     let shipped = feed.stat().shipped - before;
     drop(stuck);
-    // One that was under way before the replica stood still, and one behind it.
+    // One that was in transit before the replica got stuck, and one after it.
     assert!(batches(shipped) <= 3, "{shipped} reads");
     assert!(feed.stat().full > 1000, "{:?}", feed.stat());
     primary.append(0, b"behind all that");

@@ -1,5 +1,5 @@
-//! Primary and replica of this crate against each other, over connections in memory that are cut and whose bits flip; the log
-//! and what follows it are bytes.
+//! Primary and replica of this crate against each other, over in-memory connections that are cut and whose bits
+//! flip; the log and the database that follows it are plain bytes.
 
 #[path = "backup_stream_tests.rs"]
 mod backup;
@@ -48,7 +48,7 @@ use crate::{
     standby::{Ended, FollowOptions, Positions, Succession, Target, TargetError, Told, clone, follow},
 };
 
-/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+/// How long a test waits for an expected event: far longer than it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -56,43 +56,43 @@ struct Log {
     cluster: u128,
     node: u64,
     histories: Vec<History>,
-    /// Each record: where the one before ends, where it starts, its bytes.
+    /// Each record: the end of the one before, its start, its bytes.
     records: Vec<(Lsn, Lsn, Vec<u8>)>,
     end: Lsn,
-    /// Below here everything was freed.
+    /// Everything below was freed.
     oldest: Lsn,
     show: Lsn,
     advanced: Lsn,
     full: bool,
 }
 
-/// A log in memory: of a primary, or of a replica.
+/// A log in memory, of a primary or of a replica.
 #[derive(Debug)]
 struct Node {
     log: Mutex<Log>,
     grown: Notify,
     received_packets: AtomicUsize,
-    /// Of a replica: the term that it has promised. Of a primary: the one that it has heard of.
+    /// On a replica: the term that it has promised. On a primary: the term that was reported to it.
     promised: AtomicU64,
-    /// Added to what its bytes sum up to.
+    /// Added to the sum of its bytes.
     mistake: AtomicU64,
-    /// What is another bit in the checksum of a stretch.
+    /// Bits that are flipped in the checksum of a stretch.
     log_mistake: AtomicU32,
-    /// Where it takes bytes that it cannot apply; zero: nowhere.
+    /// The position of bytes that it cannot apply; zero: there are none.
     stops_at: AtomicU64,
-    /// How long it takes to take a packet.
+    /// How long it takes to receive a packet.
     takes: Mutex<Duration>,
-    /// Of a primary: its records, each a commit.
+    /// On a primary: its records, each a commit.
     drawn: Mutex<Vec<DrawnCommit>>,
     handing: Arc<Handing>,
     succession: Arc<Succession>,
-    /// Of a primary that samples reads.
+    /// On a primary that samples reads.
     feed: OnceLock<Arc<ReadFeed>>,
-    /// Of a replica that asks for them.
+    /// On a replica that asks for them.
     inbox: OnceLock<Arc<ReadInbox>>,
 }
 
-/// The bytes of a log in memory, summed up: of those at odd places, and of those at even ones.
+/// The sums of the bytes of a log in memory: of those at odd positions, and of those at even ones.
 #[derive(Debug)]
 struct Sums(Lsn, Vec<(u32, u64)>);
 
@@ -142,7 +142,7 @@ impl Node {
         node
     }
 
-    /// A replica with the primary's database, and nothing of its log: as a base backup leaves it.
+    /// Creates a replica with the primary's database and nothing of its log, as after a base backup.
     fn replica(node: u64) -> Arc<Self> {
         let replica = Self::new(7, node);
         let (term, id) = (Term::new(0), HistoryId::new(1));
@@ -172,7 +172,7 @@ impl Node {
         self.log.lock().end
     }
 
-    /// Every byte with its position.
+    /// Returns every byte with its position.
     fn bytes(&self) -> BTreeMap<u64, u8> {
         let log = self.log.lock();
         let of = |(_, start, bytes): &(Lsn, Lsn, Vec<u8>)| {
@@ -181,7 +181,7 @@ impl Node {
         log.records.iter().flat_map(of).collect()
     }
 
-    /// Holds what is there now.
+    /// Takes a snapshot of the present bytes.
     fn hold_all(&self) -> Box<dyn Held> {
         let end = self.log.lock().end;
         let bytes = self.bytes();
@@ -192,7 +192,7 @@ impl Node {
         Box::new(Sums(end, vec![(0, sum(0)), (7, sum(1).wrapping_add(self.mistake.load(Ordering::Relaxed)))]))
     }
 
-    /// The checksum of the bytes of a stretch; `None` when it is not there, or some of it was freed.
+    /// Returns the checksum of a stretch; `None` when it is not there, or some of it was freed.
     fn crc_of(&self, from: Lsn, to: Lsn) -> Option<u32> {
         let (oldest, end) = {
             let log = self.log.lock();
@@ -251,7 +251,7 @@ impl Ship for Reader {
     }
 }
 
-/// A primary's face of a log in memory.
+/// A log in memory as a `Source`.
 #[derive(Debug)]
 struct Followed(Arc<Node>);
 
@@ -363,7 +363,7 @@ impl Target for Node {
         if prev_end != log.end {
             return Err(TargetError::Stream(format!("{prev_end} does not continue {}", log.end)));
         }
-        // Records of this test that begin a history say which.
+        // Records of this test that begin a history state its id.
         if let Some(id) = records.strip_prefix(b"history ") {
             let digits: String =
                 id.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte)).collect();
@@ -400,15 +400,15 @@ impl Target for Node {
     }
 }
 
-/// What happens to what a replica reads.
+/// A fault in the bytes that a replica reads.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
-    /// The connection ends behind so many bytes.
+    /// The connection ends after this many bytes.
     Cut(u64),
-    /// A bit of the byte at this place is another one.
+    /// A bit of the byte at this place is flipped.
     Flip(u64),
-    /// So many bytes come in a hundredth of a second.
+    /// This many bytes arrive per hundredth of a second.
     Slow(usize),
 }
 
@@ -422,7 +422,7 @@ struct Faulty {
 
 impl AsyncRead for Faulty {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // Not further than to where it ends.
+        // Not beyond the end of the connection.
         let left = match self.fault {
             Fault::Cut(at) => usize::try_from(at - self.read).unwrap(),
             _ => usize::MAX,
@@ -472,7 +472,7 @@ impl AsyncWrite for Faulty {
     }
 }
 
-/// A primary that serves whoever connects, and what replicas were told.
+/// A primary that serves every connection, and the reasons why connections ended.
 struct Setting {
     primary: Arc<Node>,
     slots: Arc<Slots>,
@@ -521,7 +521,7 @@ impl Setting {
         near.map(|io| Faulty { io, fault, read: 0, pause: None })
     }
 
-    /// Has `replica` follow until it ends by itself or is told to stop.
+    /// Starts `replica` as a follower, until it ends by itself or is asked to stop.
     fn follow(
         self: &Arc<Self>,
         replica: &Arc<Node>,
@@ -552,7 +552,7 @@ fn options() -> FollowOptions {
     FollowOptions { slot: "north".to_owned(), timeout: PATIENCE, may_copy: true }
 }
 
-/// Waits until `true`.
+/// Waits until `done` returns `true`.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let waiting = async {
         while !done() {
@@ -562,8 +562,9 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
     timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
 }
 
-/// Goal: from the promise of a higher term on a replica takes and acknowledges nothing of a lower one, and the primary that leads in that
-/// hears of the higher one (R8). Method: a promise in the middle of a stream, records behind it.
+/// Goal: once a replica has promised a higher term it takes and acknowledges nothing of a lower one, and the
+/// primary of the lower term learns of the higher one (R8). Method: a promise in the middle of a stream, records
+/// after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_of_a_lower_term_is_taken_once_a_higher_one_is_promised() {
     let primary = Node::primary();
@@ -579,8 +580,8 @@ async fn nothing_of_a_lower_term_is_taken_once_a_higher_one_is_promised() {
     setting.stop(following).await;
 }
 
-/// Goal: a replica has every byte at its position, shows it, and the primary knows; what comes later follows, over a jump to a new
-/// history too. Method: records before and during the stream.
+/// Goal: a replica has every byte at its position, shows it, and the primary knows that; later records follow,
+/// over a jump to a new history too. Method: records before and during the stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_gets_every_byte_at_its_position() {
     let primary = Node::primary();
@@ -603,7 +604,7 @@ async fn a_replica_gets_every_byte_at_its_position() {
     .await;
     until("the cursor", || primary.log.lock().advanced == end).await;
     assert_eq!(identity(&replica).histories.len(), 2);
-    // What it came with, and what it caught up with, is no delay; what is committed now is.
+    // Records that it had or caught up with have no delay; those committed now do.
     let totals = || setting.slots.stat(end, now_ns()).remove(0).totals;
     let before = totals().commits;
     assert!(before <= 2, "of {before} commits the delay was measured");
@@ -614,8 +615,8 @@ async fn a_replica_gets_every_byte_at_its_position() {
     until("the slot to be away", || setting.slots.stat(end, now_ns())[0].state == SlotState::Away).await;
 }
 
-/// Goal: whatever ends a connection, and whichever bit flips, the replica resumes where it was and ends with the same bytes.
-/// Method: each connection is cut or has a bit flipped at a place that moves on.
+/// Goal: however a connection ends, and whichever bit flips, the replica resumes where it was and ends with the
+/// same bytes. Method: each connection is cut or has a bit flipped at a place that moves on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cut_connections_and_flipped_bits_lose_nothing() {
     let primary = Node::primary();
@@ -638,9 +639,10 @@ async fn cut_connections_and_flipped_bits_lose_nothing() {
     assert!(lost >= 3, "faults were met: {told:?}");
 }
 
-/// Goal: a link on which a packet takes longer than the timeout is slow, not silent: neither side gives the other up. Method: a record
-/// that takes three times the timeout, at a rate at which pieces of it come every hundredth of a second; then a replica that is as long
-/// in taking one, again and again for a while, since a busy machine may be silent too.
+/// Goal: a link on which a packet takes longer than the timeout is slow, not silent: neither side gives up the
+/// other. Method: a record that takes three times the timeout, at a rate at which pieces of it arrive every
+/// hundredth of a second; then a replica that takes as long to receive one, repeated for a while, since a busy
+/// machine may be silent too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_packet_that_takes_longer_than_the_timeout_arrives() {
     let silence = Duration::from_millis(500);
@@ -661,7 +663,8 @@ async fn a_packet_that_takes_longer_than_the_timeout_arrives() {
     setting.stop(following).await;
 }
 
-/// Goal: a full disk stops a replica, costs nothing, and is over once there is room. Method: a target that refuses for a while.
+/// Goal: a full disk stops a replica, loses nothing, and the replica resumes once there is room. Method: a target
+/// that refuses for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_replica_resumes_when_there_is_room() {
     let primary = Node::primary();
@@ -679,8 +682,8 @@ async fn a_full_replica_resumes_when_there_is_room() {
     setting.stop(following).await;
 }
 
-/// Goal: each verdict ends where it must: in a cut, a rebuild, or a reason, and nothing is taken. Method: a replica of each
-/// kind.
+/// Goal: each decision has its result: a cut, a rebuild, or a reason, and no record is received. Method: a replica
+/// of each kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verdicts_reach_the_replica() {
     let primary = Node::primary();
@@ -696,7 +699,8 @@ async fn verdicts_reach_the_replica() {
         replica
     };
     let fork = primary.log.lock().end;
-    // An old primary with a tail of its own; one with other bytes at the same place; one of another database; one with more.
+    // An old primary with a tail of its own; one with other bytes at the same place; one of another database; one
+    // whose log was freed.
     let (old, other, foreign, gone) = (like(2), like(3), like(4), like(6));
     old.append(0, b"never sent");
     other.log.lock().records[1].2 = b"COMMON".to_vec();
@@ -731,9 +735,9 @@ async fn verdicts_reach_the_replica() {
     assert_eq!(old.received_packets.load(Ordering::Relaxed) + other.received_packets.load(Ordering::Relaxed), 0);
 }
 
-/// Goal: a replica is compared with its primary at positions that both had, while the log grows, and one that has other rows ends with
-/// both sums, which the primary hears of; the primary goes on. Method: sums of bytes, every few milliseconds, over records and a jump;
-/// then one of the replica's is changed.
+/// Goal: a replica is compared with its primary at positions that both had, while the log grows, and one with
+/// other rows ends with both sums, which it reports to the primary; the primary continues. Method: sums of bytes,
+/// every few milliseconds, over records and a jump; then one of the replica's sums is changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_with_other_rows_is_found_and_ends() {
     let primary = Node::primary();
@@ -760,9 +764,10 @@ async fn a_replica_with_other_rows_is_found_and_ends() {
     setting.stop(following).await;
 }
 
-/// Goal: R2: a replica whose log has another byte than its primary's is found, with the stretch, its slot and both checksums, which the primary
-/// hears of and shows; it ends, and the primary goes on. Log that one of them has freed is nobody's difference. Method: comparisons every few
-/// milliseconds, over records and a jump, with the oldest log freed on either side; then what the replica reads back is another byte.
+/// Goal: R2: a replica whose log has another byte than its primary's is found, with the stretch, its slot and both
+/// checksums, which it reports to the primary and its slot displays; it ends, and the primary continues. Log that
+/// one of them has freed is not a difference. Method: comparisons every few milliseconds, over records and a jump,
+/// with the oldest log freed on either side; then the replica reads back another byte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_with_another_byte_in_its_log_is_found_and_ends() {
     let primary = Node::primary();
@@ -792,8 +797,9 @@ async fn a_replica_with_another_byte_in_its_log_is_found_and_ends() {
     primary.append(0, b"the primary goes on");
 }
 
-/// Goal: a replica that cannot apply what came ends, once, with the position and the reason, which the primary hears of and its slot shows;
-/// nothing is asked for again. Method: a record in the middle of a stream that a target does not take.
+/// Goal: a replica that cannot apply a received record ends, once, with the position and the reason, which it
+/// reports to the primary and its slot displays; nothing is requested again. Method: a record in the middle of a
+/// stream that a target refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_cannot_apply_what_came_ends() {
     let primary = Node::primary();
@@ -812,8 +818,9 @@ async fn a_replica_that_cannot_apply_what_came_ends() {
     assert!(!stat.is_connected && stat.problem.is_some_and(|why| why.contains("replay has stopped")));
 }
 
-/// Goal: streams that end at one position again and again mark their slot and are told of once; a replica that comes further takes the mark
-/// away. Method: a bit flipped at the same place of every connection, until the mark is there.
+/// Goal: streams that end at one position again and again mark their slot and are reported once; a replica that
+/// gets further clears the mark. Method: a bit flipped at the same place of every connection, until the mark is
+/// there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_at_one_position_mark_the_slot_until_it_is_passed() {
     let primary = Node::primary();
@@ -821,7 +828,7 @@ async fn faults_at_one_position_mark_the_slot_until_it_is_passed() {
     let (setting, replica) = (Setting::new(&primary), Node::replica(2));
     let is_bad = Arc::new(AtomicU64::new(1));
     let bad = is_bad.clone();
-    // Behind `I`, in the first packet of records.
+    // After `I`, in the first packet of records.
     let faults = move || if bad.load(Ordering::Relaxed) == 1 { Fault::Flip(200) } else { Fault::None };
     let (following, _) = setting.follow(&replica, faults);
     let stat = || setting.slots.stat(Lsn::ZERO, now_ns()).into_iter().next();
@@ -829,7 +836,7 @@ async fn faults_at_one_position_mark_the_slot_until_it_is_passed() {
     assert!(stat().unwrap().problem.is_some_and(|why| why.contains("checksum")), "{:?}", stat());
     let news = setting.slots.keep(&Followed(primary.clone()), None, now_ns());
     assert!(news.iter().filter(|line| line.contains("slot north is failing")).count() == 1, "{news:?}");
-    // The mark is there before the third stream is over.
+    // The mark is set before the third stream has ended.
     until("three streams to end", || setting.ended.lock().len() >= 3).await;
     is_bad.store(0, Ordering::Relaxed);
     until("the record", || replica.bytes() == primary.bytes()).await;
@@ -838,7 +845,8 @@ async fn faults_at_one_position_mark_the_slot_until_it_is_passed() {
     setting.stop(following).await;
 }
 
-/// Goal: a slot is one replica's at a time. Method: two replicas under one name; the second comes when the first left.
+/// Goal: a slot has one replica at a time. Method: two replicas under one name; the second gets the slot when the
+/// first has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_replica_waits_for_the_slot() {
     let primary = Node::primary();

@@ -1,4 +1,4 @@
-//! A replica of the engine with a mistake in what it applied, found by comparing it with its primary.
+//! Tests that comparing a replica of the engine with its primary finds a wrongly applied row.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -17,17 +17,17 @@ use crate::{
     standby::{Ended, FollowOptions, follow},
 };
 
-/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+/// How long a test waits for an expected event: far longer than it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A value that arrives as another one.
+/// A value that is changed in transit.
 const PLANTED: &[u8] = b"a value with a planted mistake";
 
 /// A primary whose stream changes a byte of [`PLANTED`].
 #[derive(Debug)]
 struct Mistaken(EngineSource);
 
-/// The same of what it sends.
+/// The shipper of `Mistaken`.
 #[derive(Debug)]
 struct MistakenShipper(EngineShipper);
 
@@ -86,8 +86,9 @@ impl Source for Mistaken {
     }
 }
 
-/// Goal: a row that was applied wrongly is found, with its family and both hashes, and rows that were applied rightly are not. Method:
-/// comparisons every few milliseconds beside writes; then one value is changed on its way.
+/// Goal: a wrongly applied row is found and reported with its family and both hashes, and correctly applied rows
+/// are not reported. Method: comparisons every few milliseconds concurrently with writes; then one value is
+/// changed in transit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_was_applied_wrongly_is_found() {
     let (env, _disk) = Env::simulated(7);

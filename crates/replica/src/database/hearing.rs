@@ -1,10 +1,10 @@
-//! [`Hearing`]: what a replica has heard of its primary, over all connections: how far that is, when, and how much later readers here saw
-//! commits.
+//! [`Hearing`]: the reports that a replica has received from its primary, over all connections: the primary's
+//! durable positions with their times of arrival, and the delay after which readers here saw commits.
 //!
 //! # Invariants
-//! - H1. What is not applied here has been known for at most as long as [`Hearing::oldest_ns`] says: news that come soon after others
-//!   count as these, which are older.
-//! - H2. Memory is bounded: beyond it each mark takes in the next one, and of delays the newest are kept.
+//! - H1. Everything not applied here has been known for at most [`Hearing::oldest_ns`]: a position that arrives
+//!   soon after another is counted with the earlier one, which is older.
+//! - H2. Memory is bounded: beyond the bound neighbouring marks are merged, and only the newest delays are kept.
 
 use std::collections::VecDeque;
 
@@ -12,39 +12,41 @@ use collie_base::Lsn;
 
 use crate::packet::DelayWindow;
 
-/// News that come so soon after others have no mark of their own.
+/// A position that arrives within this time of the previous mark gets no mark of its own.
 const APART_NS: u64 = 1_000_000;
 
-/// So many delays are kept: those of some seconds.
+/// The most delays that are kept: those of a few seconds.
 const DELAYS_MAX: usize = 64;
 
-/// Four seconds of marks, of a replica that applies nothing.
+/// The most marks: four seconds of them on a replica that applies nothing.
 const MARKS_MAX: usize = 4096;
 
-/// Everything below `durable` was known to be on the primary's disk by then, and was not known before.
+/// States that from `heard_ns` on, and not before, everything below `durable` was known to be on the primary's
+/// disk.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     durable: Lsn,
     heard_ns: u64,
 }
 
-/// What was told of delays in some time, in windows of a heartbeat in each of which there were commits.
+/// The delays reported during some time, in windows of one heartbeat that each had commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelaysHeard(pub Vec<DelayWindow>);
 
 impl DelaysHeard {
-    /// Returns for how many commits they stand.
+    /// Returns how many commits the windows cover.
     pub fn commits(&self) -> u64 {
         self.0.iter().fold(0, |commits, window| commits.saturating_add(window.commits))
     }
 
-    /// Returns the mean delay of these commits, in nanoseconds; `None` of none.
+    /// Returns the mean delay of these commits, in nanoseconds; `None` if there are none.
     pub fn mean_ns(&self) -> Option<f64> {
         let sum: f64 = self.0.iter().map(|window| window.commits as f64 * window.mean_ns as f64).sum();
         (self.commits() > 0).then(|| sum / self.commits() as f64)
     }
 
-    /// Returns the median of these delays, in nanoseconds, as far as the windows say: the median of each counts for its commits. `None` of none.
+    /// Returns the median of these delays, in nanoseconds, as far as the windows show it: the median of each
+    /// window is weighted by its commits. `None` if there are none.
     pub fn p50_ns(&self) -> Option<u64> {
         let mut windows: Vec<(u64, u64)> = self.0.iter().map(|window| (window.p50_ns, window.commits)).collect();
         windows.sort_unstable();
@@ -55,7 +57,7 @@ impl DelaysHeard {
         })
     }
 
-    /// Returns the longest of these delays, in nanoseconds; `None` of none.
+    /// Returns the longest of these delays, in nanoseconds; `None` if there are none.
     pub fn max_ns(&self) -> Option<u64> {
         self.0.iter().map(|window| window.max_ns).max()
     }
@@ -64,19 +66,19 @@ impl DelaysHeard {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
-    /// What the primary had on disk when it was last heard, as far as it was told, and when.
+    /// The last reported durable position of the primary, and the time of the report.
     last: Option<(Lsn, u64)>,
-    /// Of what is not applied, as far as was looked; oldest first.
+    /// Marks of positions that were not applied at the last check; oldest first.
     marks: VecDeque<Mark>,
-    /// The newest, each with when it was told.
+    /// The newest reported delays, each with the time of its report.
     delays: VecDeque<(DelayWindow, u64)>,
-    /// How many there were before these.
+    /// The number of delays that were dropped before these.
     forgotten: u64,
     owed_ns: Option<u64>,
 }
 
 impl Hearing {
-    /// The primary was heard at `now_ns`, and has everything below `durable` on its disk.
+    /// Records that the primary sent something at `now_ns`, and has everything below `durable` on its disk.
     pub(super) fn heard(&mut self, durable: Lsn, now_ns: u64) {
         self.last = Some((durable, now_ns));
         match self.marks.back_mut() {
@@ -94,7 +96,8 @@ impl Hearing {
         self.marks.push_back(mark);
     }
 
-    /// The primary says at `now_ns` how much later readers here saw commits, and for how long they have been owed what they do not see.
+    /// Records the primary's report at `now_ns`: how much later readers here saw commits, and for how long they
+    /// have been owed the oldest commit that they do not see.
     pub(super) fn delayed(&mut self, delay: Option<DelayWindow>, owed_ns: u64, now_ns: u64) {
         self.owed_ns = Some(owed_ns);
         let Some(delay) = delay else { return };
@@ -105,30 +108,31 @@ impl Hearing {
         self.delays.push_back((delay, now_ns));
     }
 
-    /// Returns what the primary had on its disk when it was last heard, and when that was.
+    /// Returns the primary's durable position in the last message from it, and the time of that message.
     pub(super) fn last(&self) -> Option<(Lsn, u64)> {
         self.last
     }
 
-    /// Returns what was told of delays after the first `seen`, and how many of them there were by now.
+    /// Returns the delays reported after the first `seen`, and the number of delays reported so far.
     pub(super) fn delays_since(&self, seen: u64) -> (DelaysHeard, u64) {
         let skipped = usize::try_from(seen.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
         let told = self.delays.iter().skip(skipped).map(|(delay, _)| *delay).collect();
         (DelaysHeard(told), self.forgotten.saturating_add(self.delays.len() as u64))
     }
 
-    /// Returns for how long readers here have been owed what they do not see, as it was told last.
+    /// Returns for how long readers here have been owed commits that they do not see, according to the last
+    /// report.
     pub(super) fn last_owed_ns(&self) -> Option<u64> {
         self.owed_ns
     }
 
-    /// Returns what was told last, and when.
+    /// Returns the last reported delay, and the time of the report.
     pub(super) fn last_delay(&self) -> Option<(DelayWindow, u64)> {
         self.delays.back().copied()
     }
 
-    /// Returns for how long, at `now_ns`, something has been known that is not below `applied` (H1); 0: nothing is. Marks of what is
-    /// applied are forgotten: `applied` never falls.
+    /// Returns for how long, at `now_ns`, a position that is not below `applied` has been known (H1); 0 if
+    /// everything known is applied. Drops the marks of applied positions: `applied` never decreases.
     pub(super) fn oldest_ns(&mut self, applied: Lsn, now_ns: u64) -> u64 {
         while self.marks.front().is_some_and(|mark| mark.durable <= applied) {
             self.marks.pop_front();
@@ -143,8 +147,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Goal: H1: the oldest commit that is not applied is as old as the news of it. Method: positions heard at known times, and each of
-    /// them applied.
+    /// Goal: H1: the age of the oldest unapplied commit is the age of its report. Method: positions reported at
+    /// known times, and each of them applied.
     #[test]
     fn the_oldest_commit_is_as_old_as_its_news() {
         let mut hearing = Hearing::default();
@@ -158,8 +162,8 @@ mod tests {
         assert_eq!(hearing.last(), Some((Lsn::new(300), 40 * MS)));
     }
 
-    /// Goal: what comes too soon after a mark to have one of its own is not lost, and never younger than it is. Method: two positions
-    /// within a tenth of a millisecond.
+    /// Goal: a position that arrives too soon after a mark to get its own is not lost, and never counts as younger
+    /// than it is. Method: two positions within a tenth of a millisecond.
     #[test]
     fn news_that_come_together_count_as_the_first() {
         let mut hearing = Hearing::default();
@@ -170,8 +174,8 @@ mod tests {
         assert_eq!(hearing.oldest_ns(Lsn::new(200), 30 * MS), 0);
     }
 
-    /// Goal: H2: a replica that stands still forgets no age. Method: a minute of news every two milliseconds, none of them applied, then
-    /// all but the newest.
+    /// Goal: H2: a replica that applies nothing keeps every age. Method: a minute of reports, one every two
+    /// milliseconds, none of them applied, then all but the newest.
     #[test]
     fn a_replica_that_stands_still_keeps_few_marks() {
         let mut hearing = Hearing::default();
@@ -184,8 +188,9 @@ mod tests {
         assert!((MS..100 * MS).contains(&newest), "{newest} ns");
     }
 
-    /// Goal: a time has the mean and the median of the commits that were told of in it, each window counting for its commits, and none where
-    /// nothing was told. Method: three windows, asked for in two parts; then more than are kept.
+    /// Goal: the mean and the median of a time are those of the commits reported in it, each window weighted by
+    /// its commits, and there are none where nothing was reported. Method: three windows, read in two parts; then
+    /// more windows than are kept.
     #[test]
     fn delays_are_those_of_commits_that_were_told_of() {
         let mut hearing = Hearing::default();

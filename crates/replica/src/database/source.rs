@@ -1,4 +1,4 @@
-//! A database of the engine as [`Source`]: what a primary ships is its log as it is, and copies of its levels.
+//! A database of the engine as [`Source`]: a primary ships its log unchanged, and copies of its levels.
 
 use std::{
     ops::ControlFlow,
@@ -26,19 +26,19 @@ use crate::{
     term::Terms,
 };
 
-/// What precedes the name of a slot in the list of the log's consumers.
+/// Precedes the name of a slot in the list of the log's consumers.
 pub const CONSUMER_PREFIX: &str = "replica.";
 
-/// How long the log is kept for a slot, and how soon what nobody waits for is flushed for it.
+/// How much log is kept for a slot, and how soon bytes for which no session waits are flushed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotOptions {
-    /// `replication.slot_bytes`: a slot for which more log would be kept in files loses its place.
+    /// `replication.slot_bytes`: a slot that would keep more log than this in files loses its place.
     pub slot_bytes: u64,
     /// `replication.flush_delay`.
     pub flush_delay: Duration,
 }
 
-/// A database that is followed.
+/// A database with replicas.
 #[derive(Debug)]
 pub struct EngineSource {
     db: Db,
@@ -53,7 +53,8 @@ pub struct EngineSource {
 }
 
 impl EngineSource {
-    /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
+    /// Creates a source for the database that is open in `data`. Removes the leftovers of base backups by earlier
+    /// processes.
     pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
         let (synchronous, handing, reads) = (None, None, None);
         let (data, terms, show_applied) = (data.to_owned(), None, false);
@@ -62,26 +63,27 @@ impl EngineSource {
         source
     }
 
-    /// Has `terms` hear of a higher one.
+    /// Reports higher terms of other nodes to `terms`.
     #[must_use]
     pub fn going_by(self, terms: Arc<Terms>) -> Self {
         Self { terms: Some(terms), ..self }
     }
 
-    /// With a quorum: replies wait for those whom [`Synchronous::ask`] has asked. With `show_applied` readers of replicas see
-    /// what they have applied, although a failover may take it back; else only what the quorum has on its disks.
+    /// Makes replies wait for the replicas that [`Synchronous::ask`] selected. With `show_applied` the readers of
+    /// replicas see everything applied there, although a failover may take it back; otherwise only commits that
+    /// the quorum has on its disks.
     #[must_use]
     pub fn with_quorum(self, synchronous: Arc<Synchronous>, show_applied: bool) -> Self {
         Self { synchronous: Some(synchronous), show_applied, ..self }
     }
 
-    /// Hands over through `handing`.
+    /// Performs switchovers through `handing`.
     #[must_use]
     pub fn handing_over(self, handing: Arc<Handing>) -> Self {
         Self { handing: Some(handing), ..self }
     }
 
-    /// Sends replicas that ask for them the reads that come from `reads`.
+    /// Sends the reads that `reads` supplies to replicas that ask for them.
     #[must_use]
     pub fn sampling(self, reads: Arc<ReadFeed>) -> Self {
         Self { reads: Some(reads), ..self }
@@ -96,7 +98,8 @@ impl EngineSource {
         self.db.log().ok_or_else(|| SourceError::Ended("the database is open for reading only".to_owned()))
     }
 
-    /// Returns where the copy for a slot is made: beside the data directory, so that tables can be linked.
+    /// Returns the directory in which the copy for a slot is made: next to the data directory, so that tables can
+    /// be linked.
     fn copy_dir(&self, slot: &str) -> PathBuf {
         let mut name = self.data.file_name().unwrap_or_default().to_owned();
         name.push(format!(".clone-{slot}"));
@@ -116,7 +119,7 @@ impl EngineSource {
         }
     }
 
-    /// Returns how many bytes of log may be kept.
+    /// Returns the most bytes of log that may be kept.
     fn bytes_of(&self, keep: Keep) -> u64 {
         match keep {
             Keep::Nothing | Keep::WithinBounds if !mutant!("SLOT_CAP_IGNORED") => self.options.slot_bytes.max(1),
@@ -129,7 +132,7 @@ impl EngineSource {
         options.commits_by(is_commit_record)
     }
 
-    /// Lists the files below `dir`, names with `prefix`.
+    /// Lists the files below `dir`, with `prefix` in front of their names.
     fn list(&self, dir: &Path, prefix: &str, found: &mut Vec<BackupFile>) -> std::io::Result<()> {
         for name in self.env.files.list(dir)? {
             let (path, name) = (dir.join(&name), format!("{prefix}/{name}"));
@@ -159,7 +162,7 @@ impl Source for EngineSource {
     }
 
     fn heard(&self, term: Term) {
-        // A promise that cannot be written counts in this process all the same (T3 of `terms.rs`).
+        // A promise that cannot be written applies in this process all the same (T3 of `terms.rs`).
         let _counts = self.terms.as_ref().map(|terms| terms.promise(term, 0));
     }
 
@@ -241,10 +244,11 @@ impl Source for EngineSource {
         let log = self.log()?;
         let name = format!("{CONSUMER_PREFIX}{slot}");
         let engine = |error: EngineError| SourceError::Failed(error.to_string());
-        // A place that was lost is no place to start from.
+        // The backup does not start from a lost position.
         let _was_there = log.remove_consumer(&name).map_err(source_error)?;
-        // From before the copy is made: whatever it needs is above.
-        // A new consumer starts with the oldest record there is; it holds without being read, whatever the bounds (A2 of `life.rs`).
+        // The consumer exists before the copy is made, so it keeps all the log that the copy needs. A new consumer
+        // starts at the oldest record of the log; it retains the log without being read, whatever the bounds (A2
+        // of `life.rs`).
         drop(log.tail(&name, TailOptions::resume().bound_bytes(self.bytes_of(Keep::Whatever))).map_err(source_error)?);
         let dir = self.copy_dir(slot);
         let files = self.env.files.clone();
@@ -258,13 +262,13 @@ impl Source for EngineSource {
             log_start: made.start,
             consistent: made.from,
             cleanup: Some(Box::new(move || {
-                // What stays is removed by the next start.
+                // The next start removes any remaining files.
                 let _best_effort = files.remove_dir_all(&removed);
             })),
         };
         let listed = self.list(&dir.join("levels"), "levels", &mut backup.files);
         listed.map_err(|error| SourceError::Failed(format!("cannot list {}: {error}", dir.display())))?;
-        // Nothing below is needed any more; the replica's stream begins there.
+        // Log below `made.start` is no longer needed: the replica's stream begins there.
         drop(log.ship(&name, self.ship_options(made.start, Keep::Whatever)).map_err(source_error)?);
         Ok(backup)
     }

@@ -1,4 +1,4 @@
-//! How far a database of the engine has come, as other nodes are told.
+//! The progress of a database of the engine, as reported to other nodes.
 
 use collie_base::{HistoryId, Lsn, Term};
 use collie_engine::{Db, EngineError, HistoryStart, Replica};
@@ -11,15 +11,15 @@ fn standing(histories: &[HistoryStart], durable: Lsn, leads: bool) -> Standing {
     Standing { reach: Reach { last_term, durable }, history, leads }
 }
 
-/// Returns how far a primary has come.
+/// Returns the progress of a primary.
 pub fn leading(db: &Db) -> Standing {
     standing(&db.histories().1, db.durable(), true)
 }
 
-/// Flushes what a replica has received, and returns how far it has come.
+/// Flushes everything a replica has received, and returns the replica's progress.
 ///
 /// # Errors
-/// The log's.
+/// The flush of the log failed.
 pub fn following(replica: &Replica) -> Result<Standing, EngineError> {
     if let Some(log) = replica.follower() {
         log.flush()?;

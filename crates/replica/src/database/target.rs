@@ -23,7 +23,7 @@ use crate::{
     term::Terms,
 };
 
-/// A replica that follows.
+/// A replica of the engine that follows a primary.
 #[derive(Clone, Debug)]
 pub struct EngineTarget {
     replica: Replica,
@@ -34,46 +34,49 @@ pub struct EngineTarget {
 }
 
 impl EngineTarget {
-    /// Over an open replica.
+    /// Creates a target for an open replica.
     pub fn new(replica: Replica) -> Self {
         Self { replica, terms: None, hearing: Arc::default(), succession: Arc::default(), reads: None }
     }
 
-    /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
+    /// Returns the primary's durable position in the last message from it, and when that message arrived, in
+    /// nanoseconds of this machine's clock.
     pub fn last_heard(&self) -> Option<(Lsn, u64)> {
         self.hearing.lock().last()
     }
 
-    /// Returns what the primary said last of how much later readers here see commits, by its clock, and when that was on this machine's.
+    /// Returns the primary's last report of how much later readers here see commits, measured on its clock, and
+    /// when that report arrived on this machine's clock.
     pub fn last_delay(&self) -> Option<(DelayWindow, u64)> {
         self.hearing.lock().last_delay()
     }
 
-    /// Returns for how long readers here have been owed the oldest of what they do not see, in nanoseconds, as the primary said last; `None`: it has
-    /// not said.
+    /// Returns for how long readers here have been owed the oldest commit that they do not see, in nanoseconds,
+    /// according to the primary's last report; `None` before the first report.
     pub fn last_owed_ns(&self) -> Option<u64> {
         self.hearing.lock().last_owed_ns()
     }
 
-    /// Returns what the primary has said of that after the first `seen` times, and how many times that was by now.
+    /// Returns the delays that the primary reported after the first `seen` of them, and the number reported so
+    /// far.
     pub fn delays_since(&self, seen: u64) -> (DelaysHeard, u64) {
         self.hearing.lock().delays_since(seen)
     }
 
-    /// Returns for how long, at `now_ns` on this machine's clock, the oldest commit that the primary is known to have on its disk has not
-    /// been applied here, in nanoseconds; 0: all are.
+    /// Returns for how long, at `now_ns` on this machine's clock, the oldest commit known to be on the primary's
+    /// disk has not been applied here, in nanoseconds; 0 if all are applied.
     pub fn oldest_unapplied_ns(&self, now_ns: u64) -> u64 {
         let applied = self.replica.applied();
         self.hearing.lock().oldest_ns(applied, now_ns)
     }
 
-    /// Asks its primary for sampled reads, which go to `reads`.
+    /// Asks the primary for sampled reads, and passes them to `reads`.
     #[must_use]
     pub fn reading(self, reads: Arc<ReadInbox>) -> Self {
         Self { reads: Some(reads), ..self }
     }
 
-    /// Takes nothing of a term below what `terms` has promised.
+    /// Refuses everything of a term below the one that `terms` has promised.
     #[must_use]
     pub fn going_by(self, terms: Arc<Terms>) -> Self {
         Self { terms: Some(terms), ..self }
@@ -145,12 +148,13 @@ impl Target for EngineTarget {
 
     async fn moves(&self, told: Positions) {
         let next = |lsn: Lsn| lsn.plus(1);
-        // A log is waited for only up to its end: with all of it on disk, the next packet tells of more. Its end, not how far its files
-        // are: what came last is still in memory then.
+        // The log is waited for only up to its end: once all of it is on disk, the next packet brings more. The
+        // limit is the end of the log, not of its files, because the last records may still be in memory.
         let follower = self.replica.follower().filter(|log| told.durable < log.end());
         let flushed = follower.map(|follower| follower.log().reached(Mark::Durable, next(told.durable)));
         let shown = self.replica.db().map(|db| db.wait_shown(next(told.applied)));
-        // A log that fails, and a replay that stops, say so where they are fed.
+        // A failed log and a stopped replay are reported where records are passed to them, so both are ignored
+        // here.
         let flushed = async {
             let Some(flushed) = flushed else { return pending().await };
             if flushed.await.is_err() {
@@ -198,13 +202,13 @@ fn target_error(error: &EngineError) -> TargetError {
     }
 }
 
-/// Makes the directory that a base backup filled one that opens as a replica, with `node` as its id.
+/// Turns a directory that a base backup has filled into one that opens as a replica with the id `node`.
 ///
 /// # Durability
 /// On disk when it returns.
 ///
 /// # Errors
-/// The disk's.
+/// A file could not be written.
 pub fn plant(cloned: &Cloned, node: u64, dir: &Path, env: &Env) -> Result<(), EngineError> {
     let start = |history: &History| HistoryStart {
         term: history.term,

@@ -1,4 +1,4 @@
-//! What a replica of the engine says of where it stands, and when it says it.
+//! Tests of the positions that a replica of the engine reports, and of when it reports them.
 
 use std::{path::Path, time::Duration};
 
@@ -14,11 +14,12 @@ use crate::{
     standby::{Positions, Target},
 };
 
-/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+/// How long a test waits for an expected event: far longer than it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Goal: an ack that a commit waits for goes out when its flush ends, with no look at a clock between. Method: one commit is taken, and
-/// waited for by where this replica stood when none of it was in a file, and as if readers had seen it.
+/// Goal: an ack that a commit waits for is sent when its flush ends, without a timer in between. Method: one
+/// commit is received, and a move is awaited from the replica's position before any of the commit was in a file,
+/// and as if readers had seen it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_flush_of_what_came_last_is_told() {
     let (env, _disk) = Env::simulated(7);

@@ -1,21 +1,25 @@
-//! The proofs of the key as bytes: what the node that connects and the node that listens say to each other; sans-IO.
+//! The proofs of the key as bytes: the messages between the node that connects and the node that listens; without
+//! I/O.
 //!
 //! | from | name | bytes |
 //! |---|---|---|
-//! | who connects | greeting | 1 (version); its nonce, 32; the number of keys that it has, 1 to 4; the id of each, 8 |
-//! | who listens | challenge | the id of the key that counts, 8; its nonce, 32; its proof, 32 |
-//! | who connects | answer | its proof, 32 |
+//! | the node that connects | greeting | 1 (version); its nonce, 32; number of its keys, 1 to 4; the id of each, 8 |
+//! | the node that listens | challenge | the id of the selected key, 8; its nonce, 32; its proof, 32 |
+//! | the node that connects | answer | its proof, 32 |
 //!
-//! A proof is HMAC-SHA-256, keyed by the secret, of a label that differs for either side and of everything said before: what the
-//! start-up asked for, the whole greeting, the listener's nonce, the key's id. The keys of the session are made of the same.
+//! A proof is HMAC-SHA-256, keyed by the secret, of a label that differs for the two sides and of everything sent
+//! before: the request in the start-up message, the whole greeting, the listener's nonce, the id of the key. The
+//! keys of the session are derived from the same bytes.
 //!
 //! # Invariants
-//! - H1. Neither side does or tells anything of the database before the other has proved that it has the secret.
-//! - H2. A proof is good for one connection: both nonces are fresh, and in it. That of one side is never the other's: the labels differ.
-//! - H3. What the start-up asked for is in the proofs: nobody between the two can have it be something else.
-//! - H4. Proofs are compared in a time that does not depend on where they differ, and no secret leaves.
+//! - H1. Neither side acts on, or discloses, anything of the database before the other has proved that it has the
+//!   secret.
+//! - H2. A proof is valid for one connection: it covers both nonces, which are fresh. The proof of one side is
+//!   never valid for the other: the labels differ.
+//! - H3. The proofs cover the request in the start-up message, so a party between the two nodes cannot change it.
+//! - H4. Proofs are compared in a time that does not depend on where they differ, and no secret leaves the node.
 //!
-//! Checked by the tests here; `tests/netlab/src/forger.rs` has the same by another hand.
+//! Checked by the tests here; `tests/netlab/src/forger.rs` has an independent implementation.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::fmt;
@@ -31,7 +35,7 @@ use super::{
 /// Bytes of a nonce, of a proof, and of a secret.
 pub(super) const WORD: usize = 32;
 
-/// Of the greeting.
+/// The version in the greeting.
 const VERSION: u8 = 1;
 
 const OF_LISTENER: &[u8] = b"collie replication 1: the node that listens\0";
@@ -40,22 +44,22 @@ const OF_SESSION: &[u8] = b"collie replication 1: session\0";
 const FROM_LISTENER: &[u8] = b"collie replication 1: packets of the node that listens\0";
 const FROM_CALLER: &[u8] = b"collie replication 1: packets of the node that connects\0";
 
-/// What a connection is for, as its start-up says: parameters `replication`, `application_name` and `collie_cluster`, empty where
-/// there is none.
+/// The purpose of a connection, from its start-up message: parameters `replication`, `application_name` and
+/// `collie_cluster`, empty where one is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purpose<'a> {
-    /// What comes.
+    /// The requested service.
     pub what: &'a str,
-    /// Who asks.
+    /// The name of the node that asks.
     pub name: &'a str,
-    /// Of which database.
+    /// The database that it means.
     pub cluster: &'a str,
 }
 
 /// Why a connection is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistrust {
-    /// The other side does not say what the protocol has.
+    /// The other side sent something that is not in the protocol.
     Malformed,
     /// The two have no key in common.
     NoCommonKey,
@@ -63,12 +67,12 @@ pub enum Mistrust {
     WrongProof,
 }
 
-/// The seals of both directions, seen from one side.
+/// The seals of both directions, as one side uses them.
 #[derive(Debug)]
 pub struct SessionKeys {
-    /// Of what this side sends.
+    /// Seals of the packets that this side sends.
     pub sending: Tags,
-    /// Of what it receives.
+    /// Seals of the packets that this side receives.
     pub receiving: Tags,
 }
 
@@ -83,7 +87,7 @@ fn word(mac: Hmac<Sha256>) -> [u8; WORD] {
     mac.finalize().into_bytes().into()
 }
 
-/// Everything that was said, under the key that counts.
+/// Everything that both sides have sent, under the selected key.
 struct Said<'a> {
     secret: &'a Secret,
     bytes: Vec<u8>,
@@ -128,7 +132,7 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// `nonce` is fresh (H2).
+    /// Creates the connecting side. `nonce` must be fresh (H2).
     pub fn new(keys: &'a Keys, purpose: Purpose<'a>, nonce: [u8; WORD]) -> Self {
         Self { keys, purpose, nonce }
     }
@@ -143,10 +147,10 @@ impl<'a> Caller<'a> {
         bytes
     }
 
-    /// Checks the challenge; returns the answer, and the seals of what follows.
+    /// Checks the challenge; returns the answer, and the seals of the packets that follow.
     ///
     /// # Errors
-    /// Who listens is not to be trusted.
+    /// The listening node is not to be trusted.
     pub fn answer(&self, challenge: &[u8]) -> Result<([u8; WORD], SessionKeys), Mistrust> {
         let (id, rest) = challenge.split_first_chunk().ok_or(Mistrust::Malformed)?;
         let (nonce, proof) = rest.split_first_chunk().ok_or(Mistrust::Malformed)?;
@@ -157,7 +161,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// The node that listens, once it has been greeted.
+/// The node that listens, after it has received a greeting.
 pub struct Listener<'a>(Said<'a>);
 
 impl fmt::Debug for Listener<'_> {
@@ -167,10 +171,11 @@ impl fmt::Debug for Listener<'_> {
 }
 
 impl<'a> Listener<'a> {
-    /// Takes a greeting; returns the challenge. Of the keys that both have, the one counts that comes first in `keys`. `nonce` is fresh (H2).
+    /// Takes a greeting and returns the challenge. Of the keys that both nodes have, it selects the first one in
+    /// `keys`. `nonce` must be fresh (H2).
     ///
     /// # Errors
-    /// No greeting; no key in common.
+    /// The bytes are not a greeting, or the two nodes have no key in common.
     pub fn greeted(
         keys: &'a Keys,
         purpose: &Purpose<'_>,
@@ -191,10 +196,10 @@ impl<'a> Listener<'a> {
         Ok(([&secret.id().0[..], nonce, &proof].concat(), Self(said)))
     }
 
-    /// Checks the answer; returns the seals of what follows.
+    /// Checks the answer; returns the seals of the packets that follow.
     ///
     /// # Errors
-    /// Who connects does not have the key.
+    /// The connecting node does not have the key.
     pub fn answered(self, answer: &[u8]) -> Result<SessionKeys, Mistrust> {
         self.0.check(OF_CALLER, answer)?;
         Ok(self.0.session(FROM_LISTENER, FROM_CALLER))
@@ -212,7 +217,8 @@ mod tests {
         Keys::parse(&text).unwrap()
     }
 
-    /// Both sides of a connection, or why one of them does not trust the other; `between` changes what passes.
+    /// Returns both sides of a connection, or why one of them does not trust the other; `between` may change the
+    /// messages.
     fn meet(
         caller: &Keys,
         listener: &Keys,
@@ -232,8 +238,9 @@ mod tests {
         Ok([near, far])
     }
 
-    /// Goal: two nodes with a key in common trust each other and have the same seals, the newest that the listening one has; without one
-    /// they do not. Method: rings of keys, as in the middle of a rotation.
+    /// Goal: two nodes with a key in common trust each other and have the same seals, by the newest of these keys
+    /// on the listening node; without a common key they do not. Method: rings of keys, as in the middle of a
+    /// rotation.
     #[test]
     fn nodes_with_a_key_in_common_trust_each_other() {
         for (caller, listener) in [(&[3][..], &[3][..]), (&[3], &[4, 3]), (&[4, 3], &[3]), (&[3, 4], &[4, 3])] {
@@ -249,9 +256,9 @@ mod tests {
         assert_eq!(meet(&keys(&[3]), &keys(&[5]), ASKS, |_, _| ()).err(), Some((0, Mistrust::NoCommonKey)));
     }
 
-    /// Goal: H2, H3: who does not have the secret is not trusted by either side, whatever was recorded before or is changed between them.
-    /// Method: every byte of every message changed, cut and prolonged; another purpose; answers of another connection; the listening
-    /// node's proof given back to it.
+    /// Goal: H2, H3: neither side trusts a peer that does not have the secret, whatever was recorded before or is
+    /// changed between them. Method: every byte of every message changed, messages cut and extended; another
+    /// purpose; answers of another connection; the listening node's proof sent back to it.
     #[test]
     fn nobody_is_trusted_who_does_not_have_the_key() {
         let ring = keys(&[3, 4]);
@@ -295,7 +302,7 @@ mod tests {
         assert_eq!(Caller::new(&ring, ASKS, [1; WORD]).answer(&[0; 39]).err(), Some(Mistrust::Malformed));
     }
 
-    /// Goal: the proof is HMAC-SHA-256 as others compute it. Method: test case 2 of RFC 4231.
+    /// Goal: the proof is HMAC-SHA-256 as other implementations compute it. Method: test case 2 of RFC 4231.
     #[test]
     fn proofs_are_hmac_sha_256() {
         let computed = word(mac(b"Jefe", b"what do ya want ", &[b"for nothing?"]));

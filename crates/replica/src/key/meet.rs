@@ -1,10 +1,13 @@
-//! [`Trusted`]: a connection whose both ends have proved that they have the key; the proofs in the messages of PostgreSQL's start-up.
+//! [`Trusted`]: a connection on which both ends have proved that they have the key; the proofs travel in the
+//! messages of PostgreSQL's start-up.
 //!
-//! They go as an authentication by SASL does, under a mechanism of Collie's own: a client that knows nothing of it says so.
+//! They take the form of a SASL authentication with a mechanism of Collie's own; a client that does not know the
+//! mechanism reports so.
 //!
 //! # Invariants
-//! - M1. There is no other way to a [`Trusted`], and without one there are no packets (`link`): no byte of a stranger is taken for one.
-//! - M2. Before a proof a peer sends two messages of [`MESSAGE_BYTES_MAX`] at the most.
+//! - M1. Only a completed proof leads to a [`Trusted`], and packets exist only on one (`link`): no byte of a
+//!   stranger is taken for a packet.
+//! - M2. Before a proof a peer sends at most two messages of [`MESSAGE_BYTES_MAX`] bytes.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::fmt;
@@ -17,7 +20,7 @@ use super::{
 };
 use crate::{Connection, LinkError, packet::ErrorCode};
 
-/// The mechanism's name.
+/// The name of the mechanism.
 const MECHANISM: &[u8] = b"COLLIE-HMAC-SHA-256\0";
 
 /// AuthenticationOk, AuthenticationSASL, AuthenticationSASLContinue.
@@ -25,13 +28,13 @@ const OK: u32 = 0;
 const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 
-/// Bytes of the number with which an authentication message begins.
+/// Bytes of the number at the start of an authentication message.
 const CODE_BYTES: usize = 4;
 
-/// Longest message before a proof.
+/// The longest message before a proof, in bytes.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// A connection whose both ends have proved that they have the key (M1).
+/// A connection on which both ends have proved that they have the key (M1).
 #[derive(Debug)]
 pub struct Trusted<C> {
     pub(crate) io: C,
@@ -39,25 +42,25 @@ pub struct Trusted<C> {
 }
 
 impl<C> Trusted<C> {
-    /// A connection that was proved, with the seals that came of it.
+    /// Wraps a connection with the seals that its proofs produced.
     pub fn new(io: C, keys: SessionKeys) -> Self {
         Self { io, keys }
     }
 
-    /// Puts `change` between the packets and the connection.
+    /// Wraps the underlying connection with `change`.
     pub fn map<D>(self, change: impl FnOnce(C) -> D) -> Trusted<D> {
         Trusted { io: change(self.io), keys: self.keys }
     }
 }
 
-/// Why a peer was not let in.
+/// Why a peer was not admitted.
 #[derive(Debug)]
 pub enum Mistrusted {
-    /// The connection ended, or what came is no proof at all: nobody is told.
+    /// The connection ended, or the message was no proof at all; the peer gets no error.
     Gone,
     /// This node has no key.
     NoKey(KeyError),
-    /// The peer has none that counts here.
+    /// The peer has no key that is valid here.
     Stranger(Mistrust),
 }
 
@@ -65,7 +68,7 @@ impl fmt::Display for Mistrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("it went, or said what is no proof"),
-            // What a stranger hears says nothing of this node's files.
+            // The text for a stranger discloses nothing about this node's files.
             Self::NoKey(_) => f.write_str("this node has no replication key"),
             Self::Stranger(_) => write!(
                 f,
@@ -81,7 +84,7 @@ fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[kind][..], &length.to_be_bytes(), &body].concat()
 }
 
-/// Reads one message of a type `p`, and nothing behind it.
+/// Reads one message of type `p`, and no byte after it.
 async fn said<C: Connection>(io: &mut C) -> Option<Vec<u8>> {
     let kind = io.read_u8().await.ok()?;
     let length = usize::try_from(io.read_u32().await.ok()?).ok()?.checked_sub(CODE_BYTES)?;
@@ -93,11 +96,11 @@ async fn said<C: Connection>(io: &mut C) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Proves to whoever has connected that this node has the key, and has it prove the same (M2). What the start-up said is `purpose`; its
-/// answer is the caller's to send.
+/// Proves to the connecting peer that this node has the key, and has the peer prove the same (M2). `purpose` comes
+/// from the start-up message; the caller sends the answer to it.
 ///
 /// # Errors
-/// Why the peer is not let in.
+/// Why the peer is not admitted.
 pub async fn admit<C: Connection>(
     io: &mut C,
     file: &KeyFile,
@@ -123,7 +126,7 @@ pub async fn admit<C: Connection>(
     listening.answered(&answer).map_err(Mistrusted::Stranger)
 }
 
-/// The node that connects, while it is asked for its proof.
+/// The connecting node during the exchange of proofs.
 #[derive(Debug)]
 pub(crate) struct Calling<'a> {
     caller: Caller<'a>,
@@ -136,7 +139,7 @@ impl<'a> Calling<'a> {
         Self { caller, has_greeted: false, proved: None }
     }
 
-    /// Answers an authentication message of the other node, whose body is `body`.
+    /// Answers an authentication message of the other node with the body `body`.
     ///
     /// # Errors
     /// The other node asks for something else, or for nothing, or does not have the key.
@@ -175,13 +178,13 @@ impl<'a> Calling<'a> {
         }
     }
 
-    /// Returns the seals of what follows, if both sides have proved that they have the key.
+    /// Returns the seals of the packets that follow, if both sides have proved that they have the key.
     pub(crate) fn proved(self) -> Option<SessionKeys> {
         self.proved
     }
 }
 
-/// Makes both ends of a connection trusted, for tests that are about what follows.
+/// Makes both ends of a connection trusted, for tests of later steps.
 #[cfg(test)]
 pub(crate) fn trusted<A, B>(near: A, far: B) -> (Trusted<A>, Trusted<B>) {
     let ([a, b], [c, d]) =

@@ -1,13 +1,15 @@
-//! The replication key: the secret that the nodes of one database share, by which each proves to the other that it is one of them.
+//! The replication key: the secret that the nodes of one database share, with which each proves to the other that
+//! it is one of them.
 //!
-//! Both sides of a connection prove it before anything else is said, each over the other's nonce, and what is sent afterwards is
-//! sealed by keys that only this connection has. It is no encryption: whoever can read what passes can read the rows.
+//! Both sides of a connection prove it before anything else is sent, each over the other's nonce, and all later
+//! packets are sealed with keys that only this connection has. This is no encryption: a party that can read the
+//! traffic can read the rows.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `ring.rs` | [`Keys`]: the secrets of a node; [`KeyFile`]: the file that they are in |
+//! | `ring.rs` | [`Keys`]: the secrets of a node; [`KeyFile`]: the file that holds them |
 //! | `handshake.rs` | [`handshake::Caller`], [`handshake::Listener`]: the proofs as bytes, without sockets |
-//! | `meet.rs` | [`Trusted`]: a connection whose both ends have proved it |
+//! | `meet.rs` | [`Trusted`]: a connection on which both ends have proved the key |
 //! | `tags.rs` | [`Tags`]: the seals of the packets of one direction |
 
 pub mod handshake;

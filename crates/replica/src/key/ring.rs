@@ -1,13 +1,16 @@
-//! [`Keys`]: the secrets of a node, and the file that they are in.
+//! [`Keys`]: the secrets of a node, and the file that holds them.
 //!
-//! The file is text: a line of 64 hexadecimal digits for each secret, the newest first, at most [`KEYS_MAX`]; empty lines and lines
-//! that begin with `#` say nothing. Every secret of the file is accepted, so that a key can be changed while nodes run: first each gets the
-//! new one in front of the old one, then the old one goes from each. It is read at each connection.
+//! The file is text: a line of 64 hexadecimal digits for each secret, the newest first, at most [`KEYS_MAX`];
+//! empty lines and lines that begin with `#` are ignored. Every secret in the file is accepted, so that a key can
+//! be changed while nodes run: first each node gets the new key in front of the old one, then the old one is
+//! removed from each. The file is read at each connection.
 //!
 //! # Invariants
-//! - R1. A file that anybody but its owner can read is refused, as is one that is not what it should be: nobody goes on without a key.
-//! - R2. A file is replaced whole; after a crash it is the old or the new one. It has mode 0600 from its first byte on.
-//! - R3. A secret is shown by its id only, but where its owner asks for it.
+//! - R1. A file that users other than its owner have any right to is refused, and so is a malformed one: no node
+//!   continues without a key.
+//! - R2. A file is replaced as a whole; after a crash it is the old or the new one. It has mode 0600 from its
+//!   first byte on.
+//! - R3. A secret is displayed only by its id, except where its owner asks for it.
 
 use std::{
     fmt::{self, Write as _},
@@ -25,16 +28,16 @@ use super::handshake::WORD;
 /// The name of the file in a data directory.
 pub const KEY_FILE: &str = "replication.key";
 
-/// Most secrets of a node at one time.
+/// The most secrets of a node at one time.
 pub(super) const KEYS_MAX: usize = 4;
 
-/// A longer file is none.
+/// The most bytes of a key file; a longer file is refused.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// Bits of a mode that are anybody's but the owner's.
+/// Mode bits that give rights to users other than the owner.
 const OTHERS: u32 = 0o077;
 
-/// By which a secret is named to everybody: the first bytes of HMAC-SHA-256 of a label under it.
+/// The public name of a secret: the first bytes of HMAC-SHA-256 of a label under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyId(pub [u8; 8]);
 
@@ -44,7 +47,7 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A secret.
+/// One secret, with its id.
 #[derive(Clone)]
 pub(super) struct Secret {
     bytes: [u8; WORD],
@@ -83,17 +86,17 @@ impl Secret {
     }
 }
 
-/// The secrets of a node, the newest first; one at least.
+/// The secrets of a node, the newest first; at least one.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Secret>);
 
 impl Keys {
-    /// Makes a ring of one secret, from 32 bytes that nobody can guess.
+    /// Creates a ring of one secret, from 32 unpredictable bytes.
     pub fn of(secret: [u8; 32]) -> Self {
         Self(vec![Secret::new(secret)])
     }
 
-    /// Reads the text of a file; `None` if it is not what it should be.
+    /// Reads the text of a file; returns `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let secrets = lines.map(Secret::parse).collect::<Option<Vec<_>>>()?;
@@ -108,12 +111,12 @@ impl Keys {
         self.0.iter().find(|secret| secret.id == id)
     }
 
-    /// Returns their ids, the newest first.
+    /// Returns the ids of the secrets, the newest first.
     pub fn ids(&self) -> Vec<KeyId> {
         self.0.iter().map(Secret::id).collect()
     }
 
-    /// Returns the text of a file, secrets and all (R3).
+    /// Returns the text of a file, including the secrets (R3).
     pub fn text(&self) -> String {
         let mut text =
             "# The replication key of Collie: whoever has it can read and change the whole database. Newest first.\n"
@@ -125,13 +128,13 @@ impl Keys {
         text
     }
 
-    /// Returns the ring with another secret in front; the oldest goes where there would be too many.
+    /// Returns the ring with another secret in front; the oldest is dropped if there would be too many.
     #[must_use]
     pub fn with(&self, secret: [u8; 32]) -> Self {
         Self([Secret::new(secret)].into_iter().chain(self.0.iter().cloned()).take(KEYS_MAX).collect())
     }
 
-    /// Returns the ring of the newest secret alone.
+    /// Returns a ring of the newest secret alone.
     #[must_use]
     pub fn newest(&self) -> Self {
         Self(self.0.iter().take(1).cloned().collect())
@@ -142,36 +145,36 @@ impl Keys {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is no file.
+    /// The file does not exist.
     Missing {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
-    /// Others than its owner have rights to it.
+    /// Users other than its owner have rights to it.
     Exposed {
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// It is not what it should be.
+    /// The text is not that of a key file.
     Malformed {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
-    /// The operating system refused.
+    /// A file operation failed.
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl KeyError {
-    /// Says what the caller can do.
+    /// Returns how the caller can recover.
     pub fn remedy(&self) -> Remedy {
         Remedy::FixCall
     }
@@ -209,7 +212,7 @@ impl std::error::Error for KeyError {
     }
 }
 
-/// The file of a node's keys.
+/// The key file of a node.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     env: Env,
@@ -217,17 +220,17 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// At `path`.
+    /// Creates a handle for the file at `path`.
     pub fn new(env: &Env, path: PathBuf) -> Self {
         Self { env: env.clone(), path }
     }
 
-    /// Returns where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a number that nobody can foresee.
+    /// Returns an unpredictable number.
     pub(crate) fn nonce(&self) -> [u8; WORD] {
         let mut bytes = [0; WORD];
         self.env.random.fill(&mut bytes);
@@ -239,10 +242,10 @@ impl KeyFile {
         move |source| KeyError::Io { operation, path, source }
     }
 
-    /// Reads it (R1).
+    /// Reads the file (R1).
     ///
     /// # Errors
-    /// There is none, others can read it, or it is not what it should be.
+    /// The file is missing, other users have rights to it, or it is malformed.
     pub fn read(&self) -> Result<Keys, KeyError> {
         let (files, path) = (&self.env.files, self.path.clone());
         match files.mode(&path) {
@@ -261,13 +264,14 @@ impl KeyFile {
         }
     }
 
-    /// Reads it; makes one with a fresh secret where there is none, and returns whether it did.
+    /// Reads the file; if it is missing, creates it with a fresh secret. Returns the keys, and whether it created
+    /// them.
     ///
     /// # Durability
     /// On disk when this returns.
     ///
     /// # Errors
-    /// As [`KeyFile::read`]; the disk's.
+    /// As for [`KeyFile::read`]; or the file cannot be written.
     pub fn read_or_make(&self) -> Result<(Keys, bool), KeyError> {
         match self.read() {
             Err(KeyError::Missing { .. }) => {
@@ -279,31 +283,31 @@ impl KeyFile {
         }
     }
 
-    /// Puts a fresh secret in front of those that are there, which are accepted as before.
+    /// Puts a fresh secret in front of the present ones, which stay accepted.
     ///
     /// # Durability
     /// On disk when this returns.
     ///
     /// # Errors
-    /// As [`KeyFile::read`]; the disk's.
+    /// As for [`KeyFile::read`]; or the file cannot be written.
     pub fn rotate(&self) -> Result<Keys, KeyError> {
         let keys = self.read()?.with(self.nonce());
         self.write(&keys).map(|()| keys)
     }
 
-    /// Takes all but the newest secret out of it.
+    /// Removes all secrets but the newest.
     ///
     /// # Durability
     /// On disk when this returns.
     ///
     /// # Errors
-    /// As [`KeyFile::read`]; the disk's.
+    /// As for [`KeyFile::read`]; or the file cannot be written.
     pub fn end_rotation(&self) -> Result<Keys, KeyError> {
         let keys = self.read()?.newest();
         self.write(&keys).map(|()| keys)
     }
 
-    /// Replaces it (R2).
+    /// Replaces the file (R2).
     fn write(&self, keys: &Keys) -> Result<(), KeyError> {
         let (files, mut name) = (&self.env.files, self.path.file_name().unwrap_or_default().to_owned());
         name.push(".new");
@@ -336,8 +340,9 @@ mod tests {
         env.files.create("/db/replication.key".as_ref()).unwrap().write_at(0, text.as_bytes()).unwrap();
     }
 
-    /// Goal: a key is made once, read as it was written, rotated with the old one beside the new one until that is ended, and over a power cut the
-    /// file is the old or the new one (R2). Method: a life of a file; a power cut at every call of a rotation.
+    /// Goal: a key is made once, is read as it was written, and is rotated with the old one next to the new one
+    /// until the rotation is ended; after a power cut the file is the old or the new one (R2). Method: each step
+    /// on one file; a power cut at every call of a rotation.
     #[test]
     fn a_key_is_made_once_and_rotated_by_two_steps() {
         let (env, _disk) = Env::simulated(3);
@@ -366,7 +371,8 @@ mod tests {
         }
     }
 
-    /// Goal: R1, R3: what is no key is refused by name, and a key is not shown in passing. Method: files of each kind.
+    /// Goal: R1, R3: a malformed file is refused by name, and printing keys does not reveal them. Method: files of
+    /// each kind.
     #[test]
     fn files_that_are_no_keys_are_refused() {
         let (env, _disk) = Env::simulated(4);
@@ -392,7 +398,8 @@ mod tests {
         assert!(!format!("{read:?}").contains(&line[..16].to_lowercase()), "{read:?}");
     }
 
-    /// Goal: R1: a key that others can read is refused, with the remedy. Method: a real file with each mode.
+    /// Goal: R1: a key to which other users have rights is refused, with the remedy. Method: a real file with each
+    /// mode.
     #[test]
     fn a_key_that_others_can_read_is_refused() {
         use std::os::unix::fs::PermissionsExt as _;

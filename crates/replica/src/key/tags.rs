@@ -1,10 +1,12 @@
 //! [`Tags`]: the seals of the packets of one direction of one connection.
 //!
-//! A seal is HMAC-SHA-256 of the packet's number in its direction, from 0, as 8 bytes, and its bytes; the first [`TAG_BYTES`] of that.
+//! A seal is the first [`TAG_BYTES`] bytes of HMAC-SHA-256 over the packet's number in its direction (8 bytes,
+//! from 0) and the packet.
 //!
 //! # Invariants
-//! - G1. A seal holds for one packet, at one place of one direction of one connection: a packet that is changed, left out, sent twice,
-//!   moved, or comes from another connection is not handed out, but with a chance of 2^-128.
+//! - G1. A seal is valid for one packet, at one place of one direction of one connection: a packet that is
+//!   changed, left out, sent twice, moved, or taken from another connection is not delivered, except with a
+//!   probability of 2^-128.
 //! - G2. Seals are compared in a time that does not depend on where they differ.
 //!
 //! Checked by the tests here and by `packet_tests`.
@@ -21,7 +23,7 @@ pub const TAG_BYTES: usize = 16;
 /// See the module's documentation.
 #[derive(Clone)]
 pub struct Tags {
-    /// Begun with the key.
+    /// Initialized with the key.
     mac: Hmac<Sha256>,
     /// The number of the next packet.
     next: u64,
@@ -34,7 +36,7 @@ impl fmt::Debug for Tags {
 }
 
 impl Tags {
-    /// Begins a direction whose key is `key`.
+    /// Begins a direction with the key `key`.
     pub fn new(key: &[u8; 32]) -> Self {
         Self { mac: Hmac::new_from_slice(key).expect("HMAC takes a key of any length"), next: 0 }
     }
@@ -57,9 +59,9 @@ impl Tags {
         seal.len() == TAG_BYTES && self.of_next(packet).verify_truncated_left(seal).is_ok()
     }
 
-    /// Counts a packet whose seal is not looked at.
+    /// Counts a packet whose seal is not checked.
     pub fn passed(&mut self) {
-        // A packet a nanosecond takes 500 years.
+        // At one packet per nanosecond the number wraps after 500 years.
         self.next = self.next.wrapping_add(1);
     }
 }
@@ -68,8 +70,8 @@ impl Tags {
 mod tests {
     use super::*;
 
-    /// Goal: G1. Method: packets in order, then one changed, left out, sent twice, and of another direction; the seal of RFC 4231's first key
-    /// length by hand is `handshake`'s business.
+    /// Goal: G1. Method: packets in order, then one changed, left out, sent twice, and of another direction. The
+    /// tests of `handshake` check HMAC itself against RFC 4231.
     #[test]
     fn a_seal_holds_for_one_packet_at_one_place() {
         let (mut out, into) = (Tags::new(&[7; 32]), Tags::new(&[7; 32]));

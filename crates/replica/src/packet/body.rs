@@ -1,4 +1,4 @@
-//! Writing fields: little-endian, one after the other.
+//! Writing of fields: little-endian, one after the other.
 
 use super::History;
 

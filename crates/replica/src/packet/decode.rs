@@ -1,4 +1,4 @@
-//! Bytes to packets: the payload of one, whose type and length were checked (`input`).
+//! Decodes the payload of a packet whose type and length `input` has checked.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::str;
@@ -18,10 +18,10 @@ use super::{
 
 type Result<T> = std::result::Result<T, PacketFault>;
 
-/// Longest name of a slot.
+/// The longest name of a slot.
 const SLOT_BYTES_MAX: usize = 63;
 
-/// Longest name of a file.
+/// The longest name of a file.
 const NAME_BYTES_MAX: usize = 4096;
 
 /// Reads the payload of a packet of type `letter`.
@@ -83,7 +83,7 @@ pub(super) fn decode<'a>(letter: u8, from: From, payload: &'a [u8]) -> Result<Pa
             durable: lsn(&mut reader)?,
         }),
         b'h' => Packet::Handover(Handover {
-            // Each side says its own.
+            // Each side sends its own kind.
             kind: match (reader.u8()?, from) {
                 (0, From::Replica) => HandoverKind::Ask,
                 (1, From::Primary) => HandoverKind::Refuse,
@@ -112,7 +112,7 @@ fn term(reader: &mut Reader<'_>) -> std::result::Result<Term, DecodeError> {
     reader.u64().map(Term::new)
 }
 
-/// Takes the rest of the payload.
+/// Takes the remaining bytes of the payload.
 fn rest<'a>(reader: &mut Reader<'a>) -> std::result::Result<&'a [u8], DecodeError> {
     reader.bytes(reader.rest().len())
 }
@@ -124,7 +124,7 @@ fn text<'a>(bytes: &'a [u8], bytes_max: usize, what: &'static str) -> Result<&'a
     }
 }
 
-/// Reads `count` histories, which must follow each other.
+/// Reads `count` histories, which must be in order.
 fn histories(reader: &mut Reader<'_>, count: usize, count_max: usize) -> Result<Vec<History>> {
     if count > count_max {
         return bad("number of histories");
@@ -164,7 +164,7 @@ fn hello<'a>(reader: &mut Reader<'a>) -> Result<Hello<'a>> {
     let histories = histories(reader, count, HELLO_HISTORIES_MAX)?;
     let name = usize::from(reader.u8()?);
     let slot = text(reader.bytes(name)?, SLOT_BYTES_MAX, "slot name")?;
-    // As settings have it: it stands in the log, in views and in names of the log's consumers.
+    // The same rule as in the settings: the name appears in the log, in views and in names of the log's consumers.
     if !slot.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
         return bad("slot name");
     }
@@ -242,7 +242,7 @@ fn data<'a>(reader: &mut Reader<'a>) -> Result<Data<'a>> {
     Ok(Data { term, start, prev_end, durable, show, mono_ns, flags, records })
 }
 
-/// Reads what was measured of a delay; of no commit there is nothing to say.
+/// Reads the measured delay; without commits all fields are 0.
 fn delay(reader: &mut Reader<'_>) -> Result<Option<DelayWindow>> {
     let commits = reader.u64()?;
     let (mean_ns, p50_ns, p99_ns, max_ns) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
@@ -277,7 +277,7 @@ fn ack(reader: &mut Reader<'_>) -> Result<Ack> {
 fn committed(reader: &mut Reader<'_>) -> Result<Committed> {
     let term = term(reader)?;
     let count = usize::try_from(reader.u32()?).map_err(|_| PacketFault::Field { what: "number of commits" })?;
-    // A count that the packet does not have allocates nothing (P2).
+    // A count that exceeds the packet's bytes allocates nothing for the excess (P2).
     let mut csns: Vec<Lsn> = Vec::with_capacity(count.min(reader.rest().len().div_euclid(8)));
     for _ in 0..count {
         let csn = lsn(reader)?;
@@ -313,7 +313,7 @@ fn sample<'a>(reader: &mut Reader<'a>) -> Result<Sample<'a>> {
 
 fn backup<'a>(reader: &mut Reader<'a>, from: From) -> Result<Backup<'a>> {
     let sub = reader.u8()?;
-    // The one part that a replica sends.
+    // A replica sends only this part.
     if (sub == 4) != (from == From::Replica) {
         return bad("part");
     }
@@ -328,7 +328,7 @@ fn backup<'a>(reader: &mut Reader<'a>, from: From) -> Result<Backup<'a>> {
         1 => {
             let (number, bytes, len) = (reader.u32()?, reader.u64()?, usize::from(reader.u16()?));
             let name = text(reader.bytes(len)?, NAME_BYTES_MAX, "file name")?;
-            // Whatever is said, nothing leads out of the directory that is filled.
+            // Whatever the peer sends, no name leads out of the directory that is being filled.
             if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
                 return bad("file name");
             }
@@ -383,13 +383,13 @@ const CODES: &[ErrorCode] = &[
 ];
 
 impl ErrorCode {
-    /// Returns the number in packets.
+    /// Returns the number of the code in packets.
     #[expect(clippy::as_conversions, reason = "the discriminants are the numbers")]
     pub const fn number(self) -> u16 {
         self as u16
     }
 
-    /// Returns the SQLSTATE that goes with it.
+    /// Returns the SQLSTATE of the code.
     pub const fn sqlstate(self) -> [u8; 5] {
         *match self {
             Self::Protocol | Self::Checksum | Self::Gap | Self::Version => b"08P01",

@@ -1,4 +1,4 @@
-//! Packets to bytes. The other way is `decode`; docs/replication-protocol.md has the offsets.
+//! Encodes packets as bytes; `decode` is the inverse. docs/replication-protocol.md has the offsets.
 
 use super::{
     Ack, Backup, CHUNK_BYTES_MAX, Committed, DATA_BYTES_MAX, Data, DelayWindow, End, EndReason, Error,
@@ -16,7 +16,8 @@ pub(super) const NEW_HISTORY: u8 = 4;
 /// Appends the bytes of `packet` to `out`.
 ///
 /// # Panics
-/// When a list, a text or bytes are longer than their bound: a bug of the caller, which the peer would refuse (P4).
+/// When a list, a text or a byte string is longer than its bound: a bug of the caller, which the peer would refuse
+/// (P4).
 pub fn encode(packet: &Packet<'_>, out: &mut Vec<u8>) {
     let (letter, start) = (letter_of(packet), out.len());
     out.push(letter);

@@ -1,4 +1,4 @@
-//! `PacketError`: what a peer did wrong in the protocol.
+//! `PacketError`: a violation of the protocol by a peer.
 
 use std::fmt;
 
@@ -6,45 +6,45 @@ use collie_base::{Remedy, codec::DecodeError};
 
 use super::ErrorCode;
 
-/// How bytes fail to be a packet.
+/// Why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketFault {
-    /// A type that must be understood and is not, or that does not belong here.
+    /// An unknown type that may not be skipped, or one that is not allowed here.
     Type,
     /// A length field out of its bounds.
     Length {
-        /// What it says.
+        /// The value of the field.
         bytes: u32,
         /// Its bound for this type.
         bytes_max: usize,
     },
-    /// A field that is not valid.
+    /// An invalid field.
     Field {
-        /// Which.
+        /// The name of the field.
         what: &'static str,
     },
-    /// A checksum that does not hold.
+    /// A checksum that does not match.
     Checksum {
-        /// The one in the packet.
+        /// The checksum in the packet.
         stored: u32,
-        /// The one of its bytes.
+        /// The checksum of its bytes.
         computed: u32,
     },
-    /// A seal that does not hold, behind a checksum that does.
+    /// A seal that does not match, after a checksum that does.
     Seal,
 }
 
-/// A breach of the protocol. Nothing behind it can be read: the connection ends.
+/// A violation of the protocol. No byte after it can be read: the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketError {
     /// The type byte.
     pub kind: u8,
-    /// What is wrong.
+    /// The violation.
     pub fault: PacketFault,
 }
 
 impl PacketError {
-    /// Returns the code to tell the peer.
+    /// Returns the code to send to the peer.
     pub fn code(&self) -> ErrorCode {
         match self.fault {
             PacketFault::Checksum { .. } => ErrorCode::Checksum,
@@ -52,7 +52,7 @@ impl PacketError {
         }
     }
 
-    /// Says what the caller can do: connect again; what was received before stands.
+    /// Returns how the caller can recover: connect again; everything received before stays valid.
     pub fn remedy(&self) -> Remedy {
         Remedy::Retry
     }

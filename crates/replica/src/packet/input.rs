@@ -1,4 +1,4 @@
-//! `Input`: bytes from a peer, in; packets, out.
+//! `Input`: turns bytes from a peer into packets.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::{
@@ -14,17 +14,17 @@ use crate::key::{TAG_BYTES, Tags};
 pub struct Input {
     from: From,
     bytes: Vec<u8>,
-    /// Start of the first packet that was not handed out.
+    /// Start of the first packet that was not delivered.
     start: usize,
-    /// Bytes still to come of a packet that is passed over.
+    /// Bytes still to arrive of a packet that is skipped.
     skip: usize,
-    /// Whether only what may come first is taken: at most 16 KiB of a peer that nobody knows.
+    /// Whether only the types that an unidentified peer may send are accepted: at most 16 KiB each.
     first: bool,
-    /// Every packet is followed by a seal of these; `None` where packets are looked at by themselves.
+    /// The seals that follow the packets; `None` where packets have no seals.
     tags: Option<Tags>,
 }
 
-/// A whole packet in the buffer.
+/// A complete packet in the buffer.
 struct Frame {
     letter: u8,
     body: usize,
@@ -32,34 +32,34 @@ struct Frame {
 }
 
 impl Input {
-    /// Makes the input of a peer that has not said who it is: only greetings, terms and errors are taken, until
-    /// [`Input::known`].
+    /// Creates the input of a peer that has not identified itself: it accepts only greetings, terms and errors,
+    /// until [`Input::known`].
     pub fn hello(from: From) -> Self {
         Self { from, bytes: Vec::new(), start: 0, skip: 0, first: true, tags: None }
     }
 
-    /// Has every packet be followed by a seal, which must hold.
+    /// Requires a valid seal after every packet.
     #[must_use]
     pub fn sealed_by(self, tags: Tags) -> Self {
         Self { tags: Some(tags), ..self }
     }
 
-    /// Makes the input of a peer that is known.
+    /// Creates the input of a peer that is known.
     pub fn stream(from: From) -> Self {
         Self { first: false, ..Self::hello(from) }
     }
 
-    /// Takes every packet of the peer's side from here on.
+    /// Accepts every packet of the peer's side from here on.
     pub fn known(&mut self) {
         self.first = false;
     }
 
-    /// Takes bytes that arrived.
+    /// Appends bytes that arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer().extend_from_slice(bytes);
     }
 
-    /// Gives the buffer to a reader that appends what arrives, and takes it back by its return.
+    /// Lends the buffer to a reader that appends arriving bytes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -68,12 +68,12 @@ impl Input {
         &mut self.bytes
     }
 
-    /// Returns how many bytes wait.
+    /// Returns the number of buffered bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.len().saturating_sub(self.start)
     }
 
-    /// Returns whether a whole packet waits, or an error that `next` would report.
+    /// Returns whether a complete packet is buffered, or an error that `next` would report.
     pub fn has_packet(&mut self) -> bool {
         !matches!(self.frame(), Ok(None))
     }
@@ -86,14 +86,14 @@ impl Input {
         if self.tags.is_some() { TAG_BYTES } else { 0 }
     }
 
-    /// Drops what has come of a packet that is passed over.
+    /// Drops the buffered bytes of a packet that is skipped.
     fn skip(&mut self) {
         let now = self.skip.min(self.held_bytes());
         self.start = self.start.saturating_add(now);
         self.skip = self.skip.saturating_sub(now);
     }
 
-    /// Finds the next packet that is not passed over (P1).
+    /// Finds the next packet that is not skipped (P1).
     fn frame(&mut self) -> Result<Option<Frame>, PacketError> {
         loop {
             self.skip();
@@ -119,7 +119,7 @@ impl Input {
             let whole = length.saturating_add(1);
             if known.is_none() {
                 self.skip = whole.saturating_add(self.tag_bytes());
-                // Whoever puts one between others, or takes one away, breaks the seal of the next.
+                // The skipped packet is counted, so inserting or removing one breaks the seal of the next packet.
                 self.tags.iter_mut().for_each(Tags::passed);
                 continue;
             }
@@ -130,15 +130,15 @@ impl Input {
         }
     }
 
-    /// Returns the next whole packet, or `None` until more bytes arrive.
+    /// Returns the next complete packet, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`PacketError`]: nothing behind it can be read.
+    /// [`PacketError`]: no byte after it can be read.
     #[expect(clippy::should_implement_trait, reason = "the item borrows from the input, which Iterator cannot say")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, PacketError> {
         let Some(Frame { letter, body, end }) = self.frame()? else { return Ok(None) };
         let whole = self.bytes.get(self.start..end).unwrap_or_default();
-        // Before anything of it is looked at.
+        // The checksum and the seal are verified before the payload is decoded.
         match seal::checksum(whole) {
             Some([stored, computed]) if stored == computed => {}
             sums => {

@@ -1,4 +1,4 @@
-//! Types of packets: who may send which, and how long it may be.
+//! Types of packets: which side may send each, and how long it may be.
 
 /// The side that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum From {
     Replica,
 }
 
-/// Who may send a type.
+/// The sides that may send a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Senders {
     Primary,
@@ -17,14 +17,14 @@ pub(super) enum Senders {
     Both,
 }
 
-/// What is known of a type before its payload is there.
+/// The properties of a type that are checked before the payload is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) letter: u8,
     pub(super) senders: Senders,
-    /// Largest value of the length field.
+    /// The largest value of the length field.
     pub(super) bytes_max: usize,
-    /// Whether it may come before both sides know each other.
+    /// Whether it may be sent before both sides have identified each other.
     pub(super) first: bool,
 }
 
@@ -49,13 +49,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind(b's', Senders::Replica, 32, false),
 ];
 
-/// Largest value of the length field of an unknown lower-case type.
+/// The largest value of the length field of an unknown lower-case type.
 pub(super) const UNKNOWN_BYTES_MAX: usize = 64 << 10;
 
-/// The longest packet, its type byte included.
+/// Bytes of the longest packet, its type byte included.
 pub const PACKET_BYTES_MAX: usize = (4 << 20) + 64 + 1;
 
-/// Returns what is known of a type.
+/// Returns the properties of a type.
 pub(super) fn of(letter: u8) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.letter == letter)
 }

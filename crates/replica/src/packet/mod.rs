@@ -1,20 +1,21 @@
-//! Packets: what primary and replica send each other, as values and as bytes; sans-IO.
+//! Packets: the messages between a primary and a replica, as values and as bytes; without I/O.
 //!
 //! A packet is a type byte, a length with a check byte, the payload and a checksum; integers are little-endian.
-//! docs/replication-protocol.md has every offset. An unknown upper-case type ends the connection, an unknown lower-case one
-//! is passed over, so that a later version can add what may be ignored.
+//! docs/replication-protocol.md has every offset. An unknown upper-case type ends the connection; an unknown
+//! lower-case type is skipped, so that a later version can add optional packets.
 //!
 //! # Invariants
-//! - P1. Type, direction and length are checked before the payload is waited for; an input holds what has arrived, never what
-//!   a length promises, and nothing of a packet that is passed over.
-//! - P2. Every read inside a packet is bounded by the packet, and it must end where its last field ends. A count is checked
-//!   against its bound and against the bytes that are there before anything is allocated for it.
-//! - P3. Bytes from a peer never panic. Nothing of a packet is handed out but under a checksum that holds, and no length is believed
-//!   whose check byte does not (`seal`).
-//!   Between nodes each is followed by a seal that only they can make (`key`); it is looked at here, before the payload is.
-//! - P4. What is encoded is decoded as the same value, and stays within the limits that the other side checks.
+//! - P1. Type, direction and length are checked before the payload is awaited; an input buffers only bytes that
+//!   have arrived, allocates nothing for an announced length, and keeps no byte of a skipped packet.
+//! - P2. Every read inside a packet is bounded by the packet, and the packet must end where its last field ends. A
+//!   count is checked against its bound and against the present bytes before anything is allocated for it.
+//! - P3. Bytes from a peer never cause a panic. A packet is delivered only if its checksum matches, and a length
+//!   is used only if its check byte matches (`seal`). Between nodes each packet is followed by a seal that only
+//!   they can make (`key`); it is verified here, before the payload is decoded.
+//! - P4. An encoded packet decodes to the same value, and stays within the limits that the other side checks.
 //!
-//! Checked by `packet_tests` (round trips, every cut, flipped bits, stored captures) and the fuzz target `replica_packets`.
+//! Checked by `packet_tests` (round trips, every cut, flipped bits, stored captures) and the fuzz target
+//! `replica_packets`.
 
 mod body;
 mod decode;
@@ -36,28 +37,28 @@ pub use self::{
     seal::seal,
 };
 
-/// The newest version of the protocol that this program speaks, and the oldest.
+/// The newest version of the protocol that this program speaks.
 pub const PROTOCOL: u16 = 1;
 /// The oldest version of the protocol that this program speaks.
 pub const PROTOCOL_MIN: u16 = 1;
-/// What a [`Hello`] begins with: `CLRP`.
+/// The first bytes of a [`Hello`]: `CLRP`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CLRP");
-/// Most histories in a [`Hello`]: the newest ones.
+/// The most histories in a [`Hello`]: the newest ones.
 pub const HELLO_HISTORIES_MAX: usize = 64;
-/// Most histories in an [`Identify`]: the newest ones.
+/// The most histories in an [`Identify`]: the newest ones.
 pub const IDENTIFY_HISTORIES_MAX: usize = 500;
-/// Most bytes of log under the checksum of a [`Hello`].
+/// The most bytes of log under the checksum of a [`Hello`].
 pub const TAIL_BYTES_MAX: u32 = 64 << 10;
-/// Most bytes of records in a [`Data`].
+/// The most bytes of records in a [`Data`].
 pub const DATA_BYTES_MAX: usize = 4 << 20;
-/// Most bytes of a file in a [`Backup::Chunk`].
+/// The most bytes of a file in a [`Backup::Chunk`].
 pub const CHUNK_BYTES_MAX: usize = (1 << 20) - 64;
-/// Most marks in an [`Ack`].
+/// The most marks in an [`Ack`].
 pub const MARKS_MAX: usize = 16;
-/// Longest text of an [`Error`].
+/// The most bytes of text in an [`Error`].
 pub const TEXT_BYTES_MAX: usize = 512;
 
-/// A history as nodes tell it each other.
+/// A history in the form that nodes exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct History {
     /// Its term.
@@ -66,97 +67,98 @@ pub struct History {
     pub id: HistoryId,
     /// The position of its first record.
     pub start: Lsn,
-    /// Where the last record before it ends: positions from here to `start` mean nothing in it.
+    /// The end of the last record before it; the history has no bytes between here and `start`.
     pub prev_end: Lsn,
 }
 
-/// `H`, the first packet: who the replica is and how far it has come.
+/// `H`, the first packet: the replica's identity and positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     /// The oldest version of the protocol that it speaks.
     pub proto_min: u16,
-    /// The newest.
+    /// The newest version of the protocol that it speaks.
     pub proto_max: u16,
-    /// Features that it would use; one counts if both sides set it.
+    /// Features that it offers; a feature is used if both sides set it.
     pub flags: u32,
-    /// The database; 0 when it has none yet and asks for a base backup.
+    /// The id of the database; 0 if it has none yet and asks for a base backup.
     pub cluster: u128,
-    /// The directory.
+    /// The id of its directory.
     pub node: u64,
     /// The highest term that it has promised.
     pub promised: Term,
-    /// Everything below is in its log; 0 without a database.
+    /// Its log has everything below; 0 without a database.
     pub received: Lsn,
-    /// Everything below is on its disk.
+    /// Its disk has everything below.
     pub durable: Lsn,
-    /// Everything below its readers see.
+    /// Its readers see everything below.
     pub applied: Lsn,
-    /// How many bytes below `received` the checksum is of; 0: it has none to show.
+    /// The number of bytes below `received` that the checksum covers; 0 if it has none to show.
     pub tail_bytes: u32,
-    /// CRC-32C of them.
+    /// CRC-32C of these bytes.
     pub tail_crc: u32,
     /// Its newest histories, oldest first.
     pub histories: Vec<History>,
-    /// The slot that it wants.
+    /// The name of the slot that it requests.
     pub slot: &'a str,
 }
 
-/// What becomes of a replica that said hello.
+/// The decision about a replica that has sent a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It follows from `start` on.
     Stream,
-    /// It cuts its log at `start`, keeps what it cut aside, and comes again.
+    /// It cuts its log at `start`, sets the removed part aside, and connects again.
     Truncate,
-    /// It is filled anew: a base backup follows.
+    /// It is rebuilt: a base backup follows.
     Backup,
-    /// It has more of this history than the primary: the primary lost what it had confirmed. Nothing is sent.
+    /// It has more of this history than the primary, which has lost bytes that it had confirmed. Nothing is sent.
     Ahead,
-    /// It does not belong here; an `X` follows that says why.
+    /// It may not follow this primary; an `X` follows with the reason.
     Refuse,
 }
 
 /// `I`, the answer to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identify {
-    /// The version of the protocol that is spoken from here on.
+    /// The version of the protocol that is used from here on.
     pub proto: u16,
     /// The features that are used.
     pub flags: u32,
-    /// The database.
+    /// The id of the database.
     pub cluster: u128,
-    /// The primary's directory.
+    /// The id of the primary's directory.
     pub node: u64,
-    /// Its term.
+    /// The primary's term.
     pub term: Term,
-    /// Its history.
+    /// The primary's newest history.
     pub history: HistoryId,
-    /// What becomes of the replica.
+    /// The decision about the replica.
     pub verdict: Verdict,
-    /// From where on it follows, or where it cuts.
+    /// The position from which it follows, or at which it cuts.
     pub start: Lsn,
-    /// Everything below is on the primary's disk.
+    /// The primary's disk has everything below.
     pub durable: Lsn,
     /// Readers of replicas may see everything below.
     pub show: Lsn,
     /// The primary's monotonic clock.
     pub mono_ns: u64,
-    /// How often it sends a heartbeat.
+    /// The time between two heartbeats.
     pub heartbeat_ms: u32,
-    /// After how long a silence either side gives the connection up.
+    /// The silence after which either side gives up the connection.
     pub timeout_ms: u32,
     /// The primary's newest histories, oldest first.
     pub histories: Vec<History>,
 }
 
-/// What a [`Data`] asks for, and what it holds.
+/// The requests of a [`Data`], and a property of its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataFlags {
-    /// Somebody waits until this is on the replica's disk: the ack goes out as soon as it is.
+    /// A session waits until the replica has these records on its disk: the replica sends an ack as soon as it
+    /// has.
     pub want_flush: bool,
-    /// Somebody waits until the replica's readers see this.
+    /// A session waits until the replica's readers see these records.
     pub want_apply: bool,
-    /// The first record starts a history; only in front of it positions may jump.
+    /// The first record starts a history; positions may jump only in front of it.
     pub new_history: bool,
 }
 
@@ -167,32 +169,32 @@ pub struct Data<'a> {
     pub term: Term,
     /// The position of the first byte of `records`.
     pub start: Lsn,
-    /// Where the record before ends: what the replica must have received.
+    /// The end of the record before: the replica must have received everything below.
     pub prev_end: Lsn,
-    /// Everything below is on the primary's disk.
+    /// The primary's disk has everything below.
     pub durable: Lsn,
     /// Readers of replicas may see everything below.
     pub show: Lsn,
     /// The primary's monotonic clock.
     pub mono_ns: u64,
-    /// What it asks for and holds.
+    /// The requests, and a property of the records.
     pub flags: DataFlags,
-    /// Whole records, as they lie in a frame.
+    /// Whole records, as in a frame.
     pub records: &'a [u8],
 }
 
-/// What was measured of a replica's delay in some time, in nanoseconds.
+/// A measurement of a replica's delay during some time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayWindow {
-    /// How many commits these figures stand for, at least 1.
+    /// The number of commits that these figures represent, at least 1.
     pub commits: u64,
     /// The mean of their delays.
     pub mean_ns: u64,
-    /// Half of them were not longer.
+    /// The delay that half of them did not exceed.
     pub p50_ns: u64,
-    /// All but one in a hundred were not longer.
+    /// The delay that all but one in a hundred did not exceed.
     pub p99_ns: u64,
-    /// The longest.
+    /// The longest delay.
     pub max_ns: u64,
 }
 
@@ -201,52 +203,52 @@ pub struct DelayWindow {
 pub struct Heartbeat {
     /// The primary's term.
     pub term: Term,
-    /// Everything below is on the primary's disk.
+    /// The primary's disk has everything below.
     pub durable: Lsn,
     /// Readers of replicas may see everything below.
     pub show: Lsn,
     /// The primary's monotonic clock.
     pub mono_ns: u64,
-    /// How much later this replica's readers saw commits, by the primary's clock, as far as that was measured since the last heartbeat that
-    /// could say; `None`: no commit was.
+    /// How much later this replica's readers saw commits, on the primary's clock, measured since the last
+    /// heartbeat that carried a delay; `None` if no commit was measured.
     pub delay: Option<DelayWindow>,
-    /// For how long it has owed the oldest of what its readers do not see; 0: nothing.
+    /// For how long it has owed the oldest commit that its readers do not see; 0 if it owes none.
     pub owed_ns: u64,
-    /// The shortest round trip to this replica lately; `u64::MAX` before the first.
+    /// The shortest recent round trip to this replica; `u64::MAX` before the first.
     pub rtt_min_ns: u64,
-    /// How many transactions the primary has committed.
+    /// The number of transactions that the primary has committed.
     pub commits: u64,
 }
 
-/// Since when a replica's readers see a position.
+/// The time from which a replica's readers see a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The position.
     pub lsn: Lsn,
-    /// How long before the ack was sent, in microseconds.
+    /// The time between then and the sending of the ack, in microseconds.
     pub age_us: u32,
 }
 
-/// `A`: how far the replica has come.
+/// `A`: the replica's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// The term that it follows.
     pub term: Term,
-    /// Everything below is in its log.
+    /// The replica's log has everything below.
     pub received: Lsn,
-    /// Everything below is on its disk.
+    /// The replica's disk has everything below.
     pub durable: Lsn,
-    /// Everything below its readers see.
+    /// The replica's readers see everything below.
     pub applied: Lsn,
-    /// The clock of the newest packet of the primary.
+    /// The clock value in the newest packet from the primary.
     pub echo_mono_ns: u64,
-    /// How long ago that packet came.
+    /// The time since that packet arrived.
     pub hold_ns: u64,
     /// The replica's own monotonic clock.
     pub replica_mono_ns: u64,
-    /// Bytes received that wait to be applied.
+    /// Received bytes that wait to be applied.
     pub queue_bytes: u32,
-    /// Since when its readers see positions that they did not at its last ack, ascending.
+    /// Marks of the positions that became visible to its readers since its last ack, ascending.
     pub marks: Vec<Mark>,
 }
 
@@ -255,14 +257,14 @@ pub struct Ack {
 pub struct Committed {
     /// The term that it follows.
     pub term: Term,
-    /// Their commit numbers, ascending.
+    /// Their CSNs, ascending.
     pub csns: Vec<Lsn>,
 }
 
 /// Feature: the replica sends [`Committed`]. For comparison with replication that acknowledges each transaction.
 pub const FLAG_COMMITTED: u32 = 1;
 
-/// Feature: the primary sends [`Sample`]s. Without it none comes.
+/// Feature: the primary sends [`Sample`]s. Without it none is sent.
 pub const FLAG_READS: u32 = 2;
 
 /// `s`: the replica has caught up with `durable`.
@@ -270,14 +272,14 @@ pub const FLAG_READS: u32 = 2;
 pub struct Synced {
     /// The term that it follows.
     pub term: Term,
-    /// Everything below its readers see.
+    /// The replica's readers see everything below.
     pub applied: Lsn,
 }
 
 /// Why a primary ends the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// It shuts down.
+    /// It is shutting down.
     Shutdown,
     /// Another node takes over.
     Switchover,
@@ -285,40 +287,40 @@ pub enum EndReason {
     SlotDropped,
 }
 
-/// `E`: nothing comes behind `last`.
+/// `E`: no record follows `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The primary's term.
     pub term: Term,
-    /// Why.
+    /// The reason.
     pub reason: EndReason,
-    /// Where its log ends: the replica applies up to here, says so with `s`, and closes.
+    /// The end of its log: the replica applies everything below, confirms that with `s`, and closes.
     pub last: Lsn,
 }
 
-/// A statement that a replica may run once more, with what it found and how long it took on the primary.
+/// A statement that a replica may run again, with its number of rows and its latency on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledRead<'a> {
-    /// The template's hash.
+    /// The hash of the template.
     pub hash: u64,
-    /// The snapshot that it ran at.
+    /// The snapshot at which it ran.
     pub snapshot: Lsn,
-    /// When it came, on the primary's clock, in microseconds.
+    /// The time of its arrival, on the primary's clock, in microseconds.
     pub arrival_us: u64,
-    /// How long it took.
+    /// Its latency.
     pub latency_ns: u32,
-    /// How many rows it returned.
+    /// The number of rows that it returned.
     pub rows: u32,
-    /// Its parameters: how many, and of each its type and its value.
+    /// Its parameters: their number, and the type and value of each.
     pub parameters: &'a [u8],
 }
 
-/// `q`: sampled reads. The first to be left out when there is much to send.
+/// `q`: sampled reads. These are dropped first when there is much to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sample<'a> {
-    /// A statement's text; once per connection.
+    /// The text of a statement; once per connection.
     Template {
-        /// What reads name it by.
+        /// The hash by which reads refer to it.
         hash: u64,
         /// The statement.
         text: &'a str,
@@ -330,129 +332,132 @@ pub enum Sample<'a> {
 /// `K`: a base backup, file by file (decision 0085).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backup<'a> {
-    /// What comes.
+    /// The start of a backup.
     Begin {
-        /// Drawn for each backup.
+        /// A random number for each backup.
         id: u64,
-        /// The log that the replica needs begins here: where its stream starts.
+        /// The start of the log that the replica needs, where its stream begins.
         log_start: Lsn,
-        /// Everything in the files lies below: the replica answers no reads before it has applied up to here.
+        /// Everything in the files is below this position: the replica answers no reads before it has applied up
+        /// to here.
         consistent: Lsn,
-        /// How many files come.
+        /// The number of files.
         files: u32,
-        /// About how many bytes they have.
+        /// Their size in bytes, approximately.
         bytes: u64,
     },
     /// A file.
     File {
         /// Its number, from 0, ascending.
         number: u32,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
-        /// Its path, parts between `/`.
+        /// Its path, with `/` between the parts.
         name: &'a str,
     },
-    /// A piece of the newest file.
+    /// A piece of the current file.
     Chunk {
-        /// Numbered from 0 over the whole backup.
+        /// The number of the chunk, from 0 over the whole backup.
         seq: u64,
         /// The file.
         number: u32,
-        /// Where the piece lies in it.
+        /// The offset of the piece in the file.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Nothing more comes.
+    /// The end of the backup.
     End {
-        /// How many chunks there were.
+        /// The number of chunks sent.
         chunks: u64,
-        /// How many bytes they had.
+        /// The number of bytes in them.
         bytes: u64,
     },
-    /// From the replica: everything up to this chunk is in its files.
+    /// From the replica: its files have everything up to this chunk.
     Ack {
         /// The chunk.
         seq: u64,
     },
 }
 
-/// What is compared.
+/// The compared data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyKind {
     /// CRC-32C of the log's bytes.
     LogCrc,
-    /// The hash of a family's rows as of `to`.
+    /// The hash of a family's rows at `to`.
     StateHash,
 }
 
-/// `V`: the same question answered by both sides must give one result.
+/// `V`: a question that must have the same result on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verify {
-    /// What is compared.
+    /// The compared data.
     pub kind: VerifyKind,
-    /// From here.
+    /// The start of the compared range.
     pub from: Lsn,
-    /// To here.
+    /// The end of the compared range.
     pub to: Lsn,
-    /// Of which family, its id plus one; 0 in a question and behind the last answer, and for the log.
+    /// The family, as its id plus one; 0 in a question, after the last answer, and for the log.
     pub cf: u32,
     /// The answer; 0 in a question about rows.
     pub result: u64,
 }
 
-/// What is said of a handover.
+/// The kind of a message about a switchover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoverKind {
-    /// From a replica: it wants to lead after the primary that it follows. The answer is an [`End`] of [`EndReason::Switchover`], or a
-    /// refusal.
+    /// From a replica: it wants to lead after the primary that it follows. The answer is an [`End`] of
+    /// [`EndReason::Switchover`], or a refusal.
     Ask,
-    /// From a primary: it goes on as one.
+    /// From a primary: it keeps the lead.
     Refuse,
 }
 
-/// `h`: whether the primary hands over to this replica.
+/// `h`: request for, or refusal of, a switchover to this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover<'a> {
-    /// What is said.
+    /// The kind of message.
     pub kind: HandoverKind,
     /// The term of the connection.
     pub term: Term,
-    /// How long open transactions are given to end, and then the replica to take over, in milliseconds; 0 in a refusal.
+    /// The time for open transactions to end, and then for the replica to take over, in milliseconds; 0 in a
+    /// refusal.
     pub wait_ms: u32,
-    /// Why not, in words; empty in a question.
+    /// The reason of a refusal in words; empty in a request.
     pub text: &'a str,
 }
 
-/// What a node says about a term.
+/// The kind of a message about a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermKind {
-    /// It wants to lead in it.
+    /// The node wants to lead in the term.
     Propose,
-    /// It takes nothing of lower terms any more.
+    /// The node accepts nothing of lower terms any more.
     Promise,
-    /// It has promised as much already.
+    /// The node has already promised the term, or a higher one.
     Refuse,
-    /// It leads in it.
+    /// The node leads in the term.
     Announce,
-    /// It wants to lead in it after the node that is asked, which hands over to it: else that refuses.
+    /// The node wants to lead in the term as the successor of the asked node, in a switchover; without one the
+    /// asked node refuses.
     Succeed,
 }
 
-/// `T`: who may lead.
+/// `T`: which node may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermPacket {
-    /// What is said.
+    /// The kind of message.
     pub kind: TermKind,
-    /// About which term.
+    /// The term in question.
     pub term: Term,
-    /// The history that the term began; 0 before it did.
+    /// The history that began with the term; 0 before it has begun.
     pub history: HistoryId,
-    /// Who says it.
+    /// The sending node.
     pub node: u64,
-    /// The term of the newest record that it has.
+    /// The term of the newest record in its log.
     pub last_term: Term,
-    /// Everything below is on its disk.
+    /// Its disk has everything below.
     pub durable: Lsn,
 }
 
@@ -460,50 +465,50 @@ pub struct TermPacket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// Bytes that are no packet, or a packet that does not belong here.
+    /// Bytes that are not a packet, or a packet that is not allowed here.
     Protocol = 1,
-    /// A checksum does not hold.
+    /// A checksum does not match.
     Checksum = 2,
-    /// Records that do not begin where those before ended.
+    /// Records that do not begin at the end of the ones before.
     Gap = 3,
-    /// No common version.
+    /// The two nodes have no protocol version in common.
     Version = 4,
-    /// Another database.
+    /// The other node belongs to another database.
     Cluster = 5,
-    /// A directory of this id follows already.
+    /// A node with this id exists already.
     NodeInUse = 6,
-    /// A lower term than was promised.
+    /// A term lower than a promised one.
     Term = 7,
-    /// The replica has what the primary has lost.
+    /// The replica has log that the primary has lost.
     Ahead = 8,
-    /// The slot cannot be had: too many, or in use.
+    /// The slot is not available: there are too many, or it is in use.
     Slot = 9,
-    /// What the replica needs next was freed.
+    /// The log that the replica needs next was freed.
     LogGone = 10,
-    /// The peer cannot read or write what it should.
+    /// The peer cannot read or write its files.
     Storage = 11,
     /// The peer is shutting down.
     Shutdown = 12,
     /// The peer is not a primary.
     NotPrimary = 13,
-    /// The same state has another hash, or the same stretch of log another checksum.
+    /// Rows at one position have different hashes, or one stretch of log different checksums.
     StateDiffers = 14,
-    /// The replica's copy of the log holds what cannot be applied.
+    /// The replica's copy of the log has a record that cannot be applied.
     Damaged = 15,
 }
 
 /// `X`: the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error<'a> {
-    /// Why; a code of a later version comes as [`ErrorCode::Protocol`].
+    /// The code; an unknown code of a later version decodes as [`ErrorCode::Protocol`].
     pub code: ErrorCode,
     /// Whether trying again soon is pointless.
     pub fatal: bool,
-    /// The SQLSTATE of it.
+    /// The SQLSTATE of the error.
     pub sqlstate: [u8; 5],
-    /// Where in the log, or 0.
+    /// The position in the log, or 0.
     pub lsn: Lsn,
-    /// One line for people: what happened and what to do.
+    /// One line for people: the problem and the action to take.
     pub text: &'a str,
 }
 
@@ -540,8 +545,8 @@ pub enum Packet<'a> {
     Error(Error<'a>),
 }
 
-/// Entry point of the fuzz target: whatever `bytes` hold, decoding ends, does not panic, keeps no more than has arrived, and
-/// what is decoded is encoded as the bytes that it came from.
+/// Checks for the fuzz target that, for any `bytes`, decoding ends, does not panic and keeps only bytes that have
+/// arrived, and that an encoded packet decodes to the same packet.
 pub fn fuzz_packets(bytes: &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let from = if first & 1 == 0 { From::Primary } else { From::Replica };

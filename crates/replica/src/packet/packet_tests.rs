@@ -1,11 +1,12 @@
-//! Tests of the packets: round trips of every type, every cut, flipped bits, limits, and captures of protocol 1 that stay.
+//! Tests of the packets: round trips of every type, every cut, flipped bits, limits, and stored captures of
+//! protocol 1.
 
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 use crate::key::{TAG_BYTES, Tags};
 
-/// Owns what a packet borrows, so that it can be drawn at random.
+/// Owns the data that a packet borrows, so that it can be generated at random.
 #[derive(Clone, Debug)]
 struct Parts {
     words: [u64; 8],
@@ -43,7 +44,7 @@ impl Parts {
         Term::new(self.words[0])
     }
 
-    /// Histories that follow each other.
+    /// Returns consecutive histories.
     fn histories(&self) -> Vec<History> {
         let mut at = 4096;
         let mut histories = Vec::new();
@@ -67,7 +68,7 @@ impl Parts {
         (self.choice & 8 == 0).then_some(delay)
     }
 
-    /// One packet of each type.
+    /// Returns one packet of each type.
     fn packets(&self) -> Vec<(From, Packet<'_>)> {
         let (term, lsn) = (self.term(), |word| self.lsn(word));
         let received = lsn(1).max(lsn(2)).max(lsn(3));
@@ -270,7 +271,7 @@ fn read_one(from: From, bytes: &[u8]) -> std::result::Result<Option<String>, Pac
 }
 
 proptest! {
-    /// Goal: reading inverts writing, for every type. Method: one random packet of each, through both.
+    /// Goal: decoding inverts encoding for every type. Method: one random packet of each type, through both.
     #[test]
     fn packets_round_trip(parts in parts()) {
         for (from, packet) in parts.packets() {
@@ -282,8 +283,8 @@ proptest! {
         }
     }
 
-    /// Goal: packets are the same however the network cuts them, and those that may be passed over leave no trace. Method: all
-    /// packets of a side in one stream, unknown ones between, fed in pieces of a random size.
+    /// Goal: packets are the same however the network cuts them, and skipped packets leave no trace. Method: all
+    /// packets of a side in one stream, with unknown ones in between, fed in pieces of a random size.
     #[test]
     fn packets_decode_the_same_at_every_cut(parts in parts(), piece in 1..40_usize, unknown in option::of(0..300_usize)) {
         for side in [From::Primary, From::Replica] {
@@ -310,8 +311,8 @@ proptest! {
         }
     }
 
-    /// Goal: a packet is handed out as it was sent or not at all (P3). Method: every bit of a packet of each type flipped. A type that
-    /// turns into an unknown lower-case one is refused by the check byte, not passed over.
+    /// Goal: a packet is delivered as it was sent or not at all (P3). Method: every bit of a packet of each type
+    /// flipped. The check byte refuses a type that turns into an unknown lower-case one, so it is not skipped.
     #[test]
     fn flipped_bits_of_every_packet_are_refused(parts in parts()) {
         for (from, packet) in parts.packets() {
@@ -324,8 +325,8 @@ proptest! {
         }
     }
 
-    /// Goal: bytes never panic, and what is decoded is written back as it came (P3, P4). Method: random bytes, and packets with
-    /// random changes, through the fuzz target.
+    /// Goal: no bytes cause a panic, and a decoded packet is encoded as the bytes that it came from (P3, P4).
+    /// Method: random bytes, and packets with random changes, through the fuzz target.
     #[test]
     fn bytes_of_a_peer_never_panic(parts in parts(), noise: Vec<u8>, at: proptest::sample::Index, with: u8) {
         fuzz_packets(&noise);
@@ -340,8 +341,8 @@ proptest! {
     }
 }
 
-/// Goal: no field goes on behind its packet, and nothing follows the last field (P2). Method: each packet one byte shorter and
-/// one longer, the length field adapted.
+/// Goal: no field extends beyond its packet, and no byte follows the last field (P2). Method: each packet one byte
+/// shorter and one longer, with the length field adapted.
 #[test]
 fn a_packet_ends_where_its_last_field_ends() {
     let parts = sample();
@@ -370,8 +371,8 @@ fn a_packet_ends_where_its_last_field_ends() {
     }
 }
 
-/// Goal: a peer is refused before its bytes are waited for (P1), and a stranger may send greetings only. Method: heads of
-/// packets alone.
+/// Goal: a peer is refused before its bytes are awaited (P1), and an unidentified peer may send greetings only.
+/// Method: heads of packets alone.
 #[test]
 fn type_and_length_are_checked_before_the_payload_comes() {
     let head = |kind: u8, length: u32| {
@@ -394,7 +395,7 @@ fn type_and_length_are_checked_before_the_payload_comes() {
         assert!(matches!(error.fault, PacketFault::Length { bytes, .. } if bytes == length), "{error}");
         assert_eq!(error.code(), ErrorCode::Protocol);
     }
-    // Shorter than itself, with the check byte of that.
+    // A length below the minimum, with a matching check byte.
     for (length, check) in [(0_u8, 0x9D_u8), (7, 0x8B)] {
         let error = refused(replica(), &[b'X', length, 0, 0, check]).unwrap_err();
         assert!(matches!(error.fault, PacketFault::Length { bytes, .. } if bytes == u32::from(length)), "{error}");
@@ -408,7 +409,7 @@ fn type_and_length_are_checked_before_the_payload_comes() {
         assert!(refused(Input::hello(from), &[kind]).is_err(), "{} from a stranger", char::from(kind));
         assert_eq!(refused(Input::stream(from), &[kind]), Ok(false));
     }
-    // Passed over, whatever its length: nothing of it is kept.
+    // An unknown packet is skipped, whatever its length: no byte of it is kept.
     let mut input = replica();
     input.feed(&head(b'z', 65536));
     for _ in 0..64 {
@@ -418,8 +419,9 @@ fn type_and_length_are_checked_before_the_payload_comes() {
     }
 }
 
-/// Goal: what somebody between the nodes changes, repeats, keeps back or moves is refused although its checksum holds; what comes in order is taken,
-/// however it is cut and whatever is passed over between. Method: three packets sealed in order, fed in every way but the right one, and then in that.
+/// Goal: packets that a party between the nodes changes, repeats, keeps back or moves are refused although their
+/// checksums match; packets in order are accepted, however they are cut, with skipped packets in between. Method:
+/// three packets sealed in order, fed in every wrong order, and then in the right one.
 #[test]
 fn packets_of_others_are_refused_by_their_seals() {
     let key = [5; 32];
@@ -469,8 +471,8 @@ fn packets_of_others_are_refused_by_their_seals() {
     assert_eq!(read(&one[..one.len() - 1], 5), Ok(0), "the rest is waited for");
 }
 
-/// Goal: counts that a packet does not have allocate nothing, and lists and positions out of order are refused. Method: packets
-/// with such fields, written by hand over good ones.
+/// Goal: a count that exceeds its packet allocates nothing, and lists and positions out of order are refused.
+/// Method: valid packets in which such fields are overwritten.
 #[test]
 fn impossible_fields_are_refused() {
     let parts = sample();
@@ -543,7 +545,8 @@ fn two_flipped_bits_of_a_head_are_refused_before_the_payload_comes() {
     }
 }
 
-/// Goal: bounds that the sender keeps are those that the receiver checks (P4). Method: the largest of each bounded type.
+/// Goal: the bounds that the sender keeps are those that the receiver checks (P4). Method: the largest packet of
+/// each bounded type.
 #[test]
 fn the_largest_packets_pass() {
     let records = vec![7; DATA_BYTES_MAX];
@@ -606,8 +609,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Goal: protocol 1 stays what it was: another release reads what this one wrote. Method: a packet of each type beside its
-/// stored capture, byte by byte. A change of these bytes needs another protocol number.
+/// Goal: protocol 1 does not change: another release reads the packets of this one. Method: a packet of each type
+/// compared with its stored capture, byte by byte. A change of these bytes needs another protocol number.
 #[test]
 fn packets_of_protocol_1_have_their_stored_bytes() {
     let captures = include_str!("captures_1.txt");

@@ -1,13 +1,14 @@
-//! The seal of a packet: the check byte of its head and the checksum behind it.
+//! The seal of a packet: the check byte of its head and the checksum after it.
 //!
 //! # Invariants
-//! - A1. Up to three flipped bits of a head (type, length, check byte) are noticed before the payload is waited for: no length is
-//!   believed that only a fault made, which a quiet connection could take hours to fill.
-//! - A2. A packet whose bytes differ from those that were sealed is handed out with a chance of 2^-32 at the most, and never when
-//!   it differs in at most three bits, or in a run of at most 32.
+//! - A1. Up to three flipped bits of a head (type, length, check byte) are detected before the payload is awaited:
+//!   no length that a fault produced is used, for a quiet connection could take hours to deliver that many bytes.
+//! - A2. A packet whose bytes differ from the sealed ones is delivered with a probability of at most 2^-32, and
+//!   never if it differs in at most three bits, or in a run of at most 32.
 //!
-//! TCP's own checksum is 16 bits of a sum, taken anew by whatever passes packets on; it covers neither their memory nor the nodes'.
-//! Checked by `packet_tests`: every bit of every packet flipped, and pairs of bits of heads.
+//! TCP's own checksum is a 16-bit sum, recomputed by every device that forwards packets; it covers neither the
+//! memory of these devices nor that of the nodes. Checked by `packet_tests`: every bit of every packet flipped,
+//! and pairs of bits of heads.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::checksum::Crc32c;
@@ -15,17 +16,17 @@ use collie_base::checksum::Crc32c;
 /// Bytes of the type, the length and its check byte.
 pub(super) const HEAD_BYTES: usize = 5;
 
-/// Bytes of the checksum behind the payload.
+/// Bytes of the checksum after the payload.
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
-/// Smallest value of a length field: itself, its check byte and the checksum.
+/// The smallest value of a length field: itself, its check byte and the checksum.
 pub(super) const LENGTH_MIN: u32 = 8;
 
-/// Lengths are below it: three bytes.
+/// Lengths are below this limit: three bytes.
 const LENGTH_LIMIT: u32 = 1 << 24;
 
-/// Returns the check byte of a head: CRC-8 (polynomial 0x07, begun with 0xFF) of the type and the three bytes of the length. It
-/// notices any three flipped bits of up to 119.
+/// Returns the check byte of a head: CRC-8 (polynomial 0x07, initial value 0xFF) of the type and the three bytes
+/// of the length. It detects any three flipped bits of up to 119.
 fn check_byte(letter: u8, length: [u8; 3]) -> u8 {
     let mut crc = 0xFF_u8;
     for byte in [&[letter][..], &length].concat() {
@@ -42,7 +43,7 @@ fn check_byte(letter: u8, length: [u8; 3]) -> u8 {
 pub(super) struct Length {
     /// Bytes from the length field to the end of the packet.
     pub(super) bytes: u32,
-    /// The check byte, and what it must be.
+    /// The stored check byte, and the computed one.
     pub(super) check: [u8; 2],
 }
 
@@ -51,7 +52,7 @@ pub(super) fn length(letter: u8, [a, b, c, stored]: [u8; 4]) -> Length {
     Length { bytes: u32::from_le_bytes([a, b, c, 0]), check: [stored, check_byte(letter, [a, b, c])] }
 }
 
-/// Returns the checksum in the last four bytes of a packet, and what it must be.
+/// Returns the stored checksum in the last four bytes of a packet, and the computed one.
 pub(super) fn checksum(packet: &[u8]) -> Option<[u32; 2]> {
     let (covered, stored) = packet.split_last_chunk::<CHECKSUM_BYTES>()?;
     let mut crc = Crc32c::new();
@@ -59,10 +60,11 @@ pub(super) fn checksum(packet: &[u8]) -> Option<[u32; 2]> {
     Some([u32::from_le_bytes(*stored), crc.finish()])
 }
 
-/// Fills in length, check byte and checksum of a packet, for which four bytes each are left behind the type and at the end.
+/// Fills in the length, check byte and checksum of a packet that has four bytes free after the type and four at
+/// the end.
 ///
 /// # Panics
-/// When it is shorter than these, or has 16 MiB.
+/// When the packet is shorter than these, or has 16 MiB.
 pub fn seal(packet: &mut [u8]) {
     let length = packet.len().checked_sub(1).and_then(|length| u32::try_from(length).ok());
     let length = length.filter(|length| (LENGTH_MIN..LENGTH_LIMIT).contains(length)).expect("packets are bounded");

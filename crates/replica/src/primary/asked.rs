@@ -1,22 +1,25 @@
-//! [`Asked`]: which lists of replicas are asked for a commit: one, none, or, while the list changes, two. Arithmetic without I/O.
+//! [`Asked`]: the lists of replicas that commits need: one, none, or, while the list changes, two. Pure
+//! computation without I/O.
 //!
 //! ```text
 //! ANY 1 (a) -> changing from ANY 1 (a) to ANY 1 (b) -> ANY 1 (b)
-//!           ^ a record; both are asked            ^ once both have that record, another one
+//!           ^ a record; both are needed           ^ once both have that record, another one
 //! ```
 //!
 //! # Invariants
-//! - A1. While the list changes a commit needs the old list and the new one, and so does a promotion: whoever knows only the old one is
-//!   outvoted by those of it that have the record, and whoever knows of the change meets both.
-//! - A2. A change is given up for the list before at once; for a third list the one before goes on to be asked. So no list is left, or
-//!   taken, that somebody who knows an earlier record does not meet.
-//! - A3. Nobody is a list that everybody meets: what A1 says holds among records that ask somebody. A node whose newest record asks nobody is
-//!   promoted as one without a list.
-//! - A4. The leader counts for every list that names it, with what was on its disk before it promised a higher term: its promise is one that a
-//!   promotion by that list may need, as any member's is, and says as much. What reaches its disk later counts for nothing: the node that
-//!   got the promise may lack it.
-//! - A5. A leader that finds a change between two lists when it begins to lead brings it to its end before it begins another one, back
-//!   neither: the change may be over by a record that it does not have, and a node that has that record goes by the new list alone.
+//! - A1. While the list changes, a commit and a promotion need both the old list and the new one: a candidate that
+//!   knows only the old list loses to the members of that list that have the record, and a candidate that knows of
+//!   the change needs promises from both lists.
+//! - A2. A change can be given up at once for the list before; on a change to a third list the list before stays
+//!   in force. So every node that knows an earlier record shares at least one list with the lists in force.
+//! - A3. A record that names no list guarantees nothing: A1 applies among records that name a list. A node whose
+//!   newest record names none is promoted like a node without a list.
+//! - A4. The leader counts for every list that names it, up to its durable position at the time it promised a
+//!   higher term: a promotion by that list may need its promise, as that of any member, and the promise covers
+//!   that position. Bytes that reach its disk later do not count: the node that got the promise may lack them.
+//! - A5. A leader that finds a change between two lists when it begins to lead completes it before it begins
+//!   another change, even one back to the list before: a record that this leader lacks may have completed the
+//!   change, and a node that has that record uses the new list alone.
 //!
 //! Checked by the model in `asked_model_tests.rs`: every interleaving of small changes, commits and promotions.
 
@@ -45,13 +48,13 @@ impl From<QuorumList> for Asked {
     }
 }
 
-/// Returns a list as text; nobody is no text.
+/// Returns a list as text; empty without a list.
 pub fn list_text(list: Option<&QuorumList>) -> String {
     list.map_or_else(String::new, ToString::to_string)
 }
 
 impl Asked {
-    /// Reads what [`list_text`] made of a list, and of the one before while it changes.
+    /// Reads the output of [`list_text`] for a list, and for the list before while the list changes.
     ///
     /// # Errors
     /// See [`QuorumList::parse`].
@@ -60,55 +63,57 @@ impl Asked {
         Ok(Self { list: QuorumList::parse(list)?, before })
     }
 
-    /// Returns the list that is asked, or will be alone.
+    /// Returns the list in force, or the new list while the list changes.
     pub fn list(&self) -> Option<&QuorumList> {
         self.list.as_ref()
     }
 
-    /// Returns the list before, which is asked too, while the list changes.
+    /// Returns the list before, which is in force too, while the list changes.
     pub fn before(&self) -> Option<Option<&QuorumList>> {
         self.before.as_ref().map(Option::as_ref)
     }
 
-    /// Returns whether the list changes.
+    /// Returns whether the list is changing.
     pub fn is_changing(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Returns the lists that are asked: none, one or two.
+    /// Returns the lists in force: none, one or two.
     pub fn lists(&self) -> impl Iterator<Item = &QuorumList> {
         iter::once(&self.list).chain(&self.before).flatten()
     }
 
-    /// Returns whether somebody is asked.
+    /// Returns whether any list is in force.
     pub fn asks(&self) -> bool {
         self.lists().next().is_some()
     }
 
-    /// Returns whether a slot is asked.
+    /// Returns whether a list in force names `slot`.
     pub fn has(&self, slot: &str) -> bool {
         self.lists().any(|list| list.members().iter().any(|member| member == slot))
     }
 
-    /// Returns who is asked once somebody has said that it is to be `list` (A2).
+    /// Returns the lists in force after a request to change to `list` (A2).
     #[must_use]
     pub fn changed_to(&self, list: Option<QuorumList>) -> Self {
         match &self.before {
             _ if self.list == list => self.clone(),
             Some(before) if *before == list => list.into(),
-            // Of nobody, whom everybody meets, nothing would be left that meets who is asked now (A3).
+            // If there was no list before, keeping that would leave nothing in common with the list in force now
+            // (A3).
             Some(before) if before.is_some() => Self { before: Some(before.clone()), list },
             Some(_) | None => Self { before: Some(self.list.clone()), list },
         }
     }
 
-    /// Returns who is asked once the change is over.
+    /// Returns the lists in force after the change is complete.
     #[must_use]
     pub fn changed(&self) -> Self {
         self.list.clone().into()
     }
 
-    /// Returns how far all lists have come, of which `reached` says how far each has; `None` where nobody is asked.
+    /// Returns the position that all lists in force have reached, where `reached` returns the position of each;
+    /// `None` without a list.
     pub fn reached(&self, reached: impl Fn(&QuorumList) -> Lsn) -> Option<Lsn> {
         self.lists().map(reached).min()
     }
@@ -132,7 +137,8 @@ mod tests {
         QuorumList::parse(text).expect("it is right")
     }
 
-    /// Goal: A2 by hand, and text that can be read back. Method: each kind of change, from each kind of state.
+    /// Goal: A2 case by case, and text that can be read back. Method: each kind of change, from each kind of
+    /// state.
     #[test]
     fn changes_go_over_both_lists_and_back_at_once() {
         let [nobody, a, b, c] = ["", "ANY 1 (a)", "ANY 1 (b)", "ANY 1 (c)"].map(list);

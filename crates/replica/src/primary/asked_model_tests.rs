@@ -1,16 +1,18 @@
-//! The lists that commits need, and how they change, in every interleaving of a small cluster: a primary, which may be one of the nodes `a`, `b`
-//! and `c` that lists name, the others as replicas, commits, changes, acks, ends of changes that cannot be noted, a promise of the primary,
-//! and a promotion, after which the one that leads goes on with what it finds. In each state a look at every promotion that could follow.
-//! The quorum, its changes and the ballots are the product's.
+//! A model of the lists that commits need, and of their changes, in every interleaving of a small cluster: a
+//! primary, which may be one of the listed nodes `a`, `b` and `c`, the others as replicas, commits, changes, acks,
+//! ends of changes that cannot be noted, a promise of the primary, and a promotion, after which the new leader
+//! continues with the lists that it finds. In each state the model checks every promotion that could follow. The
+//! quorum, its changes and the ballots are the product's.
 //!
-//! A record is a commit or who is asked from there on, with the term in which it was written; a replica has records of the primary's log
-//! from its beginning on, or such of an earlier term behind the place where they part, which it sets aside once it follows. What was
-//! confirmed was answered. In each state who leads may be gone: then whoever wins the ballots that it knows of, with whatever promises, has
-//! to have what was answered, and no two may win. By A3 that is asked of nodes that know a record behind the last one that asked nobody.
+//! A record is a commit, or the lists in force from there on, with the term in which it was written; a replica has
+//! a prefix of the primary's log, or records of an earlier term after the fork, which it sets aside once it
+//! follows. A confirmed commit counts as answered. In each state the leader may be gone: then any node that wins
+//! the ballots that it knows of, by any promises, must have everything that was answered, and no two nodes may
+//! win. By A3 this is required of nodes that know a record after the last one that named no list.
 //!
-//! Promises are looked at where they are given: who has promised takes nothing more of the old term, so that what it wins by holds in
-//! every state in which it still has what it had. The leader is the exception: its log goes on to grow, so that what it had when it promised
-//! is a part of the state.
+//! Promises are evaluated in the state in which they are given: a node that has promised takes nothing more of the
+//! old term, so its promise is valid in every state in which its log is the same. The leader is the exception: its
+//! log continues to grow, so the length of its log at its promise is a part of the state.
 
 use collie_base::{Lsn, Set, Term};
 
@@ -19,64 +21,64 @@ use crate::term::{Ballot, Outcome, Reach, Vote};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A rule that the model can be run without, to see that it notices.
+/// A rule that the model can omit, to show that it detects the omission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// While the list changes, only the new one is asked.
+    /// While the list changes, commits need only the new one.
     RepliesByTheNewList,
-    /// Once the list has changed, the old one is asked still.
+    /// After the list has changed, commits still need the old one.
     RepliesByTheOldList,
-    /// A change is over as soon as it is noted.
+    /// A change is complete as soon as it is noted.
     OverAtOnce,
-    /// What is settled is what a plain tally of the lists says just now.
+    /// The quorum-durable position is the present plain tally of the lists.
     SettledByTheTally,
-    /// While the list changes, a promotion goes by the new one.
+    /// While the list changes, a promotion uses only the new one.
     VotesByTheNewList,
-    /// While the list changes, a promotion goes by the old one.
+    /// While the list changes, a promotion uses only the old one.
     VotesByTheOldList,
-    /// For a third list, the one that is not over is forgotten, and who is asked is not.
+    /// On a change to a third list, the incomplete change counts as complete, so the list before it is forgotten.
     ForgetsTheListBefore,
-    /// Who is promoted in the middle of a change takes it for over.
+    /// A node that is promoted in the middle of a change treats the change as complete.
     EndsWhatItFinds,
-    /// Who is promoted goes by the list of the beginning.
+    /// A node that is promoted uses the list of the beginning.
     LeadsByItsWords,
-    /// A leader leaves a change that it found for another list.
+    /// A leader abandons a change that it found for another list.
     LeavesWhatItFinds,
-    /// The leader counts for itself what reaches its disk behind its promise of a higher term.
+    /// The leader counts bytes that reach its disk after its promise of a higher term.
     CountsBehindItsPromise,
 }
 
-/// A term, and 0 for a commit, or the number of who is asked from there on in [`Model::asked`], counted from 1.
+/// A term, and 0 for a commit, or the number, from 1, of the lists in force from there on in [`Model::asked`].
 type Record = (u8, u8);
 
 #[derive(Clone, Debug)]
 struct State {
-    /// The log of who leads.
+    /// The log of the leader.
     log: Vec<Record>,
-    /// What each replica has.
+    /// The log of each listed node.
     logs: [Vec<Record>; 3],
-    /// The node that leads, if it is one of those that lists name.
+    /// The node that leads, if it is a listed one.
     leader: Option<usize>,
-    /// The term in which it leads: 1, and 2 once one was promoted.
+    /// The term in which it leads: 1, and 2 after a promotion.
     term: u8,
-    /// Whether the change that goes on was found by the leader when it was promoted (A5).
+    /// Whether the leader found the change in progress when it was promoted (A5).
     found: bool,
-    /// How many records the leader had when it promised a higher term, if it has.
+    /// The number of records that the leader had when it promised a higher term, if it has.
     promised: Option<usize>,
-    /// Whom the one that leads has heard of.
+    /// The replicas that have reported to the leader.
     heard: [bool; 3],
     quorum: Quorum,
-    /// Who would be asked without a mistake.
+    /// The lists that would be in force without a mistake.
     right: Asked,
     connections: [u64; 3],
     settled: Lsn,
-    /// The records up to the last one that was answered.
+    /// The records up to the last answered one.
     answered: Vec<Record>,
     changes: usize,
 }
 
-/// What two states have to have in common to be one.
+/// The parts in which two states must agree to be the same state.
 type Key = (
     Vec<Record>,
     [Vec<Record>; 3],
@@ -91,17 +93,17 @@ type Key = (
 struct Model {
     mistake: Mistake,
     start: Asked,
-    /// The node that leads in the beginning, if it is one that lists name.
+    /// The node that leads in the beginning, if it is a listed one.
     first: Option<usize>,
     lists: Vec<Option<QuorumList>>,
-    /// Who was ever asked, by the numbers of records.
+    /// All lists that have ever been in force, by the numbers in records.
     asked: Vec<Asked>,
     changes_max: usize,
     /// The longest log of a term.
     log_max: usize,
-    /// How long that of a promoted replica may be beyond that; `None`: nobody is promoted.
+    /// How much longer the log of a promoted replica may be; `None` without promotions.
     beyond: Option<usize>,
-    /// Whether a plain tally of what was reported would have fallen below what was confirmed.
+    /// Whether a plain tally of the reports would have fallen below the confirmed position.
     falls: bool,
 }
 
@@ -124,20 +126,20 @@ impl Model {
         Self { mistake, start, first: None, lists, asked, changes_max: 2, log_max: 4, beyond: None, falls: false }
     }
 
-    /// In the beginning `a` leads, with so many changes at the most.
+    /// Lets `a` lead in the beginning, with at most this many changes.
     fn led_by_a(self, changes_max: usize) -> Self {
         Self { first: Some(0), changes_max, ..self }
     }
 
-    /// With a promotion, and shorter logs.
+    /// Adds a promotion, with shorter logs.
     fn promoting(self, log_max: usize, beyond: usize) -> Self {
         Self { log_max, beyond: Some(beyond), ..self }
     }
 
-    /// Explores everything; returns how many states there are.
+    /// Explores all states, and returns their number.
     ///
     /// # Errors
-    /// What went wrong in one of them.
+    /// The violation in one of them.
     fn explore(&mut self) -> Result<usize, String> {
         let mut quorum = Quorum::new(self.start.clone(), Degrade::Wait);
         if let Some(first) = self.first {
@@ -174,7 +176,7 @@ impl Model {
         Ok(seen.len())
     }
 
-    /// Adds what can come next, but for promotions.
+    /// Adds the possible next states, except those by promotions.
     fn steps(&mut self, state: &State, todo: &mut Vec<State>) -> Result<(), String> {
         let log_max = self.log_max + self.beyond.filter(|_| state.term > 1).unwrap_or(0);
         if state.log.len() < log_max {
@@ -213,7 +215,7 @@ impl Model {
             over = self.settled(state, over)?; // Q5
         }
         if !self.counts_own(state) && state.leader.is_some() {
-            return Ok(()); // Y5 of `Synchronous`: nothing is over
+            return Ok(()); // Y5 of `Synchronous`: no change completes
         }
         if over.quorum.tick(lsn(state.log.len()), 0, |_| true) == Some(Change::Changed) && state.log.len() <= log_max {
             let mut unnoted = over.clone();
@@ -229,7 +231,8 @@ impl Model {
         Ok(())
     }
 
-    /// A replica has one record more of who leads, or when that one has not heard of it yet, connects with what it has of its log.
+    /// Gives a replica one more record of the leader's log; a replica that has not reported to this leader
+    /// connects instead, with the part of its log that is the leader's.
     fn acked(&mut self, state: &State, who: usize) -> Result<State, String> {
         let mut next = state.clone();
         let own = &mut next.logs[who];
@@ -247,12 +250,13 @@ impl Model {
         self.settled(state, next)
     }
 
-    /// Whether the leader counts what is on its disk now.
+    /// Returns whether the leader counts the present content of its disk.
     fn counts_own(&self, state: &State) -> bool {
         state.leader.is_some() && (state.promised.is_none() || self.mistake == Mistake::CountsBehindItsPromise)
     }
 
-    /// A replica that has won leads, as a server does: it notes the lists that it finds, and goes on with a change.
+    /// Lets a replica that has won lead, as a server does: it notes the lists that it finds, and continues a
+    /// change.
     fn promoted(&mut self, state: &State, who: usize) -> State {
         let log = state.logs[who].clone();
         let right = self.known(&log).1;
@@ -271,7 +275,7 @@ impl Model {
         next
     }
 
-    /// Who leads asks these from now on, and notes it.
+    /// Puts `asked` in force on the leader, and notes it in the log.
     fn note(&mut self, state: &mut State, asked: Asked) {
         let before = state.right.before().map_or_else(|| state.right.clone(), |before| before.cloned().into());
         let counted = match self.mistake {
@@ -293,7 +297,7 @@ impl Model {
         state.right = asked;
     }
 
-    /// What is confirmed now is answered.
+    /// Counts everything that is confirmed now as answered.
     fn settled(&mut self, before: &State, mut next: State) -> Result<State, String> {
         let confirmed = next.quorum.confirmed().durable;
         let tally = next.right.reached(|list| {
@@ -322,13 +326,13 @@ impl Model {
         Ok(next)
     }
 
-    /// Returns whom a log names last, and where, if it does.
+    /// Returns the lists that a log names last, and the place of that record, if there is one.
     fn known(&self, log: &[Record]) -> (Option<usize>, Asked) {
         let at = log.iter().rposition(|record| record.1 > 0);
         (at, at.map_or_else(|| self.start.clone(), |at| self.asked[usize::from(log[at].1) - 1].clone()))
     }
 
-    /// Looks at every promotion that may follow; returns who may win one.
+    /// Checks every promotion that may follow; returns the nodes that may win one.
     fn winners(&self, state: &State) -> Result<Vec<usize>, String> {
         let asks_nobody = |record: &Record| record.1 > 0 && !self.asked[usize::from(record.1) - 1].asks();
         let last_nobody = state.log.iter().rposition(asks_nobody);
@@ -363,7 +367,7 @@ impl Model {
         Ok(who)
     }
 
-    /// Whether a replica that knows that these are asked wins by these promises.
+    /// Returns whether a replica that knows the lists `asked` wins by these promises.
     fn wins(&self, state: &State, who: usize, promises: usize, asked: &Asked) -> bool {
         let reach = |who: usize| {
             let own = &state.logs[who];
@@ -390,7 +394,7 @@ impl Model {
 }
 
 impl State {
-    /// Who leads appends this.
+    /// Appends a record to the leader's log.
     fn push(&mut self, what: u8) {
         self.log.push((self.term, what));
         if let Some(leader) = self.leader {
@@ -412,9 +416,10 @@ impl State {
     }
 }
 
-/// Goal: whatever is changed to what, and whenever the primary is gone, nothing that was answered is lost by a promotion, no two nodes
-/// win, and what is settled never falls (A1 to A3). Method: all interleavings of up to two changes between lists that share all, some or no
-/// members, or nobody; of what a plain tally would say it is seen that it falls.
+/// Goal: for any changes, and whenever the primary is gone, a promotion loses nothing that was answered, no two
+/// nodes win, and the quorum-durable position never falls (A1 to A3). Method: all interleavings of up to two
+/// changes between lists that share all, some or no members, or no list; the test also shows that a plain tally
+/// would fall.
 #[test]
 fn no_change_of_the_list_loses_what_was_answered() {
     let lists = ["", "ANY 1 (a)", "ANY 1 (a, b)", "ANY 2 (b, c)"];
@@ -428,8 +433,9 @@ fn no_change_of_the_list_loses_what_was_answered() {
     assert!(states > 20_000, "only {states} states");
 }
 
-/// Goal: the same of a replica that is promoted in the middle of changes, goes on with the one that it finds, answers commits, and is gone in
-/// its turn. Method: as above with a promotion in every state in which one may be won, and shorter logs.
+/// Goal: the same for a replica that is promoted in the middle of changes, continues the change that it finds,
+/// answers commits, and is gone in its turn. Method: as above with a promotion in every state in which one may be
+/// won, and shorter logs.
 #[test]
 fn a_promotion_among_changes_loses_nothing_that_was_answered() {
     let lists = ["ANY 1 (a)", "ANY 1 (b, c)", "ANY 2 (a, b, c)"];
@@ -441,8 +447,9 @@ fn a_promotion_among_changes_loses_nothing_that_was_answered() {
     assert!(states > 20_000, "only {states} states");
 }
 
-/// Goal: the same where the first primary is itself on the lists, and so counts for them: of a majority, of all, of one, and from each to the
-/// other; its promise is given before, between and behind commits. Method: all interleavings without a change and with one, promotions too.
+/// Goal: the same where the first primary is itself a member of the lists, and so counts for them: lists of a
+/// majority, of all, of one, and changes from each to the other; it gives its promise before, between and after
+/// commits. Method: all interleavings without a change and with one, promotions included.
 #[test]
 fn a_primary_that_counts_for_its_lists_loses_nothing_that_was_answered() {
     let lists = ["ANY 2 (a, b, c)", "ANY 1 (a, b, c)", "ANY 3 (a, b, c)", "ANY 2 (a, b)", "ANY 1 (a)", "ANY 1 (b, c)"];
@@ -457,7 +464,7 @@ fn a_primary_that_counts_for_its_lists_loses_nothing_that_was_answered() {
     assert!(states > 20_000, "only {states} states");
 }
 
-/// Goal: the model notices each rule that is left out. Method: one after the other, from lists where it matters.
+/// Goal: the model detects each omitted rule. Method: one rule after the other, from lists where it matters.
 #[test]
 fn each_rule_of_a_change_is_needed() {
     let small = ["ANY 1 (a)", "ANY 1 (b)", "ANY 2 (b, c)", "ANY 2 (a, b, c)"];

@@ -1,11 +1,14 @@
-//! A base backup: the files of a copy of the database, in chunks under checksums; then the replica comes again and is streamed to.
+//! A base backup: sends the files of a copy of the database in chunks under checksums; then the replica connects
+//! again and is streamed to.
 //!
 //! # Invariants
-//! - B1. The log that the files need is kept under the replica's slot from before they are made, whatever the bounds; a copy whose log was
-//!   lost all the same (`wal.max_segments`) ends, and says so.
-//! - B2. At most [`IN_FLIGHT`] chunks are under way: a replica with a slow disk costs no memory here. Each is small, so that acks come
-//!   often on a slow link too: nothing else says that somebody is there.
-//! - B3. Not faster than [`StreamOptions::backup_bytes_per_s`](super::StreamOptions): the primary's own disk has other work.
+//! - B1. The replica's slot keeps the log that the files need from before they are made, whatever the bounds; a
+//!   copy whose log was lost all the same (`wal.max_segments`) ends, with the reason.
+//! - B2. At most [`IN_FLIGHT`] chunks are unacknowledged: a replica with a slow disk costs no memory here. Each
+//!   chunk is small, so that acks are frequent on a slow link too: they are the only sign that the replica is
+//!   alive.
+//! - B3. The rate is at most [`StreamOptions::backup_bytes_per_s`](super::StreamOptions): the primary's own disk
+//!   has other work.
 
 use std::time::Duration;
 
@@ -29,13 +32,13 @@ use crate::{
     packet::{Backup, ErrorCode, Heartbeat, Packet},
 };
 
-/// Most chunks that are not acknowledged.
+/// The most chunks that are not acknowledged.
 const IN_FLIGHT: u64 = 64;
 
 /// Bytes of a file in one chunk.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Sends a base backup, then ends the conversation.
+/// Sends a base backup, and returns once the replica has acknowledged every chunk.
 pub(super) async fn send<S: Source, C: Connection>(
     served: &Served<S>,
     (slot, attached): (&str, &Attached),
@@ -87,7 +90,7 @@ pub(super) async fn send<S: Source, C: Connection>(
                     select! {
                         sent = &mut sending => break sent?,
                         chunks = ack(reading, seq, served.options.timeout), if acked < seq => acked = chunks?,
-                        // Nothing is under way that could be acknowledged.
+                        // Every chunk is acknowledged, so no ack can arrive.
                         () = sleep(served.options.timeout), if acked == seq => return Err(link::silent(served.options.timeout)),
                     }
                 }
@@ -110,7 +113,7 @@ pub(super) async fn send<S: Source, C: Connection>(
     Ok(())
 }
 
-/// Has the files made, on a thread of its own, while the replica hears that somebody is there.
+/// Makes the files on a separate thread, and sends heartbeats to the replica until they are made.
 async fn make<S: Source, C: Connection>(
     served: &Served<S>,
     slot: &str,
@@ -127,7 +130,7 @@ async fn make<S: Source, C: Connection>(
                 let made = made.map_err(|_| LinkError::refused(ErrorCode::Storage, own.end, "the backup was not made"))?;
                 return made.map_err(|error| refuse_source(error, own.end));
             }
-            // What is being made is removed when it is done.
+            // The thread completes the copy, which is then removed.
             () = link::stopping(stop) => return Err(LinkError::Stopping),
             _ = heartbeats.tick() => writing.send(&Packet::Heartbeat(Heartbeat {
                 term: own.term,
@@ -143,7 +146,7 @@ async fn make<S: Source, C: Connection>(
     }
 }
 
-/// Waits for the next ack of a chunk; returns how many chunks are acknowledged.
+/// Waits for the next ack of a chunk; returns the number of acknowledged chunks.
 async fn ack<C: Connection>(reading: &mut Reading<C>, sent: u64, timeout: Duration) -> Result<u64, LinkError> {
     match reading.heard(timeout).await? {
         Packet::Backup(Backup::Ack { seq }) if seq < sent => Ok(seq + 1),

@@ -1,18 +1,21 @@
 //! [`Delay`]: how much later than a client of the primary the readers of one replica see a commit.
 //!
-//! The primary draws commits by their number and notes when their replies could leave ([`DrawnCommit`]). The replica says since when its
-//! readers see which positions, by its own clock, which [`ClockOffset`] knows against this one. A commit's delay is what lies between
-//! the two, commit by commit, whatever the packets were that carried them and whenever an ack came.
+//! The primary samples commits by their number and notes when their replies could leave ([`DrawnCommit`]). The
+//! replica reports when each position became visible to its readers, on its own clock, and [`ClockOffset`] relates
+//! that clock to this node's. The delay of a commit is the time between the two, whichever packets carried them
+//! and whenever an ack arrived.
 //!
 //! # Invariants
-//! - T1. A delay is off by no more than [`ClockOffset::uncertainty_ns`] and a microsecond; where marks were left out, it is rather too long.
-//! - T2. What is measured is of commits that were shown, each once. 0 says that a commit was shown when its reply left; where nothing was
-//!   committed, nothing is measured.
-//! - T3. Only commits count whose reply left while the replica kept up: what it missed while it was away or being filled is no delay, nor is
-//!   what it came with.
-//! - T4. Memory is bounded: of [`WAITING_MAX`] commits that wait to be shown every second one stands for two.
+//! - T1. The error of a delay is at most [`ClockOffset::uncertainty_ns`] and a microsecond; where marks were left
+//!   out, the delay is too long rather than too short.
+//! - T2. Only commits that became visible are measured, each once. 0 means that a commit was visible when its
+//!   reply left; where nothing was committed, nothing is measured.
+//! - T3. Only commits count whose reply left while the replica kept up: commits that it missed while it was away
+//!   or being filled have no delay, nor do those that it had when it connected.
+//! - T4. Memory is bounded: when [`WAITING_MAX`] commits wait to become visible, every second one is dropped, and
+//!   the others represent twice as many.
 //!
-//! Checked by `delay_tests.rs`, against a simulation that knows the truth.
+//! Checked by `delay_tests.rs`, against a simulation that knows the true delays.
 
 use std::collections::VecDeque;
 
@@ -21,43 +24,43 @@ use collie_base::Lsn;
 use super::{ClockOffset, Marks};
 use crate::packet::Ack;
 
-/// Most drawn commits that wait to be shown.
+/// The most sampled commits that wait to become visible.
 const WAITING_MAX: usize = 4096;
 
-/// Marks that are kept for commits whose notes come later than the ack that covers them.
+/// The most marks that are kept for commits that are reported here after the ack that covers them.
 const SHOWN_MAX: usize = 64;
 
-/// For how long a lag is shown after it was measured, when the replica has everything: as long as PostgreSQL's, whose receivers report
-/// that they are idle every 10 s.
+/// How long a lag is displayed after it was measured, when the replica has everything: as long as in PostgreSQL,
+/// whose receivers report every 10 s that they are idle.
 const LAG_SHOWN_NS: u64 = 10_000_000_000;
 
-/// A commit that was drawn on the primary.
+/// A sampled commit on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawnCommit {
-    /// Its position: readers see it once what is shown lies above.
+    /// Its position: readers see it once the visible position is above it.
     pub csn: Lsn,
-    /// When its reply could leave.
+    /// The time from which its reply could leave.
     pub at_ns: u64,
-    /// How many commits it stands for.
+    /// The number of commits that it represents.
     pub stands_for: u32,
 }
 
-/// A commit's delay, as it was measured.
+/// The measured delay of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Its position.
     pub csn: Lsn,
-    /// How much later it was seen, in nanoseconds.
+    /// How much later it became visible, in nanoseconds.
     pub delay_ns: u64,
-    /// For how many commits that stands.
+    /// The number of commits that it represents.
     pub stands_for: u32,
 }
 
-/// A drawn commit of which the replica has not said everything.
+/// A sampled commit that the replica has not yet reported as received, durable and visible.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     commit: DrawnCommit,
-    /// T3.
+    /// Whether its delay is measured (T3).
     counts: bool,
     is_received: bool,
     is_durable: bool,
@@ -70,18 +73,18 @@ impl Waiting {
     }
 }
 
-/// How long it takes until acks say that a replica has something, as PostgreSQL shows it.
+/// The time until acks report that a replica has a commit, as PostgreSQL displays it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lag {
     reached: Lsn,
-    /// Of the newest commit.
+    /// The lag of the newest commit.
     last_ns: u64,
     measured_ns: Option<u64>,
 }
 
 impl Lag {
-    /// Returns what is shown at `now_ns`: the last one, or for how long something has been owed, if that is more; what was measured last for
-    /// [`LAG_SHOWN_NS`] more once nothing is; `None` after that.
+    /// Returns the lag to display at `now_ns`: the last measured one, or the time for which a position has been
+    /// owed if that is longer; once nothing is owed, the last measured one for [`LAG_SHOWN_NS`], and then `None`.
     fn now_ns(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> Option<u64> {
         if self.reached < durable {
             return Some(self.last_ns.max(marks.owed_ns(self.reached, durable, now_ns)));
@@ -91,15 +94,16 @@ impl Lag {
     }
 }
 
-/// See the module's documentation. Of one connection.
+/// See the module's documentation. One per connection.
 #[derive(Clone, Debug, Default)]
 pub struct Delay {
     clock: ClockOffset,
-    /// Positions below which everything is shown, and since when on this node's clock, as far as acks said lately; oldest first.
+    /// Positions below which everything is visible, with the time on this node's clock from which it is, according
+    /// to recent acks; oldest first.
     shown: VecDeque<(Lsn, u64)>,
     waiting: Vec<Waiting>,
     is_steady: bool,
-    /// When the last ack came.
+    /// The time of the last ack.
     heard_ns: u64,
     received: Lag,
     durable: Lag,
@@ -107,12 +111,12 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// The replica keeps up from now on: commits that are drawn from here on count (T3).
+    /// Notes that the replica keeps up from now on: commits that are sampled from here on count (T3).
     pub fn begin(&mut self) {
         self.is_steady = true;
     }
 
-    /// Takes note of commits that were drawn, and calls `measured` for those that are shown already.
+    /// Records sampled commits, and calls `measured` for those that are already visible.
     pub fn on_drawn(&mut self, drawn: &[DrawnCommit], measured: &mut dyn FnMut(Measured)) {
         let counts = self.is_steady;
         for commit in drawn {
@@ -134,7 +138,7 @@ impl Delay {
         });
     }
 
-    /// Takes note of an ack that came at `now_ns`, and calls `measured` for each commit that it shows.
+    /// Records an ack that arrived at `now_ns`, and calls `measured` for each commit that it reports as visible.
     pub fn on_ack(&mut self, ack: &Ack, now_ns: u64, measured: &mut dyn FnMut(Measured)) {
         // Before the first packet of a connection there is no clock to echo.
         if ack.echo_mono_ns != 0 {
@@ -159,7 +163,7 @@ impl Delay {
         self.look(measured);
     }
 
-    /// Looks at what waits.
+    /// Checks the waiting commits against the acks.
     fn look(&mut self, measured: &mut dyn FnMut(Measured)) {
         let Self { shown, waiting, heard_ns, received, durable, applied, .. } = self;
         let mut newest = [Lsn::ZERO; 3];
@@ -171,7 +175,7 @@ impl Delay {
         };
         waiting.retain_mut(|waiting| {
             let DrawnCommit { csn, at_ns, stands_for } = waiting.commit;
-            // Until it is known here, as PostgreSQL has it.
+            // The lag ends when this node learns of it, as in PostgreSQL.
             let known_ns = heard_ns.saturating_sub(at_ns);
             if !waiting.is_received && csn < received.reached {
                 waiting.is_received = true;
@@ -194,8 +198,8 @@ impl Delay {
         });
     }
 
-    /// Returns how long commits that count and are not shown have waited at `now_ns`, those that did so at `since_ns` already, as far as
-    /// acks can have said: not longer than they really have.
+    /// Returns for how long counted commits that are not visible have waited at `now_ns`, for those that already
+    /// waited at `since_ns`. The times allow for acks in transit, so they are never longer than the real ones.
     pub fn waits(&self, since_ns: u64, now_ns: u64) -> impl Iterator<Item = Measured> {
         let way_ns = Some(self.clock.uncertainty_ns()).filter(|ns| *ns < u64::MAX).unwrap_or(0);
         let waits = self
@@ -209,12 +213,13 @@ impl Delay {
         })
     }
 
-    /// Returns by how much what is measured may be off, in nanoseconds; `u64::MAX` before the first round trip.
+    /// Returns the largest possible error of a measured delay, in nanoseconds; `u64::MAX` before the first round
+    /// trip.
     pub fn uncertainty_ns(&self) -> u64 {
         self.clock.uncertainty_ns()
     }
 
-    /// Returns the lags as PostgreSQL shows them, when everything below `durable` is on this node's disk.
+    /// Returns the lags as PostgreSQL displays them, when everything below `durable` is on this node's disk.
     pub fn lags(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> Lags {
         Lags {
             write_ns: self.received.now_ns(marks, durable, now_ns),
@@ -224,15 +229,16 @@ impl Delay {
     }
 }
 
-/// Times from when the reply to a commit could leave here until a replica's ack says that it has it too, as of the call, in nanoseconds;
-/// `None` for one that is idle.
+/// Times from when the reply to a commit could leave here until an ack reports that a replica has the commit too,
+/// at the time of the call, in nanoseconds; `None` for an idle replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lags {
-    /// In its log.
+    /// Until it is in the replica's log.
     pub write_ns: Option<u64>,
-    /// On its disk.
+    /// Until it is on the replica's disk.
     pub flush_ns: Option<u64>,
-    /// Shown to its readers. By its clock of when that was, not by the ack's.
+    /// Until it is visible to the replica's readers, by the replica's report of the time, not by the arrival of
+    /// the ack.
     pub replay_ns: Option<u64>,
 }
 

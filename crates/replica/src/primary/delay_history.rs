@@ -1,10 +1,11 @@
-//! `DelayHistory`: what was measured of one replica's delay, window by window, and quantiles of it.
+//! `DelayHistory`: the measured delays of one replica, window by window, and their quantiles.
 //!
 //! # Invariants
-//! - D1. A window in which nothing was measured has no figures, which is not 0.
-//! - D2. A commit counts in the window in which it was found to be shown. One that has waited through a whole window counts in that one too, with
-//!   how long it has waited, once that is longer than each that was shown: a replica that stands still does not look punctual.
-//! - D3. Quantiles are the upper end of a bucket, at most 1/64 above the truth; means are exact.
+//! - D1. A window without a measurement has no figures, which differs from 0.
+//! - D2. A commit counts in the window in which it was found to be visible. A commit that has waited through a
+//!   whole window counts in that window too, with the time for which it has waited, if that is longer than every
+//!   delay counted there: a replica that makes no progress does not look punctual.
+//! - D3. Quantiles are the upper end of a bucket, at most 1/64 above the true value; means are exact.
 //! - D4. Memory is bounded: [`SECONDS_MAX`] seconds, and four histograms of 30 KiB.
 //!
 //! Checked by the tests here.
@@ -16,21 +17,21 @@ use collie_base::{Latencies, Lsn};
 use super::{Delay, Measured, SlotState};
 use crate::packet::DelayWindow;
 
-/// Seconds that are kept: ten minutes.
+/// The number of seconds that are kept: ten minutes.
 pub const SECONDS_MAX: usize = 600;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// So long one of the two histograms of what was last fills; percentiles are of one to two minutes.
+/// The time for which one of the two newest histograms is filled; percentiles cover one to two minutes.
 const TURN_NS: u64 = 60 * SECOND_NS;
 
-/// Seconds over which rates are taken.
+/// The number of seconds over which rates are taken.
 const RATE_SECONDS: usize = 5;
 
-/// For how long the figures of a second are the newest ones that are shown.
+/// How long the figures of a second are displayed as the newest ones.
 const NEWEST_NS: u64 = 10 * SECOND_NS;
 
-/// Returns the figures of what was counted; `None` if nothing was (D1).
+/// Returns the figures of the counted delays; `None` if there are none (D1).
 fn window_of(counted: &Latencies) -> Option<DelayWindow> {
     let (mean_ns, max_ns) = (counted.mean_ns()?, counted.max_ns());
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times; bounded below")]
@@ -39,7 +40,7 @@ fn window_of(counted: &Latencies) -> Option<DelayWindow> {
     Some(DelayWindow { commits: counted.count(), mean_ns, p50_ns, p99_ns, max_ns })
 }
 
-/// Counts those that have waited longer than each that is counted (D2).
+/// Counts the waits that are longer than every counted delay (D2).
 fn count_waits(counted: &mut Latencies, waits: impl Iterator<Item = Measured>) {
     let longest_ns = counted.max_ns();
     for Measured { delay_ns, stands_for, .. } in waits.filter(|wait| wait.delay_ns > longest_ns) {
@@ -47,49 +48,51 @@ fn count_waits(counted: &mut Latencies, waits: impl Iterator<Item = Measured>) {
     }
 }
 
-/// A second of a replica.
+/// One second of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaySecond {
-    /// When it ended, on this node's clock.
+    /// The end of the second, on this node's clock.
     pub at_ns: u64,
-    /// What the replica was doing at its end.
+    /// The state of the replica at the end.
     pub state: SlotState,
-    /// What was measured in it.
+    /// The delays measured in the second.
     pub window: Option<DelayWindow>,
-    /// For how long, at its end, the replica had owed the oldest of what it did not show, in nanoseconds; 0: nothing.
+    /// For how long, at the end, the replica had owed the oldest position that its readers did not see, in
+    /// nanoseconds; 0 if it owed none.
     pub owed_ns: u64,
-    /// What was durable here at its end.
+    /// The durable position of this node at the end.
     pub durable: Lsn,
-    /// What the replica's readers saw at its end.
+    /// The visible position of the replica at the end.
     pub applied: Lsn,
 }
 
-/// All that was measured of a replica, since its slot was made or this node was started: two looks give the mean of the time between.
+/// All delays measured for a replica, since its slot was created or this node was started: two readings give the
+/// mean of the time in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayTotals {
-    /// Commits, as far as those that were drawn stand for them.
+    /// The number of commits that the sampled ones represent.
     pub commits: u64,
     /// The sum of their delays, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// How a replica stands at a moment.
+/// The situation of a replica at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
-    /// What it is doing.
+    /// Its state.
     pub state: SlotState,
-    /// For how long it has owed the oldest of what it does not show, in nanoseconds.
+    /// For how long it has owed the oldest position that its readers do not see, in nanoseconds.
     pub owed_ns: u64,
-    /// What is durable here.
+    /// The durable position of this node.
     pub durable: Lsn,
-    /// What its readers see.
+    /// The visible position of the replica.
     pub applied: Lsn,
 }
 
-/// How far one replica was behind.
+/// The delays of one replica over time.
 #[derive(Clone, Debug, Default)]
 pub struct DelayHistory {
-    /// Since the last heartbeat that told of it.
+    /// Since the last heartbeat that reported a delay.
     beat: Latencies,
     beat_began_ns: u64,
     second: Latencies,
@@ -101,7 +104,7 @@ pub struct DelayHistory {
 }
 
 impl DelayHistory {
-    /// Takes note of a delay that was measured.
+    /// Records a measured delay.
     pub fn note(&mut self, Measured { delay_ns, stands_for, .. }: Measured) {
         let DelayTotals { commits, sum_ns } = &mut self.totals;
         *commits += u64::from(stands_for);
@@ -111,7 +114,7 @@ impl DelayHistory {
         }
     }
 
-    /// Returns what was measured since the last call, for the replica to know.
+    /// Returns the delays measured since the last call, to be sent to the replica.
     pub fn take_beat(&mut self, delay: &Delay, now_ns: u64) -> Option<DelayWindow> {
         count_waits(&mut self.beat, delay.waits(self.beat_began_ns, now_ns));
         let window = window_of(&self.beat);
@@ -120,7 +123,7 @@ impl DelayHistory {
         window
     }
 
-    /// Takes note of the time, several times a second.
+    /// Advances the time; to be called several times per second.
     pub fn tick(&mut self, now_ns: u64, delay: &Delay, standing: Standing) {
         if self.second_began_ns == 0 {
             (self.second_began_ns, self.turn_began_ns) = (now_ns, now_ns);
@@ -147,7 +150,7 @@ impl DelayHistory {
         }
     }
 
-    /// Returns what was measured so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> DelayTotals {
         self.totals
     }
@@ -157,21 +160,21 @@ impl DelayHistory {
         self.seconds.iter()
     }
 
-    /// Returns what was measured in the newest second in which anything was, unless that is longer ago than ten.
+    /// Returns the figures of the newest second that has any, unless it ended ten or more seconds ago.
     pub fn newest(&self, now_ns: u64) -> Option<DelayWindow> {
         let newest = self.seconds.iter().rev().take_while(|second| now_ns.saturating_sub(second.at_ns) < NEWEST_NS);
         newest.into_iter().find_map(|second| second.window)
     }
 
-    /// Returns what was measured in the last minute or two.
+    /// Returns the figures of the last one to two minutes.
     pub fn summary(&self) -> Option<DelayWindow> {
         let mut both = self.turns[1].clone();
         both.merge(&self.turns[0]);
         window_of(&both)
     }
 
-    /// Returns how long the replica takes, at the rates of the last seconds, until it has made up for `behind_bytes`, in nanoseconds:
-    /// 0 when it is not behind, `None` when it is not gaining, or nobody knows yet.
+    /// Returns how long the replica takes to catch up by `behind_bytes` at the rates of the last seconds, in
+    /// nanoseconds: 0 if it is not behind, `None` if it is not gaining or the rates are not known yet.
     pub fn drain_ns(&self, behind_bytes: u64) -> Option<u64> {
         if behind_bytes == 0 {
             return Some(0);
@@ -203,8 +206,8 @@ mod tests {
         Measured { csn: Lsn::ZERO, delay_ns, stands_for }
     }
 
-    /// Goal: D1 and D3: a second is what was measured in it, one without is none, and what was is over after two minutes. Method: seconds one
-    /// by one.
+    /// Goal: D1 and D3: a second has the figures measured in it, one without a measurement has none, and all are
+    /// gone after two minutes. Method: seconds one by one.
     #[test]
     fn seconds_are_what_was_measured_and_none_without() {
         let (mut history, delay) = (DelayHistory::default(), Delay::default());
@@ -226,8 +229,8 @@ mod tests {
         assert_eq!((history.seconds().count(), history.summary()), (SECONDS_MAX, None));
     }
 
-    /// Goal: what a heartbeat tells is what was measured since the one before, a commit that was shown at once counts as 0, and no commit as
-    /// nothing. Method: two beats, the second without a commit.
+    /// Goal: a heartbeat reports the delays measured since the one before; a commit that was visible at once
+    /// counts as 0, and no commit yields no figures. Method: two heartbeats, the second without a commit.
     #[test]
     fn a_heartbeat_tells_what_was_measured_since_the_last() {
         let (mut history, delay) = (DelayHistory::default(), Delay::default());
@@ -238,8 +241,8 @@ mod tests {
         assert_eq!(history.take_beat(&delay, 3), None);
     }
 
-    /// Goal: D2: commits that a replica does not show make each window late through which they wait, and none else. Method: a commit amid a
-    /// second, and three seconds that pass without an ack.
+    /// Goal: D2: commits that a replica does not make visible count in each window through which they wait, and in
+    /// no other. Method: a commit in the middle of a second, and three seconds that pass without an ack.
     #[test]
     fn a_commit_that_waits_through_a_window_counts_in_it() {
         let (mut history, mut delay) = (DelayHistory::default(), Delay::default());
@@ -258,7 +261,8 @@ mod tests {
         assert_eq!((last.commits, last.max_ns), (5, SECOND_NS * 7 / 2), "the longer wait counts beside it");
     }
 
-    /// Goal: time to make up is the backlog by what is gained each second. Method: rates that gain, stand and lose.
+    /// Goal: the time to catch up is the backlog divided by the gain per second. Method: rates that gain, keep
+    /// pace and lose.
     #[test]
     fn drain_time_is_backlog_by_gain() {
         let drained = |applied: u64, durable: u64| {

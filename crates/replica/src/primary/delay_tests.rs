@@ -1,5 +1,6 @@
-//! The estimator against a simulation that knows when each commit was answered and shown: a primary that commits in groups, a link whose two
-//! ways differ and vary, and a replica whose clock stands elsewhere and runs at another speed.
+//! The estimator against a simulation that knows when each commit was answered and visible: a primary that commits
+//! in groups, a link whose two directions differ and vary, and a replica whose clock is offset and runs at another
+//! speed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct Chance(u64);
 
 impl Chance {
@@ -27,23 +28,23 @@ impl Chance {
     }
 }
 
-/// How a pair behaves; times in ns, least and most.
+/// The behaviour of a pair of nodes; times in ns, least and most.
 #[derive(Clone, Copy)]
 struct Course {
     between: (u64, u64),
-    /// Commits of one shipment.
+    /// The number of commits in one shipment.
     group: (u64, u64),
-    /// From the flush until the reply to a commit leaves, and until the packet does.
+    /// From the flush until the reply to a commit leaves, and until the packet leaves.
     reply: (u64, u64),
     ship: (u64, u64),
     there: (u64, u64),
     apply: (u64, u64),
-    /// How long the ack is held back, and its way.
+    /// The time for which the ack is held back, and its time in transit.
     held: (u64, u64),
     back: (u64, u64),
-    /// Of the replica's clock.
+    /// The drift of the replica's clock.
     ppm: i64,
-    /// So many of a thousand packets meet a stall of so long on each way.
+    /// The packets in a thousand that meet a stall in either direction, and the length of the stall.
     stalls: (u64, u64),
 }
 
@@ -60,14 +61,14 @@ const LAN: Course = Course {
     stalls: (0, 0),
 };
 
-/// What became of a commit.
+/// The true times of a commit.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     at_ns: u64,
     shown_ns: u64,
 }
 
-/// An ack on its way.
+/// An ack in transit.
 struct Sent {
     comes_ns: u64,
     ack: Ack,
@@ -80,11 +81,12 @@ struct Pair {
     position: u64,
     commits: BTreeMap<Lsn, Commit>,
     acks: VecDeque<Sent>,
-    /// When the packets before arrived, and what the newest of them had; what is shown; the last ack.
+    /// The arrival of the newest packet, the time at which its commits were visible, and the sending of the last
+    /// ack.
     arrived_ns: u64,
     shown_ns: u64,
     acked_ns: u64,
-    /// The shortest round trip of this connection, and when that was.
+    /// Half of the shortest round trip of this connection, and the time of that.
     half_ns: u64,
     as_of_ns: u64,
 }
@@ -106,7 +108,7 @@ impl Pair {
         }
     }
 
-    /// What the replica's clock shows.
+    /// Returns the time on the replica's clock.
     fn there(&self, here_ns: u64) -> u64 {
         let ran = i128::from(here_ns) + i128::from(here_ns) * i128::from(self.course.ppm) / 1_000_000;
         u64::try_from(ran).unwrap() + 77 * SECOND
@@ -118,7 +120,7 @@ impl Pair {
         self.chance.of(of) + stall
     }
 
-    /// Commits a group and ships it; returns the commits, each with when it is drawn, and has its ack on its way.
+    /// Commits a group and ships it; returns the sampled commits, and puts their ack in transit.
     fn ship(&mut self) -> Vec<DrawnCommit> {
         let course = self.course;
         self.now_ns += self.chance.of(course.between);
@@ -132,7 +134,7 @@ impl Pair {
         let left_ns = flushed_ns + self.chance.of(course.ship);
         let came_ns = (left_ns + self.way(course.there)).max(self.arrived_ns);
         self.arrived_ns = came_ns;
-        // Shown in two steps, as by two workers.
+        // They become visible in two steps, as with two workers.
         let end = Lsn::new(self.position);
         let middle = drawn[drawn.len() / 2].csn;
         let first_ns = came_ns.max(self.shown_ns) + self.chance.of(course.apply);
@@ -166,7 +168,8 @@ impl Pair {
         drawn
     }
 
-    /// Hands `delay` what was drawn and every ack that has come until `until_ns`, and checks each commit that is measured (T1).
+    /// Passes the sampled commits and every ack that arrives until `until_ns` to `delay`, and checks each measured
+    /// commit (T1).
     fn hear(&mut self, delay: &mut Delay, pending: &mut Vec<DrawnCommit>, until_ns: u64, seed: u64) -> Vec<Measured> {
         let mut all = Vec::new();
         while let Some(Sent { comes_ns, ack }) = self.acks.pop_front_if(|sent| sent.comes_ns <= until_ns) {
@@ -175,7 +178,7 @@ impl Pair {
             delay.on_drawn(&drawn, &mut |measured| found.push(measured));
             delay.on_ack(&ack, comes_ns, &mut |measured| found.push(measured));
             let round_ns = comes_ns - ack.echo_mono_ns - ack.hold_ns.min(comes_ns - ack.echo_mono_ns);
-            // Half of the shortest round trip, and what the clocks may have run apart since and meanwhile.
+            // Half of the shortest round trip, and the possible drift of the clocks since and during it.
             self.half_ns = self.half_ns.saturating_add((comes_ns - self.as_of_ns) / 2_500);
             self.half_ns = self.half_ns.min((round_ns + ack.hold_ns / 2_500) / 2 + 2 * US);
             self.as_of_ns = ack.echo_mono_ns;
@@ -197,7 +200,8 @@ impl Pair {
     }
 }
 
-/// Runs so many shipments, asks for what is heard after each, and returns what was measured, of how many commits.
+/// Runs `shipments` shipments, with the arrived acks after each; returns the measured delays, the number of
+/// commits and the pair.
 fn run(course: Course, shipments: u64, seed: u64) -> (Vec<Measured>, usize, Pair) {
     let (mut pair, mut delay) = (Pair::new(course, seed), Delay::default());
     delay.begin();
@@ -213,9 +217,10 @@ fn run(course: Course, shipments: u64, seed: u64) -> (Vec<Measured>, usize, Pair
     (all, count, pair)
 }
 
-/// Goal: T1 and T2: each commit is measured once, and off by no more than half of the shortest round trip, whatever the load is like. Method: the
-/// truth beside what is measured, for pairs with jitter, ways that differ by a factor of twenty, hours of idleness, bursts of hundreds of commits in
-/// a shipment, packets that are stalled on either way, and clocks that run apart.
+/// Goal: T1 and T2: each commit is measured once, with an error of at most half of the shortest round trip, under
+/// any load. Method: measured delays against true ones, for pairs with jitter, directions that differ by a factor
+/// of twenty, hours of idleness, bursts of hundreds of commits in a shipment, packets that stall in either
+/// direction, and clocks that drift apart.
 #[test]
 fn a_delay_is_the_truth_within_half_of_the_shortest_round_trip() {
     let courses = [
@@ -239,8 +244,9 @@ fn a_delay_is_the_truth_within_half_of_the_shortest_round_trip() {
     }
 }
 
-/// Goal: the mean and the quantiles of what is measured are those of what is true, at every rate (I of issue 19: 33.6 ms were told for 0.7).
-/// Method: 1 to 10,000 commits a second over a local link; the mean and the median of both.
+/// Goal: the mean and the quantiles of the measured delays are those of the true ones, at every rate (I of issue
+/// 19: 33.6 ms were reported for 0.7). Method: 1 to 10,000 commits per second over a local link; the mean and the
+/// median of both.
 #[test]
 fn means_and_medians_are_those_of_the_truth_at_every_rate() {
     for (seed, (per_s, group)) in [(1, 1), (10, 1), (100, 1), (1000, 2), (10_000, 12)].into_iter().enumerate() {
@@ -260,15 +266,16 @@ fn means_and_medians_are_those_of_the_truth_at_every_rate() {
     }
 }
 
-/// Goal: T3: what a replica missed while it was away, or came with, is no delay; what is committed once it keeps up is. Method: a connection that
-/// ends with commits under way; commits while nobody is connected; another connection that catches up, and keeps up from a moment on.
+/// Goal: T3: commits that a replica missed while it was away, or had when it connected, have no delay; commits
+/// made once it keeps up do. Method: a connection that ends with commits in transit; commits without a connection;
+/// another connection that catches up, and keeps up from a moment on.
 #[test]
 fn catching_up_is_no_delay() {
     let (mut pair, mut delay) = (Pair::new(LAN, 7), Delay::default());
     delay.begin();
     let mut pending = pair.ship();
     assert_eq!(pair.hear(&mut delay, &mut pending, u64::MAX, 7).len(), 1);
-    // Away: its acks are lost, and a new connection begins without what was drawn.
+    // Away: its acks are lost, and a new connection begins without the sampled commits.
     let lost = pair.ship();
     pair.acks.clear();
     pair.now_ns += 30 * SECOND;
@@ -283,8 +290,9 @@ fn catching_up_is_no_delay() {
     assert!(kept.len() == 1 && kept[0].delay_ns < 2 * MS, "{kept:?}");
 }
 
-/// Goal: T2: a commit whose note comes behind the ack that shows it counts as 0, with the time that it really was shown at. Method: a reply
-/// that leaves long after readers of the replica saw the commit, and one that is only noted late.
+/// Goal: T2: a commit that is recorded here after the ack that reports it as visible counts with the time at which
+/// it really became visible, or with 0 if its reply left later. Method: a commit that is only recorded late, and a
+/// reply that leaves long after readers of the replica saw the commit.
 #[test]
 fn a_commit_that_was_seen_before_its_reply_left_counts_as_nothing() {
     let (mut pair, mut delay) = (Pair::new(LAN, 3), Delay::default());
@@ -300,8 +308,8 @@ fn a_commit_that_was_seen_before_its_reply_left_counts_as_nothing() {
     assert_eq!(found[1].delay_ns, 0);
 }
 
-/// Goal: T4: commits that are never shown are kept in a bounded place, and those that are kept stand for all. Method: ten thousand of them, and
-/// an ack at last.
+/// Goal: T4: commits that never become visible take bounded memory, and the kept ones represent all. Method: ten
+/// thousand of them, and an ack at last.
 #[test]
 fn commits_that_wait_are_thinned_out() {
     let (mut delay, mut pair) = (Delay::default(), Pair::new(Course { group: (10_000, 10_000), ..LAN }, 5));
@@ -312,8 +320,8 @@ fn commits_that_wait_are_thinned_out() {
     assert!(found.len() <= WAITING_MAX && (9_000..=11_000).contains(&stood_for), "{} for {stood_for}", found.len());
 }
 
-/// Goal: lags are there while something is owed, stay for ten seconds, and are none for one that is idle. Method: the clock alone moves, past a
-/// commit and its ack.
+/// Goal: there are lags while something is owed and for ten seconds after, and none for an idle replica. Method:
+/// the clock alone moves, past a commit and its ack.
 #[test]
 fn lags_end_ten_seconds_after_the_last_commit() {
     let (mut marks, mut delay, mut pair) = (Marks::new(10, 0), Delay::default(), Pair::new(LAN, 9));

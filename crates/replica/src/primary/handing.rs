@@ -1,8 +1,9 @@
-//! [`Handing`]: the handover of a primary that serves, beside its connections, who asks to lead, and who lets its writers end.
+//! [`Handing`]: the switchover of a serving primary, shared by its connections, the node that asks to lead, and
+//! the task that lets its writers end.
 //!
 //! # Invariants
-//! - Z1. Every step is taken under one lock, which whoever waits for a change looks under too: giving the lead away and going on as a
-//!   primary exclude each other (W2 of `handover.rs`).
+//! - Z1. Every step is taken under one lock, and a task that waits for a change reads the state under it too:
+//!   transferring the lead and continuing as a primary exclude each other (W2 of `handover.rs`).
 
 use std::time::Duration;
 
@@ -12,21 +13,21 @@ use tokio::sync::watch;
 use super::Sent;
 use crate::term::{Handover, Phase};
 
-/// A question to be handed the lead.
+/// A request for the lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverAsked {
-    /// The replica's slot.
+    /// The slot of the replica.
     pub slot: String,
-    /// How long open transactions are given to end, and then the replica to take over.
+    /// The time for open transactions to end, and then for the replica to take over.
     pub wait: Duration,
 }
 
-/// What everybody sees.
+/// The state that all parties see.
 #[derive(Clone, Debug, Default)]
 struct State {
     handover: Handover,
     asked: Option<HandoverAsked>,
-    /// Whom the primary has refused last, and why.
+    /// The node that the primary refused last, and why.
     refused: Option<(u64, String)>,
 }
 
@@ -34,21 +35,21 @@ struct State {
 #[derive(Debug)]
 pub struct Handing {
     state: watch::Sender<State>,
-    /// Why this primary hands over to nobody, if so.
+    /// Why this primary performs no switchover, if so.
     cannot: Option<String>,
 }
 
-/// What a connection has to tell its replica.
+/// A message that a connection has to send to its replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing is appended above.
+    /// The log ends here, and nothing is appended any more.
     Offered(Lsn),
-    /// The primary goes on.
+    /// The primary keeps the lead.
     Refused(String),
 }
 
 impl Handing {
-    /// Of a primary that may hand over, unless it `cannot`.
+    /// Creates the switchover state of a primary that may transfer the lead, unless it `cannot`.
     pub fn new(cannot: Option<String>) -> Self {
         Self { state: watch::Sender::default(), cannot }
     }
@@ -63,7 +64,7 @@ impl Handing {
         result.expect("the closure is called once")
     }
 
-    /// `node` asks, at `now_ns`, to be handed the lead.
+    /// Records that `node` asks for the lead at `now_ns`.
     pub fn ask(&self, node: u64, asked: HandoverAsked, now_ns: u64) {
         let until_ns = after(now_ns, asked.wait);
         self.step(|state| {
@@ -78,7 +79,7 @@ impl Handing {
         });
     }
 
-    /// Waits until somebody has asked; returns what.
+    /// Waits until a node has asked; returns the request.
     pub async fn asked(&self) -> HandoverAsked {
         let mut watch = self.state.subscribe();
         let found = watch.wait_for(|state| state.handover.phase() == Phase::Ending).await;
@@ -88,11 +89,11 @@ impl Handing {
         }
     }
 
-    /// Waits until the handover is not in one of the phases any more in which the primary waits for its successor; returns the phase.
+    /// Waits until the primary does not wait for a successor, or no longer does; returns the phase.
     pub async fn settled(&self) -> Phase {
         let mut watch = self.state.subscribe();
         let settled = |state: &State| matches!(state.handover.phase(), Phase::Idle | Phase::Given);
-        // What it guards is not kept over another wait.
+        // The guard that `wait_for` returns is not kept across another await.
         let phase = watch.wait_for(settled).await.map(|state| state.handover.phase());
         match phase {
             Ok(phase) => phase,
@@ -100,12 +101,13 @@ impl Handing {
         }
     }
 
-    /// Returns how far it has come.
+    /// Returns the phase.
     pub fn phase(&self) -> Phase {
         self.state.borrow().handover.phase()
     }
 
-    /// Nothing is appended above `last` any more; who asked has as long as `wait` to take over. Returns whether it is still wanted.
+    /// Offers the lead: nothing is appended above `last` any more, and the asking node has `wait` to take over.
+    /// Returns whether the lead is still wanted.
     pub fn offer(&self, last: Lsn, wait: Duration, now_ns: u64) -> bool {
         self.step(|state| {
             let is_wanted = state.handover.offer(last, after(now_ns, wait));
@@ -113,12 +115,12 @@ impl Handing {
         })
     }
 
-    /// A node has come so far.
+    /// Records the positions of a node.
     pub(super) fn reached(&self, node: u64, at: Sent) {
         self.step(|state| (state.handover.reached(node, at), ()));
     }
 
-    /// `node` asks to lead. Returns whether it may: then this node never writes again.
+    /// Answers `node`, which asks to lead. Returns whether it may: then this node never writes again.
     pub fn succeed(&self, node: u64, now_ns: u64) -> bool {
         self.step(|state| {
             let may = state.handover.succeed(node, now_ns);
@@ -126,7 +128,8 @@ impl Handing {
         })
     }
 
-    /// The primary goes on; who asked is told `why`. Returns whether it may: not if the lead is given.
+    /// Lets the primary keep the lead, and reports `why` to the asking node. Returns whether it may: not if the
+    /// lead is given.
     pub fn give_up(&self, why: &str) -> bool {
         self.step(|state| {
             let node = state.handover.node();
@@ -138,18 +141,18 @@ impl Handing {
         })
     }
 
-    /// The primary goes on if the time of the phase is over; returns whether it does.
+    /// Lets the primary keep the lead if the time of the phase is over; returns whether it does.
     pub fn give_up_late(&self, now_ns: u64) -> bool {
         let is_late = self.state.borrow().handover.is_late(now_ns);
         is_late && self.give_up("it did not take over in time")
     }
 
-    /// The connection of `node` has ended.
+    /// Records the end of the connection of `node`.
     pub(super) fn gone(&self, node: u64) {
         self.step(|state| (state.handover.gone(node), ()));
     }
 
-    /// Returns what tells of changes.
+    /// Returns a receiver of changes.
     pub(super) fn watch(&self) -> HandingWatch {
         HandingWatch(self.state.subscribe())
     }
@@ -159,15 +162,15 @@ fn after(now_ns: u64, wait: Duration) -> u64 {
     now_ns.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What one connection sees of it.
+/// The view of one connection.
 #[derive(Debug)]
 pub(super) struct HandingWatch(watch::Receiver<State>);
 
 impl HandingWatch {
-    /// Waits for a change after which there is something to tell `node`; returns what.
+    /// Waits for a change that has to be reported to `node`; returns the message.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing but what is not news any more.
+    /// Dropping the future loses nothing but outdated news.
     pub(super) async fn news(&mut self, node: u64) -> News {
         loop {
             if self.0.changed().await.is_err() {
@@ -176,9 +179,10 @@ impl HandingWatch {
             let state = self.0.borrow_and_update();
             if state.handover.node() == Some(node) {
                 match state.handover.phase() {
-                    // One that had everything by then may have taken it before this looks, and waits for the offer all the same.
+                    // A node that had everything by then may have entered `Taken` before this look; it waits for
+                    // the offer all the same.
                     Phase::Offered { last } | Phase::Taken { last } => return News::Offered(last),
-                    // The phases before and behind are nobody's news.
+                    // No connection reports the phases before and after.
                     Phase::Idle | Phase::Ending | Phase::Given => continue,
                 }
             }
@@ -197,8 +201,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: each side hears what is its: who asked of the offer or of the refusal, the primary that it was asked and how it ended. Method:
-    /// a handover that is late, one that is given, and one that cannot be, at a clock by hand.
+    /// Goal: each side gets its messages: the asking node the offer or the refusal, the primary the request and
+    /// its end. Method: a switchover that is late, one that is completed, and one that is impossible, with a
+    /// manual clock.
     #[tokio::test]
     async fn everybody_hears_what_is_theirs() {
         let patience = Duration::from_secs(30);
@@ -239,7 +244,7 @@ mod tests {
     }
 
     impl Handing {
-        /// What a connection of `node` would have heard last.
+        /// Returns the last message that a connection of `node` would have got.
         async fn watch_from_now(&self, node: u64) -> News {
             let mut watch = self.watch();
             watch.0.mark_changed();

@@ -1,9 +1,10 @@
-//! `Marks`: when positions of the log were passed here, for how long a replica has owed what it does not show.
+//! `Marks`: when positions of the log were passed on this node, and so for how long a replica has owed positions
+//! that its readers do not see.
 //!
 //! # Invariants
-//! - M1. How long something has been owed is never understated by more than the time between two notes, and never by marks that were
-//!   forgotten.
-//! - M2. Memory is bounded: beyond it each mark takes in the next one.
+//! - M1. The time for which a position has been owed is understated by no more than the time between two notes,
+//!   and never by dropped marks.
+//! - M2. Memory is bounded: beyond the bound neighbouring marks are merged.
 //!
 //! Checked by the tests here.
 
@@ -11,13 +12,13 @@ use std::collections::VecDeque;
 
 use collie_base::Lsn;
 
-/// Most marks that are kept.
+/// The most marks that are kept.
 const MARKS_MAX: usize = 65_536;
 
 /// The shortest time between two marks.
 const APART_NS: u64 = 100_000;
 
-/// Something above the mark before, and nothing above `lsn`, was passed from this time on.
+/// From this time on, the position had passed the mark before, but not `lsn`.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     lsn: Lsn,
@@ -39,19 +40,19 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Keeps at most `marks_max` (two at the least), each at least `apart_ns` after the one before.
+    /// Keeps at most `marks_max` marks (at least two), each at least `apart_ns` after the one before.
     pub fn new(marks_max: usize, apart_ns: u64) -> Self {
         Self { marks: VecDeque::new(), marks_max: marks_max.max(2), apart_ns }
     }
 
     /// Notes that everything below `lsn`, and nothing above it, was passed at `now_ns`.
     ///
-    /// Cost: constant, but for a look at all marks when there are too many.
+    /// Cost: constant, except for a pass over all marks when there are too many.
     pub fn pass(&mut self, lsn: Lsn, now_ns: u64) {
         match self.marks.back_mut() {
             Some(last) if lsn <= last.lsn => return,
             Some(last) if now_ns < last.passed_ns.saturating_add(self.apart_ns) => {
-                last.lsn = lsn; // older than it is
+                last.lsn = lsn; // counts as older than it is
                 return;
             }
             _ => {}
@@ -63,8 +64,8 @@ impl Marks {
         self.marks.push_back(Mark { lsn, passed_ns: now_ns });
     }
 
-    /// Returns for how long, at `now_ns`, one that shows everything below `applied` has owed the oldest of what it does not show, of all that is
-    /// below `durable`, in nanoseconds; 0 when that is nothing.
+    /// Returns for how long, at `now_ns`, a replica whose visible position is `applied` has owed the oldest
+    /// position below `durable` that it does not show, in nanoseconds; 0 if it owes none.
     pub fn owed_ns(&self, applied: Lsn, durable: Lsn, now_ns: u64) -> u64 {
         if applied >= durable {
             return 0;
@@ -82,8 +83,8 @@ mod tests {
         Lsn::new(position)
     }
 
-    /// Goal: M1: what is owed grows while nothing is shown, and is over when everything is, however long nothing has happened (T89). Method:
-    /// two marks and an hour.
+    /// Goal: M1: the owed time grows while nothing becomes visible, and ends when everything has, however long
+    /// nothing has happened (T89). Method: two marks and an hour.
     #[test]
     fn what_is_owed_is_as_old_as_the_oldest_of_it() {
         let mut marks = Marks::new(10, 0);
@@ -95,8 +96,8 @@ mod tests {
         assert_eq!([owed(200, 200, 3_600_000_000_000), owed(200, 201, 10_000)], [0, 0]);
     }
 
-    /// Goal: M2: a replica that stands still owes as long as it does, however much was written since (T2). Method: far more marks than are
-    /// kept, and some that are too near to have one of their own.
+    /// Goal: M2: the owed time of a replica that makes no progress is right, however much was written since (T2).
+    /// Method: far more marks than are kept, and some that are too close to get their own.
     #[test]
     fn marks_that_are_too_many_forget_no_age() {
         let mut marks = Marks::new(8, 10);

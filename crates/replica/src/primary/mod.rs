@@ -1,21 +1,21 @@
-//! The sending side: slots, and for each connected replica a stream of what becomes durable.
+//! The sending side: slots, and for each connected replica a stream of the records that become durable.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `source.rs` | [`Source`]: what is asked of the database that is followed |
-//! | `progress.rs` | [`Progress`]: how far one replica has come, and what may be sent to it; no I/O |
-//! | `asked.rs` | [`Asked`]: the list of replicas that is asked for commits, or two while it changes; no I/O |
-//! | `quorum.rs` | [`Quorum`]: which replicas must have a commit, and how far they have come; no I/O |
-//! | `synchronous.rs` | [`Synchronous`]: the quorum beside the connections that report to it |
-//! | `slots.rs` | [`Slots`]: who follows, by name, and for how long log is kept for whom |
-//! | `slots_file.rs` | the file `slots`, by which a primary knows them after a restart |
-//! | `handing.rs` | [`Handing`]: a handover beside the connections, and whoever lets writers end |
-//! | `trouble.rs` | [`Trouble`](trouble::Trouble): faults of a slot's streams, one after the other; no I/O |
+//! | `source.rs` | [`Source`]: the interface to the database that is followed |
+//! | `progress.rs` | [`Progress`]: the positions of one replica, and what may be sent to it; no I/O |
+//! | `asked.rs` | [`Asked`]: the list of replicas that commits need, or two while it changes; no I/O |
+//! | `quorum.rs` | [`Quorum`]: which replicas must have a commit, and their positions; no I/O |
+//! | `synchronous.rs` | [`Synchronous`]: the quorum, shared with the connections that report to it |
+//! | `slots.rs` | [`Slots`]: the replicas by name, and how long log is kept for each |
+//! | `slots_file.rs` | the file `slots`, from which a primary knows them after a restart |
+//! | `handing.rs` | [`Handing`]: a switchover, shared by the connections and the task that lets writers end |
+//! | `trouble.rs` | [`Trouble`](trouble::Trouble): consecutive faults of a slot's streams; no I/O |
 //! | `serve.rs` | one connection, from hello to its end |
 //! | `delay.rs` | [`Delay`]: how much later a replica's readers see commits; no I/O |
 //! | `clock_offset.rs` | [`ClockOffset`]: a replica's clock against this node's; no I/O |
 //! | `delay_history.rs` | [`DelayHistory`]: delays window by window, and quantiles; no I/O |
-//! | `marks.rs` | [`Marks`]: when positions were passed, for how long one has been owed; no I/O |
+//! | `marks.rs` | [`Marks`]: when positions were passed, and how long one has been owed; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
 mod asked;
@@ -60,20 +60,20 @@ pub use self::{
 
 use std::time::Duration;
 
-/// How a primary streams.
+/// How a primary streams to its replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// How often a replica hears that the primary is alive.
+    /// The time between two heartbeats to a replica.
     pub heartbeat: Duration,
-    /// After how long a silence a connection is given up.
+    /// The silence after which a connection is given up.
     pub timeout: Duration,
-    /// Bytes of log under way to a replica at which sending waits for its acks.
+    /// The unacknowledged bytes of log at which sending waits for acks of the replica.
     pub window_bytes: u64,
-    /// Most slots there may be.
+    /// The most slots.
     pub slots_max: usize,
-    /// How often a replica's rows are compared with the primary's, which reads all of both; `None`: never.
+    /// How often a replica's rows are compared with the primary's, which reads all rows on both; `None`: never.
     pub verify: Option<Duration>,
-    /// Bytes a second, at most, of a base backup's files; at least 1.
+    /// The most bytes per second of a base backup's files; at least 1.
     pub backup_bytes_per_s: u64,
 }
 

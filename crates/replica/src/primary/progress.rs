@@ -1,11 +1,12 @@
-//! `Progress`: how far one replica has come, and what may be sent to it. A state machine without I/O.
+//! `Progress`: the positions of one replica, and what may be sent to it. A state machine without I/O.
 //!
 //! # Invariants
-//! - G1. `durable`, `applied` <= `received` <= `sent`, and each only grows while a connection lasts: an ack that says otherwise
-//!   ends it.
-//! - G2. Not more than the window is under way, but for one packet.
-//! - G3. A round trip is measured on the primary's clock alone: now, less the clock that is echoed, less how long the replica held
-//!   it. That is told by the replica's clock, which may run faster: held long, it can come out above the whole, and then measures nothing.
+//! - G1. `durable`, `applied` <= `received` <= `sent`, and each only grows while a connection lasts: an ack that
+//!   contradicts this ends the connection.
+//! - G2. No more bytes than the window, plus one packet, are unacknowledged.
+//! - G3. A round trip is measured on the primary's clock: now, less the echoed clock, less the time for which the
+//!   replica held the packet. The replica measures that time on its own clock, which may run faster: a long time
+//!   can exceed the whole round trip, which is then ignored.
 //!
 //! Checked by the tests here.
 
@@ -13,7 +14,7 @@ use collie_base::{Lsn, Term};
 
 use crate::{LinkError, packet::Ack};
 
-/// What was sent and acknowledged on one connection.
+/// The positions sent and acknowledged on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     term: Term,
@@ -31,18 +32,18 @@ pub struct Progress {
 /// The positions of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Sent to it.
+    /// Below it, everything was sent to the replica.
     pub sent: Lsn,
-    /// In its log.
+    /// Below it, everything is in the replica's log.
     pub received: Lsn,
-    /// On its disk.
+    /// Below it, everything is on the replica's disk.
     pub durable: Lsn,
-    /// Seen by its readers.
+    /// Below it, the replica's readers see everything.
     pub applied: Lsn,
 }
 
 impl Progress {
-    /// A replica that has everything below `start`.
+    /// Creates the progress of a replica that has everything below `start`.
     pub fn new(term: Term, start: Lsn, window_bytes: u64, now_ns: u64) -> Self {
         Self {
             term,
@@ -63,15 +64,15 @@ impl Progress {
         self.sent.bytes_since(self.received) < self.window_bytes
     }
 
-    /// Takes note of records sent up to `end`.
+    /// Records that everything below `end` was sent.
     pub fn on_sent(&mut self, end: Lsn) {
         self.sent = end.max(self.sent);
     }
 
-    /// Takes note of an ack that came at `now_ns`.
+    /// Records an ack that arrived at `now_ns`.
     ///
     /// # Errors
-    /// It is of another term, or claims what cannot be (G1).
+    /// The ack is of another term, or impossible (G1).
     pub fn on_ack(&mut self, ack: &Ack, now_ns: u64) -> Result<(), LinkError> {
         let grows = ack.received >= self.received && ack.durable >= self.durable && ack.applied >= self.applied;
         if ack.term != self.term || !grows || ack.received > self.sent || ack.durable.max(ack.applied) > ack.received {
@@ -102,12 +103,12 @@ impl Progress {
         self.rtt_min_ns
     }
 
-    /// Returns how many bytes wait on the replica to be applied.
+    /// Returns the number of bytes that wait on the replica to be applied.
     pub fn queue_bytes(&self) -> u32 {
         self.queue_bytes
     }
 
-    /// Returns when it was heard of.
+    /// Returns the time of the last ack.
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns
     }

@@ -1,17 +1,20 @@
-//! `QuorumList` and [`Quorum`]: which replicas must have a commit, how far so many of them have come, and when a primary makes do
-//! without. No I/O.
+//! `QuorumList` and [`Quorum`]: which replicas must have a commit, which positions enough of them have reached,
+//! and when a primary degrades. No I/O.
 //!
 //! # Invariants
-//! - Q1. What is confirmed only grows, and was reported by `needed` members of each list that is asked, each for itself, at some time
-//!   in this term. A member that is away still has what it reported; one that comes back with less has that from then on.
-//! - Q2. A primary makes do without its quorum only where it is allowed to ([`Degrade::After`]), only when something that was durable
-//!   here has waited for so long, and only when the caller of [`Quorum::tick`] agrees; each change is returned once ([`Change`]).
-//! - Q3. It asks for its quorum again once `needed` members that are connected have been within [`NEAR_BYTES`] for [`NEAR_NS`]
-//!   without a break.
-//! - Q4. A change of the list is over once both lists have its record ([`Quorum::until`]), and is told once. What was confirmed before it
-//!   stays confirmed; above that both lists are needed, and then the new one alone. While nobody is asked nothing is confirmed.
-//! - Q5. The leader counts for each list that names it, with what is on its disk (A4 of `asked.rs`): it never waits for itself, and a list
-//!   that it satisfies alone waits for no other node ([`Quorum::asks_others`]).
+//! - Q1. The confirmed positions only grow, and were reported by `needed` members of each list in force, each
+//!   position for itself, at some time in this term. A member that is away keeps its reported positions; one that
+//!   returns with less has the lower positions from then on.
+//! - Q2. A primary degrades, that is, does without its quorum, only where that is allowed ([`Degrade::After`]),
+//!   only when a position that was durable here has waited for that time, and only when the caller of
+//!   [`Quorum::tick`] agrees; each change is returned once ([`Change`]).
+//! - Q3. It requires its quorum again once `needed` connected members have been within [`NEAR_BYTES`] for
+//!   [`NEAR_NS`] without interruption.
+//! - Q4. A change of the list is complete once both lists have its record ([`Quorum::until`]), and is returned
+//!   once. Positions confirmed before it stay confirmed; above them both lists are needed, and then the new one
+//!   alone. Without a list the confirmed positions do not grow.
+//! - Q5. The leader counts for each list that names it, with its own durable position (A4 of `asked.rs`): it never
+//!   waits for itself, and a list that it satisfies alone waits for no other node ([`Quorum::asks_others`]).
 //!
 //! Checked by `quorum_tests.rs`, against a model that remembers every report.
 
@@ -21,33 +24,33 @@ use collie_base::Lsn;
 
 use super::{Asked, Sent};
 
-/// How near to the primary's end a quorum has to be before it is asked for again.
+/// How close to the primary's end a quorum has to be before it is required again.
 pub const NEAR_BYTES: u64 = 1 << 20;
 
-/// For how long.
+/// How long it has to be that close.
 pub const NEAR_NS: u64 = 5_000_000_000;
 
-/// The longest list: as many replicas as there may be slots.
+/// The longest list: the most slots that there can be.
 const MEMBERS_MAX: usize = 64;
 
-/// So many of these slots.
+/// A number of these slots, any of which will do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QuorumList {
     needed: usize,
     members: Vec<String>,
 }
 
-/// Why a text is no list.
+/// Why a text is not a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumError {
-    /// It cannot be right: 22023.
+    /// The text is invalid: 22023.
     Invalid(String),
-    /// It is right, and not built: 0A000.
+    /// The text is valid in PostgreSQL but not supported: 0A000.
     Unsupported(String),
 }
 
 impl QuorumError {
-    /// Returns PostgreSQL's code for it.
+    /// Returns the SQLSTATE that PostgreSQL uses.
     pub const fn sqlstate(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "22023",
@@ -67,10 +70,10 @@ impl fmt::Display for QuorumError {
 impl std::error::Error for QuorumError {}
 
 impl QuorumList {
-    /// Makes the list of `needed` of `members`.
+    /// Creates the list of any `needed` of `members`.
     ///
     /// # Errors
-    /// Fewer members than are needed, none needed, too many, one twice, or one that can be no slot.
+    /// Fewer members than needed, none needed, too many, one named twice, or a name that no slot can have.
     pub fn new(needed: usize, members: Vec<String>) -> Result<Self, QuorumError> {
         let invalid = |text: String| Err(QuorumError::Invalid(text));
         if members.len() > MEMBERS_MAX {
@@ -91,20 +94,20 @@ impl QuorumList {
         Ok(Self { needed, members })
     }
 
-    /// Makes the list of more than half of `names`, in their order, so that each of these nodes makes the same one.
+    /// Creates the list of more than half of `names`, sorted, so that each of these nodes creates the same list.
     ///
     /// # Errors
-    /// As [`QuorumList::new`].
+    /// As for [`QuorumList::new`].
     pub fn majority(mut names: Vec<String>) -> Result<Self, QuorumError> {
         names.sort_unstable();
         Self::new(names.len() / 2 + 1, names)
     }
 
-    /// Reads `ANY n (a, b, c)`; nothing is no list. Of PostgreSQL's other forms those that mean the same are read too: `FIRST n`, `n` or
-    /// no number, when all that are named are asked for.
+    /// Reads `ANY n (a, b, c)`; an empty text is no list. PostgreSQL's other forms (`FIRST n`, `n` or no number)
+    /// are accepted where they mean the same, that is, where all named replicas are needed.
     ///
     /// # Errors
-    /// See [`QuorumError`]; what must be right of a list is in [`QuorumList::new`].
+    /// See [`QuorumError`]; [`QuorumList::new`] has the conditions on a list.
     pub fn parse(text: &str) -> Result<Option<Self>, QuorumError> {
         let text = text.trim();
         if text.is_empty() {
@@ -142,7 +145,7 @@ impl QuorumList {
         Ok(Some(list))
     }
 
-    /// Returns how many are needed.
+    /// Returns how many members are needed.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -159,24 +162,24 @@ impl fmt::Display for QuorumList {
     }
 }
 
-/// What happens when too few replicas answer.
+/// The reaction when too few replicas answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Degrade {
     /// Replies wait.
     #[default]
     Wait,
-    /// Once something has waited for so long, replies wait for this node's disk alone, and say so.
+    /// Once a position has waited this long, replies wait for this node's disk alone, and are marked.
     After(Duration),
 }
 
-/// What has changed.
+/// A change of the quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Replicas are made do without from now on.
+    /// The primary does without its replicas from now on.
     Degraded,
-    /// They are asked for again.
+    /// The replicas are required again.
     Restored,
-    /// The list has changed: the one before is not asked any more.
+    /// The change of the list is complete: the list before is no longer in force.
     Changed,
 }
 
@@ -187,28 +190,28 @@ struct Member {
     connection: Option<u64>,
 }
 
-/// The members of lists as they report, and what follows.
+/// The reports of the members of lists, and the positions that they confirm.
 #[derive(Clone, Debug)]
 pub struct Quorum {
     asked: Asked,
-    /// Where the record of a change ends.
+    /// The end of the record of a change.
     until: Lsn,
-    /// The name of who leads, and what is on its disk at the least (Q5).
+    /// The name of the leader, and a lower bound of its durable position (Q5).
     own: Option<(String, Lsn)>,
     degrade: Degrade,
-    /// Also who is on no list, as long as it is connected: it may be on the next one.
+    /// Includes connected replicas that are on no list: they may be on the next one.
     members: BTreeMap<String, Member>,
     connections: u64,
     confirmed: Sent,
-    /// What was durable here, not confirmed, and since when (Q2).
+    /// A position that was durable here and not confirmed, and the time since when (Q2).
     owed: Option<(Lsn, u64)>,
     degraded: bool,
-    /// While degraded: since when enough members are near (Q3).
+    /// While degraded: the time since when enough members have been close (Q3).
     near_since: Option<u64>,
 }
 
 impl Quorum {
-    /// Nobody has reported yet.
+    /// Creates a quorum without reports.
     pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Self {
         Self {
             asked: asked.into(),
@@ -224,18 +227,18 @@ impl Quorum {
         }
     }
 
-    /// Of the node that has this name in lists.
+    /// Sets the name that the leader has in lists.
     #[must_use]
     pub fn led_by(self, name: &str) -> Self {
         Self { own: Some((name.to_owned(), Lsn::ZERO)), ..self }
     }
 
-    /// Returns the name of the leader, if it counts for a list that is asked (Q5).
+    /// Returns the name of the leader, if it counts for a list in force (Q5).
     pub fn own_member(&self) -> Option<&str> {
         self.own.as_ref().map(|(name, _)| &**name).filter(|name| self.asked.has(name))
     }
 
-    /// Returns whether commits wait for any node but the leader (Q5).
+    /// Returns whether commits wait for any node other than the leader (Q5).
     pub fn asks_others(&self) -> bool {
         let own = self.own_member();
         let own_is_enough =
@@ -243,35 +246,36 @@ impl Quorum {
         self.asked.lists().any(|list| !own_is_enough(list))
     }
 
-    /// Everything below `durable` is on the disk of the leader, and was before it promised a higher term, if it has (A4 of `asked.rs`).
-    /// Returns whether more is confirmed now.
+    /// Records that everything below `durable` is on the leader's disk, and was before it promised a higher term,
+    /// if it has (A4 of `asked.rs`). Returns whether more is confirmed now.
     pub fn on_own(&mut self, durable: Lsn) -> bool {
         self.own.iter_mut().for_each(|(_, own)| *own = durable.max(*own));
         self.count()
     }
 
-    /// Returns who is asked.
+    /// Returns the lists in force.
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// Returns whether replicas are made do without.
+    /// Returns whether the primary does without its replicas.
     pub fn is_degraded(&self) -> bool {
         self.degraded
     }
 
-    /// Returns whether a slot is asked.
+    /// Returns whether a list in force names `slot`.
     pub fn has(&self, slot: &str) -> bool {
         self.asked.has(slot)
     }
 
-    /// Returns how many of the nodes that are asked are connected, the leader among them if it counts.
+    /// Returns how many nodes of the lists in force are connected, including the leader if it counts.
     pub fn connected_len(&self) -> usize {
         let own = usize::from(self.own_member().is_some());
         own + self.members.iter().filter(|(slot, member)| member.connection.is_some() && self.asked.has(slot)).count()
     }
 
-    /// These are asked from now on; a change is not over before [`Quorum::until`] was called. Returns whether more is confirmed now.
+    /// Puts `asked` in force; a change cannot complete before [`Quorum::until`] is called. Returns whether more is
+    /// confirmed now.
     pub fn ask(&mut self, asked: Asked) -> bool {
         (self.asked, self.until) = (asked, Lsn::MAX);
         self.begin_time();
@@ -280,18 +284,19 @@ impl Quorum {
         self.count()
     }
 
-    /// The change is over once both lists have everything below `end`, where its record ends (Q4).
+    /// Sets the end of the change's record: the change is complete once both lists have everything below `end`
+    /// (Q4).
     pub fn until(&mut self, end: Lsn) {
         self.until = end;
     }
 
-    /// Returns where both lists have to have come for a change to be over; `Lsn::MAX` before that is known.
+    /// Returns the position that both lists must reach for a change to complete; `Lsn::MAX` before it is known.
     pub fn over_at(&self) -> Lsn {
         self.until
     }
 
-    /// A slot's replica has connected: what it has is what it reports on this connection, whose number is returned, and no longer what
-    /// it reported before (Q1).
+    /// Records that a slot's replica has connected: from now on the positions that it reports on this connection
+    /// count, not earlier ones (Q1). Returns the number of the connection.
     pub fn connected(&mut self, slot: &str) -> u64 {
         self.connections = self.connections.wrapping_add(1);
         let connection = self.connections;
@@ -300,7 +305,7 @@ impl Quorum {
         connection
     }
 
-    /// A connection of a slot's replica has ended; it may have another one by now.
+    /// Records that a connection of a slot's replica has ended; the replica may have another connection by now.
     pub fn gone(&mut self, slot: &str, connection: u64) {
         let is_asked = self.asked.has(slot);
         if let Some(member) = self.members.get_mut(slot).filter(|member| member.connection == Some(connection)) {
@@ -311,7 +316,8 @@ impl Quorum {
         }
     }
 
-    /// Takes note of what a slot's replica has, as it said on this connection. Returns whether more is confirmed now.
+    /// Records the positions that a slot's replica reported on this connection. Returns whether more is confirmed
+    /// now.
     pub fn on_ack(&mut self, slot: &str, connection: u64, reported: Sent) -> bool {
         let member = self.members.get_mut(slot).filter(|member| member.connection == Some(connection));
         let Some(member) = member else { return false };
@@ -319,7 +325,7 @@ impl Quorum {
         self.count()
     }
 
-    /// Counts who has what; returns whether more is confirmed now.
+    /// Computes the confirmed positions from the reports; returns whether more is confirmed now.
     fn count(&mut self) -> bool {
         let before = self.confirmed;
         let reached = |position: fn(&Sent) -> Lsn| {
@@ -335,25 +341,25 @@ impl Quorum {
         self.confirmed != before
     }
 
-    /// Returns the position that so many members of a list as it needs have reached.
+    /// Returns the position that as many members of a list as it needs have reached.
     fn nth(&self, list: &QuorumList, position: impl Fn(&Member) -> Option<Lsn>) -> Lsn {
         let members = list.members.iter().filter_map(|name| self.members.get(name));
         let own = self.own.as_ref().filter(|(name, _)| list.members.contains(name)).map(|(_, own)| *own);
         nth_best(list.needed, members.filter_map(position).chain(own))
     }
 
-    /// Returns what so many members as are needed have, at the least: `received`, `durable` and `applied` of it.
+    /// Returns the positions that at least the needed members have: `received`, `durable` and `applied` of it.
     pub fn confirmed(&self) -> Sent {
         self.confirmed
     }
 
-    /// The time for which replicas were waited for, or were near, starts again: the process did not run in between.
+    /// Restarts the times for which replicas were waited for, or were close: the process did not run in between.
     pub fn begin_time(&mut self) {
         (self.owed, self.near_since) = (None, None);
     }
 
-    /// Looks at the time: `durable` is what is on this node's disk at `now_ns`. `may_degrade` is asked once replicas were waited for long
-    /// enough, with since when that is (Q2). Call it a few times in a second.
+    /// Advances the time: `durable` is this node's durable position at `now_ns`. `may_degrade` is called once
+    /// replicas were waited for long enough, with the time since when (Q2). To be called a few times per second.
     pub fn tick(&mut self, durable: Lsn, now_ns: u64, may_degrade: impl FnOnce(u64) -> bool) -> Option<Change> {
         if self.asked.is_changing() && self.confirmed.durable >= self.until {
             let changed = self.asked.changed();
@@ -382,7 +388,7 @@ impl Quorum {
     fn look_for_return(&mut self, durable: Lsn, now_ns: u64) -> Option<Change> {
         let connected = |member: &Member| member.connection.map(|_| member.reported.durable);
         let reached = self.asked.reached(|list| self.nth(list, connected)).unwrap_or(Lsn::ZERO);
-        // Who has reported nothing is not near, however little there is.
+        // A member that has reported nothing is not close, even if there is little log.
         if reached == Lsn::ZERO || durable.get().saturating_sub(reached.get()) > NEAR_BYTES {
             self.near_since = None;
             return None;
@@ -396,7 +402,7 @@ impl Quorum {
     }
 }
 
-/// Returns the highest position that `needed` of `positions` have reached; zero where there are not so many.
+/// Returns the highest position that `needed` of `positions` have reached; zero if there are fewer.
 fn nth_best(needed: usize, positions: impl Iterator<Item = Lsn>) -> Lsn {
     let mut positions: Vec<Lsn> = positions.collect();
     positions.sort_unstable_by(|a, b| b.cmp(a));

@@ -18,12 +18,12 @@ fn at(received: u64, durable: u64, applied: u64) -> Sent {
     Sent { sent: received, received, durable, applied }
 }
 
-/// The caller agrees.
+/// Agrees to degrade, as the caller.
 fn yes(_since_ns: u64) -> bool {
     true
 }
 
-/// Goal: PostgreSQL's forms are read as what they mean here, or refused with its codes. Method: table.
+/// Goal: PostgreSQL's forms are read with their meaning here, or refused with its codes. Method: table.
 #[test]
 fn lists_are_read_or_refused_with_a_code() {
     assert_eq!(QuorumList::parse("  "), Ok(None));
@@ -60,7 +60,7 @@ fn lists_are_read_or_refused_with_a_code() {
     }
 }
 
-/// Goal: Q1 in numbers. Method: two of three, one that is not asked for, one that comes back with less.
+/// Goal: Q1 in numbers. Method: two of three members, one replica that is not named, one that returns with less.
 #[test]
 fn the_second_best_of_three_counts_and_nothing_is_taken_back() {
     let mut quorum = Quorum::new(list("ANY 2 (a, b, c)"), Degrade::Wait);
@@ -86,7 +86,8 @@ fn the_second_best_of_three_counts_and_nothing_is_taken_back() {
     assert!(quorum.on_ack("b", b, at(490, 485, 480)) && quorum.confirmed().durable == Lsn::new(480));
 }
 
-/// Goal: Q2. Method: time passes while something is owed, while what is owed changes, and while nothing is; with and without leave.
+/// Goal: Q2. Method: time passes while a position is owed, while the owed position changes, and while nothing is
+/// owed; with and without permission.
 #[test]
 fn it_makes_do_without_only_when_told_to_and_when_something_waited() {
     let mut waits = Quorum::new(list("a"), Degrade::Wait);
@@ -109,7 +110,8 @@ fn it_makes_do_without_only_when_told_to_and_when_something_waited() {
     assert_eq!(quorum.tick(Lsn::new(400), 1_200 * MS, yes), None, "it is told once");
 }
 
-/// Goal: Q3. Method: a quorum of two that comes near, falls back, loses one, and then stays near for long enough.
+/// Goal: Q3. Method: a quorum of two that comes close, falls back, loses one, and then stays close for long
+/// enough.
 #[test]
 fn it_asks_again_once_enough_are_near_for_long_enough() {
     let far = NEAR_BYTES + 100_000;
@@ -139,8 +141,8 @@ fn it_asks_again_once_enough_are_near_for_long_enough() {
     assert!(!quorum.is_degraded());
 }
 
-/// Goal: Q4. Method: from one replica to another and to nobody: acks of one list, of the other, below the record and at it; what was
-/// confirmed stays, and a change whose record has no position yet is not over.
+/// Goal: Q4. Method: changes from one replica to another and to no list: acks of one list, of the other, below the
+/// record and at it; confirmed positions stay, and a change whose record has no position yet is not complete.
 #[test]
 fn a_change_is_over_once_both_lists_have_its_record() {
     let mut quorum = Quorum::new(list("a"), Degrade::Wait);
@@ -170,9 +172,9 @@ fn a_change_is_over_once_both_lists_have_its_record() {
     assert_eq!((quorum.confirmed().durable, quorum.tick(Lsn::new(900), 1 << 60, yes)), (Lsn::new(260), None));
 }
 
-/// Goal: the leader counts for each list that names it, with what is on its disk, and never waits for itself (Q5): a majority of three is there
-/// with one other, a list that it satisfies alone asks no other node, and one whose only replica was promoted can be left. Method: acks and own
-/// positions by the number.
+/// Goal: the leader counts for each list that names it, with its durable position, and never waits for itself
+/// (Q5): a majority of three is reached with one other node, a list that it satisfies alone asks no other node,
+/// and a list whose only replica was promoted can be left. Method: fixed acks and positions of its own.
 #[test]
 fn the_leader_counts_for_each_list_that_names_it() {
     let names = ["c", "a", "b"].map(str::to_owned).to_vec();
@@ -215,8 +217,8 @@ fn the_leader_counts_for_each_list_that_names_it() {
     assert!(QuorumList::majority(vec!["a".to_owned(), "a".to_owned()]).is_err());
 }
 
-/// Goal: replicas are made do without only when the caller agrees, and the time that a process stood still does not count (Q2).
-/// Method: something is owed for long; a refusal, a new beginning of the time, consent.
+/// Goal: the primary degrades only when the caller agrees, and time in which the process stood still does not
+/// count (Q2). Method: a position is owed for long; a refusal, a restart of the time, consent.
 #[test]
 fn it_makes_do_without_only_by_leave_and_in_time_that_it_ran() {
     let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::from_millis(100)));
@@ -233,8 +235,8 @@ fn it_makes_do_without_only_by_leave_and_in_time_that_it_ran() {
     assert_eq!(quorum.tick(Lsn::new(10), 1_100 * MS, yes), Some(Change::Degraded));
 }
 
-/// Goal: who is not asked any more is not made do without, and a change is over however it stands. Method: a quorum that is degraded is
-/// turned off, and one whose list changes is degraded in between.
+/// Goal: a quorum that is no longer required is not degraded, and a change completes in a degraded quorum too.
+/// Method: a degraded quorum is turned off, and completes that change.
 #[test]
 fn a_change_ends_while_replicas_are_made_do_without() {
     let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::ZERO));
@@ -269,8 +271,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Goal: Q1. Method: members connect, leave and report at random; the model asks for each position whether enough members had it
-    /// at some time, each by its newest report.
+    /// Goal: Q1. Method: members connect, leave and report at random; the model checks for each position whether
+    /// enough members had it at some time, each by its newest report.
     #[test]
     fn confirmed_is_what_enough_members_had(
         members in subsequence(NAMES.to_vec(), 1..=4), needed in 1..=4_usize, steps in steps(),

@@ -1,18 +1,21 @@
 //! One connection of a replica, from its hello to its end.
 //!
-//! Two tasks: this one sends, the other takes acks, so that neither a replica that is slow to read nor a file that is slow to
-//! be read keeps acks waiting.
+//! Two tasks: this one sends, and the other takes acks, so that neither a replica that reads slowly nor a slow
+//! read of a file delays acks.
 //!
 //! # Invariants
-//! - V1. No byte of data leaves before the replica is known to be of this database, of no higher term, and equal at its end.
-//! - V2. Nothing at or above `durable` leaves (replication.md R1).
-//! - V3. What the log keeps for the slot moves up only to what the replica says is on its disk.
-//! - V4. A replica is given up when no ack comes for as long as the timeout; it sends one every heartbeat. How long a packet takes to
-//!   leave says nothing: on a slow link a full one takes longer.
-//! - V5. Told to stop, it sends what is durable by then, an end that says how far that is, and waits until the replica has it on its disk;
-//!   [`CLOSE_TIME`] at the most. Whoever stops it appends nothing any more.
-//! - V6. Sampled reads go only where nothing else is to be sent, and no second batch before the replica has said something since the
-//!   first: one that stands still is sent at most one (`reads` Q1).
+//! - V1. No byte of data leaves before the replica is known to be of this database, to know no higher term, and to
+//!   have the same log at its end.
+//! - V2. No byte at or above `durable` leaves (replication.md R1).
+//! - V3. The log that is kept for the slot is released only below the position that the replica reports to be on
+//!   its disk.
+//! - V4. A replica is given up when no ack arrives for as long as the timeout; it sends one every heartbeat. The
+//!   time that a packet takes to leave is no criterion: on a slow link a full packet takes longer.
+//! - V5. When asked to stop, it sends everything that is durable by then, and an end with that position, and waits
+//!   until the replica has it on its disk, for [`CLOSE_TIME`] at most. The caller that stops it appends nothing
+//!   any more.
+//! - V6. Sampled reads are sent only when nothing else is to be sent, and no second batch before the replica has
+//!   sent something since the first: a replica that makes no progress is sent at most one (`reads` Q1).
 //!
 //! Checked by `stream_tests`, over a connection in memory.
 
@@ -47,28 +50,29 @@ use crate::{
     reads::Subscription,
 };
 
-/// How long a peer is given to say who it is.
+/// How long a peer may take to identify itself.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
-/// An interval that is not waited for.
+/// The period of a timer that is not used.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// How long a replica is given to take what is left when its primary stops.
+/// How long a replica may take for the remaining log when its primary stops.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
-/// How long it is read on where nothing can be sent any more: what the replica said last may lie there.
+/// How long reading continues when nothing can be sent any more: the last packet of the replica may still be
+/// buffered.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// A replica that owes nothing older keeps up.
+/// A replica that owes nothing older than this keeps up.
 const NEAR_NS: u64 = 1_000_000_000;
 
-/// Bytes of records in one packet, about.
+/// The approximate bytes of records in one packet.
 const PACKET_BYTES: usize = 1 << 20;
 
-/// Most of the log that is compared with a replica's at a time.
+/// The most bytes of the log that are compared with a replica's at a time.
 const LOG_BYTES: u64 = 16 << 20;
 
-/// What a connection is served with.
+/// The database and the settings that a connection is served with.
 #[derive(Debug)]
 pub(super) struct Served<S> {
     pub(super) source: Arc<S>,
@@ -77,20 +81,21 @@ pub(super) struct Served<S> {
     pub(super) env: Env,
 }
 
-/// What a replica said.
+/// The content of a replica's hello.
 struct Greeting {
     replica: Identity,
     proto: u16,
     slot: String,
     tail: (u32, u32),
-    /// Features that it would use.
+    /// Features that it offers.
     flags: u32,
 }
 
-/// Serves one connection to its end. Returns why it ended.
+/// Serves one connection to its end, and returns why it ended.
 ///
 /// # Errors
-/// [`LinkError::Stopping`] once `stop` turned true; whatever else ends a connection. The replica was told, if it could hear.
+/// [`LinkError::Stopping`] once `stop` turned true; otherwise the reason why the connection ended. The replica was
+/// notified if possible.
 pub async fn serve<S: Source, C: Connection>(
     io: Trusted<C>,
     address: &str,
@@ -117,6 +122,8 @@ impl<S: Source> Served<S> {
         let greeting = greet(&mut reading).await?;
         let now_ns = self.env.clock.now_ns();
         let slots_max = self.options.slots_max;
+        // The slot is attached before the decision, so that no other connection gets it, and is restored if it is
+        // not admitted (S1, S3 of `slots.rs`).
         let attached = self.slots.attach(&greeting.slot, greeting.replica.node, address, slots_max, now_ns);
         let attached = Arc::new(attached.map_err(|busy| refuse_busy(busy, &greeting.slot, slots_max))?);
         let own = self.source.identity();
@@ -136,7 +143,7 @@ impl<S: Source> Served<S> {
                 let streamed =
                     self.stream(reading, writing, shipper, (&attached, &greeting), (term, &acks), stop).await;
                 let streamed = match streamed {
-                    // Whoever was told of the end and has everything may go first.
+                    // A replica that was notified of the end and has everything may close first.
                     Err(LinkError::Closed) if *stop.borrow() => Err(LinkError::Stopping),
                     streamed => streamed,
                 };
@@ -147,7 +154,8 @@ impl<S: Source> Served<S> {
                 streamed
             }
             Decision::Backup { why: why @ Rebuild::Empty } => {
-                // A place that was lost is no place to start from; gone before the copy's is made.
+                // A backup does not start from a lost position, so the old one is dropped before the copy makes
+                // its own.
                 let dropped = block_in_place(|| self.source.drop_slot(&greeting.slot));
                 dropped.map_err(|error| refuse_source(error, own.end))?;
                 attached.admit();
@@ -159,10 +167,10 @@ impl<S: Source> Served<S> {
                 attached.on(Event::Copied, self.env.clock.now_ns());
                 Ok(())
             }
-            // Whoever has a database closes it before it is filled, and comes again without one.
+            // A replica that has a database closes it before it is filled, and connects again without one.
             Decision::Backup { why } => {
                 attached.admit();
-                // Once: it may come again and again, until somebody empties its directory.
+                // Reported once: the replica may connect again and again, until an operator empties its directory.
                 if attached.life() != Life::Lost {
                     attached.tell("has to be filled anew (replication.auto_rebuild there)", why.text());
                 }
@@ -192,7 +200,7 @@ impl<S: Source> Served<S> {
         }
     }
 
-    /// Decides, and looks at the log where that is needed (V1). Blocks on reading it.
+    /// Decides about the replica, and compares the logs where that is needed (V1). Blocks on reading the log.
     fn decide(
         &self,
         own: &Identity,
@@ -202,7 +210,7 @@ impl<S: Source> Served<S> {
         let decision = decide(own, &greeting.replica);
         let Decision::Stream { start } = decision else { return Ok((decision, None)) };
         let backup = |why| Ok((Decision::Backup { why }, None));
-        // Held first, so that what is compared stays.
+        // The shipper comes first: it keeps the log that is compared.
         let keep = match life.on(Event::Stream).keeps() {
             Keep::Whatever => Keep::Whatever,
             Keep::Nothing | Keep::WithinBounds => Keep::WithinBounds,
@@ -223,7 +231,7 @@ impl<S: Source> Served<S> {
         Ok((decision, Some(shipper)))
     }
 
-    /// Returns the features that are used.
+    /// Returns the features in use.
     fn flags(&self, greeting: &Greeting) -> u32 {
         let own = if self.source.reads().is_some() { FLAG_READS } else { 0 };
         greeting.flags & own
@@ -250,8 +258,8 @@ impl<S: Source> Served<S> {
         })
     }
 
-    /// Sends a heartbeat; returns what it said readers may see. One that `is_due` tells the delay since the last one; those that come between
-    /// would tell of a commit or two.
+    /// Sends a heartbeat; returns the `show` that it carried. One that `is_due` reports the delay since the last
+    /// such heartbeat; those in between would cover only a commit or two.
     async fn heartbeat<C: Connection>(
         &self,
         writing: &mut Writing<C>,
@@ -269,7 +277,7 @@ impl<S: Source> Served<S> {
         Ok(show)
     }
 
-    /// Makes the packet of records, which begin at `start`.
+    /// Makes the packet of `records`, which begin at `start`.
     fn data<'a>(&self, stream: &Streaming, (prev_end, start): (Lsn, Lsn), mono_ns: u64, records: &'a [u8]) -> Data<'a> {
         Data {
             term: stream.term,
@@ -283,14 +291,15 @@ impl<S: Source> Served<S> {
         }
     }
 
-    /// Has the log between `from` and `to` summed up, which the replica has on its disk: at most the last [`LOG_BYTES`] of it.
+    /// Starts summing up the log between `from` and `to`, which the replica has on its disk: at most the last
+    /// [`LOG_BYTES`] of it.
     fn sum_up(&self, from: Lsn, to: Lsn) -> Option<compare::Reading> {
         let from = from.max(Lsn::new(to.get().saturating_sub(LOG_BYTES)));
         let source = self.source.clone();
         (from < to).then(|| compare::Reading::of((from, to), move || source.crc_between(from, to)))
     }
 
-    /// Sends what becomes durable until the connection ends.
+    /// Sends records as they become durable, until the connection ends.
     async fn stream<C: Connection>(
         &self,
         reading: Reading<C>,
@@ -301,7 +310,8 @@ impl<S: Source> Served<S> {
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
-        // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
+        // R7 of replication.md: the reports of the replica count while its acks are of this term, which `Progress`
+        // checks.
         let member = self.source.synchronous().map(|synchronous| synchronous.connected(slot));
         let successor =
             self.source.handing().map(|handing| Successor { handing: handing.clone(), slot: slot.to_owned(), node });
@@ -334,7 +344,7 @@ impl<S: Source> Served<S> {
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
         let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
-        // What it has to show before it keeps up; `None`: it does.
+        // The position that the replica has to show before it keeps up; `None` once it does.
         let mut behind = Some(self.source.durable());
         let mut told_show = Lsn::ZERO;
         let mut heartbeats = interval(self.options.heartbeat);
@@ -342,14 +352,14 @@ impl<S: Source> Served<S> {
         let mut verifies = interval(self.options.verify.unwrap_or(NEVER));
         verifies.set_missed_tick_behavior(MissedTickBehavior::Delay);
         verifies.reset();
-        // Held, until the log was sent up to there; then it is read.
+        // A snapshot, kept until the log was sent up to its position; then its rows are read.
         let (mut held, mut summing): (Option<Box<dyn Held>>, Option<Summing>) = (None, None);
-        // The log below is compared, and what is being summed up of that above.
+        // The log below `compared` was compared, and `stretch` is being summed up.
         let (mut compared, mut stretch) = (acks.progress.lock().positions().sent, None::<compare::Reading>);
         let mut records = Vec::new();
         let reads = self.source.reads().filter(|_| self.flags(greeting) & FLAG_READS != 0);
         let (reads, mut sampled) = (reads.map(|reads| reads.subscribe(&self.env)), false);
-        // Ends to be told once everything below is sent.
+        // Ends to announce once everything below them is sent.
         let (mut offer, mut closing): (Option<Ending>, Option<Ending>) = (None, None);
         let close_by = sleep(NEVER);
         tokio::pin!(close_by);
@@ -359,6 +369,7 @@ impl<S: Source> Served<S> {
                 let progress = acks.progress.lock();
                 (progress.may_send(), progress.positions())
             };
+            // An end is announced once everything below it was sent.
             for (ending, reason) in [(&mut offer, EndReason::Switchover), (&mut closing, EndReason::Shutdown)] {
                 if let Some(Ending { last, told }) =
                     ending.as_mut().filter(|ending| !ending.told && at.sent >= ending.last)
@@ -367,6 +378,7 @@ impl<S: Source> Served<S> {
                     *told = true;
                 }
             }
+            // V5: the replica has everything on its disk.
             if closing.is_some_and(|closing| closing.told && at.durable >= closing.last) {
                 return Err(LinkError::Stopping);
             }
@@ -395,7 +407,7 @@ impl<S: Source> Served<S> {
                     let at = progress.positions();
                     if behind.is_some_and(|behind| at.applied >= behind) {
                         let (durable, now_ns) = (self.source.durable(), self.env.clock.now_ns());
-                        // Catching up may have taken so long that there is as much to catch up with again.
+                        // Catching up may have taken so long that as much is owed again.
                         behind = (attached.owed_ns(durable, now_ns) > NEAR_NS).then_some(durable);
                         if behind.is_none() {
                             attached.caught_up(&*self.source, now_ns);
@@ -405,7 +417,7 @@ impl<S: Source> Served<S> {
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;
                 }
                 () = sampled_by(reads.as_ref()), if is_idle => {
-                    // It may have come meanwhile.
+                    // More log may have become durable in the meantime.
                     if let Some(reads) = reads.as_ref().filter(|_| at.sent >= self.source.durable()) {
                         sampled = true;
                         let batch = reads.take();
@@ -417,13 +429,13 @@ impl<S: Source> Served<S> {
                 _ = heartbeats.tick() => {
                     told_show = taking.while_heard(self.heartbeat(writing, (term, true), acks, attached)).await?;
                 }
-                // What its readers wait for may be all that is left to say.
+                // The replica's readers may wait for `show` alone, when there are no records to send.
                 () = grows_above(&mut shows, told_show) => {
                     told_show = taking.while_heard(self.heartbeat(writing, (term, false), acks, attached)).await?;
                 }
                 _ = verifies.tick(), if self.options.verify.is_some() && held.is_none() && summing.is_none() => {
                     let sent = acks.progress.lock().positions().sent;
-                    // What is held below what was sent cannot be asked for any more.
+                    // The replica can no longer take a snapshot below the position that was sent.
                     held = block_in_place(|| self.source.hold()).filter(|held| held.at() >= sent);
                     if held.as_ref().is_some_and(|held| held.at() == sent) {
                         ask(&mut held, &mut summing, writing).await?;
@@ -448,18 +460,18 @@ impl<S: Source> Served<S> {
                 }
                 shipped = shipper.next(PACKET_BYTES, &mut records), if may_send => {
                     let at = shipped.map_err(|error| refuse_source(error, Lsn::ZERO))?;
-                    // Before the position, so that the time is one at which nothing above it was passed.
+                    // The time is read before the position, so that no position above it had been passed by then.
                     let mono_ns = self.env.clock.now_ns();
                     let durable = self.source.durable();
                     assert!(at.end <= durable, "{} would leave before it is durable, which {durable} is (V2)", at.end);
                     self.slots.pass(durable, mono_ns);
                     told_show = self.source.show();
-                    // Commits wait for what it says, perhaps since a moment ago.
+                    // Commits may wait for this replica's reports, possibly only since a moment ago.
                     let counts = self.source.synchronous().is_some_and(|synchronous| synchronous.has(slot));
                     let stream = Streaming { term, show: told_show, counts };
                     acks.progress.lock().on_sent(at.end);
                     fault_point!("stream.ship");
-                    // Up to what is held, the question about it, and the rest.
+                    // The records up to the snapshot, the question about it, and the remaining records.
                     let asked = held.as_ref().map(|held| held.at()).filter(|asked| *asked > at.start && *asked <= at.end);
                     let bytes = asked.map_or(records.len(), |asked| {
                         usize::try_from(asked.bytes_since(at.start)).unwrap_or(usize::MAX)
@@ -474,7 +486,7 @@ impl<S: Source> Served<S> {
                             taking.while_heard(writing.send_patiently(&packet)).await?;
                         }
                     }
-                    // It was passed by a jump.
+                    // A snapshot that a jump of positions has passed is dropped.
                     held = held.filter(|held| held.at() > at.end);
                 }
             }
@@ -482,14 +494,14 @@ impl<S: Source> Served<S> {
     }
 }
 
-/// An end of the stream that is to be told.
+/// An end of the stream to announce.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     last: Lsn,
     told: bool,
 }
 
-/// Waits for news of a handover to `node`; for ever where none can be.
+/// Waits for news of a switchover to `node`; forever where there can be none.
 async fn news_of(news: &mut Option<HandingWatch>, node: u64) -> News {
     match news {
         Some(news) => news.news(node).await,
@@ -497,7 +509,7 @@ async fn news_of(news: &mut Option<HandingWatch>, node: u64) -> News {
     }
 }
 
-/// Waits until there are sampled reads to send; for ever where none are.
+/// Waits until there are sampled reads to send; forever where there are none.
 async fn sampled_by(reads: Option<&Subscription>) {
     match reads {
         Some(reads) => reads.ready().await,
@@ -505,7 +517,7 @@ async fn sampled_by(reads: Option<&Subscription>) {
     }
 }
 
-/// Waits until what readers may see has grown above `told`; for ever where that is not counted.
+/// Waits until `show` has grown above `told`; forever without a quorum.
 async fn grows_above(shows: &mut Option<watch::Receiver<Lsn>>, told: Lsn) {
     if let Some(shows) = shows
         && shows.wait_for(|show| *show > told).await.is_ok()
@@ -515,7 +527,7 @@ async fn grows_above(shows: &mut Option<watch::Receiver<Lsn>>, told: Lsn) {
     std::future::pending().await
 }
 
-/// Asks about what is held, up to which everything was sent, and has it read.
+/// Asks about a snapshot, up to whose position everything was sent, and starts reading its rows.
 async fn ask<C: Connection>(
     held: &mut Option<Box<dyn Held>>,
     summing: &mut Option<Summing>,
@@ -527,16 +539,16 @@ async fn ask<C: Connection>(
     Ok(())
 }
 
-/// What a packet of records says besides them.
+/// The fields of a packet of records other than the records.
 struct Streaming {
     term: Term,
-    /// Readers may see up to here.
+    /// The position below which the replica's readers may see commits.
     show: Lsn,
-    /// Whether commits wait for what the replica says.
+    /// Whether commits wait for the replica's reports.
     counts: bool,
 }
 
-/// What the two tasks of a connection share.
+/// The state that the two tasks of a connection share.
 #[derive(Debug)]
 struct Acks {
     progress: Mutex<Progress>,
@@ -548,7 +560,8 @@ struct Acks {
 struct Taking(Option<JoinHandle<Result<(), LinkError>>>);
 
 impl Taking {
-    /// Waits until the replica is not heard any more; for ever once that was told.
+    /// Waits until the task ends, when nothing arrives from the replica any more; forever after it has returned
+    /// once.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -559,7 +572,7 @@ impl Taking {
         ended.unwrap_or(Err(LinkError::Closed))
     }
 
-    /// Waits for something to be sent, as long as the replica is heard of (V4).
+    /// Waits for `sending`, as long as packets arrive from the replica (V4).
     async fn while_heard<T>(&mut self, sending: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
         select! {
             sent = sending => sent,
@@ -567,7 +580,8 @@ impl Taking {
         }
     }
 
-    /// Returns why a connection ended on which nothing can be sent any more: what the replica said before it closed, or else `lost`.
+    /// Returns why a connection ended on which nothing can be sent any more: the error that the replica sent
+    /// before it closed, or else `lost`.
     async fn last_word(&mut self, lost: LinkError) -> LinkError {
         if self.0.is_none() {
             return lost;
@@ -585,7 +599,7 @@ impl Drop for Taking {
     }
 }
 
-/// Who hears what a replica says.
+/// The context of the task that takes a replica's packets.
 struct Hearing<S> {
     acks: Arc<Acks>,
     attached: Arc<Attached>,
@@ -595,7 +609,7 @@ struct Hearing<S> {
     successor: Option<Successor>,
 }
 
-/// A replica that may be handed the lead, as long as its connection lasts.
+/// A replica that may take over the lead, as long as its connection lasts.
 struct Successor {
     handing: Arc<Handing>,
     slot: String,
@@ -631,11 +645,11 @@ async fn take_acks<C: Connection, S: Source>(
                 attached.acked(&*source, &ack, now_ns);
                 acks.changed.notify_one();
             }
-            // The replica found what this node has.
+            // The replica found rows equal to this node's.
             Packet::Verify(verify) if verify.kind == VerifyKind::StateHash && verify.from == verify.to => {
                 attached.verified(verify.to);
             }
-            // So it did with a stretch of the log.
+            // The replica found a stretch of its log equal to this node's.
             Packet::Verify(verify) if verify.kind == VerifyKind::LogCrc => attached.log_verified(verify.to),
             Packet::Handover(Handover { kind: HandoverKind::Ask, wait_ms, .. }) => {
                 if let Some(Successor { handing, slot, node }) = &successor {
@@ -643,7 +657,7 @@ async fn take_acks<C: Connection, S: Source>(
                     handing.ask(*node, HandoverAsked { slot: slot.clone(), wait }, env.clock.now_ns());
                 }
             }
-            // What an ack says too; both may come.
+            // An ack reports the same; both may arrive.
             Packet::Synced(_) => {}
             _ => return Err(LinkError::Unexpected { what: "packet from a replica that follows" }),
         }

@@ -1,18 +1,22 @@
-//! `Slots`: who follows, by name.
+//! `Slots`: the replicas of a primary, by name.
 //!
-//! A slot's place in the log is the log's own (a consumer of that name, which a crash does not forget); here is what a
-//! connection adds to it: which node it is, how far it says it has come, and since when nothing was heard.
+//! The log itself keeps the position of a slot (as a consumer of that name, which survives a crash); a connection
+//! adds the rest, which is here: the node, its reported positions, and the time since it last sent something.
 //!
 //! # Invariants
-//! - S1. One connection has a slot at a time, and one node id is connected once: a copied directory is refused.
-//! - S2. A slot's figures stay when its connection ends, until it is dropped. They are in the file `slots` too, as of at most
-//!   [`SAVE_EVERY`] before a crash: whoever starts again knows who followed before anybody comes.
-//! - S3. A connection that is refused leaves its slot as it was: nobody else's slot is lost by it, and none is made.
-//! - S4. A slot keeps log as its [`Life`] says: up to a number of bytes, which the log sees to, and for a time, which [`Slots::keep`] sees
-//!   to; beyond either it is expired, and keeps none. Time counts while this node runs: only then is log written.
-//! - S5. A slot is dropped in the log first, then in the file: after a crash between the two it is dropped. It expires in the file
-//!   first: after a crash between the two the log it kept is given up by the next [`Slots::keep`].
-//! - S6. Commits are drawn while a replica is connected, about [`DRAWN_PER_S`] of them in a second, and all if there are fewer.
+//! - S1. A slot has one connection at a time, and one node id is connected once: a copied directory is refused.
+//! - S2. The figures of a slot stay when its connection ends, until the slot is dropped. They are in the file
+//!   `slots` too, at most [`SAVE_EVERY`] old at a crash: a node that starts again knows its replicas before any of
+//!   them connects.
+//! - S3. A connection that is refused leaves its slot as it was: no slot of another replica is lost by it, and
+//!   none is made.
+//! - S4. A slot keeps log as its [`Life`] says: up to a number of bytes, which the log enforces, and for a time,
+//!   which [`Slots::keep`] enforces; beyond either it is expired, and keeps none. Time counts while this node
+//!   runs: only then is log written.
+//! - S5. A slot is dropped in the log first, then in the file: after a crash between the two it is dropped. It
+//!   expires in the file first: after a crash between the two the next [`Slots::keep`] frees the log that it kept.
+//! - S6. Commits are sampled while a replica is connected, about [`DRAWN_PER_S`] per second, and all if there are
+//!   fewer.
 
 use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
 
@@ -33,31 +37,32 @@ use crate::{
     packet::{Ack, DelayWindow},
 };
 
-/// How old the file may be while positions move.
+/// How old the file may be while positions change.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a replica that was filled is given to open what it got, at least; it is given twice the time that its copy took.
+/// The least time that a filled replica is given to open its copy; the time is twice that of its copy if that is
+/// longer.
 const OPENING_NS: u64 = 600_000_000_000;
 
-/// S6.
+/// The target of S6.
 const DRAWN_PER_S: u64 = 1000;
 
-/// The number of no connection: of who drops a slot.
+/// A connection number that marks a slot which is being dropped.
 const DROPPING: u64 = 0;
 
-/// Why a slot keeps no log any more.
+/// Why a slot no longer keeps log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// More log would be kept for it than `replication.slot_bytes`.
+    /// More log would be kept for it than `replication.slot_bytes` allows.
     Bytes,
-    /// Its replica was not heard of for `replication.slot_age`.
+    /// Its replica was absent for `replication.slot_age`.
     Age,
-    /// The log has come to `wal.max_segments`.
+    /// The log has reached `wal.max_segments`.
     Files,
 }
 
 impl Expiry {
-    /// Returns the word that views show.
+    /// Returns the word in views.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -67,29 +72,29 @@ impl Expiry {
     }
 }
 
-/// What a slot's replica is doing.
+/// The state of a slot's replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// It has what is durable here, or nearly.
+    /// It has everything that is durable here, or nearly everything.
     Streaming,
-    /// It is sent what it missed.
+    /// It is being sent the log that it missed.
     CatchingUp,
     /// It is being filled.
     Backup,
-    /// It was filled, and has not come since.
+    /// It was filled, and has not connected since.
     Copied,
     /// It is not connected.
     Away,
-    /// It is not connected, and the log that it needs is not kept any more: it has to be filled anew.
+    /// It is not connected, and the log that it needs is no longer kept: it has to be rebuilt.
     Expired,
     /// Its streams end at one position, again and again.
     Failing,
-    /// It said that it has stopped: what it has cannot be applied, or is not what this node has.
+    /// It reported that it has stopped: its log cannot be applied, or its rows or log differ from this node's.
     Stopped,
 }
 
 impl SlotState {
-    /// Returns the word that views show, PostgreSQL's where there is one.
+    /// Returns the word in views, PostgreSQL's where there is one.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Streaming => "streaming",
@@ -104,64 +109,69 @@ impl SlotState {
     }
 }
 
-/// A slot, as views show it.
+/// A slot, as views display it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotStat {
     /// Its name.
     pub name: String,
-    /// The directory of its replica.
+    /// The id of its replica's directory.
     pub node: u64,
-    /// Where its replica connected from.
+    /// The address from which its replica connected.
     pub address: String,
-    /// What its replica is doing.
+    /// The state of its replica.
     pub state: SlotState,
     /// Whether its replica is connected.
     pub is_connected: bool,
     /// Why it is failing or stopped, if it is.
     pub problem: Option<String>,
-    /// How far it has come.
+    /// Its reported positions.
     pub positions: Sent,
     /// Its shortest round trip, in nanoseconds; `u64::MAX` before the first.
     pub rtt_min_ns: u64,
-    /// Bytes that wait on it to be applied.
+    /// Bytes that wait on the replica to be applied.
     pub queue_bytes: u32,
-    /// When it was last heard of, on this node's clock; of one that has not come since this process began, when that was.
+    /// When its last ack arrived, on this node's clock; if it has not connected in this process, when the process
+    /// began.
     pub heard_ns: u64,
-    /// When it was last heard of, in microseconds since 1970; 0 if that is not known.
+    /// When it last sent something, in microseconds since 1970; 0 if that is not known.
     pub heard_wall_us: i64,
-    /// For how long this node has not heard of it, as of the call, in nanoseconds, while it ran.
+    /// The time since then while this node ran, at the call, in nanoseconds.
     pub unheard_ns: u64,
     /// Why it is expired, if it is.
     pub expired: Option<Expiry>,
-    /// How much later its readers saw commits, in the newest second in which any were measured, unless that is longer ago than ten or it does not
-    /// keep up.
+    /// How much later its readers saw commits, in the newest second with a measurement; `None` if that ended ten
+    /// or more seconds ago, or if the replica does not keep up.
     pub delay: Option<DelayWindow>,
-    /// Below here its rows were found to be the primary's; zero before the first comparison of its connection.
+    /// The position at which its rows were last found to be the primary's; zero before the first comparison of its
+    /// connection.
     pub verified: Lsn,
-    /// Below here its log was found to have this node's bytes, as far as both had them; zero before the first comparison of its connection.
+    /// The position below which its log was found to have this node's bytes, as far as both had them; zero before
+    /// the first comparison of its connection.
     pub log_verified: Lsn,
-    /// The same of the last minute or two, over its connections.
+    /// The same for the last minute or two, over its connections.
     pub summary: Option<DelayWindow>,
-    /// All that was measured of it.
+    /// The totals of its delays.
     pub totals: DelayTotals,
-    /// For how long it has owed the oldest of what it does not show, in nanoseconds, since its slot was made at most.
+    /// For how long it has owed the oldest position that its readers do not see, in nanoseconds, at most since its
+    /// slot was made.
     pub owed_ns: u64,
-    /// In how long it will have made up for that, as it goes now, in nanoseconds; `None` when it is not gaining.
+    /// How long it takes to catch up at the present rates, in nanoseconds; `None` when it is not gaining.
     pub drain_ns: Option<u64>,
-    /// How long it takes until its acks say that it has something.
+    /// The times until its acks report that it has a commit.
     pub lags: Lags,
 }
 
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Its `unheard_ns` is what an earlier process counted, until it is heard of. Its `state` is what `life` makes of it.
+    /// Its `unheard_ns` is the count of an earlier process, until the replica sends something. Its `state` is
+    /// computed from `life`.
     stat: SlotStat,
     life: Life,
-    /// Since when, on this node's clock.
+    /// The time of the last change of `life`, on this node's clock.
     life_ns: u64,
-    /// How long its last copy took.
+    /// The duration of its last copy.
     copy_ns: u64,
-    /// Whether it has shown all that was durable when its stream began.
+    /// Whether its readers see everything that was durable when its stream began.
     is_caught_up: bool,
     delay: Delay,
     history: DelayHistory,
@@ -179,7 +189,7 @@ impl Slot {
         Self { stat, life, life_ns, copy_ns, is_caught_up, delay, history, since_ns, trouble, connection }
     }
 
-    /// One whose replica has not come.
+    /// Creates a slot whose replica has not connected.
     fn away(name: String, now_ns: u64) -> Self {
         Self::new(SlotStat::away(name, now_ns))
     }
@@ -192,19 +202,19 @@ impl Slot {
         self.connection.is_some_and(|connection| connection != DROPPING)
     }
 
-    /// Returns for how long it has owed the oldest of what it does not show.
+    /// Returns for how long the replica has owed the oldest position that its readers do not see.
     fn owed_ns(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> u64 {
         let owed_ns = marks.owed_ns(self.stat.positions.applied, durable, now_ns);
         owed_ns.min(now_ns.saturating_sub(self.since_ns))
     }
 
-    /// Takes note of commits that were drawn.
+    /// Records sampled commits.
     fn on_drawn(&mut self, drawn: &[DrawnCommit]) {
         let Self { delay, history, .. } = self;
         delay.on_drawn(drawn, &mut |measured| history.note(measured));
     }
 
-    /// Returns what is shown of what its replica is doing: a mark, unless it is being filled or has to be.
+    /// Returns the state to display: that of a mark, unless the replica is being filled or has to be.
     fn shown_state(&self) -> SlotState {
         let state = match self.life {
             Life::Lost if self.stat.expired.is_some() => SlotState::Expired,
@@ -218,7 +228,7 @@ impl Slot {
         mark.filter(|_| !matches!(state, SlotState::Backup | SlotState::Copied | SlotState::Expired)).unwrap_or(state)
     }
 
-    /// Steps its life at `now_ns`.
+    /// Steps its `life` at `now_ns`.
     fn on(&mut self, event: Event, now_ns: u64) {
         let (before, next) = (self.life, self.life.on(event));
         if before == next {
@@ -244,7 +254,7 @@ impl Slot {
         self.stat.expired = Some(why);
     }
 
-    /// Returns by what it expires at `now_ns`, if it does now: `lost` is what the log says of its place.
+    /// Returns why it expires at `now_ns`, if it does; `lost` is why the log has dropped its position.
     fn expires(&self, lost: Option<Expiry>, age_max: Option<Duration>, now_ns: u64) -> Option<Expiry> {
         if self.life == Life::Lost && self.stat.expired.is_some() {
             return None;
@@ -253,7 +263,7 @@ impl Slot {
         lost.or((is_too_old && self.connection.is_none() && self.life != Life::Lost).then_some(Expiry::Age))
     }
 
-    /// Takes note of what time and the log have brought besides.
+    /// Applies the events that come from the time and the log.
     fn look(&mut self, is_within: bool, now_ns: u64) {
         let waited_ns = now_ns.saturating_sub(self.life_ns);
         if self.connection.is_none() && waited_ns >= OPENING_NS.max(self.copy_ns.saturating_mul(2)) {
@@ -265,7 +275,8 @@ impl Slot {
     }
 }
 
-/// Says that a slot has expired, for `why`, when its life was `before`; it had not been heard of for `unheard_ns`.
+/// Returns the line that a slot has expired, for `why`, when its state was `before` and its replica had been
+/// silent for `unheard_ns`.
 fn expiry_line(name: &str, why: Expiry, before: Life, unheard_ns: u64) -> String {
     let limit = match why {
         Expiry::Bytes => "more log would be kept for its replica than replication.slot_bytes allows".to_owned(),
@@ -290,15 +301,15 @@ fn expiry_line(name: &str, why: Expiry, before: Life, unheard_ns: u64) -> String
 struct Inner {
     slots: BTreeMap<String, Slot>,
     connections: u64,
-    /// What an operator should read, and has not been told.
+    /// Lines for the operator that have not been returned yet.
     news: Vec<String>,
-    /// Whether the file says something else, and whether it should soon say this.
+    /// Whether the file is out of date, and whether it should be written soon.
     changed: bool,
     urgent: bool,
     saved_ns: u64,
-    /// The newest time that was seen.
+    /// The newest time that was passed in.
     now_ns: u64,
-    /// How many commits there were when the rate of the draw was last decided, and when.
+    /// The number of commits when the sampling rate was last decided, and the time of that.
     committed: (u64, u64),
 }
 
@@ -308,19 +319,19 @@ pub struct Slots {
     inner: Mutex<Inner>,
     /// When this node passed positions.
     marks: Mutex<Marks>,
-    /// Constant after it was opened.
+    /// Constant after opening.
     env: Option<Env>,
-    /// Held while it is written.
+    /// Locked while the file is written.
     file: Mutex<Option<SlotsFile>>,
 }
 
-/// A connection's hold on its slot: dropped, the slot is away.
+/// A connection's claim to its slot: when it is dropped, the slot is away.
 #[derive(Debug)]
 pub(super) struct Attached {
     slots: Arc<Slots>,
     name: String,
     connection: u64,
-    /// The slot as it was, until the connection is known to be its replica's (S3).
+    /// The slot as it was, until the connection is known to be that of its replica (S3).
     before: Mutex<Option<Option<Slot>>>,
 }
 
@@ -328,11 +339,11 @@ pub(super) struct Attached {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropError {
-    /// There is none of that name.
+    /// There is no slot of that name.
     Unknown,
     /// Its replica is connected.
     InUse,
-    /// The log's list cannot be written.
+    /// The log's list of consumers cannot be written.
     Source(SourceError),
 }
 
@@ -348,7 +359,7 @@ impl fmt::Display for DropError {
 
 impl std::error::Error for DropError {}
 
-/// Why a slot cannot be had.
+/// Why a slot is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
     /// This node is connected already, as that slot.
@@ -360,16 +371,16 @@ pub(super) enum Busy {
 }
 
 impl Slots {
-    /// Makes a list without any, that is in no file.
+    /// Creates a list without slots that is in no file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses the data directory `dir` if a newer program has written its slots. Whoever opens the database there asks before: nothing was
-    /// written then.
+    /// Refuses the data directory `dir` if a newer program has written its slots. A caller that opens the database
+    /// there checks this first, while nothing has been written.
     ///
     /// # Errors
-    /// [`NewerSlots`]. A file that cannot be read is none: [`Slots::open`] says so.
+    /// [`NewerSlots`]. A file that cannot be read is no error here: [`Slots::open`] reports it.
     pub fn check(env: &Env, dir: &Path) -> Result<(), NewerSlots> {
         match SlotsFile::new(env.clone(), dir).read() {
             Err(Unread::Newer(newer)) => Err(newer),
@@ -377,7 +388,8 @@ impl Slots {
         }
     }
 
-    /// Reads the slots of the data directory `dir`, whose log keeps what `held` says. Also returns what an operator should know.
+    /// Reads the slots of the data directory `dir`, whose log keeps the positions in `held`. Also returns a notice
+    /// for the operator.
     ///
     /// # Errors
     /// [`NewerSlots`], which [`Slots::check`] finds before a database is opened.
@@ -396,7 +408,7 @@ impl Slots {
         for held in held {
             let at = held.lsn;
             let mut slot = Slot::away(held.name.clone(), now_ns);
-            // More than may be kept otherwise is kept for whoever was filled.
+            // More log than the bounds allow is kept only for a filled replica.
             slot.life = if held.is_within || held.lost.is_some() { Life::Away } else { Life::Copied };
             slot.stat.positions = Sent { sent: at, received: at, durable: at, applied: Lsn::ZERO };
             slots.insert(held.name, slot);
@@ -409,7 +421,7 @@ impl Slots {
                 continue;
             }
             let slot = slots.entry(name.clone()).or_insert_with(|| Slot::away(name, now_ns));
-            // The log may know of a later place than the file, or of an earlier one: both were true.
+            // The position in the log may be later than the one in the file, or earlier: both were true.
             let durable = durable.max(slot.stat.positions.durable);
             let received = received.max(durable);
             slot.stat.positions = Sent { sent: received, received, durable, applied };
@@ -428,7 +440,7 @@ impl Slots {
         Ok((slots, notice))
     }
 
-    /// Returns all, by name, at `now_ns`, when this node has everything below `durable` on disk.
+    /// Returns all slots, by name, at `now_ns`, when this node has everything below `durable` on disk.
     pub fn stat(&self, durable: Lsn, now_ns: u64) -> Vec<SlotStat> {
         let (inner, marks) = (self.inner.lock(), self.marks.lock());
         let stat = |slot: &Slot| SlotStat {
@@ -453,9 +465,9 @@ impl Slots {
         inner.slots.iter().map(|(name, slot)| (name.clone(), slot.history.seconds().copied().collect())).collect()
     }
 
-    /// The heartbeat of a primary: notes what is on this node's disk, and how far each replica is behind. Whoever serves replicas calls this
-    /// every [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat), also while none is connected: what an absent one owes is counted
-    /// from here.
+    /// Does the periodic work of a primary: records this node's durable position, and how far each replica is
+    /// behind. The server calls this every [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat), even
+    /// while no replica is connected: the time that an absent replica owes is counted here.
     pub fn beat<S: Source>(&self, source: &S, now_ns: u64) {
         let durable = source.durable();
         self.pass(durable, now_ns);
@@ -473,7 +485,7 @@ impl Slots {
         }
     }
 
-    /// Notes that everything below `durable` is on this node's disk.
+    /// Records that everything below `durable` is on this node's disk.
     pub(super) fn pass(&self, durable: Lsn, now_ns: u64) {
         self.marks.lock().pass(durable, now_ns);
     }
@@ -520,8 +532,9 @@ impl Slots {
         Ok(Attached { slots: self.clone(), name: name.to_owned(), connection, before })
     }
 
-    /// Has slots expire that keep more log, or have been away longer, than they may (S4), has the log keep what their lives say, and writes
-    /// the file when it is time. Returns what an operator should read. Call it every second or oftener.
+    /// Lets slots expire that keep more log, or have been away longer, than they may (S4), sets the bounds in the
+    /// log by the states of the slots, and writes the file when it is due. Returns lines for the operator. To be
+    /// called every second or more often.
     ///
     /// # Progress
     /// Short mutexes, and at times a small file written and synced.
@@ -530,7 +543,7 @@ impl Slots {
         let save = {
             let mut inner = self.inner.lock();
             let inner = &mut *inner;
-            // Under the lock: what the log says now is of the lives that are here now.
+            // Read under the lock, so that the positions in the log belong to the present states.
             let held: BTreeMap<String, HeldSlot> =
                 source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
             news.append(&mut inner.news);
@@ -545,13 +558,13 @@ impl Slots {
                 }
                 slot.look(held.is_some_and(|held| held.is_within), now_ns);
                 match slot.life.keeps() {
-                    // S5: also what a crash left, and what a copy that was cut short held.
+                    // S5: includes the log that a crash left, and that of a copy that was cut short.
                     Keep::Nothing if slot.connection.is_none() && held.is_some_and(|held| held.lost.is_none()) => {
                         give_up.push(name.clone());
                     }
                     Keep::Nothing => {}
                     keep => {
-                        // Writes only where it is another bound than before; else tried again in a second.
+                        // Writes only where the bound has changed; a failure is retried in a second.
                         if held.is_some()
                             && let Err(error) = source.keep(name, keep)
                         {
@@ -569,7 +582,7 @@ impl Slots {
         for name in give_up {
             let inner = self.inner.lock();
             let is_lost = |slot: &Slot| slot.life == Life::Lost && slot.connection.is_none();
-            // It may be its replica's again by now, and must not become that while it goes.
+            // The replica may have connected again by now, and must not do so during the removal.
             if !inner.slots.get(&name).is_some_and(is_lost) {
                 continue;
             }
@@ -580,13 +593,13 @@ impl Slots {
         news
     }
 
-    /// Forgets the slot, and the place in the log that it has.
+    /// Drops the slot, and its position in the log.
     ///
     /// # Errors
-    /// [`DropError`]; it is still there, or in the log's list.
+    /// [`DropError`]; the slot is still there, or in the log's list.
     ///
     /// # Durability
-    /// Gone once this returns.
+    /// Dropped once this returns.
     pub fn drop_slot<S: Source>(&self, name: &str, source: &S) -> Result<(), DropError> {
         {
             let mut inner = self.inner.lock();
@@ -605,7 +618,7 @@ impl Slots {
             }
         }
         dropped.map_err(DropError::Source)?;
-        // S5: what the file still says of it means nothing.
+        // S5: an entry that remains in the file has no effect.
         let _best_effort = self.save();
         Ok(())
     }
@@ -614,15 +627,15 @@ impl Slots {
         self.env.as_ref().map_or(0, |env| env.clock.wall_us())
     }
 
-    /// Writes the file, if there is one, as the slots are now.
+    /// Writes the file, if there is one, with the present slots.
     ///
     /// # Errors
-    /// The disk's; it is tried again.
+    /// The file could not be written; the next save tries again.
     ///
     /// # Durability
     /// On disk when it returns.
     pub fn save(&self) -> io::Result<()> {
-        // Whoever comes later writes what is newer.
+        // Locked first, so that a later caller writes newer contents.
         let file = self.file.lock();
         let Some(file) = &*file else { return Ok(()) };
         let (now_ns, wall_us) = (self.env.as_ref().map_or(0, |env| env.clock.now_ns()), self.wall_us());
@@ -655,7 +668,7 @@ impl Slots {
 }
 
 impl Inner {
-    /// Hands the commits that were drawn since the last call to all who are connected.
+    /// Passes the commits that were sampled since the last call to all connected slots.
     fn take_drawn<S: Source>(&mut self, source: &S) {
         let mut drawn = Vec::new();
         source.take_drawn(&mut drawn);
@@ -664,7 +677,8 @@ impl Inner {
         }
     }
 
-    /// Returns one in how many commits is to be drawn from now on, 0 for none, if it is time to decide (S6). So many have ended at `now_ns`.
+    /// Returns the sampling rate from now on, as one in so many commits, 0 for none, if it is time to decide (S6).
+    /// `commits` is the number of commits at `now_ns`.
     fn one_in(&mut self, commits: u64, now_ns: u64) -> Option<u32> {
         let (before, since_ns) = self.committed;
         let time_ns = now_ns.saturating_sub(since_ns);
@@ -675,7 +689,7 @@ impl Inner {
         if !self.slots.values().any(Slot::is_connected) {
             return Some(0);
         }
-        // What came before the first look says nothing.
+        // Commits before the first look give no rate.
         let came = if since_ns == 0 { 0 } else { commits.saturating_sub(before) };
         let per_s = u128::from(came) * 1_000_000_000 / u128::from(time_ns);
         Some(u32::try_from(per_s / u128::from(DRAWN_PER_S)).unwrap_or(u32::MAX).max(1))
@@ -683,7 +697,7 @@ impl Inner {
 }
 
 impl SlotStat {
-    /// A slot whose replica has not come.
+    /// Creates the figures of a slot whose replica has not connected.
     pub fn away(name: String, now_ns: u64) -> Self {
         Self {
             name,
@@ -712,7 +726,7 @@ impl SlotStat {
 }
 
 impl Attached {
-    /// Takes note of an ack that came at `now_ns`.
+    /// Records an ack that arrived at `now_ns`.
     pub(super) fn acked<S: Source>(&self, source: &S, ack: &Ack, now_ns: u64) {
         let mut inner = self.slots.inner.lock();
         inner.take_drawn(source);
@@ -721,14 +735,16 @@ impl Attached {
         delay.on_ack(ack, now_ns, &mut |measured| history.note(measured));
     }
 
-    /// Returns what was measured of the replica's delay since the last call, for it to know; `None` if nothing was, or it does not keep up.
+    /// Returns the delays measured since the last call, to be sent to the replica; `None` if there are none, or if
+    /// it does not keep up.
     pub(super) fn take_beat(&self, now_ns: u64) -> Option<DelayWindow> {
         let mut inner = self.slots.inner.lock();
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection))?;
         slot.history.take_beat(&slot.delay, now_ns)
     }
 
-    /// Returns for how long the replica has owed the oldest of what its readers do not see, of all that is below `durable`, in nanoseconds.
+    /// Returns for how long the replica has owed the oldest position below `durable` that its readers do not see,
+    /// in nanoseconds.
     pub(super) fn owed_ns(&self, durable: Lsn, now_ns: u64) -> u64 {
         let inner = self.slots.inner.lock();
         let slot = inner.slots.get(&self.name).filter(|slot| slot.connection == Some(self.connection));
@@ -743,7 +759,7 @@ impl Attached {
         }
     }
 
-    /// The connection is the slot's replica's: what it does counts from now on (S3).
+    /// Records that the connection is that of the slot's replica: its effects on the slot last from now on (S3).
     pub(super) fn admit(&self) {
         if self.before.lock().take().is_some() {
             let mut inner = self.slots.inner.lock();
@@ -751,22 +767,24 @@ impl Attached {
         }
     }
 
-    /// Steps the slot's life.
+    /// Steps the slot's `life`.
     pub(super) fn on(&self, event: Event, now_ns: u64) {
         self.change(|slot| slot.on(event, now_ns));
         self.slots.inner.lock().urgent = true;
     }
 
-    /// Returns the slot's life.
+    /// Returns the slot's `life`.
     pub(super) fn life(&self) -> Life {
         let mut life = Life::Lost;
         self.change(|slot| life = slot.life);
         life
     }
 
-    /// The replica shows all that was durable when its stream began: from here on delays are measured.
+    /// Records that the replica's readers see everything that was durable when its stream began: delays are
+    /// measured from here on.
     pub(super) fn caught_up<S: Source>(&self, source: &S, now_ns: u64) {
-        // Asked before the lock is taken: a replica that ends right after this was following.
+        // Read before the lock is taken. The bounds are applied at once, so that a replica that ends right after
+        // this was following.
         let is_within = source.held().iter().any(|held| held.name == self.name && held.is_within);
         self.change(|slot| {
             slot.is_caught_up = true;
@@ -775,30 +793,30 @@ impl Attached {
         });
     }
 
-    /// Has an operator read that the replica is filled, or has to be, and why.
+    /// Reports to the operator that the replica is being filled, or has to be, and why.
     pub(super) fn tell(&self, what: &str, why: &str) {
         let line = format!("the replica of replication slot {} {what}: {why}", self.name);
         self.slots.inner.lock().news.push(line);
     }
 
-    /// Takes note of why its stream ended, when the replica had received the log up to `received`.
+    /// Records why its stream ended, when the replica had received the log up to `received`.
     pub(super) fn ended(&self, received: Lsn, error: &LinkError) {
         let mut news = None;
         self.change(|slot| news = slot.trouble.on_end(&self.name, received, error));
         self.slots.inner.lock().news.extend(news);
     }
 
-    /// Its rows below `at` are the primary's.
+    /// Records that its rows at `at` are the primary's.
     pub(super) fn verified(&self, at: Lsn) {
         self.change(|slot| slot.stat.verified = at.max(slot.stat.verified));
     }
 
-    /// Its log below `at` is this node's.
+    /// Records that its log below `at` is this node's.
     pub(super) fn log_verified(&self, at: Lsn) {
         self.change(|slot| slot.stat.log_verified = at.max(slot.stat.log_verified));
     }
 
-    /// Shows how far it has come.
+    /// Records its positions.
     pub(super) fn show(&self, progress: &Progress) {
         self.change(|slot| {
             let stat = &mut slot.stat;

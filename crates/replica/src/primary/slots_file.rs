@@ -1,5 +1,5 @@
-//! The file `slots`: what a primary knows of its replicas beside their places in the log. Replaced as a whole, written and read
-//! here only.
+//! The file `slots`: the state of a primary's replicas other than their positions in the log. It is replaced as a
+//! whole, and written and read here only.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -7,14 +7,24 @@
 //! | 8 | 4 | CRC-32C of everything from offset 12 to the end |
 //! | 12 | 4 | format version, 1 |
 //! | 16 | 4 | number of slots, at most 1,024 |
-//! | 20 | | each: name (varint length, bytes), node id u64, received u64, durable u64, applied u64, time since it was heard of in ns u64, when that was in us since 1970 i64, why it is expired u8 (0 it is not, 1 bytes, 2 age, 3 files), address (varint length, bytes) |
+//! | 20 | | the slots, one after the other |
 //!
-//! Little-endian. The log's list of consumers says which slots there are; a slot that is here and not there was dropped, unless it
-//! is expired.
+//! | field of a slot | type |
+//! |---|---|
+//! | name | varint length, bytes |
+//! | node id, received, durable, applied | u64 each |
+//! | time since it last sent something, in ns | u64 |
+//! | when that was, in us since 1970 | i64 |
+//! | why it is expired | u8: 0 it is not, 1 bytes, 2 age, 3 files |
+//! | address | varint length, bytes |
+//!
+//! Little-endian. The log's list of consumers decides which slots exist; a slot that is here and not there was
+//! dropped, unless it is expired.
 //!
 //! # Invariants
-//! - F1. A file of a newer format version is never replaced: it is recognized before its checksum is looked at, which a newer program may
-//!   compute otherwise, and whoever finds it has no [`SlotsFile`] to write with.
+//! - F1. A file of a newer format version is never replaced: the version is checked before the checksum, which a
+//!   newer program may compute differently, and a caller that finds such a file has no [`SlotsFile`] to write
+//!   with.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::{
@@ -34,9 +44,9 @@ use super::slots::Expiry;
 const MAGIC: &[u8; 8] = b"COLLIESL";
 const VERSION: u32 = 1;
 const NAME: &str = "slots";
-/// Most slots that are read.
+/// The most slots that are read.
 const SLOTS_MAX: u32 = 1024;
-/// Above the largest possible file.
+/// More than the bytes of the largest possible file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A slot as it is stored.
@@ -47,9 +57,9 @@ pub(super) struct StoredSlot {
     pub(super) received: Lsn,
     pub(super) durable: Lsn,
     pub(super) applied: Lsn,
-    /// For how long this node, while it ran, had not heard of it.
+    /// The time since it last sent something, while this node ran.
     pub(super) unheard_ns: u64,
-    /// When it was last heard of, by the wall: for people only.
+    /// When it last sent something, by the wall clock: for people only.
     pub(super) heard_wall_us: i64,
     pub(super) expired: Option<Expiry>,
     pub(super) address: String,
@@ -78,14 +88,14 @@ impl fmt::Display for NewerSlots {
 
 impl std::error::Error for NewerSlots {}
 
-/// Why the file is not taken.
+/// Why the file is not used.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// Of a newer program, whose it stays (F1).
+    /// A newer program has written it, and it is left alone (F1).
     Newer(NewerSlots),
-    /// The disk refuses it.
+    /// It cannot be read.
     Io(io::Error),
-    /// It is not what [`encode`] writes.
+    /// It does not have the form that [`encode`] writes.
     Damaged(DecodeError),
 }
 
@@ -99,7 +109,7 @@ impl fmt::Display for Unread {
     }
 }
 
-/// What the bytes of a file are instead of slots.
+/// Why the bytes of a file are not slots.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     Newer(u32),
@@ -112,7 +122,7 @@ impl From<DecodeError> for Refused {
     }
 }
 
-/// Where the file is.
+/// The place of the file.
 #[derive(Clone, Debug)]
 pub(super) struct SlotsFile {
     env: Env,
@@ -120,15 +130,15 @@ pub(super) struct SlotsFile {
 }
 
 impl SlotsFile {
-    /// In the data directory `dir`.
+    /// Creates a handle for the file in the data directory `dir`.
     pub(super) fn new(env: Env, dir: &Path) -> Self {
         Self { env, dir: dir.to_owned() }
     }
 
-    /// Reads it; nothing when there is none.
+    /// Reads the file; returns no slots if it does not exist.
     ///
     /// # Errors
-    /// [`Unread`] says why it is not taken.
+    /// [`Unread`] states why it is not used.
     pub(super) fn read(&self) -> Result<Vec<StoredSlot>, Unread> {
         let path = self.dir.join(NAME);
         match read_all(&*self.env.files, &path, FILE_BYTES_MAX) {
@@ -141,10 +151,10 @@ impl SlotsFile {
         }
     }
 
-    /// Replaces it; durable when this returns.
+    /// Replaces the file; durable when this returns.
     ///
     /// # Errors
-    /// The disk's: it says this or what it said before.
+    /// The file could not be written: it has the new or the previous content.
     pub(super) fn write(&self, slots: &[StoredSlot]) -> io::Result<()> {
         let (path, temporary) = (self.dir.join(NAME), self.dir.join(format!("{NAME}.new")));
         let files = &*self.env.files;
@@ -240,7 +250,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: what is written is read back after a power cut, and a flipped bit or a cut end is refused. Method: random slots.
+        /// Goal: slots are read back as they were written after a power cut, and a flipped bit or a cut end is
+        /// refused. Method: random slots.
         #[test]
         fn slots_read_back_and_damage_is_refused(
             slots in prop::collection::vec(any_slot(), 0..5), flip: prop::sample::Index,

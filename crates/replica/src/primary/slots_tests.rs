@@ -1,4 +1,4 @@
-//! Slots over restarts, at their limits, and dropped, beside a log that is a list.
+//! Tests of slots over restarts, at their limits, and dropped, with a list in place of a log.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{Event, Keep, identity::Identity, packet::Ack};
 const DATA: &str = "/data";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A log of which only the list of slots is there.
+/// A log that has only its list of slots.
 #[derive(Debug, Default)]
 struct List {
     held: Mutex<Vec<HeldSlot>>,
@@ -37,7 +37,7 @@ impl List {
     }
 }
 
-/// Reads nothing.
+/// A reader that reads nothing.
 struct Nothing;
 
 impl Ship for Nothing {
@@ -95,7 +95,7 @@ impl Source for List {
     }
 }
 
-/// Opens the slots of a data directory on a simulated disk, which has one.
+/// Opens the slots of a data directory on a simulated disk, after creating it.
 fn open(env: &Env, list: &List) -> Arc<Slots> {
     env.files.create_dir_all(Path::new(DATA)).unwrap();
     let (slots, notice) = Slots::open(env.clone(), Path::new(DATA), list.held()).unwrap();
@@ -111,7 +111,7 @@ fn states(slots: &Slots) -> Vec<(String, SlotState, Option<Expiry>)> {
     stat(slots, 0).into_iter().map(|stat| (stat.name, stat.state, stat.expired)).collect()
 }
 
-/// What a replica says that has everything below 5000, and shows below 4900.
+/// Returns the progress of a replica that has everything below 5000, and shows everything below 4900.
 fn progress() -> Progress {
     let mut progress = Progress::new(Term::new(0), Lsn::FIRST, 1 << 20, 0);
     progress.on_sent(Lsn::new(5000));
@@ -130,7 +130,7 @@ fn progress() -> Progress {
     progress
 }
 
-/// Goal: S1: two nodes and two names. Method: every combination that must be refused, then after one left.
+/// Goal: S1: two nodes and two names. Method: every combination that must be refused, and then after one has left.
 #[test]
 fn one_connection_has_a_slot_and_a_node_connects_once() {
     let slots = Arc::new(Slots::new());
@@ -151,8 +151,8 @@ fn one_connection_has_a_slot_and_a_node_connects_once() {
     let _again = attach("north", 1).unwrap();
 }
 
-/// Goal: S3: whoever is refused costs nobody a slot. Method: connections that end before they are admitted, under a name that is
-/// there, which stays as it was, and under one that is not.
+/// Goal: S3: a refused connection costs no replica its slot. Method: connections that end before they are
+/// admitted, under an existing name, whose slot stays as it was, and under a new one.
 #[test]
 fn a_refused_connection_leaves_slots_as_they_were() {
     let slots = Arc::new(Slots::new());
@@ -167,8 +167,9 @@ fn a_refused_connection_leaves_slots_as_they_were() {
     assert_eq!(stat(&slots, 50), before);
 }
 
-/// Goal: S2: who followed is known before anybody comes, and for how long nobody heard of it. Method: a slot that was connected, one
-/// that only the log knows, and one that only the file knows; a restart over what is on disk.
+/// Goal: S2: a restarted node knows its replicas before any connects, and for how long each has been silent.
+/// Method: a slot that was connected, one that only the log knows, and one that only the file knows; a restart
+/// over the content of the disk.
 #[test]
 fn slots_are_known_after_a_restart() {
     let (env, disk) = Env::simulated(3);
@@ -195,7 +196,7 @@ fn slots_are_known_after_a_restart() {
     assert_eq!((&*unknown.name, unknown.node, unknown.positions.durable), ("unknown", 0, Lsn::new(4700)));
 }
 
-/// Goal: a damaged file costs figures, not slots, and is said. Method: a flipped byte.
+/// Goal: a damaged file costs figures, not slots, and is reported. Method: a flipped byte.
 #[test]
 fn a_damaged_file_costs_figures_only() {
     let (env, _disk) = Env::simulated(3);
@@ -209,8 +210,8 @@ fn a_damaged_file_costs_figures_only() {
     assert_eq!(states(&slots), [("north".to_owned(), SlotState::Away, None)]);
 }
 
-/// Goal: F1 of `slots_file.rs`: the slots of a newer program are refused by name, whatever else is in the file, and stay as they are. Method:
-/// a raised version, without and with a checksum that fits; the bytes afterwards.
+/// Goal: F1 of `slots_file.rs`: the slots of a newer program are refused by name, whatever else is in the file,
+/// and stay as they are. Method: a raised version, without and with a matching checksum; the bytes afterwards.
 #[test]
 fn slots_of_a_newer_program_are_refused_and_kept() {
     let (env, _disk) = Env::simulated(3);
@@ -234,8 +235,8 @@ fn slots_of_a_newer_program_are_refused_and_kept() {
     }
 }
 
-/// Goal: S4: a slot beyond its bytes or its age is expired, once, and says so; one that is connected is not, and one that comes back
-/// begins anew. Method: the log says that it lost a place; time passes.
+/// Goal: S4: a slot beyond its bytes or its age expires, once, and is reported; a connected one does not expire,
+/// and one whose replica returns starts over. Method: the log reports a lost position; time passes.
 #[test]
 fn slots_expire_by_bytes_and_by_age() {
     let (env, disk) = Env::simulated(3);
@@ -260,7 +261,7 @@ fn slots_expire_by_bytes_and_by_age() {
     assert_eq!(states(&slots), expired);
     assert_eq!(slots.keep(&list, None, later_ns * 2), [""; 0], "no age, no limit");
 
-    // A restart knows it, and gives up what a crash left (S5).
+    // A restart knows it, and frees the log that a crash left (S5).
     let after = Env::over(disk.power_cut(1), 1);
     let left = List::of(&[("age", 4096, false), ("bytes", 4096, true), ("here", 4096, false)]);
     let again = open(&after, &left);
@@ -274,8 +275,8 @@ fn slots_expire_by_bytes_and_by_age() {
     assert_eq!(states(&again)[0], ("age".to_owned(), SlotState::Away, None));
 }
 
-/// Goal: S5 and every answer to a drop. Method: a slot that is not there, one in use, a disk that refuses, and one that goes; then a
-/// restart.
+/// Goal: S5 and every answer to a drop. Method: a slot that does not exist, one in use, a disk that refuses, and
+/// one that is dropped; then a restart.
 #[test]
 fn a_dropped_slot_is_gone_for_good() {
     let (env, _disk) = Env::simulated(3);

@@ -1,4 +1,4 @@
-//! `Source`: what is asked of the database that is followed.
+//! `Source`: the interface to the database that is followed.
 
 use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
@@ -9,80 +9,81 @@ use crate::{Keep, compare::Held, identity::Identity, reads::ReadFeed};
 
 /// A database that can be followed.
 pub trait Source: Send + Sync + 'static {
-    /// What reads its log for one replica.
+    /// The reader of its log for one replica.
     type Shipper: Ship;
 
-    /// Who it is, and up to where its log is durable.
+    /// Returns the identity of the node, with its durable position.
     fn identity(&self) -> Identity;
 
-    /// A node has seen `term`, which is above its own: it leads no more.
+    /// Reports that a node has seen `term`, which is above this node's own: it no longer leads.
     fn heard(&self, term: Term) {
         let _nobody_asks = term;
     }
 
-    /// Whether no higher term than the one that it leads in was promised. Looked at behind [`Source::durable`]: what was read there is then
-    /// covered by every promise that this node gives later (T2 of `terms.rs`).
+    /// Returns whether the node has promised no higher term than the one in which it leads. Must be called after
+    /// [`Source::durable`]: then every promise that this node gives later covers the position read before (T2 of
+    /// `terms.rs`).
     fn leads(&self) -> bool {
         true
     }
 
-    /// Up to where it is durable.
+    /// Returns the durable position.
     fn durable(&self) -> Lsn;
 
-    /// Up to where readers of replicas may see.
+    /// Returns the position below which readers of replicas may see commits.
     fn show(&self) -> Lsn;
 
-    /// Who has to have a commit before its reply may leave, if anybody has.
+    /// Returns the quorum that must have a commit before its reply may leave, if there is one.
     fn synchronous(&self) -> Option<&Arc<Synchronous>> {
         None
     }
 
-    /// Who is handed the lead, if anybody can be.
+    /// Returns the state of switchovers, if the node can perform one.
     fn handing(&self) -> Option<&Arc<Handing>> {
         None
     }
 
-    /// Where reads come from that are sampled for replicas, if any are.
+    /// Returns the source of the reads that are sampled for replicas, if there is one.
     fn reads(&self) -> Option<&Arc<ReadFeed>> {
         None
     }
 
-    /// So many replicas as are needed have come so far: who waits for that may go on.
+    /// Notifies the database that enough replicas have reached `confirmed`: replies that wait for that may leave.
     fn confirm(&self, confirmed: Sent) {
         let _nobody_waits = confirmed;
     }
 
-    /// Replicas are asked for commits from now on, or nobody is.
+    /// Sets whether replicas are asked for commits from now on.
     fn ask_replicas(&self, asked: bool) {
         let _nobody_waits = asked;
     }
 
-    /// Replies wait for replicas from now on, or do without.
+    /// Sets whether replies wait for replicas from now on.
     fn count_replicas(&self, counted: bool) {
         let _nobody_waits = counted;
     }
 
-    /// How many transactions it has committed.
+    /// Returns how many transactions it has committed.
     fn commits(&self) -> u64;
 
-    /// Draws about one in `one_in` of the commits whose replies leave from now on; 0: none.
+    /// Samples about one in `one_in` of the commits whose replies leave from now on; 0: none.
     fn draw(&self, one_in: u32) {
         let _nobody_measures = one_in;
     }
 
-    /// Moves the commits that were drawn since the last call to `out`.
+    /// Moves the commits that were sampled since the last call to `out`.
     fn take_drawn(&self, out: &mut Vec<DrawnCommit>) {
         let _none_were = out;
     }
 
-    /// The CRC-32C of the `bytes` bytes of log below `end`; `None` when it does not have all of them any more.
+    /// Returns the CRC-32C of the `bytes` bytes of log below `end`; `None` when it no longer has all of them.
     ///
     /// # Errors
     /// The log cannot be read.
     fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError>;
 
-    /// The CRC-32C of the log from `from` to `to`, both ends of records, below `durable`; `None` when it does not have all of it any more.
-    /// Blocks on reading that.
+    /// Returns the CRC-32C of the log from `from` to `to`, both ends of records, below `durable`; `None` when it
+    /// no longer has all of it. Blocks on reading the log.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -91,65 +92,69 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads the log from `from` on under the name of a slot, which keeps it from there on, as much as `keep` says.
+    /// Returns a reader of the log from `from` on under the name of a slot, which keeps the log from there on
+    /// within the bounds of `keep`.
     ///
     /// # Errors
-    /// [`SourceError::Gone`] when it was freed, or is more than may be kept for that slot; others.
+    /// [`SourceError::Gone`] when the log was freed, or is more than the slot may keep; others.
     fn ship(&self, slot: &str, from: Lsn, keep: Keep) -> Result<Self::Shipper, SourceError>;
 
-    /// Has as much log kept for a slot from now on as `keep` says, which is not nothing. One that is not there, or lost its place, stays so.
+    /// Sets how much log is kept for a slot from now on; `keep` is not `Nothing`. A slot that does not exist, or
+    /// has lost its position, stays so.
     ///
     /// # Errors
-    /// The disk: what is kept is as was said, until the database is closed.
+    /// The setting cannot be stored; it applies until the database is closed.
     fn keep(&self, slot: &str, keep: Keep) -> Result<(), SourceError> {
         let _nothing_is_freed = (slot, keep);
         Ok(())
     }
 
-    /// Makes the files of a base backup, and keeps the log that they need under the name of the slot, whatever the bounds.
+    /// Makes the files of a base backup, and keeps the log that they need under the name of the slot, whatever the
+    /// bounds.
     ///
     /// # Errors
-    /// The disk, the log.
+    /// The disk or the log failed.
     fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError>;
 
-    /// What its log keeps for slots: those of an earlier process too.
+    /// Returns the positions that its log keeps for slots, including those of an earlier process.
     fn held(&self) -> Vec<HeldSlot> {
         Vec::new()
     }
 
-    /// Holds what is committed now, to be compared with a replica; `None` when that cannot be.
+    /// Takes a snapshot of everything committed now, for comparison with a replica; `None` when that is
+    /// impossible.
     fn hold(&self) -> Option<Box<dyn Held>> {
         None
     }
 
-    /// Forgets the slot, so that the log that it kept may go.
+    /// Drops the slot, so that the log that it kept may be freed.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     fn drop_slot(&self, slot: &str) -> Result<(), SourceError>;
 }
 
-/// A slot's place in the log.
+/// A slot's position in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSlot {
-    /// The slot's name.
+    /// The name of the slot.
     pub name: String,
-    /// Its replica has everything below on disk.
+    /// The position below which its replica has everything on disk.
     pub lsn: Lsn,
-    /// Log is kept from here on.
+    /// The position from which log is kept.
     pub restart: Lsn,
-    /// How much that is, in bytes that were written to files.
+    /// The size of the kept log, in bytes that were written to files.
     pub kept_bytes: u64,
-    /// Whether that is less than may be kept for a replica that follows.
+    /// Whether that is less than the bound for a replica that follows.
     pub is_within: bool,
-    /// By what it fell further behind than it may, if it did: it keeps nothing any more.
+    /// The bound that it exceeded, if it did: then it keeps no log any more.
     pub lost: Option<Expiry>,
 }
 
 /// Reads a log for one replica.
 pub trait Ship: Send + 'static {
-    /// Puts the next durable records into `out`, which was cleared: whole ones, at most `bytes_max` bytes of them but at least one;
-    /// waits until there are any.
+    /// Puts the next durable records into `out`, which was cleared: whole records, at most `bytes_max` bytes of
+    /// them but at least one record; waits until there are any.
     ///
     /// # Cancel safety
     /// Dropping the future loses no record.
@@ -159,40 +164,40 @@ pub trait Ship: Send + 'static {
         out: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Shipment, SourceError>> + Send + 'a;
 
-    /// Everything below is on the replica's disk: the log below need not be kept for it.
+    /// Records that everything below `durable` is on the replica's disk: the log below need not be kept for it.
     ///
     /// # Errors
     /// The cursor cannot be stored, or was lost.
     fn advance(&mut self, durable: Lsn) -> Result<(), SourceError>;
 }
 
-/// Where records that were read lie.
+/// The positions of records that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shipment {
-    /// Where the record before ends.
+    /// The end of the record before.
     pub prev_end: Lsn,
-    /// Where they begin; above `prev_end` only in front of the first record of a history.
+    /// The start of the first one; above `prev_end` only in front of the first record of a history.
     pub start: Lsn,
-    /// Where they end.
+    /// The end of the last one.
     pub end: Lsn,
 }
 
-/// The files of a base backup. Dropped, they are removed.
+/// The files of a base backup; dropping this removes them.
 #[derive(Debug)]
 pub struct BackupFiles {
-    /// Where they lie; names are relative to it.
+    /// The directory of the files; names are relative to it.
     pub root: PathBuf,
-    /// The files, with how long they are.
+    /// The files, with their lengths.
     pub files: Vec<BackupFile>,
-    /// Where the log begins that is needed beside them.
+    /// The start of the log that is needed in addition to them.
     pub log_start: Lsn,
-    /// Everything in them lies below.
+    /// Everything in them is below this position.
     pub consistent: Lsn,
-    /// Removes them.
+    /// Removes the files.
     pub cleanup: Option<Box<dyn FnOnceSend>>,
 }
 
-/// Called once, when the files of a backup are needed no more.
+/// A closure that is called once, when the files of a backup are no longer needed.
 pub trait FnOnceSend: FnOnce() + Send + Sync {}
 
 impl<T: FnOnce() + Send + Sync> FnOnceSend for T {}
@@ -214,23 +219,23 @@ impl Drop for BackupFiles {
 /// A file of a base backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupFile {
-    /// Its path, parts between `/`.
+    /// Its path, with `/` between the parts.
     pub name: String,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
 }
 
-/// Why a source cannot go on.
+/// Why a source cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The log that is asked for was freed.
+    /// The requested log was freed.
     Gone,
-    /// Somebody reads under that name already, or there is no room for another name.
+    /// Another reader uses that name already, or there is no room for another name.
     Taken(String),
     /// The log has ended: the database is closing, or its disk failed.
     Ended(String),
-    /// The disk refused, or what it gives is damaged.
+    /// A disk operation failed, or the data is damaged.
     Failed(String),
 }
 

@@ -1,14 +1,16 @@
-//! `Synchronous`: the quorum of a primary that serves, beside the connections that report to it.
+//! `Synchronous`: the quorum of a serving primary, shared with the connections that report to it.
 //!
 //! # Invariants
-//! - Y1. A member is connected as long as its newest [`Membership`] lives; an older one that ends late changes nothing.
-//! - Y2. What is confirmed is told to the database in the order in which it grows, by whoever's report made it grow, before the next
-//!   report is looked at: the lock is held over both.
-//! - Y3. Whoever streams hears of it when what readers may see has grown ([`Synchronous::shows`]).
-//! - Y4. Who is asked changes in this order: counted by both lists, noted in the log, and over when both have the note and another one
-//!   says so. A change that cannot be noted has not begun, and one whose end cannot be is not over.
-//! - Y5. What the leader counts for itself was on its disk before it promised a higher term (A4 of `asked.rs`): the promise is looked at
-//!   behind the position.
+//! - Y1. A member is connected as long as its newest [`Membership`] exists; an older one that ends late changes
+//!   nothing.
+//! - Y2. The database is notified of confirmed positions in the order in which they grow, by the task whose report
+//!   raised them, before the next report is counted: the lock is held over both.
+//! - Y3. A stream is notified when the position that readers may see has grown ([`Synchronous::shows`]).
+//! - Y4. The lists change in this order: both lists count, a record notes the change in the log, and the change
+//!   completes when both lists have that record and another record states the end. A change that cannot be noted
+//!   has not begun, and one whose end cannot be noted is not complete.
+//! - Y5. The leader counts for itself only bytes that were on its disk before it promised a higher term (A4 of
+//!   `asked.rs`): the promise is read after the position.
 
 use std::sync::{
     Arc,
@@ -25,29 +27,30 @@ use super::{Asked, Change, Degrade, Quorum, Sent, Source};
 #[derive(Debug)]
 pub struct Synchronous {
     quorum: Mutex<Quorum>,
-    /// Whether the change that goes on was there when the node began to lead (A5 of `asked.rs`). Written under `quorum`.
+    /// Whether the change in progress existed when the node began to lead (A5 of `asked.rs`). Written under
+    /// `quorum`.
     found: AtomicBool,
     shows: watch::Sender<Lsn>,
 }
 
-/// How a quorum stands.
+/// The state of a quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumStat {
-    /// Which replicas are asked for.
+    /// The lists in force.
     pub asked: Asked,
-    /// How many of them are connected.
+    /// The number of connected nodes in them.
     pub connected: usize,
-    /// Whether replies do without them.
+    /// Whether replies do without replicas.
     pub degraded: bool,
-    /// What so many as are needed have, at the least.
+    /// The positions that at least the needed nodes have.
     pub confirmed: Sent,
-    /// A change is over once both lists have everything below; `Lsn::MAX` before its record is written.
+    /// A change is complete once both lists have everything below; `Lsn::MAX` before its record is written.
     pub until: Lsn,
-    /// The name of the leader, where it counts for a list that is asked.
+    /// The name of the leader, if it counts for a list in force.
     pub counts_itself: Option<String>,
 }
 
-/// A connection of a member; dropped, the member is away (Y1).
+/// A connection of a member; when it is dropped, the member is away (Y1).
 #[derive(Debug)]
 pub(super) struct Membership {
     synchronous: Arc<Synchronous>,
@@ -56,12 +59,12 @@ pub(super) struct Membership {
 }
 
 impl Synchronous {
-    /// Nobody has reported yet.
+    /// Creates a quorum without reports.
     pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Arc<Self> {
         Self::of(Quorum::new(asked, degrade))
     }
 
-    /// Of the node that has this name in lists, which asks nobody yet.
+    /// Creates the quorum of a node that has this name in lists, without a list in force yet.
     pub fn led_by(name: &str, degrade: Degrade) -> Arc<Self> {
         Self::of(Quorum::new(Asked::default(), degrade).led_by(name))
     }
@@ -71,11 +74,12 @@ impl Synchronous {
         Arc::new(Self { quorum: Mutex::new(quorum), found, shows })
     }
 
-    /// Has those asked that `choose` makes of who is asked now, for the database that it counts for; `None` leaves it as it is. `note` writes
-    /// that down, with whether replicas are made do without, and returns where its record ends: it is returned.
+    /// Puts the lists in force that `choose` makes of the present ones, for the database `source`; if `choose`
+    /// returns `None`, nothing changes. `note` records the lists in the log, with whether the primary is degraded,
+    /// and returns the end of its record, which this returns.
     ///
     /// # Errors
-    /// `note`'s: those are asked who were before.
+    /// Those of `note`: the lists before stay in force.
     pub fn ask<E>(
         &self,
         source: &impl Source,
@@ -107,11 +111,11 @@ impl Synchronous {
         noted.map(Some)
     }
 
-    /// Has those asked whom a database that begins to lead goes by, whether `note` can write that down or not: as for
-    /// [`Synchronous::ask`]. May be called again.
+    /// Puts the lists in force with which a database begins to lead, even if `note` cannot record them; `note` is
+    /// as for [`Synchronous::ask`]. May be called again.
     ///
     /// # Errors
-    /// `note`'s. A change among them is not over before another call.
+    /// Those of `note`. A change between the lists cannot complete before another call.
     pub fn begin<E>(
         &self,
         source: &impl Source,
@@ -132,18 +136,19 @@ impl Synchronous {
         Ok(())
     }
 
-    /// Returns whether the node found a change when it began to lead that is not over: no other one may begin (A5 of `asked.rs`).
+    /// Returns whether the node found a change when it began to lead that is not complete: no other change may
+    /// begin (A5 of `asked.rs`).
     pub fn found_change(&self) -> bool {
         let _whole = self.quorum.lock();
         self.found.load(Ordering::Relaxed)
     }
 
-    /// Returns whether commits wait for any node but the leader.
+    /// Returns whether commits wait for any node other than the leader.
     pub fn asks_others(&self) -> bool {
         self.quorum.lock().asks_others()
     }
 
-    /// Returns how it stands.
+    /// Returns the state of the quorum.
     pub fn stat(&self) -> QuorumStat {
         let quorum = self.quorum.lock();
         QuorumStat {
@@ -156,13 +161,14 @@ impl Synchronous {
         }
     }
 
-    /// The time for which replicas were waited for starts again: this process stood still.
+    /// Restarts the time for which replicas were waited for: this process stood still.
     pub fn begin_time(&self) {
         self.quorum.lock().begin_time();
     }
 
-    /// Looks at the time for the database that it counts for; returns what has changed, which the database knows then, and what came of
-    /// writing it down by `note`, as for [`Synchronous::ask`]. `may_degrade` is as for [`Quorum::tick`]. Call it a few times in a second.
+    /// Advances the time for the database `source`; returns a change, which the database was notified of, and the
+    /// result of recording it with `note`, as for [`Synchronous::ask`]. `may_degrade` is as for [`Quorum::tick`].
+    /// To be called a few times per second.
     pub fn tick<E>(
         &self,
         source: &impl Source,
@@ -173,7 +179,7 @@ impl Synchronous {
         let mut quorum = self.quorum.lock();
         let durable = source.durable();
         if !source.leads() {
-            return None; // Y5: nothing is over, and nothing made do without, in a term that is
+            return None; // Y5: in a term that is over, nothing completes and nothing degrades
         }
         if quorum.on_own(durable) {
             source.confirm(quorum.confirmed()); // Y2
@@ -181,7 +187,7 @@ impl Synchronous {
         }
         let (before, until) = (quorum.asked().clone(), quorum.over_at());
         let change = quorum.tick(durable, now_ns, may_degrade)?;
-        // Before anybody is asked anew: the newest record is the one in force.
+        // Noted before the database is notified: the newest record is the one in force.
         let noted = note(quorum.asked(), quorum.is_degraded());
         if change == Change::Changed && noted.is_ok() {
             self.found.store(false, Ordering::Relaxed);
@@ -189,7 +195,7 @@ impl Synchronous {
         match change {
             Change::Degraded | Change::Restored => source.count_replicas(change == Change::Restored),
             Change::Changed if noted.is_err() => {
-                quorum.ask(before); // Y4: it is over with the next look that can note it
+                quorum.ask(before); // Y4: it completes at the next tick that can note it
                 quorum.until(until);
             }
             Change::Changed if quorum.asks_others() => source.confirm(quorum.confirmed()), // Y2
@@ -203,25 +209,25 @@ impl Synchronous {
         Some((change, noted))
     }
 
-    /// Returns whether a slot is one of the quorum's.
+    /// Returns whether a list in force names `slot`.
     pub(super) fn has(&self, slot: &str) -> bool {
         self.quorum.lock().has(slot)
     }
 
-    /// A slot's replica has connected.
+    /// Records that a slot's replica has connected.
     pub(super) fn connected(self: &Arc<Self>, slot: &str) -> Membership {
         let connection = self.quorum.lock().connected(slot);
         Membership { synchronous: self.clone(), slot: slot.to_owned(), connection }
     }
 
-    /// Hears what readers may see, each time that it grows (Y3).
+    /// Returns a receiver of the position that readers may see, for each time that it grows (Y3).
     pub(super) fn shows(&self) -> watch::Receiver<Lsn> {
         self.shows.subscribe()
     }
 }
 
 impl Membership {
-    /// Takes note of what the member has.
+    /// Records the positions of the member.
     pub(super) fn report(&self, source: &impl Source, reported: Sent) {
         let mut quorum = self.synchronous.quorum.lock();
         let durable = source.durable();

@@ -1,5 +1,5 @@
-//! A primary and two replicas that count, over connections in memory: what is confirmed lies on the disks that it was said to lie on.
-//! Logs are lengths, and the disks of the replicas are the test's to move.
+//! A primary and two replicas that count, over in-memory connections: confirmed positions are on the disks that
+//! reported them. Logs are lengths, and the test moves the disks of the replicas.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ use crate::{
     standby::{Ended, FollowOptions, Positions, Target, TargetError, follow},
 };
 
-/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+/// How long a test waits for an expected event: far longer than it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn identity(node: u64, end: Lsn) -> Identity {
@@ -47,7 +47,7 @@ struct Primary {
     end: Mutex<Lsn>,
     grown: Notify,
     synchronous: Arc<Synchronous>,
-    /// What it was told that its quorum has, and that must only grow.
+    /// The confirmed positions that it was notified of, which must only grow.
     confirmed: Mutex<Sent>,
 }
 
@@ -148,13 +148,13 @@ impl Source for Followed {
     }
 }
 
-/// A replica: what it received, what is on its disk, what it shows.
+/// A replica: its received, durable and visible positions.
 #[derive(Debug)]
 struct Replica {
     node: u64,
     at: Mutex<Positions>,
     show: Mutex<Lsn>,
-    /// It says of what it has received that it is on its disk: the mistake.
+    /// Whether it reports received bytes as durable: the mistake.
     lies: AtomicBool,
 }
 
@@ -202,7 +202,7 @@ impl Target for Replica {
     }
 }
 
-/// A primary that serves, and what tells everybody to stop.
+/// A serving primary, with the channel that stops all tasks.
 struct Setting {
     primary: Arc<Primary>,
     slots: Arc<Slots>,
@@ -217,7 +217,7 @@ impl Setting {
         Self { primary: Primary::new(quorum), slots: Arc::default(), heartbeat, stop: watch::Sender::new(false) }
     }
 
-    /// Has `replica` follow under the name of `slot`.
+    /// Starts `replica` as a follower under the name of `slot`.
     fn follow(&self, slot: &str, replica: &Arc<Replica>) -> JoinHandle<Ended> {
         let (primary, slots, stopping) = (self.primary.clone(), self.slots.clone(), self.stop.clone());
         let options = StreamOptions { heartbeat: self.heartbeat, timeout: PATIENCE, ..StreamOptions::default() };
@@ -242,7 +242,7 @@ impl Setting {
 /// Waits until `done`.
 ///
 /// # Errors
-/// It did not come.
+/// It has not happened in time.
 async fn until(what: &str, mut done: impl FnMut() -> bool) -> io::Result<()> {
     let waiting = async {
         while !done() {
@@ -252,8 +252,9 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) -> io::Result<()> {
     timeout(PATIENCE, waiting).await.map_err(|_| io::Error::other(format!("waited in vain: {what}")))
 }
 
-/// Goal: each position is confirmed when enough members have it there, `applied` after `show` has come back to them, which waits for no
-/// heartbeat. Method: two of three, whose disks stand still until they are told to go on; the third is not there.
+/// Goal: each position is confirmed when enough members have reached it, `applied` after `show` has come back to
+/// them, which waits for no heartbeat. Method: two of three members, whose disks stand still until the test moves
+/// them; the third is absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_confirmed_is_on_enough_disks() -> io::Result<()> {
     let setting = Setting::new("ANY 2 (a, b, c)");
@@ -278,8 +279,8 @@ async fn what_is_confirmed_is_on_enough_disks() -> io::Result<()> {
     Ok(())
 }
 
-/// Goal: a change that cannot be written down is none, and one that is there already is not written again. Method: a log that refuses, on a
-/// list that is in the middle of a change, and with the change that it is in the middle of.
+/// Goal: a change that cannot be noted does not begin, and one in progress is not noted again. Method: a log that
+/// refuses, with another change in the middle of a change, and with the same change again.
 #[test]
 fn a_change_that_cannot_be_noted_is_none() {
     let list = |text: &str| QuorumList::parse(text).unwrap();
@@ -298,8 +299,9 @@ fn a_change_that_cannot_be_noted_is_none() {
     assert_eq!(synchronous.stat().asked.to_string(), "ANY 1 (a)");
 }
 
-/// Goal: a change whose end cannot be written down is not over, and is with the next look that can (T108): the log says both lists until
-/// then, and promotions go by it. Method: both lists have the record; a log that refuses its end, then takes it.
+/// Goal: a change whose end cannot be noted is not complete, and completes at the next tick that can note it
+/// (T108): until then the log names both lists, and promotions use them. Method: both lists have the record; a log
+/// that refuses the end, then accepts it.
 #[test]
 fn a_change_whose_end_cannot_be_noted_goes_on() {
     let primary = Primary::new("a");
@@ -320,7 +322,7 @@ fn a_change_whose_end_cannot_be_noted_goes_on() {
     assert_eq!(over(Err("it is not asked")), None);
 }
 
-/// Returns whether a replica that lost its power would still have what its primary was told is there.
+/// Returns whether a replica that lost power would still have everything that was confirmed to its primary.
 async fn keeps_what_was_confirmed(lies: bool) -> io::Result<bool> {
     let setting = Setting::new("ANY 1 (a)");
     let a = Replica::new(2);
@@ -330,7 +332,7 @@ async fn keeps_what_was_confirmed(lies: bool) -> io::Result<bool> {
     until("it receives that", || setting.confirmed().received > Lsn::FIRST).await?;
     let end = setting.primary.append(60);
     until("it receives it", || setting.confirmed().received == end).await?;
-    // One more round: what it says of its disk has come.
+    // One more round, after which its report of its disk has arrived.
     setting.primary.append(1);
     until("another ack", || setting.confirmed().received > end).await?;
     let kept = setting.confirmed().durable <= a.at.lock().durable;
@@ -339,8 +341,9 @@ async fn keeps_what_was_confirmed(lies: bool) -> io::Result<bool> {
     Ok(kept)
 }
 
-/// Goal: a replica that acknowledges before its flush is noticed: the mistake of a remote flush that is none. Method: an honest one and
-/// one that lies, neither of which flushes; what the primary was told is compared with the disk.
+/// Goal: the test detects a replica that acknowledges before its flush: the mistake of a remote flush that is
+/// none. Method: an honest replica and one that lies, neither of which flushes; the confirmed position is compared
+/// with the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ack_before_the_flush_is_noticed() -> io::Result<()> {
     assert!(keeps_what_was_confirmed(false).await?);

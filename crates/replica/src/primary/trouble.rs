@@ -1,9 +1,9 @@
-//! `Trouble`: what a person should know of a replica that comes and does not get on; no I/O.
+//! `Trouble`: a replica that connects but makes no progress, for the operator; no I/O.
 //!
 //! # Invariants
-//! - B1. Streams that end because of what was sent on them, [`FAULTS`] times in a row at one position, mark the slot and are told once. A
-//!   replica that comes further takes the mark away.
-//! - B2. A replica that says that it has stopped is marked at once, until it is filled anew or comes further.
+//! - B1. Streams that end because of the data sent on them, [`FAULTS`] times in a row at one position, mark the
+//!   slot and are reported once. A replica that gets further clears the mark.
+//! - B2. A replica that reports that it has stopped is marked at once, until it is rebuilt or gets further.
 //!
 //! Checked by the tests here, by `stream_tests` and by `slots_tests`.
 
@@ -12,26 +12,26 @@ use collie_base::Lsn;
 use super::SlotState;
 use crate::{LinkError, packet::ErrorCode};
 
-/// How many faults at one position are no chance.
+/// The number of faults at one position that are no coincidence.
 const FAULTS: u32 = 3;
 
 /// Faults of a slot's streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble {
-    /// Where the replica stood at the last one.
+    /// The position of the replica at the last fault.
     at: Lsn,
-    /// How many there were in a row.
+    /// The number of faults in a row.
     faults: u32,
     mark: Option<(SlotState, String)>,
 }
 
 impl Trouble {
-    /// Takes note that a stream ended with `error` when its replica had received the log up to `received`. Returns a line for the operator,
-    /// once.
+    /// Records that a stream ended with `error` when its replica had received the log up to `received`. Returns a
+    /// line for the operator, once.
     pub(super) fn on_end(&mut self, slot: &str, received: Lsn, error: &LinkError) -> Option<String> {
         if let LinkError::Told { code: ErrorCode::StateDiffers | ErrorCode::Damaged, text, .. } = error {
             (self.at, self.mark) = (received, Some((SlotState::Stopped, text.clone())));
-            return None; // whoever serves the connection says why it ended
+            return None; // the caller, which serves the connection, reports why it ended
         }
         if !is_fault(error) {
             return None;
@@ -50,20 +50,20 @@ impl Trouble {
         Some(line)
     }
 
-    /// The replica has received the log up to `received`.
+    /// Records that the replica has received the log up to `received`.
     pub(super) fn on_received(&mut self, received: Lsn) {
         if received > self.at {
             *self = Self { at: received, ..Self::default() };
         }
     }
 
-    /// Returns the state that the slot is shown with, and why, if it is marked.
+    /// Returns the state to display for the slot, and why, if it is marked.
     pub(super) fn mark(&self) -> Option<(SlotState, &str)> {
         self.mark.as_ref().map(|(state, why)| (*state, why.as_str()))
     }
 }
 
-/// Returns whether a stream ended because of what was sent on it.
+/// Returns whether a stream ended because of the data sent on it.
 fn is_fault(error: &LinkError) -> bool {
     let is_fault = |code: &ErrorCode| matches!(code, ErrorCode::Protocol | ErrorCode::Checksum | ErrorCode::Gap);
     match error {
@@ -81,7 +81,8 @@ mod tests {
         LinkError::Told { code, fatal: false, text: "a reason".to_owned() }
     }
 
-    /// Goal: B1. Method: faults at one position and at another, ends that are none, a replica that comes further.
+    /// Goal: B1. Method: faults at one position and at another, ends that are no faults, a replica that gets
+    /// further.
     #[test]
     fn three_faults_at_one_position_mark_a_slot_once() {
         let mut trouble = Trouble::default();

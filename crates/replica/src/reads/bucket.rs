@@ -1,20 +1,20 @@
-//! [`TokenBucket`]: so many bytes a second, and some saved up. It reads no clock.
+//! [`TokenBucket`]: limits bytes per second, with a bounded burst. It reads no clock.
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     bytes_per_s: u64,
     burst_bytes: u64,
-    /// What is there, in millionths of a byte: what a microsecond brings is a whole number of them.
+    /// The available bytes, in millionths of a byte, of which a microsecond adds a whole number.
     level: u64,
-    /// Until when it was filled.
+    /// The time up to which it was filled.
     filled_us: u64,
 }
 
 const MILLION: u64 = 1_000_000;
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub fn new(bytes_per_s: u64, burst_bytes: u64, now_us: u64) -> Self {
         Self { bytes_per_s, burst_bytes, level: burst_bytes.saturating_mul(MILLION), filled_us: now_us }
     }
@@ -26,7 +26,7 @@ impl TokenBucket {
         self.filled_us = self.filled_us.max(now_us);
     }
 
-    /// Takes so many bytes, if they are there.
+    /// Takes `bytes` if they are available; returns whether it did.
     #[must_use]
     pub fn take(&mut self, bytes: u64, now_us: u64) -> bool {
         self.fill(now_us);
@@ -38,7 +38,7 @@ impl TokenBucket {
         is_there
     }
 
-    /// Returns when so many bytes will be there; of more than it can hold, when it is full.
+    /// Returns when `bytes` will be available; for more than the bucket can hold, when it is full.
     pub fn there_at_us(&mut self, bytes: u64, now_us: u64) -> u64 {
         self.fill(now_us);
         let lacked = bytes.min(self.burst_bytes).saturating_mul(MILLION).saturating_sub(self.level);

@@ -1,7 +1,7 @@
-//! [`ReadFeed`]: what a primary's sessions give reads to, and its connections take them from.
+//! [`ReadFeed`]: passes reads from a primary's sessions to its connections.
 //!
 //! # Invariants
-//! - G1. Somebody is told to take reads as long as there is a connection that wants them, and no longer.
+//! - G1. Reads are requested as long as there is a connection that wants them, and no longer.
 
 use std::{
     fmt,
@@ -18,10 +18,10 @@ use super::{
     queue::{Batch, Counts, Due},
 };
 
-/// What became of reads, since the feed was made.
+/// The numbers of sent and dropped reads, since the feed was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadsSent {
-    /// Handed to a socket, once for each connection.
+    /// Passed to a socket, once for each connection.
     pub shipped: u64,
     /// Dropped because they were a second old.
     pub late: u64,
@@ -29,13 +29,13 @@ pub struct ReadsSent {
     pub full: u64,
 }
 
-/// What one connection takes from.
+/// The part of the feed that one connection uses.
 struct Subscriber {
     queue: Mutex<ReadQueue>,
     changed: Notify,
 }
 
-/// Told whether reads are wanted, with each change.
+/// Called at each change with whether reads are wanted.
 type Wanted = Box<dyn Fn(bool) + Send + Sync>;
 
 /// See the module's documentation.
@@ -52,13 +52,14 @@ impl fmt::Debug for ReadFeed {
 }
 
 impl ReadFeed {
-    /// Nobody takes anything yet; `wanted` is told when somebody begins to, and when the last one ends (G1).
+    /// Creates a feed without connections; `wanted` is called when the first connection subscribes, and when the
+    /// last one ends (G1).
     pub fn new(wanted: impl Fn(bool) + Send + Sync + 'static) -> Arc<Self> {
         let (subscribers, counts) = (Mutex::default(), Arc::default());
         Arc::new(Self { subscribers, counts, wanted: Box::new(wanted) })
     }
 
-    /// Gives a read to every connection, at the time `now_us` of the clock of its arrival.
+    /// Passes a read to every connection, at the time `now_us` of the clock of its arrival.
     ///
     /// Progress: short locks, one for each connection.
     pub fn publish(&self, read: &Read, now_us: u64) {
@@ -68,13 +69,13 @@ impl ReadFeed {
         }
     }
 
-    /// Returns what became of the reads.
+    /// Returns the numbers of sent and dropped reads.
     pub fn stat(&self) -> ReadsSent {
         let Counts { shipped, late, full } = &*self.counts;
         ReadsSent { shipped: shipped.load(Relaxed), late: late.load(Relaxed), full: full.load(Relaxed) }
     }
 
-    /// A connection wants reads from now on, until what this returns is dropped.
+    /// Subscribes a connection to reads until the returned value is dropped.
     pub(crate) fn subscribe(self: &Arc<Self>, env: &Env) -> Subscription {
         let queue = Mutex::new(ReadQueue::new(self.counts.clone(), now_us(env)));
         let subscriber = Arc::new(Subscriber { queue, changed: Notify::new() });
@@ -119,7 +120,7 @@ impl Subscription {
         }
     }
 
-    /// Takes what is to be sent now.
+    /// Takes the reads to send now.
     pub(crate) fn take(&self) -> Batch {
         self.subscriber.queue.lock().take(now_us(&self.env))
     }

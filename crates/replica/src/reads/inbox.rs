@@ -1,8 +1,9 @@
-//! [`ReadInbox`]: what came, until somebody runs it.
+//! [`ReadInbox`]: received reads, until they are run.
 //!
 //! # Invariants
-//! - X1. At most [`QUEUE_BYTES_MAX`] wait: what comes beyond is dropped. Whoever takes what a primary sends never waits here.
-//! - X2. What is handed out is due, and not late; how long the one before took changes neither.
+//! - X1. At most [`QUEUE_BYTES_MAX`] wait: reads beyond that are dropped. The task that takes a primary's packets
+//!   never waits here.
+//! - X2. A returned read is due, and not late; how long the one before took changes neither.
 
 use std::{
     collections::VecDeque,
@@ -22,28 +23,29 @@ use tokio::{select, sync::Notify, time::sleep};
 use super::{LATE_US, Pacing, QUEUE_BYTES_MAX, Templates};
 use crate::packet::{Sample, SampledRead};
 
-/// Bytes that a read takes up beside its parameters, about.
+/// The approximate bytes that a read takes up in addition to its parameters.
 const READ_BYTES: usize = 80;
 
-/// A read that is to be run here. Without `Debug`: it holds what users wrote (Q4).
+/// A read that is to be run here. Without `Debug`: it contains text that users wrote (Q4).
 #[derive(Clone)]
 pub struct DueRead {
-    /// When, on this node's monotonic clock, in microseconds.
+    /// When it is due, on this node's monotonic clock, in microseconds.
     pub due_us: u64,
     /// Its text.
     pub text: Arc<str>,
     /// Its parameters.
     pub parameters: Vec<u8>,
-    /// It must see every commit below.
+    /// The read must see every commit below.
     pub snapshot: Lsn,
-    /// How long it took on the primary.
+    /// Its latency on the primary.
     pub latency_ns: u32,
-    /// How many rows it returned there.
+    /// The number of rows that it returned there.
     pub rows: u32,
 }
 
 impl DueRead {
-    /// Returns until when it is of use. It could not come before it had run on the primary, so that a long one is not late for that.
+    /// Returns the time until which it is useful. It could not arrive before it had run on the primary, so its own
+    /// latency does not make it late.
     pub fn late_at_us(&self) -> u64 {
         self.due_us.saturating_add(u64::from(self.latency_ns) / 1000).saturating_add(LATE_US)
     }
@@ -53,20 +55,20 @@ impl DueRead {
     }
 }
 
-/// What is to be done next.
+/// The next action.
 pub enum Next {
-    /// This one is due.
+    /// Run this read, which is due.
     Run(DueRead),
     /// Nothing before this time, in microseconds.
     At(u64),
-    /// Nothing before another one comes.
+    /// Nothing before another read arrives.
     Nothing,
 }
 
-/// What came, and what of it was dropped.
+/// The numbers of received and dropped reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadsCame {
-    /// All that came.
+    /// All received reads.
     pub came: u64,
     /// Dropped because they were a second late.
     pub late: u64,
@@ -80,7 +82,7 @@ pub struct ReadsCame {
 struct Inner {
     templates: Templates<Arc<str>>,
     pacing: Pacing,
-    /// By the times at which they are due.
+    /// In the order in which they are due.
     waiting: VecDeque<DueRead>,
     bytes: usize,
     is_closed: bool,
@@ -104,19 +106,19 @@ impl fmt::Debug for ReadInbox {
 }
 
 impl ReadInbox {
-    /// A connection begins: neither texts nor times of the one before mean anything.
+    /// Records that a connection begins: texts and times of the one before are no longer valid.
     pub fn connected(&self) {
         let mut inner = self.inner.lock();
         (inner.templates, inner.pacing) = Default::default();
     }
 
-    /// Takes what came at `now_us`; what waits already, as long as it is, stays.
+    /// Takes a packet that arrived at `now_us`; reads that wait already stay.
     pub fn take(&self, sample: &Sample<'_>, now_us: u64) {
         let mut inner = self.inner.lock();
         match sample {
             Sample::Template { hash, text } => inner.templates.put(*hash, text.len(), (*text).into()),
             Sample::Reads(reads) => {
-                // When it was there to be sent: how long a read took is no part of its way.
+                // The time from which the read could be sent: its own latency is no part of the time in transit.
                 let ended_us =
                     |read: &SampledRead<'_>| read.arrival_us.saturating_add(u64::from(read.latency_ns) / 1000);
                 let Some(newest_us) = reads.iter().map(ended_us).max() else { return };
@@ -135,7 +137,7 @@ impl ReadInbox {
                         latency_ns: read.latency_ns,
                         rows: read.rows,
                     };
-                    // By no clock that runs: it would stand before all that follow.
+                    // Such a time comes from a faulty clock.
                     if due.due_us > now_us.saturating_add(2 * LATE_US) {
                         self.late.fetch_add(1, Relaxed);
                         continue;
@@ -146,7 +148,7 @@ impl ReadInbox {
                         continue;
                     }
                     inner.bytes += due.bytes();
-                    // They come in the order in which they ended.
+                    // Reads arrive in the order in which they ended.
                     let at = inner.waiting.partition_point(|other| other.due_us <= due.due_us);
                     inner.waiting.insert(at, due);
                 }
@@ -156,7 +158,7 @@ impl ReadInbox {
         self.changed.notify_one();
     }
 
-    /// Returns what is to be done at `now_us` (X2).
+    /// Returns the action at `now_us` (X2).
     pub fn poll(&self, now_us: u64) -> Next {
         let mut inner = self.inner.lock();
         while let Some(first) = inner.waiting.front() {
@@ -192,12 +194,12 @@ impl ReadInbox {
         }
     }
 
-    /// One that was handed out has become late before it could run.
+    /// Records that a returned read has become late before it could run.
     pub fn became_late(&self) {
         self.late.fetch_add(1, Relaxed);
     }
 
-    /// Nobody runs anything any more: what waits is dropped, and so is what comes.
+    /// Closes the inbox: waiting reads are dropped, and so are those that arrive later.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         let dropped = u64::try_from(inner.waiting.len()).unwrap_or(0);
@@ -205,7 +207,7 @@ impl ReadInbox {
         *inner = Inner { is_closed: true, ..Inner::default() };
     }
 
-    /// Returns what came.
+    /// Returns the numbers of received and dropped reads.
     pub fn stat(&self) -> ReadsCame {
         let load = |count: &AtomicU64| count.load(Relaxed);
         ReadsCame {

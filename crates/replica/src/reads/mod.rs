@@ -1,21 +1,23 @@
-//! Sampled reads on their way: from the sessions of a primary to those replicas that asked for them
-//! ([`FLAG_READS`](crate::packet::FLAG_READS)), and there to whoever runs them again.
+//! Sampled reads: from the sessions of a primary to the replicas that asked for them
+//! ([`FLAG_READS`](crate::packet::FLAG_READS)), which run them again.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `feed.rs` | [`ReadFeed`]: what a primary's sessions give reads to, and its connections take them from |
-//! | `queue.rs` | [`ReadQueue`]: what waits for one connection, and what of it is sent next; no I/O |
-//! | `bucket.rs` | [`TokenBucket`]: bytes for a second |
+//! | `feed.rs` | [`ReadFeed`]: passes reads from a primary's sessions to its connections |
+//! | `queue.rs` | [`ReadQueue`]: the reads that wait for one connection, and which are sent next; no I/O |
+//! | `bucket.rs` | [`TokenBucket`]: limits bytes per second |
 //! | `templates.rs` | [`Templates`]: the texts that both ends of a connection know |
-//! | `inbox.rs` | [`ReadInbox`]: what came, until somebody runs it |
+//! | `inbox.rs` | [`ReadInbox`]: received reads, until they are run |
 //! | `pacing.rs` | [`Pacing`]: when a read is due here; no I/O |
 //!
 //! # Invariants
-//! - Q1. Reads are the first to be dropped, and whatever is dropped is counted. No session, no stream and no replay waits for one.
-//! - Q2. A connection holds at most [`QUEUE_BYTES_MAX`] of them, and sends [`BYTES_PER_S`] in a second, at most, once
+//! - Q1. Reads are dropped before anything else, and every dropped read is counted. No session, no stream and no
+//!   replay waits for one.
+//! - Q2. A connection keeps at most [`QUEUE_BYTES_MAX`] of them, and sends at most [`BYTES_PER_S`] per second once
 //!   [`BURST_BYTES`] are used up.
-//! - Q3. They are due as far apart as they came: what is late by more than [`LATE_US`] is dropped, on either side.
-//! - Q4. Texts and parameters are kept in memory only, and in no message (training.md RT3).
+//! - Q3. Reads are due as far apart as they arrived on the primary: a read that is late by more than [`LATE_US`]
+//!   is dropped, on either side.
+//! - Q4. Texts and parameters are kept in memory only, and appear in no message (training.md RT3).
 //!
 //! Checked by `reads_tests` and, over connections, by `stream_tests`.
 
@@ -38,17 +40,18 @@ pub use self::{
     templates::Templates,
 };
 
-/// Bytes a second on one connection.
+/// Bytes per second on one connection.
 pub const BYTES_PER_S: u64 = 64 << 10;
 
-/// Bytes that may go at once after a rest.
+/// Bytes that may be sent at once after a pause.
 pub const BURST_BYTES: u64 = 64 << 10;
 
-/// Most bytes that wait for one connection, and most that wait on a replica.
+/// The most bytes that wait for one connection, and the most that wait on a replica.
 pub const QUEUE_BYTES_MAX: usize = 256 << 10;
 
-/// Beyond this, and the time that it took itself, a read is of no use: it was part of another load.
+/// A read that is later than this, plus its own latency, is useless: it was part of another load.
 pub const LATE_US: u64 = 1_000_000;
 
-/// Most bytes of one batch, about: what stands in front of the log's next bytes if these come in the same moment.
+/// The approximate size of one batch in bytes: the most that delays the log's next bytes if these become durable
+/// at the same moment.
 pub(crate) const BATCH_BYTES: usize = 16 << 10;

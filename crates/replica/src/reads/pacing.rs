@@ -1,29 +1,30 @@
-//! [`Pacing`]: when a read that came on the primary at one time is due here, so that reads are as far apart as they were there: an open
-//! loop, whatever becomes of those before. A state machine without a clock.
+//! [`Pacing`]: when a read that arrived on the primary at one time is due here, so that reads are as far apart as
+//! they were there: an open loop, whatever happens to earlier reads. A state machine without a clock.
 //!
-//! What lies between both clocks is not known, and need not be: the shortest way of the last seconds is taken for the way of all, and
-//! everything is due [`DELAY_US`] after it would have come so. Clocks that drift apart move the shortest way, and with it what is due, by
-//! at most [`SLEW_US`] for each packet, so that spacing stays.
+//! The difference between the two clocks is not known, and is not needed: the shortest transit time of the last
+//! seconds is used for all reads, and every read is due [`DELAY_US`] after it would have arrived with that time.
+//! Clocks that drift apart move the shortest transit time, and with it the due times, by at most [`SLEW_US`] for
+//! each packet, so that the spacing stays.
 
-/// How long reads are held, so that those that were longer on their way are due in their turn.
+/// How long reads are delayed, so that those with a longer transit time are due in their order.
 const DELAY_US: u64 = 300_000;
 
-/// For how long the shortest way is remembered, once or twice.
+/// The shortest transit time is remembered for one to two of these.
 const WINDOW_US: u64 = 10_000_000;
 
-/// Most that a packet moves what is due.
+/// The most that a packet moves the due times.
 const SLEW_US: i64 = 1000;
 
-/// A way that is so much shorter, or longer, is another one: what was known of it is forgotten.
+/// A transit time that differs by this much means another clock or path: the earlier ones are forgotten.
 const JUMP_US: i64 = 2_000_000;
 
-/// The shortest way, by both clocks, and what is due by it.
+/// The shortest transit time, by both clocks, and the resulting shift.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// Of this window and of the one before.
+    /// Those of this window and of the one before.
     shortest_us: [i64; 2],
     window_from_us: u64,
-    /// What is added to an arrival.
+    /// The time added to an arrival.
     shift_us: i64,
 }
 
@@ -38,7 +39,8 @@ fn signed(us: u64) -> i64 {
 }
 
 impl Pacing {
-    /// A packet came at `now_us`, in which the newest read had ended at `newest_us` on the primary's clock. Call it before [`Pacing::due_us`].
+    /// Records that a packet arrived at `now_us`, in which the newest read had ended at `newest_us` on the
+    /// primary's clock. Must be called before [`Pacing::due_us`].
     pub fn came(&mut self, newest_us: u64, now_us: u64) {
         let way_us = signed(now_us).saturating_sub(signed(newest_us));
         let way = self.way.filter(|way| way.shift_us.saturating_sub(way_us).saturating_abs() < JUMP_US);
@@ -55,7 +57,7 @@ impl Pacing {
         self.way = Some(way);
     }
 
-    /// Returns when a read is due here that came at `arrival_us` there.
+    /// Returns when a read is due here that arrived on the primary at `arrival_us`.
     pub fn due_us(&self, arrival_us: u64) -> u64 {
         let shift_us = self.way.map_or(0, |way| way.shift_us);
         arrival_us.saturating_add_signed(shift_us).saturating_add(DELAY_US)

@@ -1,4 +1,4 @@
-//! [`ReadQueue`]: what waits for one connection, and what of it is sent next. A state machine without I/O.
+//! [`ReadQueue`]: the reads that wait for one connection, and which are sent next. A state machine without I/O.
 
 use std::{
     collections::VecDeque,
@@ -13,28 +13,28 @@ use collie_base::Lsn;
 use super::{BATCH_BYTES, BURST_BYTES, BYTES_PER_S, LATE_US, QUEUE_BYTES_MAX, Templates, TokenBucket};
 use crate::packet::{Packet, Sample, SampledRead};
 
-/// Bytes of a packet around its payload, and of what stands before the reads or the text.
+/// Bytes of a packet around its payload, and of the fields before the reads or the text.
 const PACKET_BYTES: usize = 18;
 
-/// Bytes of a read beside its parameters.
+/// Bytes of a read in addition to its parameters.
 const READ_BYTES: usize = 36;
 
-/// A read that a primary has taken. Without `Debug`: it holds what users wrote (Q4).
+/// A read that a primary has sampled. Without `Debug`: it contains text that users wrote (Q4).
 #[derive(Clone)]
 pub struct Read {
-    /// Names its text.
+    /// The hash of its text.
     pub hash: u64,
     /// Its text.
     pub text: Arc<str>,
-    /// Its parameters, as whoever runs it reads them.
+    /// Its parameters, in the form in which the replica reads them.
     pub parameters: Arc<[u8]>,
-    /// The snapshot that it ran at.
+    /// The snapshot at which it ran.
     pub snapshot: Lsn,
-    /// When it came, on the primary's clock, in microseconds.
+    /// The time of its arrival, on the primary's clock, in microseconds.
     pub arrival_us: u64,
-    /// How long it took.
+    /// Its latency.
     pub latency_ns: u32,
-    /// How many rows it returned.
+    /// The number of rows that it returned.
     pub rows: u32,
 }
 
@@ -47,7 +47,7 @@ impl Read {
         PACKET_BYTES + self.text.len()
     }
 
-    /// Returns when it was there to be sent, on the clock of its arrival, in microseconds.
+    /// Returns the time from which it could be sent, on the clock of its arrival, in microseconds.
     fn ended_us(&self) -> u64 {
         self.arrival_us.saturating_add(u64::from(self.latency_ns) / 1000)
     }
@@ -57,7 +57,7 @@ impl Read {
     }
 }
 
-/// What became of reads.
+/// The numbers of sent and dropped reads.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) shipped: AtomicU64,
@@ -72,11 +72,11 @@ pub(crate) enum Due {
     Now,
     /// Not before this time, in microseconds.
     At(u64),
-    /// Not before another read comes.
+    /// Not before another read arrives.
     Never,
 }
 
-/// What is sent at once: texts that are new to the other side, and reads.
+/// The texts and reads of one sending; the texts are new to the other side.
 #[derive(Default)]
 pub(crate) struct Batch {
     templates: Vec<(u64, Arc<str>)>,
@@ -84,7 +84,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Returns it as packets, in order.
+    /// Returns the batch as packets, in order.
     pub(crate) fn packets(&self) -> impl Iterator<Item = Packet<'_>> {
         let templates = self.templates.iter().map(|(hash, text)| Sample::Template { hash: *hash, text });
         let reads = self.reads.iter().map(|read| SampledRead {
@@ -103,7 +103,7 @@ impl Batch {
 /// See the module's documentation.
 pub struct ReadQueue {
     waiting: VecDeque<Read>,
-    /// Bytes of the reads that wait, without their texts, which are their statements' and shared.
+    /// Bytes of the waiting reads, without their texts, which are shared with their statements.
     bytes: usize,
     bucket: TokenBucket,
     templates: Templates<()>,
@@ -111,13 +111,13 @@ pub struct ReadQueue {
 }
 
 impl ReadQueue {
-    /// An empty queue of a connection that begins at `now_us`.
+    /// Creates an empty queue for a connection that begins at `now_us`.
     pub(super) fn new(counts: Arc<Counts>, now_us: u64) -> Self {
         let bucket = TokenBucket::new(BYTES_PER_S, BURST_BYTES, now_us);
         Self { waiting: VecDeque::new(), bytes: 0, bucket, templates: Templates::default(), counts }
     }
 
-    /// Returns how much is sent for a read, if it is the next.
+    /// Returns how many bytes are sent for a read, if it is the next.
     fn packet_bytes(&self, read: &Read) -> usize {
         read.bytes() + if self.templates.get(read.hash).is_some() { 0 } else { read.text_bytes() }
     }
@@ -135,7 +135,7 @@ impl ReadQueue {
         }
     }
 
-    /// Puts a read, unless too many wait (Q2).
+    /// Adds a read, unless too many wait (Q2).
     pub fn push(&mut self, read: Read, now_us: u64) {
         self.drop_late(now_us);
         if self.bytes + read.bytes() > QUEUE_BYTES_MAX {
@@ -157,7 +157,7 @@ impl ReadQueue {
         }
     }
 
-    /// Takes what is to be sent now; nothing of it where nothing is due.
+    /// Takes the reads to send now; an empty batch if none is due.
     pub(crate) fn take(&mut self, now_us: u64) -> Batch {
         self.drop_late(now_us);
         let (mut batch, mut bytes) = (Batch::default(), 0);
@@ -165,7 +165,7 @@ impl ReadQueue {
             let is_new = self.templates.get(read.hash).is_none();
             let is_first = batch.reads.is_empty();
             let more = self.packet_bytes(read) + if is_first { PACKET_BYTES } else { 0 };
-            // A text that has all of them forgotten would be in front of reads that need what is forgotten.
+            // A text that makes the other side forget all texts would precede reads that need a forgotten one.
             let forgets = is_new && self.templates.is_full_for(read.text.len());
             if !is_first && (bytes + more > BATCH_BYTES || forgets) {
                 break;

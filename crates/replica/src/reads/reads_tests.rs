@@ -1,4 +1,4 @@
-//! Sampled reads on their way, by clocks that the tests move.
+//! Tests of sampled reads from primary to replica, with clocks that the tests move.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -32,7 +32,7 @@ fn queue() -> (ReadQueue, Arc<Counts>) {
     (ReadQueue::new(counts.clone(), 0), counts)
 }
 
-/// Sends what is due over bytes to an inbox; returns how many bytes that were.
+/// Sends the due reads as bytes to an inbox; returns the number of bytes.
 fn send(queue: &mut ReadQueue, inbox: &ReadInbox, now_us: u64) -> usize {
     let batch = queue.take(now_us);
     let mut bytes = Vec::new();
@@ -48,8 +48,8 @@ fn send(queue: &mut ReadQueue, inbox: &ReadInbox, now_us: u64) -> usize {
     bytes.len()
 }
 
-/// Goal: over any time the bytes that go are what the rate brings and one burst; a rest saves one burst; a clock that goes back brings
-/// nothing. Method: pieces of a few sizes whenever they are there, for ten seconds.
+/// Goal: over any time the taken bytes are those of the rate and one burst; a pause saves up one burst; a clock
+/// that goes back adds nothing. Method: pieces of a few sizes whenever they are available, for ten seconds.
 #[test]
 fn a_bucket_gives_its_rate_and_one_burst() {
     for piece in [1, 100, 5000, 64 << 10] {
@@ -73,8 +73,9 @@ fn a_bucket_gives_its_rate_and_one_burst() {
     assert_eq!(bucket.there_at_us(1000, 3600 * SECOND), 3610 * SECOND, "full is as much as there can be");
 }
 
-/// Goal: Q2: however much is given, at most 256 KiB wait and 64 KiB go in a second, and what does not go is counted: nothing is lost
-/// without that. Method: 10,000 reads a second with parameters of 100 bytes for five seconds, a batch whenever one is due.
+/// Goal: Q2: however many reads are added, at most 256 KiB wait and 64 KiB are sent per second, and every read
+/// that is not sent is counted. Method: 10,000 reads per second with parameters of 100 bytes for five seconds, a
+/// batch whenever one is due.
 #[test]
 fn a_queue_is_bounded_and_counts_what_it_drops() {
     let (mut queue, counts) = queue();
@@ -102,8 +103,8 @@ fn a_queue_is_bounded_and_counts_what_it_drops() {
     assert!(late > 0 && full > 0 && inbox.stat().unknown == 0);
 }
 
-/// Goal: a queue that was full takes reads again as soon as those that wait are late, and hands out none that is. Method: full at one
-/// time, asked a second and a little later.
+/// Goal: a full queue accepts reads again as soon as the waiting ones are late, and returns no late one. Method: a
+/// queue that is full at one time, used a little more than a second later.
 #[test]
 fn what_is_late_makes_room() {
     let (mut queue, counts) = queue();
@@ -121,8 +122,8 @@ fn what_is_late_makes_room() {
     );
 }
 
-/// Goal: M1: the receiver knows the text of every read, also when there are more texts than either side remembers. Method: 3,000 texts
-/// in turn, three times; texts of 30 KiB.
+/// Goal: M1: the receiver knows the text of every read, even when there are more texts than either side remembers.
+/// Method: 3,000 texts in turn, three times; texts of 30 KiB.
 #[test]
 fn texts_are_known_however_many_there_are() {
     let (mut queue, counts) = queue();
@@ -151,9 +152,10 @@ fn texts_are_known_however_many_there_are() {
     assert!(templates.get(4999).is_some() && templates.get(0).is_none());
 }
 
-/// Goal: Q3: reads are run as far apart as they came, however they were batched on their way, and a runner that takes ten times as long
-/// as that does not slow their arrival: it runs what is due and not late, and is on time again as soon as it is fast. Method: reads each
-/// 10 ms in packets at uneven times; a runner that takes no time, then 100 ms, then none.
+/// Goal: Q3: reads are run as far apart as they arrived, however they were batched for sending, and a runner that
+/// takes ten times as long does not slow their arrival: it runs the reads that are due and not late, and is on
+/// time again as soon as it is fast. Method: a read each 10 ms in packets at uneven times; a runner that takes no
+/// time, then 100 ms, then none.
 #[test]
 fn spacing_is_kept_when_the_runner_is_ten_times_too_slow() {
     const EVERY_US: u64 = 10_000;
@@ -171,7 +173,7 @@ fn spacing_is_kept_when_the_runner_is_ten_times_too_slow() {
             next_arrival += 1;
         }
         if elapsed >= next_packet {
-            // Bytes that come on another clock than that of their arrival.
+            // The bucket uses the clock of the arrivals, the inbox that of the replica.
             let batch = queue.take(there + elapsed);
             for packet in batch.packets() {
                 let Packet::Sample(sample) = packet else { panic!("{packet:?}") };
@@ -201,8 +203,9 @@ fn spacing_is_kept_when_the_runner_is_ten_times_too_slow() {
     assert!(ran + stat.late <= stat.came && stat.full == 0, "{stat:?}");
 }
 
-/// Goal: a read that took long is neither late for that nor changes when others are due: it could not come before it had ended. Method:
-/// short reads each 10 ms, and every second one of 3 s that ends then, alone in its packet.
+/// Goal: the latency of a long read neither makes it late nor changes when others are due: it could not arrive
+/// before it had ended. Method: short reads each 10 ms, and every hundredth time one of 3 s that ends then, alone
+/// in its packet.
 #[test]
 fn long_reads_are_not_late_for_having_taken_long() {
     let inbox = ReadInbox::default();
@@ -234,8 +237,9 @@ fn long_reads_are_not_late_for_having_taken_long() {
     assert_eq!(dropped, 0);
 }
 
-/// Goal: clocks that drift apart by 200 ppm over an hour make nothing late and move what is due by less than a millisecond from one
-/// packet to the next; a jump is taken at once. Method: a packet each 100 ms, the way between 0 and 80 ms.
+/// Goal: clocks that drift apart by 200 ppm over an hour make nothing late, and move the due times by about a
+/// millisecond at most from one packet to the next; a jump is followed at once. Method: a packet each 100 ms, with
+/// a transit time between 0 and 80 ms.
 #[test]
 fn drift_moves_what_is_due_slowly() {
     let mut pacing = Pacing::default();
@@ -256,7 +260,8 @@ fn drift_moves_what_is_due_slowly() {
     assert_eq!(pacing.due_us(jumped), jumped + 500 * SECOND + 300_000);
 }
 
-/// Goal: what is in the inbox is bounded (X1), and gone once it is closed. Method: more than it takes, then closed.
+/// Goal: the content of the inbox is bounded (X1), and dropped when it is closed. Method: more than it accepts,
+/// then closed.
 #[test]
 fn an_inbox_is_bounded_and_can_be_closed() {
     let inbox = ReadInbox::default();
@@ -280,7 +285,8 @@ fn an_inbox_is_bounded_and_can_be_closed() {
     assert_eq!(stat.came, stat.full + stat.late, "all of it is accounted for: {stat:?}");
 }
 
-/// Goal: G1: reads are wanted from the first connection to the end of the last. Method: two, in both orders.
+/// Goal: G1: reads are wanted from the first connection to the end of the last. Method: two connections, and one
+/// after them.
 #[test]
 fn reads_are_wanted_while_somebody_takes_them() {
     let told = Arc::new(Mutex::new(Vec::new()));

@@ -1,15 +1,15 @@
 //! [`Templates`]: the texts that both ends of a connection know, each under its hash.
 //!
 //! # Invariants
-//! - M1. Both ends put the same templates in the same order, and forget all of them before one that would be too much: so what the sender
-//!   has put and not forgotten, the receiver has.
+//! - M1. Both ends put the same templates in the same order, and forget all of them before one that would exceed a
+//!   limit: so the receiver has every template that the sender has put and not forgotten.
 
 use collie_base::Map;
 
-/// Most templates that are known.
+/// The most templates that are remembered.
 const TEMPLATES_MAX: usize = 1024;
 
-/// Most bytes of their texts.
+/// The most bytes of their texts.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// See the module's documentation.
@@ -26,12 +26,12 @@ impl<T> Default for Templates<T> {
 }
 
 impl<T> Templates<T> {
-    /// Returns what is known under a hash.
+    /// Returns the template with a hash.
     pub fn get(&self, hash: u64) -> Option<&T> {
         self.known.get(&hash)
     }
 
-    /// Returns whether all would be forgotten for a text of so many bytes.
+    /// Returns whether a text of this many bytes would make it forget all templates.
     pub fn is_full_for(&self, text_bytes: usize) -> bool {
         self.known.len() >= TEMPLATES_MAX || self.text_bytes.saturating_add(text_bytes) > TEXT_BYTES_MAX
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// The first wait.
 const FIRST_MS: u64 = 100;
-/// The longest.
+/// The longest wait.
 const MOST_MS: u64 = 5_000;
-/// After something that only a person can change.
+/// The wait after an error that only a person can resolve.
 const FATAL_MS: u64 = 60_000;
 
-/// Waits that double, with jitter, so that replicas of one primary do not come back all at once.
+/// Waits that double, with jitter, so that the replicas of one primary do not reconnect all at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     next_ms: u64,
@@ -31,7 +31,7 @@ impl Backoff {
         Duration::from_millis(step / 2 + chance % (step / 2 + 1))
     }
 
-    /// Begins again: a connection has served.
+    /// Starts over, because a connection has served.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
@@ -41,7 +41,8 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// Goal: waits grow to their bound and never beyond, and begin again. Method: both ends of chance, twenty times.
+    /// Goal: waits grow to their bound and never beyond, and start over. Method: both ends of chance, twenty
+    /// times.
     #[test]
     fn waits_grow_to_five_seconds_and_begin_again() {
         let (mut low, mut high) = (Backoff::default(), Backoff::default());

@@ -1,10 +1,10 @@
-//! [`clone`]: the files of a base backup, into an empty directory.
+//! [`clone`]: receives the files of a base backup into an empty directory.
 //!
 //! # Invariants
-//! - N1. Every byte comes under a checksum and at its place: a file is written from its beginning to the length that was
-//!   announced, and the numbers of chunks and files leave none out.
-//! - N2. Everything is on disk when it returns. What a failure leaves is the caller's to remove, and no database: nobody has written
-//!   its control file.
+//! - N1. Every byte arrives under a checksum and at its place: a file is written from its beginning to the
+//!   announced length, and the numbers of chunks and files leave none out.
+//! - N2. Everything is on disk when it returns. After a failure the caller removes the remaining files, which are
+//!   no database: they have no control file.
 //! - N3. No name leads out of the directory (the decoder refuses such names), and no file is written twice.
 
 use std::{
@@ -25,35 +25,37 @@ use crate::{
     packet::{Backup, ErrorCode, From, Hello, Identify, PROTOCOL, PROTOCOL_MIN, Packet, Verdict},
 };
 
-/// How long the primary is given for its first word: it may be busy.
+/// How long the primary may take for its first answer: it may be busy.
 const IDENTIFY_TIME: Duration = Duration::from_secs(30);
 
-/// After how much of a file it is synced: the sync at its end would hold up acks longer than a primary waits for them.
+/// The bytes of a file after which it is synced: one sync at its end would delay acks for longer than a primary
+/// waits for them.
 const SYNC_BYTES: u64 = 8 << 20;
 
-/// What a base backup was.
+/// The result of a base backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cloned {
-    /// The primary.
+    /// The answer of the primary.
     pub primary: Identify,
-    /// Where the stream has to start.
+    /// The position at which the stream has to start.
     pub log_start: Lsn,
-    /// Readers are answered once everything below was applied.
+    /// The replica answers readers once everything below was applied.
     pub consistent: Lsn,
-    /// How many files there are.
+    /// The number of files.
     pub files: u32,
-    /// How many bytes they have.
+    /// The bytes in them.
     pub bytes: u64,
 }
 
-/// Asks for a base backup over a fresh connection and writes its files below `dir`, which is there and empty. `node` is the id that
-/// the new directory will have. `progress` hears how many bytes of how many are there.
+/// Requests a base backup over a fresh connection and writes its files below `dir`, which exists and is empty.
+/// `node` is the id that the new directory will have. `progress` is called with the received bytes and their
+/// total.
 ///
 /// # Errors
-/// The connection ended, or the disk refused. The directory is then to be emptied.
+/// The connection ended, or a file could not be written. The directory must then be emptied.
 ///
 /// # Durability
-/// All files are on disk when it returns; the name of `dir` is the caller's.
+/// All files are on disk when it returns; the caller makes the name of `dir` durable.
 pub async fn clone<C: Connection>(
     io: Trusted<C>,
     dir: &Path,
@@ -148,7 +150,7 @@ struct Filling<'a> {
     dirs: Set<PathBuf>,
 }
 
-/// The newest file.
+/// The current file.
 struct Open {
     path: PathBuf,
     file: Arc<dyn File>,
@@ -180,7 +182,7 @@ impl Filling<'_> {
             self.dirs.insert(dir.to_owned());
             above = dir.parent();
         }
-        // A second file of a name is refused by this.
+        // This refuses a second file of the same name.
         let file = self.env.files.create(&path).map_err(failed)?;
         self.file = Some(Open { path, file, number, offset: 0, bytes });
         Ok(())

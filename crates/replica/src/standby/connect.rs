@@ -1,5 +1,5 @@
-//! A connection to a primary, up to the first packet: PostgreSQL's start-up, with `replication=collie`, in which both nodes prove that
-//! they have the replication key.
+//! A connection to a primary, up to the first packet: PostgreSQL's start-up, with `replication=collie`, in which
+//! both nodes prove that they have the replication key.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::{future::Future, time::Duration};
@@ -17,37 +17,40 @@ use crate::{
     packet::ErrorCode,
 };
 
-/// From the first try to the last byte of the start-up.
+/// The time from the first try to the last byte of the start-up.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Longest message of a start-up that is read: an error's text.
+/// The longest message of a start-up that is read: the text of an error.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// The value of `replication` in a start-up whose connection carries the stream.
 pub const STREAM: &str = "collie";
 
-/// Its value where one question about terms comes.
+/// Its value for a connection with one question about terms.
 pub const TERMS: &str = "collie-terms";
 
-/// The parameter of a start-up that names the database, where one question about terms comes.
+/// The parameter of a start-up that names the database, for a connection with one question about terms.
 pub const CLUSTER: &str = "collie_cluster";
 
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
 
-/// Connects to `address`, host and port, goes through the start-up as `name`, and proves by `key` that this node is one of the database's.
+/// Connects to `address`, host and port, performs the start-up as `name`, and proves with `key` that this node is
+/// one of the database's.
 ///
 /// # Errors
-/// The network's; there is no key, or the other node does not have it; what the server says when it does not take replicas.
+/// The network failed; there is no key, or the other node does not have it; or the server's error if it accepts no
+/// replicas.
 pub async fn connect(address: &str, name: &str, key: &KeyFile) -> Result<Trusted<TcpStream>, LinkError> {
     within(CONNECT_TIME, start(address, Purpose { what: STREAM, name, cluster: "" }, key)).await
 }
 
-/// Connects to `address` for one question about terms ([`crate::term::ask`]), which any node answers, whoever it follows.
+/// Connects to `address` for one question about terms ([`crate::term::ask`]), which any node answers, whichever
+/// node it follows.
 ///
 /// # Errors
-/// The network's; nothing was heard for as long as `patience`; there is no key, or the other node does not have it; what the server says
-/// when it is no node of this database.
+/// The network failed; nothing arrived for as long as `patience`; there is no key, or the other node does not have
+/// it; or the server's error if it is no node of this database.
 pub async fn connect_for_terms(
     address: &str,
     name: &str,
@@ -59,7 +62,8 @@ pub async fn connect_for_terms(
     within(patience, start(address, Purpose { what: TERMS, name, cluster: &cluster }, key)).await
 }
 
-/// Returns a database's id as a start-up carries it: terms of another database are nobody's business.
+/// Returns the id of a database in the form of a start-up, by which a node of another database refuses the
+/// question.
 pub fn cluster_text(cluster: u128) -> String {
     format!("{cluster:032x}")
 }
@@ -115,7 +119,7 @@ fn startup(Purpose { what, name, cluster }: Purpose<'_>) -> Vec<u8> {
     [&length.to_be_bytes()[..], &body].concat()
 }
 
-/// Reads one message, and nothing behind it: that is packets.
+/// Reads one message, and no byte after it, where packets begin.
 async fn message(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), LinkError> {
     let kind = stream.read_u8().await?;
     let length = usize::try_from(stream.read_u32().await?).unwrap_or(usize::MAX);

@@ -1,16 +1,18 @@
-//! [`follow`]: one stream after the other until told to stop, or until the directory has to be changed.
+//! [`follow`]: one stream after the other until it is asked to stop, or until the directory has to be changed.
 //!
 //! # Invariants
-//! - F1. Records go to the log as they came, one packet after the other; what they show to readers is set after that.
-//! - F2. Acks go out from a task of their own and at least every heartbeat, news or not, so that neither an apply that takes its time
-//!   nor a packet that does makes a primary think its replica dead.
-//! - F4. Where nobody waits for it, one ack goes out as soon as readers see all that came, not one for each packet that comes, and one every
-//!   [`LOOK_EVERY`] until then. It says since when readers see what they do: what a primary measures is that, not when an ack came.
-//! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing acknowledged to it
-//!   (replication.md R8): looked at behind reading how far the target has come (T2 of `terms.rs`).
-//!
-//! - F5. Whether it can go on as it is, its [`Life`] says: once that is `Lost`, it is filled anew, or it says what to do and asks now and
-//!   then whether it still is.
+//! - F1. Records go to the log in the order of their packets; the position that readers may see is raised after
+//!   that.
+//! - F2. A separate task sends acks at least every heartbeat, with or without news, so that neither a slow apply
+//!   nor a slow packet makes a primary consider its replica dead.
+//! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing is
+//!   acknowledged to it (replication.md R8): the promised term is read after the positions of the target (T2 of
+//!   `terms.rs`).
+//! - F4. Where no session waits, one ack is sent as soon as readers see everything received, instead of one for
+//!   each packet, and one every [`LOOK_EVERY`] until then. It reports since when positions have been visible: a
+//!   primary measures by these times, not by the arrival of acks.
+//! - F5. Its [`Life`] states whether it can continue as it is: once that is `Lost`, it is rebuilt, or it reports
+//!   the action to take and asks from time to time whether that is still necessary.
 //!
 //! Checked by `stream_tests`, over connections in memory.
 
@@ -40,27 +42,28 @@ use crate::{
     },
 };
 
-/// How long a primary is given to answer a hello: it may have to read its log.
+/// How long a primary may take to answer a hello: it may have to read its log.
 const IDENTIFY_TIME: Duration = Duration::from_secs(30);
 
-/// How often positions are looked at while something is to be acknowledged.
+/// How often positions are read while something is to be acknowledged.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The shortest time between two acks that say nothing new.
+/// The shortest time between two acks without news.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(5);
 
 /// How a replica follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowOptions {
-    /// The name of its slot; empty: after its node id.
+    /// The name of its slot; if empty, one made from its node id.
     pub slot: String,
-    /// After how long a silence a connection is given up; the primary's own counts when it is longer.
+    /// The silence after which a connection is given up; the primary's own timeout applies when it is longer.
     pub timeout: Duration,
-    /// Whether its directory may be filled anew when its primary cannot bring it up to date (`replication.auto_rebuild`).
+    /// Whether its directory may be rebuilt when its primary cannot bring it up to date
+    /// (`replication.auto_rebuild`).
     pub may_copy: bool,
 }
 
-/// What a replica says that has to be filled anew, and may not be.
+/// The report of a replica that has to be rebuilt, and may not be.
 pub const TO_BE_FILLED: &str = "the primary cannot bring this directory up to date any more, and replication.auto_rebuild is off: start it with \
      replication.auto_rebuild=true, or set the directory aside and start with an empty one";
 
@@ -68,65 +71,67 @@ pub const TO_BE_FILLED: &str = "the primary cannot bring this directory up to da
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// It was told to stop.
+    /// It was asked to stop.
     Stopped,
-    /// What the log has from here on is no part of the primary's history: it is to be set aside.
+    /// The end of its log is no part of the primary's history, and has to be set aside.
     Truncate {
-        /// From here on.
+        /// The start of that part.
         at: Lsn,
         /// The primary's term.
         term: Term,
     },
-    /// The directory is to be filled anew.
+    /// The directory has to be rebuilt.
     Rebuild,
-    /// Its rows or its log are not the primary's: it must not be read any more.
+    /// Its rows or its log differ from the primary's: it must not be read any more.
     Differs(Difference),
-    /// What came cannot be applied: nothing more is, what was applied before can be read, and the directory is to be filled anew.
+    /// A received record cannot be applied: no further one is, everything applied before can be read, and the
+    /// directory has to be rebuilt.
     Damaged {
         /// The record that stopped it.
         at: Lsn,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The database has to be opened again.
     Failed(String),
 }
 
-/// What a person may want to know: called with each change.
+/// News for an operator; passed to a callback at each change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Told {
-    /// It follows, from this position on.
+    /// It follows.
     Following {
-        /// From here on.
+        /// The position from which it follows.
         from: Lsn,
         /// The primary's node id.
         node: u64,
     },
-    /// It has everything that the primary had when it came.
+    /// It has everything that the primary had when the stream began.
     CaughtUp {
-        /// Everything below is seen by its readers.
+        /// Its readers see everything below.
         applied: Lsn,
     },
     /// The connection ended, or there was none.
     Lost {
-        /// Why.
+        /// The reason.
         why: String,
-        /// How long it waits before the next try.
+        /// The time before the next try.
         wait: Duration,
     },
 }
 
-/// What one connection came to.
+/// The result of one connection.
 enum Outcome {
     Ended(Ended),
     /// The primary ended it in order.
     Over,
-    /// The primary has not the log that it needs.
+    /// The primary does not have the log that it needs.
     Beyond,
 }
 
-/// Follows a primary until `stop` turns true or the directory has to be changed; connects again whenever a connection ends.
+/// Follows a primary until `stop` turns true or the directory has to be changed; connects again whenever a
+/// connection ends.
 pub async fn follow<T, C, F>(
     connect: impl Fn() -> F + Send,
     target: Arc<T>,
@@ -175,10 +180,10 @@ where
     }
 }
 
-/// A writing half that two tasks send on.
+/// A writing half on which two tasks send.
 type Shared<C> = Arc<tokio::sync::Mutex<Writing<C>>>;
 
-/// One try to follow.
+/// One attempt to follow.
 struct Following<'a, T, N> {
     target: &'a Arc<T>,
     options: &'a FollowOptions,
@@ -222,7 +227,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             }
             Verdict::Truncate => Err(LinkError::Unexpected { what: "position to cut at" }),
             Verdict::Backup => Ok(Outcome::Beyond),
-            // Why comes next.
+            // The reason is in the next packet.
             Verdict::Ahead | Verdict::Refuse => match reading.next(IDENTIFY_TIME).await {
                 Ok(_) => Err(LinkError::Unexpected { what: "packet instead of a reason" }),
                 Err(error) => Err(error),
@@ -230,7 +235,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         }
     }
 
-    /// Takes what comes until the connection ends.
+    /// Takes packets until the connection ends.
     async fn stream<C: Connection>(
         &self,
         mut reading: Reading<C>,
@@ -244,12 +249,12 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         let sending = send_acks(writing.clone(), acks.clone(), self.target.clone(), self.env.clone(), every);
         let mut sending = Sending(tokio::spawn(sending));
         acks.changed.notify_one();
-        // What is durable there now is what it has caught up with.
+        // The replica has caught up once it shows everything that is durable on the primary now.
         let behind = identify.durable;
         let mut told = false;
         let (mut comparing, mut summing) = (Comparing::default(), None::<Summing>);
         let mut last = None;
-        // A stretch of log as the primary has it, and this node's, while that is read.
+        // A stretch of log with the primary's checksum, and this node's while it is being read.
         let (mut theirs, mut stretch) = (None::<Stretch>, None::<compare::Reading>);
         loop {
             if let Some(Compared { at, differs }) = comparing.verdict() {
@@ -278,7 +283,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     let primary = theirs.take();
                     let own = match own {
                         Ok(own) => own,
-                        // What was received cannot be read again, and would be lost with this process.
+                        // Received log that cannot be read back would be lost with this process.
                         Err(why) => {
                             let at = primary.map_or(identify.start, |primary| primary.from);
                             return Ok(self.damaged(writing, at, why).await);
@@ -327,7 +332,8 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     };
                     self.target.set_show(show);
                 }
-                // It appends nothing more, and goes on to be heard until this node leads, or it says that it leads itself.
+                // The primary appends nothing more, and the stream continues until this node leads, or until the
+                // primary reports that it keeps the lead.
                 Packet::End(End { reason: EndReason::Switchover, last, .. }) => {
                     let offered = self.target.succession().is_some_and(|succession| succession.offered(last));
                     if !offered {
@@ -341,7 +347,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                 }
                 Packet::Handover(Handover { text, .. }) => {
                     if let Some(succession) = self.target.succession() {
-                        _ = succession.refused(&one_line(text)); // whoever asked may have given up
+                        _ = succession.refused(&one_line(text)); // the caller that asked may have given up
                     }
                 }
                 Packet::Verify(verify) if verify.kind == VerifyKind::StateHash => {
@@ -364,7 +370,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     theirs = Some(asked);
                     continue;
                 }
-                // Neither is an ack due for it, nor does it wait for anything.
+                // No ack is due for it, and it waits for nothing.
                 Packet::Sample(sample) => {
                     self.target.reads().into_iter().for_each(|reads| reads.take(&sample, now_ns / 1000));
                     continue;
@@ -373,7 +379,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             }
             acks.changed.notify_one();
             let Positions { applied, durable, .. } = self.target.positions();
-            // V5 of `primary/serve.rs`: whoever stops waits until it is on the disk here.
+            // V5 of `primary/serve.rs`: a primary that stops waits until everything is on the disk here.
             if last.is_some_and(|last| applied >= last && durable >= last) {
                 writing.lock().await.send(&Packet::Synced(Synced { term, applied })).await?;
                 return Ok(Outcome::Over);
@@ -395,7 +401,7 @@ async fn wanted<T: Target>(target: &T) -> Duration {
 }
 
 impl<T, N> Following<'_, T, N> {
-    /// Tells the primary that what this node has is not what the primary has, and ends.
+    /// Reports to the primary that this node's rows or log differ from the primary's, and ends.
     async fn differs<C: Connection>(&self, writing: &Shared<C>, difference: Difference) -> Outcome {
         let text = format!("slot {}: {difference}", self.options.slot);
         let error = LinkError::fatal(ErrorCode::StateDiffers, difference.at, text);
@@ -403,7 +409,7 @@ impl<T, N> Following<'_, T, N> {
         Outcome::Ended(Ended::Differs(difference))
     }
 
-    /// Tells the primary that nothing more can be applied, and ends.
+    /// Reports to the primary that no further record can be applied, and ends.
     async fn damaged<C: Connection>(&self, writing: &Shared<C>, at: Lsn, why: String) -> Outcome {
         let text = format!("slot {}: replay has stopped: {why}", self.options.slot);
         writing.lock().await.end(Some(&LinkError::fatal(ErrorCode::Damaged, at, text))).await;
@@ -411,7 +417,7 @@ impl<T, N> Following<'_, T, N> {
     }
 }
 
-/// What the two tasks of a connection share.
+/// The state that the two tasks of a connection share.
 #[derive(Debug)]
 struct Acks {
     heard: Mutex<Heard>,
@@ -428,7 +434,7 @@ impl Drop for Sending {
     }
 }
 
-/// Sends acks while positions move, and every `every` in any case (F2); returns why it cannot.
+/// Sends acks while positions move, and every `every` in any case (F2); returns why it cannot continue.
 async fn send_acks<T: Target, C: Connection>(
     writing: Shared<C>,
     acks: Arc<Acks>,
@@ -483,7 +489,7 @@ async fn send_acks<T: Target, C: Connection>(
     }
 }
 
-/// Waits until more is there than `awaited` says; for ever without.
+/// Waits until the target is beyond `awaited`; forever if that is `None`.
 async fn moved<T: Target>(target: &T, awaited: Option<Positions>) {
     match awaited {
         Some(told) => target.moves(told).await,
@@ -510,12 +516,12 @@ fn hello<'a>(own: &Identity, positions: Positions, (tail_bytes, tail_crc): (u32,
     }
 }
 
-/// Checks that the answer is one of a primary that may be followed (F3).
+/// Checks that the answer comes from a primary that may be followed (F3).
 fn check(own: &Identity, identify: &Identify) -> Result<(), LinkError> {
     if !(PROTOCOL_MIN..=PROTOCOL).contains(&identify.proto) {
         return Err(LinkError::Unexpected { what: "protocol" });
     }
-    // Who refuses, refuses also those of another database.
+    // A primary of another database refuses too, and its reason is reported.
     if matches!(identify.verdict, Verdict::Refuse) {
         return Ok(());
     }
@@ -525,13 +531,13 @@ fn check(own: &Identity, identify: &Identify) -> Result<(), LinkError> {
     }
     if identify.term < own.term {
         let text = format!("the primary leads in term {}, this node has followed term {}", identify.term, own.term);
-        // It will hear of the higher term, and follow.
+        // It learns of the higher term, and then follows.
         return Err(LinkError::refused(ErrorCode::Term, Lsn::ZERO, text));
     }
     Ok(())
 }
 
-/// Checks that no higher term than that of a connection was promised (F3).
+/// Checks that no term above that of the connection was promised (F3).
 fn check_term<T: Target>(target: &T, term: Term) -> Result<(), LinkError> {
     let promised = target.promised();
     if promised > term && !mutant!("STALE_TERM_ACKED") {

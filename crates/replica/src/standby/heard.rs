@@ -1,10 +1,12 @@
-//! `Heard`: what came on one connection, and what is to be acknowledged. A state machine without I/O.
+//! `Heard`: the receiver state of one connection, and the acks to send. A state machine without I/O.
 //!
 //! # Invariants
-//! - E1. Records are taken only in the term of the connection and where those before ended.
-//! - E2. What is shown never falls on one connection, and never passes what the primary has durable.
-//! - E3. An ack never says less than the one before, and echoes the newest clock that came.
-//! - E4. Marks are never earlier than positions were shown: of more than fit, those in between are left out, for which the ones behind stand.
+//! - E1. Records are accepted only in the term of the connection and at the end of those before.
+//! - E2. The position that readers may see never falls on one connection, and never passes the primary's durable
+//!   position.
+//! - E3. An ack never reports less than the one before, and echoes the newest clock that arrived.
+//! - E4. A mark is never earlier than the time at which its position became visible: if there are more than fit,
+//!   intermediate ones are left out, and the next kept ones represent them.
 //!
 //! Checked by the tests here.
 
@@ -16,7 +18,7 @@ use crate::{
     packet::{Ack, Data, ErrorCode, Heartbeat, MARKS_MAX, Mark},
 };
 
-/// What a replica has heard on one connection.
+/// The receiver state of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
     term: Term,
@@ -25,15 +27,15 @@ pub struct Heard {
     show: Lsn,
     echo_mono_ns: u64,
     echoed_at_ns: u64,
-    /// Whether an answer is wanted whether or not anything moved.
+    /// Whether an ack is wanted even if nothing moved.
     asked: bool,
-    /// Whether commits wait for what this replica says.
+    /// Whether commits wait for this replica's acks.
     waited_for: bool,
     told: Positions,
 }
 
 impl Heard {
-    /// A connection in `term` that goes on at `expected`.
+    /// Creates the state of a connection in `term` that continues at `expected`.
     pub fn new(term: Term, expected: Lsn) -> Self {
         Self {
             term,
@@ -59,10 +61,10 @@ impl Heard {
         Ok(())
     }
 
-    /// Takes note of records; they are to be taken if this is `Ok` (E1).
+    /// Records the arrival of records, which are accepted if this is `Ok` (E1).
     ///
     /// # Errors
-    /// They are of another term, or do not continue what came before.
+    /// They are of another term, or do not continue the ones before.
     pub fn on_data(&mut self, data: &Data<'_>, now_ns: u64) -> Result<(), LinkError> {
         self.note(data.term, (data.durable, data.show), data.mono_ns, now_ns)?;
         if data.prev_end != self.expected {
@@ -75,7 +77,7 @@ impl Heard {
         Ok(())
     }
 
-    /// Takes note of a heartbeat, which is always answered.
+    /// Records a heartbeat, which is always answered.
     ///
     /// # Errors
     /// It is of another term.
@@ -84,7 +86,7 @@ impl Heard {
         self.note(heartbeat.term, (heartbeat.durable, heartbeat.show), heartbeat.mono_ns, now_ns)
     }
 
-    /// An answer is wanted whether or not anything moves: the primary hears that somebody is there.
+    /// Requests an ack even if nothing moves, as a sign to the primary that the replica is alive.
     pub fn ask(&mut self) {
         self.asked = true;
     }
@@ -94,29 +96,29 @@ impl Heard {
         self.term
     }
 
-    /// Returns up to where readers may see what is applied.
+    /// Returns the position below which readers may see applied records.
     pub fn show(&self) -> Lsn {
         self.show
     }
 
-    /// Returns where the next records must continue.
+    /// Returns the position that the next records must continue.
     pub fn expected(&self) -> Lsn {
         self.expected
     }
 
-    /// Returns whether readers see everything that the primary has durable, as far as is known.
+    /// Returns whether readers see everything that is durable on the primary, as far as this node knows.
     pub fn is_synced(&self, positions: Positions) -> bool {
         self.durable > Lsn::ZERO && positions.applied >= self.durable
     }
 
-    /// Returns whether what is new may be told a little later, with what comes then: nobody waits for it or asked, and readers do not see
-    /// all that came.
+    /// Returns whether news may be reported a little later, together with further news: no commit waits for them,
+    /// no ack was requested, and readers do not see everything received.
     pub fn may_hold_back(&self, positions: Positions) -> bool {
         !self.waited_for && !self.asked && positions.applied < self.expected
     }
 
-    /// Returns the positions whose growth is to be told at once: any, where commits wait for it; else only that readers see all that
-    /// came, whatever is on disk. `None`: nothing that would grow.
+    /// Returns the positions whose growth is to be reported at once: any growth where commits wait for it,
+    /// otherwise only that readers see everything received, whatever is on disk. `None` if nothing can grow.
     pub fn awaited(&self, positions: Positions) -> Option<Positions> {
         if self.waited_for {
             return self.is_behind(positions).then_some(positions);
@@ -125,13 +127,13 @@ impl Heard {
         (positions.applied < self.expected).then_some(Positions { durable: self.expected, applied: last, ..positions })
     }
 
-    /// Returns whether something that came is still to be acknowledged at some level.
+    /// Returns whether something received is still to be acknowledged at some level.
     pub fn is_behind(&self, positions: Positions) -> bool {
         positions.received.min(positions.durable).min(positions.applied) < self.expected
     }
 
-    /// Returns the ack to send now, if there is something to say; `times` are positions since the last one, oldest first, with when readers began
-    /// to see them, and are taken then.
+    /// Returns the ack to send now, if there is something to report; `times` are the positions since the last ack,
+    /// oldest first, with the times at which they became visible; it is emptied if `applied` has grown.
     pub fn ack(
         &mut self,
         positions: Positions,
@@ -140,7 +142,7 @@ impl Heard {
         now_ns: u64,
     ) -> Option<Ack> {
         let told = self.told;
-        // E3; readers may see a moment earlier than files hold it, which is nobody's business.
+        // E3. Readers may see records a moment before files have them, so `applied` is limited to `received`.
         let received = positions.received.max(told.received);
         let now = Positions {
             received,
@@ -166,13 +168,14 @@ impl Heard {
     }
 }
 
-/// Returns since when readers see what they do from the first position to the second, and empties `times` (E4).
+/// Returns marks of when the positions between the two became visible, and then empties `times`; none if there are
+/// no such positions (E4).
 fn marks(times: &mut Vec<(Lsn, u64)>, (told, applied): (Lsn, Lsn), now_ns: u64) -> Vec<Mark> {
     if applied <= told {
         return Vec::new();
     }
     times.retain(|(lsn, _)| *lsn > told && *lsn <= applied);
-    // Whatever is above the last of them is seen now.
+    // Positions above the last of them become visible now.
     if times.last().is_none_or(|(lsn, _)| *lsn < applied) {
         times.push((applied, now_ns));
     }
@@ -225,8 +228,9 @@ mod tests {
         assert!(!heard.is_synced(at(4201, 4201, 4201)) && heard.is_synced(at(5000, 4201, 5000)));
     }
 
-    /// Goal: where nobody waits, an ack may wait for all that came to be seen, and no disk is waited for; where somebody does, each step is
-    /// told. Method: a packet of each kind, before and after it is applied; a heartbeat.
+    /// Goal: where no commit waits, an ack may be held back until everything received is visible, and waits for no
+    /// disk; where one waits, each step is reported. Method: a packet of each kind, before and after it is
+    /// applied; a heartbeat.
     #[test]
     fn what_nobody_waits_for_is_told_when_all_of_it_is_seen() {
         let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
@@ -253,7 +257,7 @@ mod tests {
         assert!(!idle.may_hold_back(at(4096, 4096, 4000)), "a primary that asks is answered");
     }
 
-    /// Goal: E3, and no ack without news. Method: positions that stand, move, and fall; a heartbeat between.
+    /// Goal: E3, and no ack without news. Method: positions that stay, move, and fall; a heartbeat in between.
     #[test]
     fn acks_follow_progress_and_heartbeats() {
         let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
@@ -280,8 +284,9 @@ mod tests {
         assert_eq!((ack.echo_mono_ns, ack.hold_ns, ack.marks.len()), (80, 1, 0));
     }
 
-    /// Goal: E4: an ack says since when each position is seen, whatever it was held back for, no more of them than fit, and never too early.
-    /// Method: two positions; one that was shown without a note of it; far more than fit.
+    /// Goal: E4: an ack reports since when each position has been visible, however long it was held back, with no
+    /// more marks than fit, and never too early. Method: two positions; one that became visible without a note of
+    /// it; far more than fit.
     #[test]
     fn acks_say_since_when_positions_are_seen() {
         let mut heard = Heard::new(Term::new(1), Lsn::new(4096));

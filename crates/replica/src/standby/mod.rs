@@ -1,12 +1,12 @@
-//! The receiving side: connects to a primary, fills an empty directory, follows, and says how far it has come.
+//! The receiving side: connects to a primary, fills an empty directory, follows, and reports its progress.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `target.rs` | [`Target`]: what is asked of the database that follows |
+//! | `target.rs` | [`Target`]: the interface to the database that follows |
 //! | `connect.rs` | a connection to a primary, up to the first packet |
-//! | `follow.rs` | [`follow`]: one stream after the other until told to stop |
-//! | `heard.rs` | [`Heard`]: what came on one connection, and what is to be acknowledged; no I/O |
-//! | `succession.rs` | [`Succession`]: a replica that wants to be handed the lead |
+//! | `follow.rs` | [`follow`]: one stream after the other until it is asked to stop |
+//! | `heard.rs` | [`Heard`]: the receiver state of one connection, and the acks to send; no I/O |
+//! | `succession.rs` | [`Succession`]: the request of a replica that wants the lead |
 //! | `backoff.rs` | [`Backoff`]: how long to wait before the next try |
 //! | `clone.rs` | [`clone`]: a base backup into an empty directory |
 

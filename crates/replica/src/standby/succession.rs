@@ -1,27 +1,27 @@
-//! [`Succession`]: a replica that wants to be handed the lead, beside the stream on which it asks.
+//! [`Succession`]: the request of a replica that wants the lead, shared with the stream on which it asks.
 //!
 //! # Invariants
-//! - S1. A question goes out once, on the stream that there is then or on the next one; what comes back counts for the newest question
-//!   alone.
+//! - S1. A request is sent once, on the present stream or on the next one; an answer applies only to the newest
+//!   request.
 
 use std::time::Duration;
 
 use collie_base::Lsn;
 use tokio::sync::watch;
 
-/// How a question stands.
+/// The state of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nobody wants anything.
+    /// There is no request.
     #[default]
     Quiet,
-    /// To be asked, with how long the primary is to wait.
+    /// To be sent, with the time that the primary is to wait.
     Wanted(Duration),
-    /// It was asked.
+    /// It was sent.
     Asked,
-    /// The primary appends nothing above.
+    /// The primary appends nothing above this position.
     Offered(Lsn),
-    /// The primary goes on, or the stream has ended.
+    /// The primary keeps the lead, or the stream has ended.
     Refused(String),
 }
 
@@ -30,14 +30,14 @@ enum State {
 pub struct Succession(watch::Sender<State>);
 
 impl Succession {
-    /// Asks the primary to hand over, which is to wait as long as `wait` for its transactions, and then for this node. Waits until it
-    /// appends nothing more; returns where its log ends.
+    /// Asks the primary for a switchover, in which it waits up to `wait` for its transactions, and then for this
+    /// node. Waits until the primary appends nothing more; returns the end of its log.
     ///
     /// # Errors
-    /// Why it goes on as primary, in its words.
+    /// Why it keeps the lead, in its words.
     ///
     /// # Cancel safety
-    /// Dropping the future takes nothing back: call [`Succession::forget`].
+    /// Dropping the future withdraws nothing: call [`Succession::forget`].
     pub async fn ask(&self, wait: Duration) -> Result<Lsn, String> {
         self.0.send_replace(State::Wanted(wait));
         let mut watch = self.0.subscribe();
@@ -49,7 +49,7 @@ impl Succession {
         }
     }
 
-    /// Returns why the primary went on behind its offer, if it did.
+    /// Returns why the primary kept the lead after its offer, if it did.
     pub fn refusal(&self) -> Option<String> {
         match &*self.0.borrow() {
             State::Refused(why) => Some(why.clone()),
@@ -57,15 +57,15 @@ impl Succession {
         }
     }
 
-    /// Wants nothing any more.
+    /// Withdraws the request.
     pub fn forget(&self) {
         self.0.send_replace(State::Quiet);
     }
 
-    /// Waits until there is something to ask; returns how long the primary is to wait.
+    /// Waits until there is a request to send; returns how long the primary is to wait.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no question.
+    /// Dropping the future loses no request.
     pub(super) async fn wanted(&self) -> Duration {
         let mut watch = self.0.subscribe();
         let found = watch.wait_for(|state| matches!(state, State::Wanted(_))).await;
@@ -78,17 +78,18 @@ impl Succession {
         }
     }
 
-    /// The primary appends nothing above `last`. Returns whether that was asked for (S1).
+    /// Records that the primary appends nothing above `last`. Returns whether that was requested (S1).
     pub(super) fn offered(&self, last: Lsn) -> bool {
         self.turn(|state| *state == State::Asked, State::Offered(last))
     }
 
-    /// The stream has ended on which it was asked. Behind an offer that says nothing: whoever hands over closes too.
+    /// Records that the stream has ended on which the request was sent. After an offer this means nothing: a
+    /// primary that transfers the lead closes the stream too.
     pub(super) fn lost(&self, why: &str) {
         self.turn(|state| *state == State::Asked, State::Refused(why.to_owned()));
     }
 
-    /// The primary goes on.
+    /// Records that the primary keeps the lead.
     pub(super) fn refused(&self, why: &str) -> bool {
         self.turn(|state| matches!(state, State::Asked | State::Offered(_)), State::Refused(why.to_owned()))
     }
@@ -110,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a question is asked once, and answered by an offer, which the primary may take back, or a refusal; an answer to nobody's
-    /// question counts for nothing (S1). Method: each by hand.
+    /// Goal: a request is sent once, and answered by an offer, which the primary may withdraw, or a refusal; an
+    /// answer without a request has no effect (S1). Method: each case explicitly.
     #[tokio::test]
     async fn a_question_is_asked_once_and_answered() {
         let succession = Arc::new(Succession::default());

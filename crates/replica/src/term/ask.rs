@@ -1,4 +1,4 @@
-//! A question about terms over a connection of its own, and its answer: one packet `T` each.
+//! A question about terms over a separate connection, and its answer: one packet `T` each.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{
 };
 use collie_base::Lsn;
 
-/// Sends `packet`, and returns what the other node answers, waiting as long as `patience`.
+/// Sends `packet`, and returns the answer of the other node, waiting up to `patience`.
 ///
 /// # Errors
-/// The network's; what the other node says instead.
+/// The network failed, or the other node sent an error instead.
 pub async fn ask<C: Connection>(
     io: Trusted<C>,
     packet: &TermPacket,
@@ -30,7 +30,7 @@ pub async fn ask<C: Connection>(
 /// Answers one question.
 ///
 /// # Errors
-/// The network's; `decide`'s, of which the other node is told.
+/// The network failed; or the error of `decide`, which is reported to the other node.
 pub async fn answer<C: Connection>(
     io: Trusted<C>,
     patience: Duration,

@@ -1,82 +1,84 @@
-//! [`Ballot`]: whether a node may lead in a term, by what others answered. Arithmetic without I/O.
+//! [`Ballot`]: whether a node may lead in a term, by the answers of the others. Pure computation without I/O.
 //!
-//! Commits at `remote_write` and above are acknowledged once `n` of `m` listed nodes have them. Who leads next must be one
-//! that has them all, and there must be one such node at most.
+//! Commits at `remote_write` and above are acknowledged once `n` of `m` listed nodes have them. The next leader
+//! must be a node that has all of them, and at most one such node may lead.
 //!
 //! # Invariants
-//! - B1. A node that wins holds everything that was ever acknowledged by `n` of the `m` (replication.md R9): its promises are
-//!   `m - n + 1` at least, which meet every `n`, and it has come as far as each of them.
-//! - B2. No two nodes win in one term: each has more than half of the `m`, and nobody promises a term twice.
-//! - B3. Promises of nodes that are not listed count for nothing: nothing was acknowledged by them.
+//! - B1. A node that wins has everything that was ever acknowledged by `n` of the `m` (replication.md R9): it has
+//!   at least `m - n + 1` promises, which intersect every set of `n`, and its log reaches as far as that of each
+//!   of them.
+//! - B2. No two nodes win in one term: each has more than half of the `m`, and no node promises a term twice.
+//! - B3. Promises of nodes that are not listed do not count: they acknowledged nothing.
 //!
-//! Checked by the tests here: random acknowledgements, against what was acknowledged; two candidates at once.
+//! Checked by the tests here: random acknowledgements, against the acknowledged position; two candidates at once.
 
 use collie_base::{Lsn, Term};
 use collie_sync::mutant;
 
-/// How far a node has come: what was promised is compared by it, the term first.
+/// How far a node's log reaches; promises are compared by it, the term first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reach {
     /// The term of its newest record.
     pub last_term: Term,
-    /// Everything below is on its disk.
+    /// Its disk has everything below.
     pub durable: Lsn,
 }
 
-/// A node's promise not to follow anybody of a lower term.
+/// The promise of a node not to follow a lower term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vote {
     /// The node's name in the list.
     pub name: String,
-    /// How far it had come when it promised.
+    /// How far its log reached when it promised.
     pub reach: Reach,
 }
 
-/// The promises that one node has for one term.
+/// The promises that one node has collected for one term.
 #[derive(Clone, Debug)]
 pub struct Ballot {
     list: Vec<String>,
     needed: usize,
-    /// Of listed nodes, its own among them; each once.
+    /// Promises of listed nodes, including its own; each node once.
     votes: Vec<Vote>,
     own: Reach,
 }
 
-/// What the promises come to.
+/// The result of the promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It may lead.
+    /// The node may lead.
     Won,
     /// Too few have promised.
     Short {
-        /// How many have.
+        /// The number of promises so far.
         have: usize,
-        /// How many are needed.
+        /// The number that is needed.
         needed: usize,
     },
-    /// Another node has come further: it is the one to promote.
+    /// The log of another node reaches further: that node has to be promoted.
     Behind {
-        /// The other node, and how far it has come.
+        /// The other node, and how far its log reaches.
         ahead: Vote,
     },
 }
 
-/// Returns how many of `m` listed nodes must promise, where commits are acknowledged by `n` of them: so many that they meet
-/// every `n`, and more than half.
+/// Returns how many of `m` listed nodes must promise, where commits are acknowledged by `n` of them: enough to
+/// intersect every set of `n`, and more than half.
 pub fn needed(n: usize, m: usize) -> usize {
     let meets_every_n = m.saturating_sub(n).saturating_add(1);
     meets_every_n.max(m / 2 + 1)
 }
 
 impl Ballot {
-    /// Of the node `name`, which has come to `own`; commits are acknowledged by `n` nodes of `list`.
+    /// Creates the ballot of the node `name`, whose log reaches `own`; commits are acknowledged by `n` nodes of
+    /// `list`.
     pub fn new(list: &[String], n: usize, name: &str, own: Reach) -> Self {
         let mut ballot = Self { list: list.to_vec(), needed: needed(n, list.len()), votes: Vec::new(), own };
         ballot.promised(Vote { name: name.to_owned(), reach: own });
         ballot
     }
 
-    /// Takes a promise (B3).
+    /// Adds a promise (B3).
     pub fn promised(&mut self, vote: Vote) {
         let is_new = self.votes.iter().all(|known| known.name != vote.name);
         if is_new && self.list.contains(&vote.name) {
@@ -89,7 +91,7 @@ impl Ballot {
         self.needed
     }
 
-    /// Returns what the promises so far come to (B1, B2).
+    /// Returns the result of the promises so far (B1, B2).
     pub fn outcome(&self) -> Outcome {
         let have = self.votes.len();
         if have < self.needed {
@@ -118,7 +120,7 @@ mod tests {
         Reach { last_term: Term::new(1), durable: Lsn::new(durable) }
     }
 
-    /// Goal: the numbers of the design. Method: small lists by hand.
+    /// Goal: the numbers of the design. Method: small lists, case by case.
     #[test]
     fn so_many_promises_are_needed() {
         let cases =
@@ -128,7 +130,8 @@ mod tests {
         }
     }
 
-    /// Goal: a promise of a node that is not listed, or a second one of the same, counts for nothing (B3). Method: both.
+    /// Goal: a promise of a node that is not listed, or a second one of the same node, does not count (B3).
+    /// Method: both.
     #[test]
     fn only_listed_nodes_count_and_each_once() {
         let list = names(3);
@@ -144,7 +147,8 @@ mod tests {
         assert_eq!(outsider.outcome(), Outcome::Short { have: 0, needed: 2 }, "its own does not count either");
     }
 
-    /// Goal: a node of a newer term has come further, whatever the positions: what an older term has above was set aside. Method: two.
+    /// Goal: the log of a node of a newer term reaches further, whatever the positions: the log of an older term
+    /// above the fork was set aside. Method: two nodes.
     #[test]
     fn a_newer_term_counts_before_a_position() {
         let list = names(2);
@@ -155,8 +159,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: who wins has everything that was acknowledged (B1). Method: nodes that have come anywhere; what `n` of them have was
-        /// acknowledged; any candidate, any of the others promise.
+        /// Goal: the winner has everything that was acknowledged (B1). Method: logs of random length; positions
+        /// that `n` of them have reached were acknowledged; any candidate, and promises of any of the others.
         #[test]
         fn a_winner_has_everything_acknowledged(
             reached in prop::collection::vec(0_u64..50, 1..8),
@@ -180,7 +184,8 @@ mod tests {
             }
         }
 
-        /// Goal: two candidates never both win in a term (B2). Method: each of the others promises one of them.
+        /// Goal: two candidates never both win in a term (B2). Method: each of the others gives its promise to one
+        /// of them.
         #[test]
         fn two_candidates_never_both_win(m in 1_usize..9, n in 1_usize..9, picks in prop::collection::vec(any::<bool>(), 9)) {
             prop_assume!(m > 1);

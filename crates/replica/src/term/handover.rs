@@ -1,5 +1,5 @@
-//! [`Handover`]: whether a primary hands over to one of its replicas, and how far that has come. A state machine without I/O or clock
-//! of its own.
+//! [`Handover`]: whether a primary transfers the lead to one of its replicas, and the phase of that. A state
+//! machine without I/O or a clock of its own.
 //!
 //! ```text
 //! Idle -- ask --> Ending -- offer(last) --> Offered -- reached(last) --> Taken -- succeed --> Given
@@ -11,15 +11,15 @@
 //! |---|---|---|
 //! | `Idle` | writes | follows |
 //! | `Ending` | lets open transactions end; new ones wait | follows |
-//! | `Offered` | appends nothing; `last` is the end of its log | comes up to `last` |
+//! | `Offered` | appends nothing; `last` is the end of its log | receives everything up to `last` |
 //! | `Taken` | appends nothing | has all of it, and may ask to lead |
 //! | `Given` | has promised the next term, and never writes again | leads, or will |
 //!
 //! # Invariants
-//! - W1. `Given` comes from `Taken` alone, for the one node that asked, before its time is over: who is given the lead has everything
-//!   below `last`, and nothing is above.
-//! - W2. Who goes on as a primary has given nothing, and who has given does not go on: both are steps out of one phase, so only one of
-//!   them is taken.
+//! - W1. Only `Taken` leads to `Given`, for the one node that asked, before its time is over: the node that gets
+//!   the lead has everything below `last`, and there is nothing above.
+//! - W2. A primary that keeps the lead has not transferred it, and one that has transferred it does not continue:
+//!   both are steps out of one phase, so only one of them is taken.
 //! - W3. Every phase between `Idle` and `Given` has an end in time.
 //!
 //! Checked by the tests here: each step in each phase; random steps against W1 and W2.
@@ -28,22 +28,22 @@ use collie_base::Lsn;
 
 use crate::primary::Sent;
 
-/// How far a handover has come.
+/// The phase of a switchover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody has asked.
+    /// No node has asked.
     #[default]
     Idle,
-    /// Transactions end.
+    /// Open transactions end.
     Ending,
-    /// Everything is below `last`, which the replica has not reached.
+    /// The whole log is below `last`, which the replica has not reached.
     Offered {
-        /// Where the log ends.
+        /// The end of the log.
         last: Lsn,
     },
     /// The replica has everything.
     Taken {
-        /// Where the log ends.
+        /// The end of the log.
         last: Lsn,
     },
     /// The replica was promised the next term.
@@ -54,24 +54,25 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
     phase: Phase,
-    /// Who asked; meaningless in `Idle`.
+    /// The node that asked; meaningless in `Idle`.
     node: u64,
-    /// When the phase is over, on the primary's clock.
+    /// When the time of the phase is over, on the primary's clock.
     until_ns: u64,
 }
 
 impl Handover {
-    /// Returns how far it has come.
+    /// Returns the phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Returns the node that asked, unless nobody has.
+    /// Returns the node that asked, if one has.
     pub fn node(&self) -> Option<u64> {
         (self.phase != Phase::Idle).then_some(self.node)
     }
 
-    /// `node` asks; its transactions have until `until_ns` to end. Returns whether this begins it: not while another one goes on.
+    /// Records that `node` asks; open transactions have until `until_ns` to end. Returns whether this begins a
+    /// switchover: not while another one is in progress.
     pub fn ask(&mut self, node: u64, until_ns: u64) -> bool {
         let begins = self.phase == Phase::Idle;
         if begins {
@@ -80,8 +81,8 @@ impl Handover {
         begins
     }
 
-    /// Nothing is appended above `last` any more, and all of it is on disk: the node has until `until_ns` to take it. Returns whether it is
-    /// still wanted.
+    /// Records that nothing is appended above `last` any more, and that all of it is on disk: the node has until
+    /// `until_ns` to take it. Returns whether that is still wanted.
     pub fn offer(&mut self, last: Lsn, until_ns: u64) -> bool {
         let is_wanted = self.phase == Phase::Ending;
         if is_wanted {
@@ -90,8 +91,9 @@ impl Handover {
         is_wanted
     }
 
-    /// `node` has come so far. Returns whether it has taken everything by that: on its disk. Its readers may see less, as long as a quorum is
-    /// missing, which may be why the lead goes over; what it has is applied before it leads.
+    /// Records the positions of `node`. Returns whether it now has everything, that is, on its disk. Its readers
+    /// may see less while a quorum is missing, which may be the reason for the switchover; it applies everything
+    /// before it leads.
     pub fn reached(&mut self, node: u64, at: Sent) -> bool {
         match self.phase {
             Phase::Offered { last } if node == self.node && at.durable >= last => {
@@ -102,7 +104,7 @@ impl Handover {
         }
     }
 
-    /// `node` asks to lead. Returns whether it may: then this node never writes again (W1).
+    /// Answers `node`, which asks to lead. Returns whether it may: then this node never writes again (W1).
     pub fn succeed(&mut self, node: u64, now_ns: u64) -> bool {
         if node != self.node {
             return false;
@@ -115,7 +117,8 @@ impl Handover {
         true
     }
 
-    /// The primary goes on. Returns whether it may: not if the lead was given, and not if there is nothing to give up (W2).
+    /// Lets the primary keep the lead. Returns whether it may: not if the lead was given, and not if there is
+    /// nothing to give up (W2).
     pub fn give_up(&mut self) -> bool {
         let may = !matches!(self.phase, Phase::Idle | Phase::Given);
         if may {
@@ -124,14 +127,14 @@ impl Handover {
         may
     }
 
-    /// The connection of `node` has ended. Returns whether the primary goes on for that: not of one that has everything, which needs
-    /// none any more.
+    /// Records that the connection of `node` has ended. Returns whether the primary therefore keeps the lead: not
+    /// if the node has everything, since it then needs no connection.
     pub fn gone(&mut self, node: u64) -> bool {
         let is_needed = matches!(self.phase, Phase::Ending | Phase::Offered { .. });
         node == self.node && is_needed && self.give_up()
     }
 
-    /// Returns whether its time is over (W3).
+    /// Returns whether the time of the phase is over (W3).
     pub fn is_late(&self, now_ns: u64) -> bool {
         !matches!(self.phase, Phase::Idle | Phase::Given) && now_ns >= self.until_ns
     }
@@ -150,8 +153,8 @@ mod tests {
         Sent { sent: LAST, received: LAST, durable, applied }
     }
 
-    /// Goal: the way from a question to the lead, which each step opens for the next, and for one node. Method: each step too early, by
-    /// another node, in time, and again.
+    /// Goal: the path from a request to the lead, on which each step enables the next, for one node. Method: each
+    /// step too early, by another node, in time, and again.
     #[test]
     fn a_handover_goes_step_by_step_to_one_node() {
         let mut handover = Handover::default();
@@ -173,8 +176,8 @@ mod tests {
         assert!(!handover.ask(8, 200));
     }
 
-    /// Goal: every phase before the lead is given ends in time or with the connection, and the primary goes on: the node does not lead after
-    /// that (W2, W3). Method: each phase, late, and without a connection.
+    /// Goal: every phase before the lead is given ends in time or with the connection, and the primary keeps the
+    /// lead: the node does not lead after that (W2, W3). Method: each phase, late, and without a connection.
     #[test]
     fn a_primary_goes_on_when_its_successor_is_late_or_gone() {
         for steps in 1..=3 {
@@ -196,8 +199,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: W1 and W2: whatever comes in whatever order, the lead is given at most once between two questions, only to who asked and
-        /// has everything, and never beside going on. Method: random steps; what was allowed is written down.
+        /// Goal: W1 and W2: for any steps in any order, the lead is given at most once between two requests, only
+        /// to the node that asked and has everything, and never while the primary continues. Method: random steps;
+        /// the permitted ones are recorded.
         #[test]
         fn the_lead_is_given_to_one_who_has_everything_or_kept(
             steps in prop::collection::vec((0_u8..7, 0_u64..3, 4990_u64..5010, 0_u64..40), 1..60),

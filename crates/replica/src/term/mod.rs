@@ -1,14 +1,14 @@
-//! Terms: who may lead, and how a node hears that it may not any more.
+//! Terms: which node may lead, and how a node learns that it no longer may.
 //!
-//! Each term has at most one node that leads without force. Who wants to lead asks the others to promise the next term;
-//! who leads says so until everybody has heard. Promises are kept in a file before they are told,
-//! and from then on nothing of a lower term is received or acknowledged (replication.md R8).
+//! Each term has at most one node that leads without force. A node that wants to lead asks the others to promise
+//! the next term; a leader announces itself until every node has acknowledged that. Promises are in a file before
+//! they are answered, and from then on nothing of a lower term is received or acknowledged (replication.md R8).
 //!
 //! | file | noun |
 //! |---|---|
-//! | `terms.rs` | [`Terms`]: what a node has promised; shared by whoever must go by it |
+//! | `terms.rs` | [`Terms`]: the promises of a node; shared by everything that must obey them |
 //! | `ballot.rs` | [`Ballot`]: whether the answers are enough; no I/O |
-//! | `handover.rs` | [`Handover`]: a primary that gives the lead away, or keeps it; no I/O |
+//! | `handover.rs` | [`Handover`]: a primary that transfers the lead, or keeps it; no I/O |
 //! | `ask.rs` | a question over a connection, and its answer |
 
 mod ask;

@@ -1,22 +1,25 @@
-//! [`Terms`]: what a node has promised, for whoever must go by it.
+//! [`Terms`]: the promises of a node, shared by everything that must obey them.
 //!
 //! # Invariants
-//! - T1. A promise counts in this process before anything else is done about it, is on disk before it is told, and never
-//!   falls (replication.md R8).
-//! - T2. What is told with a promise covers everything that was acknowledged before: who acknowledges looks at
-//!   [`Terms::promised`] behind reading how far it has come, and how far is told is read after the promise counts.
-//! - T3. A promise that could not be written is not told, and counts all the same: the node then follows nobody of a lower
-//!   term, which loses nothing.
-//! - T4. Of two nodes that lead in one term, which takes force used twice, the one of the lower history yields when it hears of the other.
-//! - T5. A leader asks [`Terms::leads`] behind reading how far it has come: what it counts for itself then is covered by what it says with
-//!   a later promise, as in T2.
-//! - T6. A term that lies more than [`TERMS_AHEAD_MAX`] above the promised one is not believed, whoever says it: no node has led in so
-//!   many meanwhile, and behind the last term of all nobody could lead any more. Only [`Terms::force`], for a person, goes back.
+//! - T1. A promise counts in this process before anything else is done about it, is on disk before it is answered,
+//!   and never falls (replication.md R8).
+//! - T2. The position that is sent with a promise covers everything that was acknowledged before: an acknowledging
+//!   thread reads [`Terms::promised`] after its positions, and the position that is sent is read after the promise
+//!   counts.
+//! - T3. A promise that could not be written is not answered, and counts all the same: the node then follows no
+//!   lower term, which loses nothing.
+//! - T4. Of two nodes that lead in one term, which takes force used twice, the one of the lower history yields
+//!   when it learns of the other.
+//! - T5. A leader calls [`Terms::leads`] after it has read its position: then the position that it sends with a
+//!   later promise covers everything that it counts for itself, as in T2.
+//! - T6. A term more than [`TERMS_AHEAD_MAX`] above the promised one is not believed, whichever node sends it:
+//!   there cannot have been so many leaders in the meantime, and after the last possible term no node could lead
+//!   any more. Only [`Terms::force`], for an operator, goes back.
 //!
-//! `promised` is a word by itself: its Release pairs with the Acquire of who acknowledges, who was told in order by the
-//! locks of the log (T2).
+//! `promised` is an independent word: its Release pairs with the Acquire of an acknowledging thread, for which the
+//! locks of the log order the reads of positions (T2).
 //!
-//! Checked by the tests here, by `identity_tests` for what follows from a term, and by `stream_tests`.
+//! Checked by the tests here, by `identity_tests` for the consequences of a term, and by `stream_tests`.
 
 use std::{
     path::{Path, PathBuf},
@@ -35,13 +38,13 @@ use tokio::sync::watch;
 use super::Reach;
 use crate::packet::{TermKind, TermPacket};
 
-/// How far above the promised term another one may lie: a promotion a second for twelve days (T6).
+/// How far above the promised term another one may be: a promotion per second for twelve days (T6).
 pub const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
-/// What a node is, as others ask.
+/// The state of a node, as reported to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// How far it has come.
+    /// How far its log reaches.
     pub reach: Reach,
     /// The history of its newest record.
     pub history: HistoryId,
@@ -55,16 +58,16 @@ pub struct Terms {
     env: Env,
     dir: PathBuf,
     node: u64,
-    /// Held while a promise is made.
+    /// Locked while a promise is made.
     promise: Mutex<Promise>,
     promised: AtomicU64,
-    /// The term in which this node leads, or led; 0: it yielded the lead (T4).
+    /// The term in which this node leads, or led; 0 if it yielded the lead (T4).
     led: AtomicU64,
     changed: watch::Sender<Term>,
 }
 
 impl Terms {
-    /// Reads what the directory `dir` of `node` has promised; `lived` is the term of its control file.
+    /// Reads the promise of the directory `dir` of `node`; `lived` is the term of its control file.
     ///
     /// # Errors
     /// The file is damaged or cannot be read.
@@ -85,12 +88,12 @@ impl Terms {
         }))
     }
 
-    /// Returns the highest term that is promised: nothing of a lower one is received, acknowledged or shipped.
+    /// Returns the highest promised term: nothing of a lower one is received or acknowledged.
     pub fn promised(&self) -> Term {
         Term::new(self.promised.load(Ordering::Acquire))
     }
 
-    /// Takes note that this node leads in `term`.
+    /// Records that this node leads in `term`.
     pub fn lead(&self, term: Term) {
         let mut promise = self.promise.lock();
         self.led.store(term.get(), Ordering::Release);
@@ -99,24 +102,24 @@ impl Terms {
         }
     }
 
-    /// Returns whether no higher term than that in which this node leads is promised, and it was not yielded (T5). Two loads; of a node that
-    /// follows it says nothing.
+    /// Returns whether this node has promised no term above the one in which it leads, and has not yielded that
+    /// (T5). Two loads; the result means nothing on a node that follows.
     pub fn leads(&self) -> bool {
         self.promised.load(Ordering::Acquire) <= self.led.load(Ordering::Acquire)
     }
 
-    /// Returns whether the highest term is another node's.
+    /// Returns whether the highest term is promised to another node.
     pub fn is_anothers(&self) -> bool {
         ![0, self.node].contains(&self.promise.lock().node)
     }
 
-    /// Returns whether `term` is the highest that is promised, and to `node`.
+    /// Returns whether `term` is the highest promised one, and is promised to `node`.
     pub fn is_promised_to(&self, term: Term, node: u64) -> bool {
         let promise = self.promise.lock();
         (promise.term, promise.node) == (term, node)
     }
 
-    /// Gives the term up in which this node leads, to `node`, which leads in it too (T4).
+    /// Yields the term in which this node leads to `node`, which leads in it too (T4).
     fn yield_to(&self, node: u64) -> Result<(), EngineError> {
         let mut promise = self.promise.lock();
         promise.node = node;
@@ -130,24 +133,24 @@ impl Terms {
         self.node
     }
 
-    /// Tells whenever a higher term is promised.
+    /// Returns a receiver that is notified whenever a higher term is promised.
     pub fn watch(&self) -> watch::Receiver<Term> {
         self.changed.subscribe()
     }
 
-    /// Returns whether `term` is not to be believed (T6).
+    /// Returns whether `term` is not believed (T6).
     pub fn is_absurd(&self, term: Term) -> bool {
         is_absurd(term, self.promised())
     }
 
-    /// Forgets every promise for one of `term` to this node, higher or lower: what brings a node back that has promised a term in which nobody
-    /// can lead.
+    /// Replaces every promise by one of `term` to this node, higher or lower: this brings back a node that has
+    /// promised a term in which no node can lead.
     ///
     /// # Durability
     /// Durable when this returns.
     ///
     /// # Errors
-    /// The disk's: nothing has changed.
+    /// The file could not be written: nothing has changed.
     pub fn force(&self, term: Term) -> Result<(), EngineError> {
         let mut promise = self.promise.lock();
         let next = Promise { term, node: self.node };
@@ -158,13 +161,14 @@ impl Terms {
         Ok(())
     }
 
-    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over, or absurd (T6).
+    /// Promises `term` to `node`; `node` is 0 if the term is only known to exist. Returns whether it is promised
+    /// now: not if it is promised to another node, or over, or absurd (T6).
     ///
     /// # Durability
     /// Durable when this returns `true`.
     ///
     /// # Errors
-    /// The disk's (T3).
+    /// The file could not be written (T3).
     pub fn promise(&self, term: Term, node: u64) -> Result<bool, EngineError> {
         let mut promise = self.promise.lock();
         if is_absurd(term, promise.term) {
@@ -179,7 +183,7 @@ impl Terms {
             let before = std::mem::replace(&mut *promise, next);
             fault_point!("promise.write");
             if let Err(error) = next.write(&self.env, &self.dir) {
-                // The term stays (T3); to whom may be said again.
+                // The term stays (T3), but may be promised to any node again.
                 *promise = Promise { node: if before.term == next.term { before.node } else { 0 }, ..next };
                 return Err(error);
             }
@@ -188,11 +192,11 @@ impl Terms {
         Ok(true)
     }
 
-    /// Answers what another node says of terms; whether this one hands over to it is the caller's to know. `standing` is called once
-    /// the promise counts, and flushes what was received (T2).
+    /// Answers another node's packet about terms; the caller knows whether this node transfers the lead to it.
+    /// `standing` is called once the promise counts, and flushes everything received (T2).
     ///
     /// # Errors
-    /// The disk's: nothing is answered.
+    /// The disk failed: there is no answer.
     pub fn answer(
         &self,
         packet: &TermPacket,
@@ -212,14 +216,14 @@ impl Terms {
         Ok(self.packet(kind, self.promised(), &standing))
     }
 
-    /// Makes a packet of this node.
+    /// Makes a packet from this node.
     pub fn packet(&self, kind: TermKind, term: Term, standing: &Standing) -> TermPacket {
         let Standing { reach: Reach { last_term, durable }, history, .. } = *standing;
         TermPacket { kind, term, history, node: self.node, last_term, durable }
     }
 }
 
-/// Returns whether `term` lies too far above `promised` (T6).
+/// Returns whether `term` is too far above `promised` (T6).
 pub fn is_absurd(term: Term, promised: Term) -> bool {
     term.get().saturating_sub(promised.get()) > TERMS_AHEAD_MAX
 }
@@ -253,8 +257,8 @@ mod tests {
         terms.answer(&asked, || Ok(standing)).unwrap()
     }
 
-    /// Goal: a node promises a term once, to one node, tells how far it has come, and remembers over a power cut (T1). Method: each order of
-    /// asking, on a disk that keeps what was synced only.
+    /// Goal: a node promises a term once, to one node, reports how far its log reaches, and remembers the promise
+    /// over a power cut (T1). Method: each order of asking, on a disk that keeps only synced bytes.
     #[test]
     fn promises_are_kept_over_a_power_cut() {
         let (env, disk) = Env::simulated(11);
@@ -284,8 +288,9 @@ mod tests {
         assert!(!terms.leads(), "a higher one is promised");
     }
 
-    /// Goal: T6: no packet brings a node to a term behind which nobody can lead, and one that has promised such a term is brought back by
-    /// force, over a power cut too. Method: the highest term of all, proposed and announced; steps of the largest size; a file with that term.
+    /// Goal: T6: no packet brings a node to a term after which no node can lead, and force brings back a node that
+    /// has promised such a term, over a power cut too. Method: the highest possible term, proposed and announced;
+    /// steps of the largest size; a file with that term.
     #[test]
     fn absurd_terms_are_not_believed_and_forced_back() {
         let (env, disk) = Env::simulated(41);
@@ -309,7 +314,8 @@ mod tests {
         assert_eq!(ask(&back, TermKind::Propose, 5, 8).kind, TermKind::Promise, "as any other");
     }
 
-    /// Goal: of two that lead in one term the one of the lower history yields, and the other does not (T4). Method: both hear of the other.
+    /// Goal: of two nodes that lead in one term the one of the lower history yields, and the other does not (T4).
+    /// Method: each receives the announcement of the other.
     #[test]
     fn the_lower_history_yields_to_the_higher() {
         let (env, _disk) = Env::simulated(31);
@@ -332,8 +338,8 @@ mod tests {
         assert_eq!(Promise::read(&env, DIR.as_ref()).unwrap(), Promise { term: Term::new(3), node: 8 });
     }
 
-    /// Goal: a promise that cannot be written is not told, and nothing of a lower term is taken all the same (T3). Method: a disk that
-    /// refuses.
+    /// Goal: a promise that cannot be written is not answered, and still nothing of a lower term is taken (T3).
+    /// Method: a disk that refuses.
     #[test]
     fn a_promise_that_cannot_be_written_is_not_told_and_counts() {
         let (env, disk) = Env::simulated(21);
