@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli), the checksum of everything Collie writes to disk.
+//! CRC-32C (Castagnoli), the checksum of all bytes that Collie writes to disk.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -9,29 +9,29 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc.finish()
 }
 
-/// A CRC-32C computed piece by piece.
+/// A CRC-32C that is computed piece by piece.
 #[derive(Clone, Debug)]
 pub struct Crc32c(Digest);
 
 impl Crc32c {
-    /// Starts an empty checksum.
+    /// Returns the checksum of no bytes.
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Starts a checksum that differs for each `seed`, by covering the seed's 4 little-endian bytes first.
+    /// Returns a checksum that differs for each `seed`: it covers the 4 little-endian bytes of the seed first.
     pub fn with_seed(seed: u32) -> Self {
         let mut crc = Self::new();
         crc.update(&seed.to_le_bytes());
         crc
     }
 
-    /// Covers `bytes` next.
+    /// Adds `bytes` to the covered bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Returns the checksum of all bytes covered.
+    /// Returns the checksum of all covered bytes.
     #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the digest type is shared with CRC-64")]
     pub fn finish(&self) -> u32 {
         self.0.finalize() as u32
@@ -48,7 +48,7 @@ impl Default for Crc32c {
 mod tests {
     use super::*;
 
-    /// Goal: the checksum is the published CRC-32C. Method: its check value, and pieces against the whole.
+    /// Goal: the checksum is the published CRC-32C. Method: the published check value; pieces against the whole.
     #[test]
     fn crc32c_equals_the_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);

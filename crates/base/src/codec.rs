@@ -1,14 +1,14 @@
 //! Little-endian integers, varints and length-prefixed bytes: a checked reader and plain writers.
 //!
-//! A reader never panics and never sizes an allocation: it hands out slices of its input.
+//! A reader never panics and never allocates: it returns slices of its input.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::fmt;
 
-/// The bytes end before the value does, or the value is not in its one valid form.
+/// An error: the bytes end before the value does, or the value is not in its one valid form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What was being read.
+    /// The kind of value that was being read.
     pub what: &'static str,
 }
 
@@ -39,7 +39,7 @@ macro_rules! little_endian {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the front of `bytes`.
+    /// Returns a reader at the front of `bytes`.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -47,13 +47,13 @@ impl<'a> Reader<'a> {
 
     little_endian!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, i64: i64);
 
-    /// Returns the bytes not read yet.
+    /// Returns the bytes that are not read yet.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Returns whether every byte was read.
+    /// Returns whether all bytes are read.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
     /// Reads `count` bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] when fewer are left.
+    /// [`DecodeError`] if fewer bytes remain.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(DecodeError { what: "bytes" })?;
@@ -73,11 +73,11 @@ impl<'a> Reader<'a> {
     /// Reads an unsigned LEB128 integer of at most 10 bytes in its shortest form.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is cut off, too long, too large, or not the shortest form.
+    /// [`DecodeError`] if it is cut off, too long, too large, or not in its shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
         match self.rest.split_first() {
-            // Most lengths and counts.
+            // One byte holds most lengths and counts.
             Some((byte, rest)) if *byte < 0x80 => {
                 self.rest = rest;
                 Ok(u64::from(*byte))
@@ -101,19 +101,19 @@ impl<'a> Reader<'a> {
         Err(bad)
     }
 
-    /// Reads bytes preceded by their count as a varint.
+    /// Reads bytes that are preceded by their count as a varint.
     ///
     /// # Errors
-    /// [`DecodeError`] when the count is malformed or more than is left.
+    /// [`DecodeError`] if the count is malformed or exceeds the remaining bytes.
     pub fn length_prefixed(&mut self) -> Result<&'a [u8], DecodeError> {
         let count = usize::try_from(self.varint()?).map_err(|_| DecodeError { what: "length" })?;
         self.bytes(count)
     }
 
-    /// Ends the reading.
+    /// Ends reading.
     ///
     /// # Errors
-    /// [`DecodeError`] when bytes are left over.
+    /// [`DecodeError`] if bytes remain.
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError { what: "bytes after the end" }) }
     }
@@ -131,7 +131,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// Returns how many bytes [`put_varint`] appends for `value`.
+/// Returns the number of bytes that [`put_varint`] appends for `value`.
 pub const fn varint_len(value: u64) -> usize {
     let mut len = 1;
     let mut rest = value >> 7;
@@ -155,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Goal: reading inverts writing. Method: random values through both.
+        /// Goal: reading inverts writing. Method: random values are written and read back.
         #[test]
         fn varint_and_bytes_round_trip(value: u64, bytes: Vec<u8>) {
             let mut out = Vec::new();
@@ -168,7 +168,8 @@ mod tests {
             prop_assert_eq!(reader.finish(), Ok(()));
         }
 
-        /// Goal: garbage never panics, and a value has one form. Method: decode random bytes, encode again, compare.
+        /// Goal: garbage never causes a panic, and a value has one form. Method: random bytes are decoded, encoded
+        /// again and compared.
         #[test]
         fn varint_of_garbage_is_refused_or_canonical(bytes: Vec<u8>) {
             let mut reader = Reader::new(&bytes);

@@ -1,4 +1,4 @@
-//! Ids as types of their own, so that one is never passed for another.
+//! Ids as separate types, so that one kind of id is never passed for another.
 
 use std::fmt;
 
@@ -29,19 +29,20 @@ macro_rules! id {
 }
 
 id!(
-    /// Id of a writing transaction, from 1, never reused. Lives in memory and in log records only.
+    /// Id of a writing transaction, starting at 1, never reused. It occurs only in memory and in log records.
     Xid(u64)
 );
 id!(
-    /// Id of a column family (one per SQL table and index), never reused. 0 holds the catalog.
+    /// Id of a column family (one per SQL table and one per index), never reused. Family 0 holds the catalog.
     CfId(u32)
 );
 id!(
-    /// Number of a leadership; grows by one at each promotion. 0 for a node that was always alone.
+    /// Number of a leadership; it grows by one at each promotion. It is 0 on a node that has always run without
+    /// others.
     Term(u64)
 );
 id!(
-    /// Random id of one line of log positions; new after a crash and after a promotion.
+    /// Random id of one line of log positions; a crash or a promotion starts a new one.
     HistoryId(u64)
 );
 

@@ -1,4 +1,5 @@
-//! `Latencies`: counts of durations in buckets that are at most 1/64 wide, so percentiles of millions cost 30 KiB.
+//! `Latencies`: counts of durations in buckets at most 1/64 wide, so that percentiles of millions of durations
+//! take 30 KiB.
 
 mod shared;
 
@@ -28,7 +29,7 @@ fn bucket(ns: u64) -> usize {
     usize::try_from(u64::from(shift) * SUBS + (ns >> shift)).expect("below BUCKETS")
 }
 
-/// The highest duration that falls into `bucket`.
+/// Returns the longest duration that belongs in `bucket`.
 fn highest(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket >> SUB_BITS).saturating_sub(1);
@@ -42,7 +43,7 @@ impl Latencies {
         self.record_times(ns, 1);
     }
 
-    /// Counts one duration so many times: as many as it stands for.
+    /// Counts one duration `times` times.
     pub fn record_times(&mut self, ns: u64, times: u32) {
         if times > 0 {
             self.buckets[bucket(ns)] += u64::from(times);
@@ -52,7 +53,7 @@ impl Latencies {
         }
     }
 
-    /// Forgets everything.
+    /// Resets all counts to zero.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.sum_ns, self.max_ns) = (0, 0, 0);
@@ -68,7 +69,8 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Returns what was counted since `before`, an earlier copy of the same. The longest is known to 1/64 only.
+    /// Returns the counts added since `before`, an earlier copy of this histogram. The longest duration is exact
+    /// only to 1/64.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let pairs = self.buckets.iter().zip(&before.buckets);
@@ -82,27 +84,29 @@ impl Latencies {
         }
     }
 
-    /// Returns how long one took in the mean; `None` of none.
+    /// Returns the mean duration, or `None` if no duration was counted.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// Returns how many were counted.
+    /// Returns the number of counted durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the longest, exactly; 0 of none.
+    /// Returns the longest duration, exactly, or 0 if no duration was counted.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// Returns the duration that `per_mille` of 1000 do not exceed, rounded up by at most 1/64; 0 of none.
+    /// Returns the duration that `per_mille` of 1000 durations do not exceed, rounded up by at most 1/64; 0 if
+    /// none was counted.
     pub fn at_per_mille(&self, per_mille: u64) -> u64 {
         self.at(per_mille, 1000)
     }
 
-    /// Returns the duration that `part` of `whole` do not exceed, rounded up by at most 1/64; 0 of none.
+    /// Returns the duration that `part` of `whole` durations do not exceed, rounded up by at most 1/64; 0 if none
+    /// was counted.
     pub fn at(&self, part: u64, whole: u64) -> u64 {
         let wanted = (self.count * part).div_ceil(whole).max(1);
         let mut seen = 0;
@@ -120,7 +124,8 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    /// Goal: every duration has a bucket, buckets are in order and at most 1/64 wide. Method: values around all powers.
+    /// Goal: every duration has a bucket; buckets are in order and at most 1/64 wide. Method: values around all
+    /// powers of two.
     #[test]
     fn buckets_are_narrow_and_ordered() {
         let mut last = 0;
@@ -136,7 +141,8 @@ mod tests {
         assert_eq!((bucket(0), highest(0)), (0, 0));
     }
 
-    /// Goal: percentiles are those of the sorted list. Method: 1 to 1000, in two halves merged.
+    /// Goal: percentiles are those of the sorted list. Method: 1 to 1000 us, counted in two halves that are then
+    /// merged.
     #[test]
     fn percentiles_match_a_sorted_list() {
         let (mut low, mut high) = (Latencies::default(), Latencies::default());
@@ -155,8 +161,9 @@ mod tests {
         assert_eq!((low.mean_ns(), Latencies::default().mean_ns()), (None, None));
     }
 
-    /// Goal: a difference of two copies has what came in between and nothing else. Method: long ones before, 1 to 1000 us after, against the
-    /// exact figures; the difference of a copy with itself.
+    /// Goal: the difference of two copies holds the durations counted between them and no others. Method: long
+    /// durations before the first copy, 1 to 1000 us after it, against the exact figures; the difference of a copy
+    /// with itself.
     #[test]
     fn a_difference_is_of_what_came_in_between() {
         let mut latencies = Latencies::default();

@@ -1,6 +1,6 @@
-//! Ids, log positions, byte codec, checksums, lock strengths and remedies: the words every other crate speaks.
+//! Ids, log positions, byte codec, checksums, lock strengths and remedies: the vocabulary of all other crates.
 //!
-//! Knows no file, no thread, no clock and no unsafe code. What is here is a plain value, or counts plain values.
+//! It contains no files, threads, clocks or unsafe code: every item is a plain value or counts plain values.
 //!
 //! ```
 //! use collie_base::{Lsn, codec::Reader};

@@ -1,21 +1,23 @@
-//! `LiveSnapshots`: who may read now and later, as one look at all holders of snapshots found it.
+//! `LiveSnapshots`: the snapshots at which transactions may read now and later, as one scan of all snapshot slots
+//! found them.
 //!
-//! A plain value: `txn` makes one every few milliseconds, `store` frees by it what nobody reads. An old one stays right for
-//! ever, it only frees less: every snapshot there is was in it, or began at or above its `up`.
+//! A plain value: `txn` makes one every few milliseconds, and `store` uses it to free versions that no snapshot
+//! sees. An old value stays correct for ever, it only frees less: every snapshot in use either was in it, or began
+//! at or above its `up`.
 
 use crate::Lsn;
 
-/// The snapshots that are held, and the position from which new ones start.
+/// The snapshots in use, and the position from which new ones start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSnapshots {
-    /// No snapshot begins below.
+    /// No new snapshot begins below this position.
     up: Lsn,
-    /// Those held below `up`, lowest first, each once.
+    /// The snapshots in use below `up`, lowest first, without duplicates.
     below: Box<[Lsn]>,
 }
 
 impl LiveSnapshots {
-    /// Makes one of the snapshots that are held, in any order; none will begin below `up`.
+    /// Makes the value from the snapshots in use, in any order; no snapshot will begin below `up`.
     #[must_use]
     pub fn new(up: Lsn, mut held: Vec<Lsn>) -> Self {
         held.retain(|snapshot| *snapshot < up);
@@ -24,7 +26,7 @@ impl LiveSnapshots {
         Self { up, below: held.into_boxed_slice() }
     }
 
-    /// Nobody reads below `up`, now or later.
+    /// Makes the value for which no transaction reads below `up`, now or later.
     #[must_use]
     pub fn none_below(up: Lsn) -> Self {
         Self::new(up, Vec::new())
@@ -36,20 +38,21 @@ impl LiveSnapshots {
         self.up
     }
 
-    /// Returns the snapshots held below [`LiveSnapshots::up`], lowest first.
+    /// Returns the snapshots in use below [`LiveSnapshots::up`], lowest first.
     #[must_use]
     pub fn below_up(&self) -> &[Lsn] {
         &self.below
     }
 
-    /// Returns the lowest position that anybody reads at, now or later.
+    /// Returns the lowest position at which any transaction reads, now or later.
     #[must_use]
     pub fn horizon(&self) -> Lsn {
         self.below.first().copied().unwrap_or(self.up)
     }
 
-    /// Returns the lowest snapshot that sees what was committed at `csn` and superseded at `superseded` (strictly below a
-    /// snapshot is seen); `up` stands for those to come. `None`: nobody will ever read it.
+    /// Returns the lowest snapshot that sees a version committed at `csn` and superseded at `superseded` (a
+    /// snapshot sees commits strictly below it); `up` represents future snapshots. `None`: no transaction will
+    /// ever read the version.
     #[must_use]
     pub fn lowest_reader(&self, csn: Lsn, superseded: Lsn) -> Option<Lsn> {
         let next = self.below.get(self.below.partition_point(|snapshot| *snapshot <= csn)).copied();
@@ -62,8 +65,9 @@ impl LiveSnapshots {
 mod tests {
     use super::*;
 
-    /// Goal: exactly the readers of a version keep it. Method: every interval against every small set of snapshots, beside
-    /// the definition: a snapshot sees what was committed strictly below it and not superseded strictly below it.
+    /// Goal: exactly the readers of a version keep it. Method: every interval against every small set of
+    /// snapshots, compared with the definition: a snapshot sees a version committed strictly below it and not
+    /// superseded strictly below it.
     #[test]
     fn version_has_a_reader_exactly_when_a_snapshot_sees_it() {
         const UP: u64 = 6;

@@ -1,6 +1,6 @@
 //! `LockStrength`: how strongly a transaction holds a row, and which strengths two transactions may hold at once.
 //!
-//! | held by one \ asked by another | KEY SHARE | SHARE | NO KEY UPDATE | UPDATE |
+//! | held by one \ requested by another | KEY SHARE | SHARE | NO KEY UPDATE | UPDATE |
 //! |---|---|---|---|---|
 //! | KEY SHARE | yes | yes | yes | no |
 //! | SHARE | yes | yes | no | no |
@@ -8,20 +8,20 @@
 //! | UPDATE | no | no | no | no |
 //!
 //! # Invariants
-//! - K1. The matrix is symmetric, and what conflicts with a strength conflicts with every stronger one. So what is held
-//!   of one row by one transaction is its strongest lock, and a conflict is a sum: of the two places in the order above,
-//!   counted from 0, at least 3.
+//! - K1. The matrix is symmetric, and a strength that conflicts with another conflicts with every stronger one
+//!   too. So one transaction's locks on a row amount to the strongest of them. Two strengths conflict exactly if
+//!   the sum of their places in the order above, counted from 0, is at least 3.
 
-/// How strongly a row is held (PostgreSQL's four), weakest first.
+/// The strength in which a row is locked (PostgreSQL's four), weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockStrength {
-    /// FOR KEY SHARE: the row stays, and so do the columns that other rows refer to.
+    /// FOR KEY SHARE: the row stays, and so do the columns to which other rows refer.
     KeyShare,
-    /// FOR SHARE: the row stays as it is.
+    /// FOR SHARE: the row does not change.
     Share,
-    /// FOR NO KEY UPDATE, and every change that keeps the columns other rows refer to.
+    /// FOR NO KEY UPDATE, and every change that keeps the columns to which other rows refer.
     NoKeyUpdate,
-    /// FOR UPDATE, a deletion, and a change of columns that other rows refer to.
+    /// FOR UPDATE, a deletion, and a change of columns to which other rows refer.
     Update,
 }
 
@@ -29,13 +29,13 @@ impl LockStrength {
     /// All strengths, weakest first.
     pub const ALL: [Self; 4] = [Self::KeyShare, Self::Share, Self::NoKeyUpdate, Self::Update];
 
-    /// Returns whether two transactions may not hold these at once.
+    /// Returns whether two transactions cannot hold these strengths on a row at the same time.
     #[must_use]
     pub const fn conflicts_with(self, other: Self) -> bool {
         self.place() + other.place() >= 3 // K1
     }
 
-    /// Returns whether several transactions may hold this at once.
+    /// Returns whether several transactions can hold this strength on a row at the same time.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         !self.conflicts_with(self)
@@ -55,7 +55,7 @@ impl LockStrength {
 mod tests {
     use super::*;
 
-    /// Goal: the sum says what the table says. Method: the table written out, every pair, both ways round; K1.
+    /// Goal: the sum agrees with the matrix. Method: the matrix written out; every pair in both orders; K1.
     #[test]
     fn conflicts_are_those_of_the_matrix() {
         let conflicts = [

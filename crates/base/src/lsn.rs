@@ -1,7 +1,7 @@
 //! `Lsn`: a byte position in the logical log stream, the one number line of the system.
 //!
-//! Commit numbers, snapshots, durability and replica positions are all values of this type
-//! (docs/glossary.md). Frame headers, padding and file offsets use none of it.
+//! Commit numbers, snapshots, durability and replica positions are all values of this type (docs/glossary.md).
+//! Frame headers, padding and file offsets do not use it.
 
 use std::{fmt, str::FromStr};
 
@@ -10,11 +10,11 @@ use std::{fmt, str::FromStr};
 pub struct Lsn(u64);
 
 impl Lsn {
-    /// Before everything; never the position of a record.
+    /// Below every record; never the position of a record.
     pub const ZERO: Self = Self(0);
-    /// Where the first record of a new log starts.
+    /// Start of the first record of a new log.
     pub const FIRST: Self = Self(4096);
-    /// Above every position; "none" in snapshot slots.
+    /// Above every position; in a snapshot slot it means "none".
     pub const MAX: Self = Self(u64::MAX);
 
     /// Wraps a raw position in bytes.
@@ -27,10 +27,10 @@ impl Lsn {
         self.0
     }
 
-    /// Returns the position `bytes` further on.
+    /// Returns the position that is `bytes` higher.
     ///
     /// # Panics
-    /// When the line would end (2^64 bytes): a bug, since a log refuses to open above 2^60.
+    /// If the result reaches 2^64. That is a bug, because a log refuses to open above 2^60.
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Self {
         match self.0.checked_add(bytes) {
@@ -39,13 +39,13 @@ impl Lsn {
         }
     }
 
-    /// Returns the bytes from `start` to `self`; 0 when `start` lies above.
+    /// Returns the number of bytes from `start` to `self`, or 0 if `start` is above `self`.
     pub const fn bytes_since(self, start: Self) -> u64 {
         self.0.saturating_sub(start.0)
     }
 }
 
-/// As PostgreSQL writes a `pg_lsn`: two hexadecimal numbers without leading zeros.
+/// Writes the position as PostgreSQL writes a `pg_lsn`: two hexadecimal numbers without leading zeros.
 impl fmt::Display for Lsn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:X}/{:X}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
@@ -58,7 +58,7 @@ impl fmt::Debug for Lsn {
     }
 }
 
-/// The text is not a position of the form `high/low` in hexadecimal.
+/// An error: the text is not a position of the form `high/low` in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLsnError;
 
@@ -87,8 +87,8 @@ impl FromStr for Lsn {
 mod tests {
     use super::*;
 
-    /// Goal: a position is printed as PostgreSQL does, read back from that and with leading zeros; what is not a position is refused. Method:
-    /// edge values both ways.
+    /// Goal: a position is printed as PostgreSQL prints it, and is read back with or without leading zeros; other
+    /// text is refused. Method: edge values both ways.
     #[test]
     fn lsn_text_round_trips_and_garbage_is_refused() {
         for (position, text) in [

@@ -1,15 +1,15 @@
-//! [`one_line`]: text that somebody else chose, as it may stand in a line of a log or on a terminal.
+//! [`one_line`]: makes untrusted text safe to print in a line of a log or on a terminal.
 
 use std::borrow::Cow;
 
-/// Whether a character would end a line, move a cursor, or have text stand where it is not.
+/// Returns whether a character could end a line, move a cursor, or display text in another place.
 fn is_unsafe(character: char) -> bool {
     let turns = matches!(character, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     character.is_control() || turns || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// Returns `text` with every character escaped (`\n`, `\u{1b}`) that could make another line of it, or something else of a terminal: a name
-/// with a newline is no second line of a log that says what its maker likes.
+/// Returns `text` with every character escaped (`\n`, `\u{1b}`) that could start another line or control a
+/// terminal. So a name with a newline cannot forge a line of a log.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -23,7 +23,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// Goal: what could forge a line of a log, or reach a terminal, is escaped, and nothing else is. Method: one of each.
+    /// Goal: characters that could forge a line of a log or control a terminal are escaped, and no others. Method:
+    /// one of each.
     #[test]
     fn text_of_others_stays_one_line() {
         for plain in ["", "a name", "caf\u{e9} \u{4e2d} \\n"] {

@@ -1,4 +1,5 @@
-//! Bytes and times as people write them in settings: `64KiB`, `10ms`. What is printed here reads back as the same value.
+//! Bytes and times as people write them in settings: `64KiB`, `10ms`. The printed text reads back as the same
+//! value.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ const BYTE_UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 
 const TIME_UNITS: [(u128, &str); 5] =
     [(3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us")];
 
-/// Returns `bytes` in the largest unit of which it is a whole number: `65536` is `64KiB`, `65537` is itself.
+/// Returns `bytes` in the largest unit of which it is a whole number: `65536` becomes `64KiB`, `65537` stays as it
+/// is.
 pub fn bytes_text(bytes: u64) -> String {
     match BYTE_UNITS.iter().find(|(size, _)| bytes >= *size && bytes.is_multiple_of(*size)) {
         Some((size, unit)) => format!("{}{unit}", bytes / size),
@@ -15,8 +17,8 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// Returns `time` in the largest unit of which it is a whole number of microseconds: `1500us`, `2h`; 0 is `0ms`. What is below a
-/// microsecond is cut off.
+/// Returns `time` in the largest unit of which it is a whole number: `1500us`, `2h`; 0 becomes `0ms`. Fractions of
+/// a microsecond are dropped.
 pub fn time_text(time: Duration) -> String {
     let us = time.as_micros();
     match TIME_UNITS.iter().find(|(size, _)| us >= *size && us.is_multiple_of(*size)) {
@@ -29,7 +31,8 @@ pub fn time_text(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a value is shown in the unit that an operator would write. Method: whole and broken numbers of each unit, and none.
+    /// Goal: a value is shown in the unit that an operator would write. Method: whole and fractional numbers of
+    /// each unit, and zero.
     #[test]
     fn quantities_are_shown_in_their_largest_whole_unit() {
         let bytes = [(0, "0"), (1023, "1023"), (1024, "1KiB"), (1536, "1536"), (3 << 20, "3MiB"), (1 << 40, "1TiB")];

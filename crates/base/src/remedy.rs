@@ -1,6 +1,7 @@
 //! `Remedy`: what the caller of a failed operation can do about it.
 
-/// What helps against an error. Every error type of Collie answers `remedy()`; programs match on this, not on text.
+/// The action that helps against an error. Every error type of Collie has `remedy()`; programs match on this, not
+/// on text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -8,10 +9,10 @@ pub enum Remedy {
     Retry,
     /// Change the call, the statement or the setting: the same input fails again.
     FixCall,
-    /// Free disk, memory or connections, then run it again.
+    /// Free disk space, memory or connections, then run the operation again.
     FreeResources,
-    /// Restore data from a copy, a replica or a backup, or accept the named loss.
+    /// Restore data from a copy, a replica or a backup, or accept the loss that the error names.
     RestoreData,
-    /// Close and open again; what was acknowledged is kept.
+    /// Close and open again; acknowledged commits are kept.
     Reopen,
 }

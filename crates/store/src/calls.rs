@@ -1,6 +1,6 @@
-//! The plain values that writes take and give: what is seen, what is to be done, what came of it.
+//! The plain values that writes take and return: the view, the change, and its outcome.
 //!
-//! Holds no state; who decides is `row.rs`.
+//! They hold no state; `row.rs` makes the decisions.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::row::{Pending, ShareLock};
 /// What a command sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Commits strictly below are seen.
+    /// Commits strictly below this position are visible.
     pub snapshot: Lsn,
-    /// The transaction whose own versions are seen as well, if it has an id.
+    /// The reading transaction, whose own versions are visible too; `None` if it has no id.
     pub me: Option<Xid>,
-    /// The command: own versions of lower ones are seen.
+    /// The current command: the transaction's own versions of lower commands are visible.
     pub command: u32,
 }
 
@@ -24,36 +24,37 @@ pub struct View {
 pub struct WriteRules {
     /// The writer.
     pub xid: Xid,
-    /// Whether a version committed since the snapshot is a conflict (REPEATABLE READ) or shown to the caller.
+    /// Whether a version committed since the snapshot is a conflict (REPEATABLE READ); otherwise the caller gets
+    /// its value.
     pub repeatable: bool,
 }
 
-/// Which version a write was computed from.
+/// The version from which a write was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The one in view.
+    /// The version in view.
     Snapshot,
-    /// The one committed at this position.
+    /// The version committed at this position.
     After(Lsn),
 }
 
-/// What to do to an existing row.
+/// A change of an existing row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Replace its value, which keeps the columns that other rows may refer to: NO KEY UPDATE.
+    /// Replaces its value and keeps the columns that other rows may refer to: NO KEY UPDATE.
     Put(&'a [u8]),
-    /// Replace its value and with it such columns: UPDATE.
+    /// Replaces its value including such columns: UPDATE.
     PutKeys(&'a [u8]),
-    /// Delete it.
+    /// Deletes it.
     Delete,
-    /// Delete it and leave the key it lives on under.
+    /// Deletes it and records the key under which it continues.
     MoveTo(&'a [u8]),
-    /// Hold it.
+    /// Locks it.
     Lock(LockStrength),
 }
 
 impl Change<'_> {
-    /// Returns how many bytes of value it leaves; `None`: it leaves the row's state as it was.
+    /// Returns the length of the value that the change leaves; `None` if it leaves the row's state unchanged.
     pub(crate) const fn value_bytes(&self) -> Option<usize> {
         match self {
             Self::Put(value) | Self::PutKeys(value) => Some(value.len()),
@@ -62,7 +63,7 @@ impl Change<'_> {
         }
     }
 
-    /// Returns how strongly the row is held by who makes the change.
+    /// Returns the strength with which the transaction that makes the change holds the row.
     pub const fn strength(&self) -> LockStrength {
         match self {
             Self::Put(_) => LockStrength::NoKeyUpdate,
@@ -72,60 +73,60 @@ impl Change<'_> {
     }
 }
 
-/// What came of a write or a lock.
+/// The outcome of a write or a lock.
 #[derive(Debug)]
 #[must_use]
 pub enum WriteOutcome {
     /// The new version is in place.
     Done(Pending),
-    /// The row is held in shared strength.
+    /// The row is locked in shared strength.
     Shared(ShareLock),
-    /// The row is held already, strongly enough; nothing was added.
+    /// The transaction already holds the row strongly enough; nothing was added.
     Held,
-    /// This unfinished transaction holds the row, as one of several perhaps.
+    /// This unfinished transaction holds the row, perhaps as one of several.
     Wait(Xid),
     /// A newer value was committed.
     Changed {
-        /// Where.
+        /// Where it was committed.
         csn: Lsn,
         /// The value.
         value: Arc<[u8]>,
     },
     /// The row was moved to another key after the snapshot.
     Moved {
-        /// Where in the order.
+        /// Where the move was committed.
         csn: Lsn,
-        /// The key.
+        /// The new key.
         key: Box<[u8]>,
     },
-    /// There is no such row; with the commit that deleted it when that is not in view.
+    /// There is no such row. Holds the position of the deletion when that is not in view.
     Gone(Option<Lsn>),
-    /// A newer version was committed at this position and `repeatable` forbids to follow it.
+    /// A newer version was committed at this position, and `repeatable` forbids a write on top of it.
     Conflict(Lsn),
-    /// This command wrote the row already.
+    /// The same command has already written the row.
     SelfModified,
-    /// The row left the index: look the key up again.
+    /// The row left the index: the caller must look the key up again.
     Dead,
 }
 
-/// Who made the newest version of a row, as a writer sees it.
+/// The origin of the newest version of a row, from the point of view of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The transaction that was committed at this position.
     Committed(Lsn),
     /// An earlier command of the writer's transaction.
     EarlierCommand,
-    /// The command that writes now.
+    /// The command that is writing now.
     ThisCommand,
 }
 
-/// What came of an insert.
+/// The outcome of an insert.
 #[derive(Debug)]
 #[must_use]
 pub enum InsertOutcome {
     /// The row is in place.
     Done(Pending),
-    /// The row is in place, where a commit that is not in view had deleted one.
+    /// The row is in place, over a row whose deletion was committed but is not in view.
     DoneAfter {
         /// The row.
         pending: Pending,
@@ -134,20 +135,21 @@ pub enum InsertOutcome {
     },
     /// This unfinished transaction holds the key.
     Wait(Xid),
-    /// A live row has the key. A lock on it, of whomever, does not count.
+    /// A live row has the key. Locks on it do not matter, whichever transaction holds them.
     Duplicate {
-        /// Whose its newest value is.
+        /// The origin of its newest value.
         origin: Origin,
         /// That value.
         value: Arc<[u8]>,
     },
-    /// The key was freed at this position, above the snapshot, and `repeatable` forbids to follow it.
+    /// The row of this key was deleted at this position, above the snapshot, and `repeatable` forbids an insert on
+    /// top of it.
     Conflict(Lsn),
-    /// The row left the index: look the key up again.
+    /// The row left the index: the caller must look the key up again.
     Dead,
 }
 
-/// What came of putting a value whatever is there.
+/// The outcome of a put, which stores a value whether or not a row exists.
 #[derive(Debug)]
 #[must_use]
 pub enum PutOutcome {
@@ -155,70 +157,72 @@ pub enum PutOutcome {
     Done {
         /// Its version.
         pending: Pending,
-        /// Whether it replaced one of a row that lives: [`Change::Put`]. Else the row came to be.
+        /// Whether it replaced the value of a live row, as [`Change::Put`] does. Otherwise it created the row.
         replaced: bool,
-        /// The newest commit below it, when that is not in view.
+        /// The newest commit below it, when that commit is not in view.
         after: Option<Lsn>,
     },
-    /// This unfinished transaction holds the row, or its key, as one of several perhaps.
+    /// This unfinished transaction holds the row or its key, perhaps as one of several.
     Wait {
-        /// Who.
+        /// That transaction.
         holder: Xid,
-        /// How strongly it would be held by who puts.
+        /// The strength with which the put would hold the row.
         strength: LockStrength,
     },
-    /// A newer state was committed at this position and `repeatable` forbids to follow it.
+    /// A newer state was committed at this position, and `repeatable` forbids a write on top of it.
     Conflict(Lsn),
-    /// The row left the index: look the key up again.
+    /// The row left the index: the caller must look the key up again.
     Dead,
 }
 
-/// What came of trying to remove a row.
+/// The outcome of an attempt to remove a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Removal {
-    /// It is dead: take it out of the index.
+    /// The row is dead: the caller must take it out of the index.
     Dead {
-        /// Bytes of old versions that went with it.
+        /// Bytes of old versions that were freed with it.
         bytes: u64,
-        /// Bytes of the versions themselves among them.
+        /// The part of `bytes` that the versions themselves occupied.
         version_bytes: u64,
     },
-    /// It lives, or somebody may still see it.
+    /// It is live, or a reader may still see it.
     Alive,
-    /// It is deleted, and the levels may hold a value of it: a flush comes first.
+    /// It is deleted, but the LSM tree may hold a value of it: a flush must come first.
     OnDisk,
-    /// Another thread prunes it: try later.
+    /// Another thread is pruning it: the caller should try again later.
     Busy,
 }
 
-/// What pruning a row left, and why.
+/// The result of pruning a row: the remaining versions, and why they remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Pruned {
-    /// Versions linked now.
+    /// Number of versions that are still linked.
     pub left: u32,
     /// Bytes of old versions that were freed.
     pub bytes: u64,
-    /// Bytes of the versions themselves among them: a deletion counts for its row too in `bytes`.
+    /// The part of `bytes` that the versions themselves occupied; for a deletion, `bytes` includes the row as
+    /// well.
     pub(crate) version_bytes: u64,
-    /// Why something old was left; `None`: nothing was.
+    /// Why an old version remains; `None` if none does.
     pub kept: Option<Kept>,
 }
 
-/// Why an old version stays: what has to happen before another look is worth it.
+/// Why an old version remains, and so what must happen before another attempt can free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
     /// This snapshot may read it.
     By(Lsn),
-    /// It was superseded here, at or above where new snapshots start.
+    /// It was superseded at this position, which is at or above the position where new snapshots start.
     Until(Lsn),
-    /// A transaction that has ended has yet to stamp one.
+    /// An ended transaction has not stamped one of the versions yet.
     Unfinished,
 }
 
 impl Pruned {
-    /// Notes why a version stays, from the newest down: what ends soonest counts, then the newest.
+    /// Notes why a version remains; called from the newest version down. The reason that ends soonest wins; among
+    /// readers, the one of the newest version.
     pub(crate) fn keep(&mut self, why: Kept) {
         self.kept = Some(match (self.kept, why) {
             (Some(Kept::Unfinished), _) | (_, Kept::Unfinished) => Kept::Unfinished,

@@ -1,15 +1,15 @@
-//! `Pin`: while one is held, nothing unlinked after it was taken is freed.
+//! `Pin`: while a pin is held, no memory that was unlinked after the pin was taken is freed.
 //!
-//! The one collector of rows, versions and index nodes is `collie_sync::epoch`; this type hides it from callers, who only
-//! hold a pin. It is held for one look-up or one batch, never over a wait. Under `cfg(loom)` nothing is freed: the models
-//! look at order, not at memory.
+//! `collie_sync::epoch` is the one collector of rows, versions and index nodes. This type hides it from callers,
+//! who only hold a pin, for one look-up or one batch, and never across a wait. Under `cfg(loom)` nothing is freed:
+//! the models check ordering, not memory.
 
 use std::fmt;
 
 #[cfg(not(loom))]
 use collie_sync::epoch;
 
-/// Holds back reclamation of what is unlinked from now on.
+/// Holds back the reclamation of memory that is unlinked from now on.
 pub struct Pin {
     #[cfg(not(loom))]
     guard: epoch::Guard,
@@ -24,14 +24,14 @@ pub fn pin() -> Pin {
 }
 
 impl Pin {
-    /// Frees `pointer` once no pin taken before now is left.
+    /// Frees `pointer` once every pin taken before this call is gone.
     ///
     /// # Safety
-    /// `pointer` came from `Box::into_raw`, can no longer be reached by anyone without an older pin, and is retired
-    /// exactly once.
+    /// `pointer` came from `Box::into_raw`, can no longer be reached without an older pin, and is retired exactly
+    /// once.
     pub(crate) unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T) {
         #[cfg(not(loom))]
-        // SAFETY: what the caller promises is what is asked.
+        // SAFETY: our caller's contract is the one that `retire_box` requires.
         unsafe {
             epoch::retire_box(&self.guard, pointer);
         }

@@ -1,12 +1,13 @@
 //! `Family`: the rows of one column family (one SQL table or index).
 //!
-//! Joins the index with the rows: looks keys up, retries when a row dies under a writer, scans in batches. Holds no lock
-//! while a caller's code runs; a scan's visitor runs under a pin.
+//! Connects the index with the rows: it looks keys up, retries when a row dies under a writer, and scans in
+//! batches. It holds no lock while a caller's code runs; the visitor of a scan runs under a pin.
 //!
 //! # Invariants
-//! - A1. `memory` is what the rows in the index take up, and their versions: a row from when it was put there until it is taken
-//!   out, a version from when it was linked until it is rolled back or unlinked. Locks count for nothing. Exact while nobody
-//!   writes, about meanwhile. Checked by the family's model test, against the allocator by `tests/memory.rs` of `engine`.
+//! - A1. `memory` is the memory that the indexed rows and their versions occupy. A row counts from its insertion
+//!   into the index until its removal, a version from its linking until it is rolled back or unlinked. Locks are
+//!   not counted. The figure is exact while no thread writes, and approximate otherwise. Checked by the family's
+//!   model test, and against the allocator by `tests/memory.rs` of `engine`.
 
 mod applying;
 mod counters;
@@ -35,46 +36,47 @@ use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
 use crate::unflushed::{Lists, Unflushed, UnflushedStat};
 
-/// Rows looked at under one pin and in one visit of the index.
+/// Rows examined under one pin and in one visit of the index.
 const SCAN_BATCH_ROWS: usize = 256;
-/// The first batch is small: most scans of an OLTP workload want a few rows.
+/// The first batch is small: most scans of an OLTP workload need only a few rows.
 const SCAN_FIRST_ROWS: usize = 16;
 
-/// Called with the key and the value of each row; says whether to go on. Runs under a pin: it must not wait.
+/// Called with the key and the value of each row; returns whether the scan should continue. Runs under a pin, so
+/// it must not wait.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// What to scan.
+/// A request for a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRequest<'a> {
-    /// The keys, and the direction.
+    /// The keys and the direction.
     pub span: Span<'a>,
-    /// How many visible rows at most.
+    /// The largest number of visible rows to return.
     pub limit: usize,
 }
 
 /// How a scan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStop {
-    /// Every key of the span was looked at.
+    /// Every key of the span was examined.
     Exhausted,
-    /// The limit was reached or the visitor broke off, at this key.
+    /// The scan stopped at this key: it reached the limit, or the visitor ended it.
     At(Vec<u8>),
 }
 
 /// Counters of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FamilyStat {
-    /// Rows in the index, deleted ones not yet removed included.
+    /// Rows in the index, including deleted ones that are not removed yet.
     pub rows: u64,
     /// Rows inserted since open.
     pub inserts: u64,
     /// Rows changed, deleted or locked since open.
     pub writes: u64,
-    /// Bytes of keys and values in these and in inserts, rolled back ones included, locks not.
+    /// Bytes of keys and values in these writes and in inserts, including rolled-back ones but not locks.
     pub user_bytes: u64,
     /// Deleted rows removed from memory since open.
     pub removals: u64,
-    /// Bytes of memory that rows and their versions take up, about.
+    /// Approximate bytes of memory that rows and their versions occupy.
     pub memory_bytes: u64,
 }
 
@@ -91,30 +93,31 @@ fn signed_len(bytes: usize) -> i64 {
 pub struct Family<I = RowIndex> {
     id: CfId,
     index: I,
-    /// Set before the first row goes.
+    /// Set before the first row is removed.
     cleared: AtomicBool,
-    /// Of the rows to be flushed; `None`: the family has no levels.
+    /// Lists of the rows that are due for a flush; `None` if the family has no LSM tree.
     unflushed: Option<Box<Lists>>,
-    /// Whether rows may be listed there that the log has nothing of.
+    /// Whether committed rows exist that are missing from the log.
     unlogged: AtomicBool,
-    /// A1 among them.
+    /// Includes the figure of A1.
     counters: Counters,
 }
 
 impl Family {
-    /// Makes an empty family, in memory alone.
+    /// Creates an empty family that exists only in memory.
     pub fn new(id: CfId) -> Self {
         Self::over(id, RowIndex::default())
     }
 
-    /// Makes an empty family that remembers which rows its levels lack. Somebody must flush it.
+    /// Creates an empty family that tracks the rows whose newest state its LSM tree lacks. The caller must flush
+    /// it.
     pub fn with_levels(id: CfId) -> Self {
         Self { unflushed: Some(Box::default()), ..Self::new(id) }
     }
 }
 
 impl<I: OrderedIndex> Family<I> {
-    /// Makes an empty family over `index`.
+    /// Creates an empty family over `index`.
     pub fn over(id: CfId, index: I) -> Self {
         let (cleared, unlogged) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { id, index, cleared, unflushed: None, unlogged, counters: Counters::default() }
@@ -125,18 +128,19 @@ impl<I: OrderedIndex> Family<I> {
         self.id
     }
 
-    /// Reads the value in view at `key`. It stays readable as long as the pin is held.
+    /// Reads the value in view at `key`. The value stays readable while the pin is held.
     pub fn read<'g>(&self, key: &[u8], view: &View, fates: &impl Resolve, pin: &'g Pin) -> Option<&'g Arc<[u8]>> {
         self.index.with(key, |row| row.read(view, fates, pin)).flatten()
     }
 
-    /// Returns how many versions a read at `key` walks past, with the one it ends at: for who measures reads, after them.
+    /// Returns the number of versions that a read at `key` examines, including the one at which it ends. Used to
+    /// measure reads after they are done.
     pub fn read_steps(&self, key: &[u8], view: &View, fates: &impl Resolve, pin: &Pin) -> usize {
         self.index.with(key, |row| row.read_steps(view, fates, pin)).unwrap_or(0)
     }
 
-    /// Returns how many of the first rows of `request` there are, at most its limit, and how many versions a scan walks past in them, with those
-    /// that it ends at: for who measures scans, after them.
+    /// Returns the number of rows at the start of `request`, at most its limit, and the number of versions that a
+    /// scan examines in them, including those at which it ends. Used to measure scans after they are done.
     pub fn scan_steps(&self, request: ScanRequest<'_>, view: &View, fates: &impl Resolve) -> [usize; 2] {
         let (pin, mut rows, mut steps) = (pin(), 0, 0);
         self.index.visit(request.span, request.limit, &mut |_, row| {
@@ -146,13 +150,13 @@ impl<I: OrderedIndex> Family<I> {
         [rows, steps]
     }
 
-    /// Returns how many levels an access by key descends in the index, about: for who measures statements, after them. By the number of rows, so
-    /// nobody is waited for.
+    /// Returns the approximate number of levels that an access by key descends in the index. Used to measure
+    /// statements after they are done. Computed from the number of rows, so it waits for no other thread.
     pub fn index_depth(&self) -> u32 {
         self.index.depth()
     }
 
-    /// Inserts a row, or a new value where the row was deleted.
+    /// Inserts a row, or a new value if the row was deleted.
     pub fn insert(
         &self,
         key: &[u8],
@@ -174,7 +178,7 @@ impl<I: OrderedIndex> Family<I> {
                 }
                 Err(row) => match row.insert(self.id, value, view, rules, others) {
                     InsertOutcome::Dead => {
-                        self.leave_index(&row); // whoever made it dead may not have come to it yet
+                        self.leave_index(&row); // the thread that made it dead may not have removed it yet
                         continue;
                     }
                     outcome => outcome,
@@ -188,7 +192,7 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Puts a value, whether there is a row or not: one walk of the index either way.
+    /// Puts a value whether or not a row exists; either way it descends the index once.
     pub fn put(
         &self,
         key: &[u8],
@@ -210,7 +214,7 @@ impl<I: OrderedIndex> Family<I> {
                 }
                 Err(row) => match row.put(self.id, value, view, rules, others) {
                     PutOutcome::Dead => {
-                        self.leave_index(&row); // whoever made it dead may not have come to it yet
+                        self.leave_index(&row); // the thread that made it dead may not have removed it yet
                         continue;
                     }
                     outcome => outcome,
@@ -224,7 +228,8 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Counts a value that was put, beside what is in `counted` already, and lists its row for the next flush.
+    /// Adds a value that was put to the counters, in addition to what `counted` already holds, and lists its row
+    /// for the next flush.
     fn count_put(&self, mut counted: Counted, pending: &Pending, key: &[u8], value: &[u8], view: &View) {
         counted.memory += i64::from(pending.bytes());
         counted.user_bytes = signed_len(key.len() + value.len());
@@ -275,8 +280,8 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Returns whether `holder` is in the way of who wants the row at `key` in this strength, as far as the row and the
-    /// table of share locks say.
+    /// Returns whether `holder` conflicts with a lock of this strength on the row at `key`, as far as the row and
+    /// the table of share locks show.
     pub fn is_held(
         &self,
         key: &[u8],
@@ -288,12 +293,12 @@ impl<I: OrderedIndex> Family<I> {
         row.is_some_and(|row| row.is_held(self.id, holder, strength, others))
     }
 
-    /// Visits the rows in view in order. `visit` runs under a pin: it must not wait.
+    /// Visits the rows in view in order. `visit` runs under a pin, so it must not wait.
     pub fn scan(&self, request: ScanRequest<'_>, view: &View, fates: &impl Resolve, visit: &mut Visit<'_>) -> ScanStop {
         self.scan_counting(request, view, fates, visit, &mut 0)
     }
 
-    /// As [`Family::scan`], and adds to `examined` how many rows were looked at, in view or not.
+    /// Scans as [`Family::scan`] does, and adds to `examined` the number of rows examined, in view or not.
     pub fn scan_counting(
         &self,
         request: ScanRequest<'_>,
@@ -343,16 +348,16 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Returns where the row at `key` was last changed, if that is at or above `snapshot`: a commit that a reader at the
-    /// snapshot does not see. The horizon must not be above `snapshot`.
+    /// Returns the position of the last change of the row at `key` if it is at or above `snapshot`: a commit that
+    /// a reader at the snapshot does not see. The horizon must not be above `snapshot`.
     pub fn changed_since(&self, key: &[u8], snapshot: Lsn, fates: &impl Resolve) -> Option<Lsn> {
         let pin = pin();
         let newest = self.index.with(key, |row| row.newest_commit(fates, &pin)).flatten();
         newest.filter(|csn| *csn >= snapshot)
     }
 
-    /// Like [`Family::changed_since`], for any row of `span`, deleted ones included. Looks at every row, some under each
-    /// pin.
+    /// Does what [`Family::changed_since`] does for every row of `span`, including deleted ones. Examines all of
+    /// them, one batch per pin.
     pub fn any_changed_since(&self, span: Span<'_>, snapshot: Lsn, fates: &impl Resolve) -> Option<Lsn> {
         let mut last: Option<Vec<u8>> = None;
         loop {
@@ -364,10 +369,11 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Like [`Family::any_changed_since`], for the first rows of `span`, as many as are looked at under one pin.
+    /// Does what [`Family::any_changed_since`] does for the first batch of rows of `span`, under one pin.
     ///
     /// # Errors
-    /// When none of these changed and there are more: the key of the last one, after which to go on.
+    /// When no row of the batch changed and there are more rows: the key of the last one, after which the caller
+    /// continues.
     pub fn first_changed_since(
         &self,
         span: Span<'_>,
@@ -386,12 +392,12 @@ impl<I: OrderedIndex> Family<I> {
         if ended || changed.is_some() { Ok(changed) } else { Err(next) }
     }
 
-    /// Adds to the bytes of memory that are counted (A1), or takes away.
+    /// Adds `memory`, which may be negative, to the counted bytes (A1).
     fn count(&self, memory: i64) {
         self.counters.add(Counted { memory, ..Counted::default() });
     }
 
-    /// Takes a dead row out of the index. Returns whether nobody else had.
+    /// Takes a dead row out of the index. Returns whether this call removed it.
     fn leave_index(&self, row: &Arc<Row>) -> bool {
         let left = self.index.remove_if(row);
         if left {
@@ -400,20 +406,22 @@ impl<I: OrderedIndex> Family<I> {
         left
     }
 
-    /// Returns the bytes of memory that rows and their versions take up, about (A1). One load per stripe of the counter.
+    /// Returns the approximate bytes of memory that rows and their versions occupy (A1). One load per stripe of
+    /// the counter.
     pub fn memory_bytes(&self) -> u64 {
         self.counters.memory()
     }
 
-    /// Unlinks the versions of `row`, which is of this family, that nobody in `live` sees, now or later. `None` when another
-    /// thread is at it.
+    /// Unlinks the versions of `row`, a row of this family, that no snapshot in `live` sees now or later. Returns
+    /// `None` when another thread is pruning the row.
     pub fn prune(&self, row: &Row, live: &LiveSnapshots) -> Option<Pruned> {
         let pruned = row.prune(live, &pin())?;
         self.count(-signed(pruned.version_bytes));
         Some(pruned)
     }
 
-    /// Frees what nobody in `live` sees of `row`, and the row itself when it is deleted and nobody sees that it was not.
+    /// Frees the versions of `row` that no snapshot in `live` sees, and the row itself if it is deleted and no
+    /// snapshot sees an earlier state.
     pub fn clean(&self, row: &Arc<Row>, live: &LiveSnapshots) -> Pruned {
         match row.try_remove(live.horizon(), &pin()) {
             Removal::Dead { bytes, version_bytes } => {
@@ -434,14 +442,14 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Rolls a version back, and removes its row if nothing is left.
+    /// Rolls a version back, and removes its row if nothing remains.
     pub fn undo(&self, pending: Pending) {
         let row = Arc::clone(pending.row());
         self.count(-i64::from(pending.bytes()));
         if !pending.undo() {
             return;
         }
-        // Horizon 0: only a row that nobody ever committed to.
+        // Horizon 0: removes only a row that never had a commit.
         loop {
             match row.try_remove(Lsn::ZERO, &pin()) {
                 Removal::Dead { .. } => return self.take_out(&row),
@@ -451,8 +459,8 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Notes that a row has a state which the levels lack, after it was put on top of the row and before its commit is in the
-    /// log. `since` is a position that the log had reached before.
+    /// Notes that the LSM tree lacks the newest state of a row. Called after the state was put on top of the row
+    /// and before its commit is in the log. `since` is a position that the log had reached earlier.
     fn mark(&self, row: &Arc<Row>, value_bytes: usize, since: Lsn) {
         if let Some(lists) = &self.unflushed
             && row.mark()
@@ -461,32 +469,33 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Notes that rows of the family are committed which the log has nothing of.
+    /// Notes that the family has committed rows that are not in the log.
     pub fn note_unlogged(&self) {
         if !self.unlogged.load(Relaxed) {
             self.unlogged.store(true, Relaxed);
         }
     }
 
-    /// Returns whether such rows were committed since the family was made or loaded.
+    /// Returns whether such rows were committed since the family was created or loaded.
     pub fn has_unlogged(&self) -> bool {
         self.unlogged.load(Relaxed)
     }
 
-    /// Returns what the levels lack. Takes one short lock per list.
+    /// Returns how much state the LSM tree lacks. Takes one short lock per list.
     pub fn unflushed(&self) -> UnflushedStat {
         let none = UnflushedStat { rows: 0, bytes: 0, since: None };
         self.unflushed.as_ref().map_or(none, |lists| lists.stat())
     }
 
-    /// Takes the rows that the levels lack a state of. Load the position of the flush before: then every row that was written
-    /// below it is among them. One flush of a family at a time.
+    /// Takes the rows whose newest state the LSM tree lacks. Load the position of the flush first: then every row
+    /// that was written below it is among them. A family has one flush at a time.
     pub fn take_unflushed(&self) -> Unflushed {
         self.unflushed.as_ref().map_or(Unflushed::none(), |lists| lists.take())
     }
 
-    /// Returns what a flush would take of these rows at a position, in no order, so that the log can have it again. Hold a snapshot
-    /// at the position meanwhile, and follow up with [`Family::give_back`].
+    /// Returns the entries that a flush at this position would take of these rows, in no order, so that they can
+    /// be logged again. Hold a snapshot at the position during the call, and call [`Family::give_back`]
+    /// afterwards.
     pub fn relog_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
         let mut entries = Vec::new();
         for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
@@ -496,7 +505,8 @@ impl<I: OrderedIndex> Family<I> {
         entries
     }
 
-    /// Lists the rows again of which [`Family::relog_entries`] was asked: they need the log from `since` on now; `None`: as before.
+    /// Lists rows again after [`Family::relog_entries`]. They now need the log from `since` on; `None` keeps their
+    /// old position.
     pub fn give_back(&self, taken: Unflushed, since: Option<Lsn>) {
         if let Some(lists) = &self.unflushed {
             let since = since.unwrap_or(taken.since);
@@ -504,8 +514,9 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Returns what is to be flushed of these rows at a position, in no order, and lists those again that have a newer state.
-    /// Hold a snapshot at the position meanwhile. Follow up with [`Family::note_flushed`] or [`Family::put_back`].
+    /// Returns the entries of these rows that must be flushed at this position, in no order, and lists rows with a
+    /// newer state again. Hold a snapshot at the position during the call. Call [`Family::note_flushed`] or
+    /// [`Family::put_back`] afterwards.
     pub fn flush_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
         let mut entries = Vec::new();
         for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
@@ -513,7 +524,7 @@ impl<I: OrderedIndex> Family<I> {
             for row in rows {
                 let (entry, newer) = row.take_for_flush(at, fates, &pin);
                 if newer {
-                    // The newer state's commit is at or above the position, or comes yet.
+                    // The commit of the newer state is at or above the position, or has yet to happen.
                     self.mark(row, 0, at.position);
                 }
                 entries.extend(entry);
@@ -522,13 +533,13 @@ impl<I: OrderedIndex> Family<I> {
         entries
     }
 
-    /// Notes that the levels hold these entries and say so.
+    /// Notes that the LSM tree holds these entries and that MANIFEST has recorded the flush.
     pub fn note_flushed(&self, entries: &[FlushEntry]) {
         entries.iter().for_each(|entry| entry.row.note_flushed(entry.value.is_some()));
         self.unflushed.iter().for_each(|lists| lists.settle());
     }
 
-    /// Lists the rows of a flush that failed again.
+    /// Lists the rows of a failed flush again.
     pub fn put_back(&self, taken: Unflushed) {
         let Some(lists) = &self.unflushed else { return };
         lists.lower_since(taken.since);
@@ -536,21 +547,22 @@ impl<I: OrderedIndex> Family<I> {
         lists.settle();
     }
 
-    /// Returns how many versions the row at `key` has, unfinished ones and locks among them; 0 without a row. For people:
-    /// it walks the chain.
+    /// Returns the number of versions of the row at `key`, including unfinished ones and locks; 0 without a row.
+    /// For diagnosis: it walks the chain.
     pub fn version_count(&self, key: &[u8]) -> usize {
         self.index.with(key, Arc::clone).map_or(0, |row| row.version_count())
     }
 
-    /// Returns whether the family was cleared. A reader that asks after it has read, and is told no, has missed no row: the
-    /// flag is set before the first row goes, and who finds the index without a row has seen what came before that.
+    /// Returns whether the family was cleared. If a reader calls this after its read and gets `false`, it has
+    /// missed no row: the flag is set before the first row is removed, and a reader that finds the index without a
+    /// row also sees the flag.
     #[inline]
     pub fn is_cleared(&self) -> bool {
         self.cleared.load(Acquire)
     }
 
-    /// Removes every row: nobody may clean the family any more, and what is written to it is lost. Returns the bytes of old
-    /// versions that went.
+    /// Removes every row and returns the bytes of old versions that were freed. No thread may clean the family any
+    /// more, and later writes to it are lost.
     pub fn clear(&self) -> u64 {
         self.cleared.store(true, Release);
         let mut bytes = 0;

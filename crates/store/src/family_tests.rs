@@ -22,7 +22,7 @@ enum Step {
         key: u8,
         value: u8,
     },
-    /// Whether there is a row or not.
+    /// Puts a value, whether or not there is a row.
     Set {
         txn: usize,
         key: u8,
@@ -71,8 +71,8 @@ fn at(history: &History, key: u8, snapshot: u64) -> Option<u8> {
     history.get(&key)?.iter().rev().find(|(csn, _)| *csn < snapshot).and_then(|(_, value)| *value)
 }
 
-/// Cleans every row that ever had garbage; at most one committed version more than snapshots is left of each. Returns the
-/// bytes freed.
+/// Cleans every row that ever had garbage; of each at most one committed version more than there are snapshots
+/// remains. Returns the bytes freed.
 fn clean(family: &Family, garbage: &[Arc<Row>], live: &LiveSnapshots) -> u64 {
     let pending = |row: &Row| row.versions().filter(|committed| !committed).count();
     let clean = |row: &Arc<Row>| {
@@ -84,7 +84,8 @@ fn clean(family: &Family, garbage: &[Arc<Row>], live: &LiveSnapshots) -> u64 {
     garbage.iter().map(clean).sum()
 }
 
-/// Whether anything was committed at or above the snapshot of `view`, key by key and in every range, is told exactly.
+/// Checks that `changed_since` and `any_changed_since` answer exactly for the snapshot of `view`, for each key and
+/// range.
 fn check_changes(family: &Family, fates: &Fates, history: &History, view: &View) {
     let snapshot = view.snapshot;
     let newest = |key: u8| history.get(&key).and_then(|commits| commits.last()).map(|(csn, _)| Lsn::new(*csn));
@@ -136,11 +137,12 @@ fn check_reads(family: &Family, fates: &Fates, history: &History, own: &[(u8, Op
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Goal: a family is the model with versions, and pruning between live snapshots takes nothing from any of them and
-    /// leaves one version more than there are. Method: three interleaved transactions, old snapshots that come and go in any
-    /// order, writers that prune and cleaning against lists of committed states; every outcome and every read of every live
-    /// snapshot is compared after each step, the bytes counted as old with nothing at the end, those counted in all with what a
-    /// family takes up that is loaded with the same rows.
+    /// Goal: a family equals a model with versions; pruning between live snapshots removes no version that one of
+    /// them needs, and leaves at most one version more than there are snapshots. Method: three interleaved
+    /// transactions, old snapshots that come and go in any order, and writers that prune and clean, compared with
+    /// lists of committed states. Every outcome and every read of every live snapshot is compared after each step;
+    /// at the end, the bytes counted as old must be zero, and the bytes counted in all must equal those of a
+    /// family loaded with the same rows.
     #[test]
     fn family_equals_the_model_under_interleaved_transactions(steps in proptest::collection::vec(step(), 1..60)) {
         let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
@@ -293,8 +295,8 @@ proptest! {
     }
 }
 
-/// Goal: no row of a long range is passed over, at no end of a batch. Method: 600 rows, one of them of a later commit, at
-/// places around the batches' ends; ranges that begin and end next to it.
+/// Goal: no row of a long range is skipped at the end of a batch. Method: 600 rows, one of them of a later commit,
+/// at places around the ends of batches; ranges that begin and end next to it.
 #[test]
 fn change_in_a_long_range_is_found_wherever_it_lies() {
     for place in [0, 1, 254, 255, 256, 257, 511, 512, 513, 599] {
@@ -324,8 +326,9 @@ fn change_in_a_long_range_is_found_wherever_it_lies() {
     }
 }
 
-/// Goal: U2: what was taken needs the log until it is settled: by a flush that is recorded, one that failed, or a re-log, which leaves
-/// each row listed once and takes the states that a flush would. Method: one row with a value and one deleted, each way after the other.
+/// Goal: U2: taken rows need the log until they are settled by a recorded flush, a failed flush, or a re-log,
+/// which leaves each row listed once and takes the states that a flush would. Method: one row with a value and one
+/// deleted, each way after the other.
 #[test]
 fn taken_rows_need_the_log_until_they_are_settled() {
     let (family, fates) = (Family::with_levels(CfId::new(1)), Fates::default());

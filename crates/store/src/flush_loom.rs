@@ -1,10 +1,10 @@
 //! Models of writers, a flush and the cleaner on one family, run under `--cfg loom`.
 //!
-//! The log of a model is a word: the position of the next commit record, below which everything is published, and is on disk
-//! as far as a second word says. A flush keeps what it took in a list; at the end a second flush at the end of the log says
-//! whether anything was lost.
+//! The log of a model is a word: the position of the next commit record. Everything below it is published; a
+//! second word states how far it is on disk. A flush keeps the states that it took in a list. At the end, a second
+//! flush at the end of the log shows whether anything was lost.
 //!
-//! Not seen here: the index (its lock is held for nobody to wait for), files, reclamation.
+//! Not modelled here: the index (no thread ever waits for its lock), files, reclamation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::row::{FlushAt, Pending, Row};
 
 const KEY: &[u8] = b"k";
 
-/// What the levels hold of the one row: the value, or that it was deleted, and when.
+/// The state of the one row in the LSM tree, a value or a deletion, and its commit.
 type Levels = BTreeMap<(), (Lsn, Option<u8>)>;
 
 struct World {
@@ -33,19 +33,19 @@ struct World {
 }
 
 impl World {
-    /// The row has a value, which the levels hold as well.
+    /// Creates a world whose row has a value that the LSM tree holds as well.
     fn new() -> collie_sync::Arc<Self> {
         let family = Family::with_levels(CfId::new(1));
         assert!(family.load_from_levels(KEY, &[0], Lsn::FIRST));
         collie_sync::Arc::new(Self { family, commits: Commits::new(), durable: AtomicU64::new(START) })
     }
 
-    /// Changes the row as transaction `xid`; `None` when another is at it.
+    /// Changes the row as transaction `xid`; `None` when another transaction holds it.
     fn write(&self, xid: u64, change: Change<'_>) -> Option<Pending> {
         self.write_at(Lsn::MAX, xid, change)
     }
 
-    /// The same at a snapshot; `None` also when the row was changed after it.
+    /// Does the same at a snapshot; `None` also when the row was changed after it.
     fn write_at(&self, snapshot: Lsn, xid: u64, change: Change<'_>) -> Option<Pending> {
         let view = View { snapshot, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Commits: takes a position, publishes, moves the boundary and puts the record on disk.
+    /// Commits: takes a position, publishes, moves the boundary and makes the record durable.
     fn commit(&self, xid: u64, pending: Pending) -> Lsn {
         let csn = self.commits.publish_and(xid, |end| self.durable.store(end, Ordering::Release));
         if mutant!("MARKED_AT_STAMPING") {
@@ -65,7 +65,7 @@ impl World {
         csn
     }
 
-    /// One flush: everything committed below a position, into `levels`. Returns the position.
+    /// Runs one flush of everything committed below a position into `levels`. Returns the position.
     fn flush(&self, levels: &mut Levels, flushed: Lsn) -> Lsn {
         let early = mutant!("LISTS_BEFORE_POSITION").then(|| self.family.take_unflushed());
         let durable = Lsn::new(self.durable.load(Ordering::Acquire));
@@ -82,7 +82,8 @@ impl World {
         position
     }
 
-    /// One re-log: everything committed below a position that is loaded after its beginning. Returns what it wrote down.
+    /// Runs one re-log of everything committed below a position that is loaded after the start of the re-log.
+    /// Returns the logged states.
     fn relog(&self) -> Vec<(Lsn, Option<u8>)> {
         let begin = || self.commits.mark(|end| self.durable.store(end, Ordering::Release));
         let early = (!mutant!("RELOG_BEGINS_LATE")).then(begin);
@@ -95,7 +96,7 @@ impl World {
         entries.iter().map(|entry| (entry.csn, entry.value.as_ref().map(|value| value[0]))).collect()
     }
 
-    /// Puts a new row where there is none, or one was deleted; `None` when another is at it.
+    /// Puts a new row where there is none or a deleted one; `None` when another transaction holds it.
     fn insert(&self, xid: u64, value: u8) -> Option<Pending> {
         let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
@@ -117,7 +118,7 @@ impl World {
 
 const LOST: &str = "a commit below the flush is in no table";
 
-/// Two writers, one after the other or one alone, beside a flush.
+/// Two writers, of which one may be refused, concurrently with a flush.
 fn writers_and_flush() {
     let world = World::new();
     let writers = [1, 0].map(|xid| {
@@ -135,14 +136,15 @@ fn writers_and_flush() {
     if let Some((csn, value)) = newest_below(position) {
         assert_eq!(levels.get(&()), Some(&(*csn, Some(*value))), "{LOST}");
     }
-    // The next flush comes to everything else: nothing is missing that no list has.
+    // The next flush reaches everything else: no row is missing from every list.
     let end = world.flush(&mut levels, position);
     if let Some((csn, value)) = newest_below(end) {
         assert_eq!(levels.get(&()), Some(&(*csn, Some(*value))), "{LOST}");
     }
 }
 
-/// A row that the levels hold is deleted; one flushes, one cleans. Then everything is flushed and cleaned once more.
+/// A row that the LSM tree holds is deleted, concurrently with a flush and a cleaner. Then everything is flushed
+/// and cleaned once more.
 fn deleter_flush_and_cleaner() {
     let world = World::new();
     let row: Arc<Row> = world.family.index.with(KEY, Arc::clone).expect("it is there");
@@ -170,11 +172,12 @@ fn deleter_flush_and_cleaner() {
     assert_eq!((world.newest(), world.family.stat().rows), (None, 0), "the row is gone once that is flushed");
 }
 
-/// A row that the levels do not hold, put and deleted while a flush takes it: what the flush took is deleted again.
+/// A row that the LSM tree does not hold is put, then deleted while a flush takes it: a later flush deletes it
+/// from the tree again.
 fn new_row_deleted_beside_a_flush() {
     let world = World::new();
     let row: Arc<Row> = world.family.index.with(KEY, Arc::clone).expect("it is there");
-    row.note_flushed(false); // the levels hold nothing of it
+    row.note_flushed(false); // the LSM tree holds nothing of it
     let pending = world.write(0, Change::Put(&[1])).expect("nobody else");
     world.commit(0, pending);
     let deleter = thread::spawn({
@@ -195,21 +198,22 @@ fn new_row_deleted_beside_a_flush() {
 
 const CUT: &str = "a commit is in no log that is kept";
 
-/// Two writers beside a re-log, and a look from where on the log is needed: what was committed below is in the re-log, or was replaced.
+/// Two writers concurrently with a re-log, then a read of the position from which the log is needed: every commit
+/// below it is in the re-log or was superseded.
 fn writers_and_relog() {
     let world = World::new();
     let writers = [1, 0].map(|xid| {
         let world = world.clone();
         thread::spawn(move || {
             let value = [u8::try_from(xid).unwrap() + 1];
-            // What the log had reached before: from there on the row needs it.
+            // The log had reached this position before the write: the row needs the log from here on.
             let snapshot = world.commits.now();
             let pending = world.write_at(snapshot, xid, Change::Put(&value))?;
             Some((world.commit(xid, pending), value[0]))
         })
     });
     let relogged = world.relog();
-    let durable = Lsn::new(world.durable.load(Ordering::Acquire)); // before the families are asked
+    let durable = Lsn::new(world.durable.load(Ordering::Acquire)); // loaded before the families are asked
     let kept_from = world.family.unflushed().since.map_or(durable, |since| since.min(durable));
     let committed: Vec<(Lsn, u8)> = writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect();
     for (csn, value) in &relogged {
@@ -219,7 +223,7 @@ fn writers_and_relog() {
         let is_relogged = relogged.contains(&(*csn, Some(*value)));
         assert!(*csn >= kept_from || is_relogged, "{CUT}: {csn} below {kept_from}");
     }
-    // And the next flush comes to it.
+    // The next flush reaches it too.
     let mut levels = Levels::new();
     world.flush(&mut levels, Lsn::ZERO);
     if let Some((csn, value)) = committed.iter().max() {
@@ -227,14 +231,14 @@ fn writers_and_relog() {
     }
 }
 
-/// A deleted row that no levels hold dies and leaves its family, while it is put again and a flush takes what it finds: the new row is
-/// there, and flushed.
+/// A deleted row that no LSM tree holds dies and leaves its family, while the key is inserted again and a flush
+/// takes the rows that it finds: the new row is present, and it is flushed.
 fn dead_row_put_again_beside_a_flush() {
     let world = World::new();
     let row: Arc<Row> = world.family.index.with(KEY, Arc::clone).expect("it is there");
-    row.note_flushed(false); // the levels hold nothing of it
+    row.note_flushed(false); // the LSM tree holds nothing of it
     let pending = world.write(0, Change::Delete).expect("nobody else");
-    world.commit(0, pending); // listed
+    world.commit(0, pending); // listed now
     let cleaner = thread::spawn({
         let (world, row) = (world.clone(), Arc::clone(&row));
         move || {
@@ -258,8 +262,9 @@ fn dead_row_put_again_beside_a_flush() {
     assert_eq!(world.family.stat().rows, 1, "a key has one row");
 }
 
-/// Goal: L5, R1 and R2 of re-logs: from where on the log is needed after a re-log, nothing below is lost, whoever writes meanwhile. Method:
-/// see the model; a beginning behind the position, marks at stamping or before the exchange must be caught.
+/// Goal: L5, R1 and R2 of re-logs: after a re-log no commit below the position from which the log is needed is
+/// lost, whatever is written during it. Method: see the model; a start after the position, and marks at stamping
+/// or before the exchange, must be caught.
 #[test]
 fn loom_relog_loses_no_commit_below_the_log_that_is_kept() {
     let (preemptions, floor) = bounds((2, 19_000), (3, 19_000));
@@ -267,7 +272,8 @@ fn loom_relog_loses_no_commit_below_the_log_that_is_kept() {
     check("re-log, writers", writers_and_relog, preemptions, floor, &mistakes);
 }
 
-/// Goal: S8: a row that died while a flush had it listed goes, and the one that is put in its place stays. Method: see the model.
+/// Goal: S8: a row that died while a flush had it listed is removed, and the row that replaces it stays. Method:
+/// see the model.
 #[test]
 fn loom_row_put_in_place_of_a_dead_one_stays_and_is_flushed() {
     const GONE: &str = "a row that was put is gone";
@@ -276,8 +282,8 @@ fn loom_row_put_in_place_of_a_dead_one_stays_and_is_flushed() {
     check("flush, dead row", dead_row_put_again_beside_a_flush, preemptions, floor, &mistakes);
 }
 
-/// Goal: L1: every commit below a flush is in the tables or listed for the next. Method: see the model; each of the mistakes of
-/// storage.md section 14 must be caught.
+/// Goal: L1: every commit below a flush is in the tables or listed for the next flush. Method: see the model; each
+/// of the mistakes listed below must be caught.
 #[test]
 fn loom_flush_misses_no_commit_below_its_position() {
     let (preemptions, floor) = bounds((2, 3000), (3, 3000));
@@ -292,7 +298,8 @@ fn loom_flush_misses_no_commit_below_its_position() {
     check("flush, writers", writers_and_flush, preemptions, floor, &mistakes);
 }
 
-/// Goal: L3: a deletion reaches the levels before its row leaves memory, and then the row does leave. Method: see the model.
+/// Goal: L3: a deletion reaches the LSM tree before its row leaves memory, and then the row does leave. Method:
+/// see the model.
 #[test]
 fn loom_deleted_row_stays_until_its_deletion_is_flushed() {
     const BACK: &str = "a deleted row comes back";

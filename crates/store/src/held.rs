@@ -1,4 +1,4 @@
-//! `Holders`: who holds one row in shared strength, for tests and models.
+//! `Holders`: the transactions that hold one row in shared strength, for tests and models.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use collie_base::{LockStrength, Xid};
 
 use crate::share_locks::RowHolders;
 
-/// Who holds one row in shared strength.
+/// The transactions that hold one row in shared strength.
 #[derive(Default)]
 pub(crate) struct Holders(BTreeMap<Xid, LockStrength>);
 

@@ -1,16 +1,17 @@
-//! `OrderedIndex`: which rows exist, in key order.
+//! `OrderedIndex`: the set of existing rows, in key order.
 //!
-//! An index maps keys to rows and knows nothing of versions. No cursor keeps a lock or a place: a scan comes back with the
-//! last key it saw. The floor implementation is one B-tree behind one read-write lock. Families stand on [`RowIndex`]: ranges
-//! of keys with a lock for each, by the figures of `docs/decisions/0067-rows-in-partitions.md`.
+//! An index maps keys to rows and knows nothing of versions. No cursor keeps a lock or a place: a scan continues
+//! from the last key it saw. The reference implementation is one B-tree behind one read-write lock. Families use
+//! [`RowIndex`]: ranges of keys with a lock for each, chosen by the measurements in
+//! `docs/decisions/0067-rows-in-partitions.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
-// Rows are looked at under the lock, so the mixes must know it; the models of loom, where it would be one thing more to look at,
-// hold it for nobody to wait for.
+// Rows are read under the lock, so shuttle must model it. In loom models it would only be one more thing to
+// explore: no thread ever waits for it there.
 #[cfg(shuttle)]
 use collie_sync::RwLock;
 use collie_sync::mutant;
@@ -23,10 +24,10 @@ use crate::key::Key;
 use crate::row::Row;
 pub use partitioned::PartitionedIndex;
 
-/// The index of a family. In models, which look at rows and not at indexes, the floor.
+/// The index of a family. Models examine rows and not indexes, so they use the reference implementation.
 #[cfg(not(any(loom, shuttle)))]
 pub type RowIndex = PartitionedIndex;
-/// The index of a family. In models, which look at rows and not at indexes, the floor.
+/// The index of a family. Models examine rows and not indexes, so they use the reference implementation.
 #[cfg(any(loom, shuttle))]
 pub type RowIndex = BTreeIndex;
 
@@ -37,12 +38,12 @@ pub struct Span<'a> {
     pub start: Bound<&'a [u8]>,
     /// The upper end.
     pub end: Bound<&'a [u8]>,
-    /// Whether to go from the upper end down.
+    /// Whether the direction is from the upper end down.
     pub reverse: bool,
 }
 
 impl<'a> Span<'a> {
-    /// Returns whether no key can lie inside.
+    /// Returns whether no key can be inside.
     pub fn is_empty(&self) -> bool {
         match (self.start, self.end) {
             (Bound::Included(start), Bound::Included(end)) => start > end,
@@ -53,7 +54,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Returns what is left of the span after `key`, in its direction.
+    /// Returns the remainder of the span after `key`, in its direction.
     #[must_use]
     pub fn after(self, key: &'a [u8]) -> Self {
         let beyond = |bound: Bound<&[u8]>, side: fn(&[u8], &[u8]) -> bool| match bound {
@@ -75,12 +76,12 @@ pub trait OrderedIndex: Send + Sync {
     /// Calls `look` with the row at `key`. `look` must not call the index.
     fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R>;
 
-    /// Returns the row at `key`, or puts in the one that `make` gives. `make` must not call the index; what it gives is
-    /// dropped unused when another call was first.
+    /// Returns the row at `key`, or inserts the one that `make` returns. `make` must not call the index; its
+    /// result is dropped unused when another call was first.
     fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>>;
 
-    /// Puts in rows in ascending order of their keys, but those whose key is there already; returns how many it put in. Others see
-    /// some earlier than others.
+    /// Inserts rows that are in ascending key order, except those whose key is already present; returns how many
+    /// it inserted. Other threads may see some of them before others.
     fn load_sorted(&self, rows: Vec<Arc<Row>>) -> usize {
         let put = |row: &Arc<Row>| self.get_or_insert(row.key(), |_| (Arc::clone(row), ())).is_ok();
         rows.iter().filter(|row| put(row)).count()
@@ -89,8 +90,8 @@ pub trait OrderedIndex: Send + Sync {
     /// Removes the entry at the row's key if it still is this row.
     fn remove_if(&self, row: &Arc<Row>) -> bool;
 
-    /// Visits up to `max` rows of `span` in its order; returns whether the span ended before `max`. `visit` must not call
-    /// the index.
+    /// Visits up to `max` rows of `span` in its order; returns whether the span ended before `max`. `visit` must
+    /// not call the index.
     fn visit(&self, span: Span<'_>, max: usize, visit: &mut dyn FnMut(&[u8], &Arc<Row>)) -> bool;
 
     /// Returns how many rows there are.
@@ -101,7 +102,8 @@ pub trait OrderedIndex: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns how many levels a search for a key descends, about: from how many rows there are, without a look at any.
+    /// Returns the approximate number of levels that a search for a key descends, computed from the number of rows
+    /// alone.
     fn depth(&self) -> u32 {
         tree_levels(self.len())
     }
@@ -110,15 +112,16 @@ pub trait OrderedIndex: Send + Sync {
     fn clear(&self);
 }
 
-/// Returns how many levels the standard library's B-tree has with so many keys, about: it does not say. Its nodes have 5 to 11 keys. Those
-/// that a split leaves behind keys in order have 6, and so 7 children, which is what this goes by; a root has 12 before it is split.
+/// Returns the approximate number of levels of the standard library's B-tree with this many keys; the library does
+/// not expose it. Its nodes have 5 to 11 keys. Nodes left by splits of ascending keys have 6 keys and so 7
+/// children, which this formula assumes; a root has 12 before it is split.
 fn tree_levels(keys: usize) -> u32 {
     const ROOT_CHILDREN: usize = 12;
     const CHILDREN: usize = 7;
     if keys == 0 { 0 } else { 1 + (keys / ROOT_CHILDREN).checked_ilog(CHILDREN).map_or(0, |levels| levels + 1) }
 }
 
-/// The floor: a B-tree behind a read-write lock.
+/// The reference implementation: a B-tree behind a read-write lock.
 #[derive(Debug, Default)]
 pub struct BTreeIndex(RwLock<BTreeMap<Key, Arc<Row>>>);
 
@@ -164,7 +167,7 @@ impl OrderedIndex for BTreeIndex {
 
     fn clear(&self) {
         let rows = std::mem::take(&mut *self.0.write());
-        drop(rows); // outside the lock: dropping rows takes as long as there are rows
+        drop(rows); // outside the lock: the time to drop rows is proportional to their number
     }
 }
 
@@ -178,26 +181,27 @@ mod promises {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Goal: the floor is a map. Method: random steps on both.
+        /// Goal: the reference implementation is a map. Method: random steps on both.
         #[test]
         fn floor_is_a_map(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
             check_against_a_map::<BTreeIndex>(&steps);
         }
 
-        /// Goal: partitions are one map. Method: random steps on both, runs of which fill and empty partitions.
+        /// Goal: partitions together are one map. Method: random steps on both, runs of which fill and empty
+        /// partitions.
         #[test]
         fn partitions_are_one_map(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
             check_against_a_map::<PartitionedIndex<32>>(&steps);
         }
     }
 
-    /// Goal: threads lose nothing in the floor. Method: the stress of every index.
+    /// Goal: threads lose nothing in the reference implementation. Method: the stress test of every index.
     #[test]
     fn floor_loses_nothing_under_threads() {
         check_under_threads::<BTreeIndex>(100);
     }
 
-    /// Goal: threads lose nothing in partitions that split and merge. Method: the stress of every index.
+    /// Goal: threads lose nothing in partitions that split and merge. Method: the stress test of every index.
     #[test]
     fn partitions_lose_nothing_under_threads() {
         check_under_threads::<PartitionedIndex<32>>(100);
@@ -208,8 +212,9 @@ mod promises {
 mod tests {
     use super::*;
 
-    /// Goal: the levels that are told lie within those that the standard library's tree can have. Method: numbers of keys up to millions: the
-    /// least levels are those of nodes with 11 keys, the most those of nodes with 5 below a root with one.
+    /// Goal: the computed levels are within the bounds of the standard library's tree. Method: numbers of keys up
+    /// to millions; the least levels are those of nodes with 11 keys, the most those of nodes with 5 below a root
+    /// with one.
     #[test]
     fn tree_levels_are_some_that_such_a_tree_can_have() {
         assert_eq!([0, 1, 11, 12, 83, 84, 587, 588].map(tree_levels), [0, 1, 1, 2, 2, 3, 3, 4]);
@@ -220,7 +225,8 @@ mod tests {
         }
     }
 
-    /// Goal: going on after a key never widens a span, whatever the key. Method: every small span and key, both ways.
+    /// Goal: continuing after a key never widens a span, whatever the key. Method: every small span and key, both
+    /// ways.
     #[test]
     fn span_after_a_key_is_the_part_of_the_span_beyond_it() {
         let keys: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];

@@ -1,11 +1,13 @@
-//! What every ordered index is put through: a model, and threads that get in each other's way.
+//! The checks that every ordered index must pass: a model, and threads that interfere with each other.
 //!
-//! For this crate's own index and for those that a benchmark compares it with; each check panics with what it found.
+//! They serve this crate's own indexes and those that a benchmark compares with them; a check that fails panics
+//! with its finding.
 //!
-//! # What an index promises
-//! - I1. A call that has returned is seen by every call that begins afterwards, a visit included.
-//! - I2. A visit goes strictly in the order of its span, never leaves it, and passes over no row that is there all the time.
-//! - I3. Of inserts of one key only one wins, until its row is removed; a row is removed once.
+//! # Guarantees of an index
+//! - I1. Every call, including a visit, sees the effect of a call that returned before it began.
+//! - I2. A visit follows the order of its span strictly, never leaves the span, and skips no row that is present
+//!   throughout.
+//! - I3. Among inserts of one key only one succeeds until its row is removed; a row is removed once.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,13 +19,14 @@ use collie_base::Lsn;
 
 use crate::{Key, OrderedIndex, Row, Span};
 
-/// One step of [`check_against_a_map`]: what is done, and to which key.
+/// One step of [`check_against_a_map`]: the operation and its key.
 pub type Step = (u8, u16);
 
-/// Keys of one run of inserts or removals: some leaves of a tree.
+/// Keys in one run of inserts or removals: some leaves of a tree.
 const RUN: u16 = 200;
 
-/// Returns key `number`: short ones, long ones, some that others begin with, the empty one; not in the order of numbers.
+/// Returns key `number`: short keys, long ones, some that are prefixes of others, and the empty one; their order
+/// differs from the order of the numbers.
 fn key_of(number: u16) -> Vec<u8> {
     let bytes = number.to_be_bytes();
     match number % 5 {
@@ -38,7 +41,7 @@ fn row_of(key: &[u8]) -> Arc<Row> {
     Row::committed(Key::new(key), b"", Lsn::FIRST)
 }
 
-/// Inserts a new row; returns it, or the one that was there.
+/// Inserts a new row; returns it, or the existing one.
 fn insert(index: &impl OrderedIndex, key: &[u8]) -> Result<Arc<Row>, Arc<Row>> {
     index.get_or_insert(key, |key| {
         let row = row_of(&key);
@@ -50,7 +53,7 @@ fn whole(reverse: bool) -> Span<'static> {
     Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse }
 }
 
-/// Visits all of `span`, so many rows at a time, going on after the last key.
+/// Visits all of `span`, `batch` rows at a time, and continues after the last key each time.
 fn keys_of(index: &impl OrderedIndex, span: Span<'_>, batch: usize) -> Vec<Vec<u8>> {
     let mut found: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -71,7 +74,7 @@ fn keys_of(index: &impl OrderedIndex, span: Span<'_>, batch: usize) -> Vec<Vec<u
     }
 }
 
-/// Checks a new index against a map: each step is done to both, and what they say is compared.
+/// Checks a new index against a map: applies each step to both and compares the results.
 pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
     let (index, mut map) = (I::default(), BTreeMap::<Vec<u8>, Arc<Row>>::new());
     for (what, number) in steps {
@@ -121,7 +124,7 @@ pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
                 assert!(found.iter().eq(expected), "{span:?}");
             }
             8 => {
-                // In order, some of them there already.
+                // In order; some of the keys are already present.
                 let mut keys: Vec<Vec<u8>> = (*number..number.saturating_add(RUN)).map(key_of).collect();
                 keys.sort();
                 keys.dedup();
@@ -146,12 +149,13 @@ pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
     assert!(keys_of(&index, whole(false), 100).iter().eq(map.keys()));
     index.clear();
     drop(index);
-    // What was removed and what was dropped with the index is freed in time: whose row is only here is not kept elsewhere.
+    // Removed rows and rows dropped with the index are freed eventually: then only this test still references its
+    // rows.
     let mine: Vec<_> = map.into_values().collect();
     collected(|| mine.iter().all(|row| Arc::strong_count(row) == 1), "rows are kept by an index that is gone");
 }
 
-/// Waits for the collector of epochs; panics with `what` if it never comes that far.
+/// Waits for the epoch collector; panics with `what` if `done` never becomes true.
 fn collected(mut done: impl FnMut() -> bool, what: &str) {
     for _ in 0..1_000_000 {
         if done() {
@@ -163,8 +167,9 @@ fn collected(mut done: impl FnMut() -> bool, what: &str) {
     panic!("{what}");
 }
 
-/// Checks that threads lose nothing (I1 to I3): some insert and remove around rows that stay, all want the same few keys,
-/// one appends and says how far it is, some look up and visit both ways. `turns`: how often each does what it does.
+/// Checks that threads lose nothing (I1 to I3): some insert and remove around rows that stay, all compete for the
+/// same few keys, one appends and publishes its progress, some look up and visit in both directions. `turns` is
+/// the number of rounds of each writer.
 pub fn check_under_threads<I: OrderedIndex + Default>(turns: u32) {
     const STAYING: u32 = 300;
     const BETWEEN: u32 = 20;
@@ -197,9 +202,9 @@ pub fn check_under_threads<I: OrderedIndex + Default>(turns: u32) {
         let mut writers = Vec::new();
         for writer in 0..2_u32 {
             writers.push(scope.spawn(move || {
-                // Runs of neighbours come and go, so that leaves split and merge under the others' feet.
+                // Runs of neighbours come and go, so that leaves split and merge under the other threads.
                 for turn in 0..turns {
-                    // Half the time both want the same keys.
+                    // In half of the rounds both writers use the same keys.
                     let from = (turn * 7 + turn % 2 * writer * 3) % STAYING * BETWEEN;
                     for number in from..from + 10 * BETWEEN {
                         if number % BETWEEN != 0 {

@@ -1,19 +1,20 @@
 //! `Key`: a key that needs no allocation when it is short.
 //!
-//! Most keys are an encoded integer or two, and an ordered index compares them all the way down: kept in place they cost
-//! no cache miss of their own. Two short ones are compared as three words, without a call: an index that is out of the caches
-//! compares some thirty keys for each look-up.
+//! Most keys are one or two encoded integers, and an ordered index compares keys on the way down: a key kept in
+//! place costs no cache miss of its own. Two short keys are compared as three words, without a call: an index
+//! larger than the caches compares some thirty keys per look-up.
 //!
 //! # Invariants
-//! - K1. Behind a short key's bytes there are zeros. So short keys are in the order of their bytes with the zeros, and of their lengths
-//!   where these are equal: then one is the other with zeros behind it, and the shorter one comes first. Checked by the test below.
+//! - K1. The bytes after a short key are zero. So short keys are ordered by their bytes including the zeros, and
+//!   by their lengths where these are equal: then one key is the other followed by zeros, and the shorter one
+//!   comes first. Checked by the test below.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 
-/// Longest key kept in place; with its length and the variant's mark a `Key` takes three words.
+/// Longest key kept in place; with its length and the tag of the variant a `Key` takes three words.
 const INLINE_BYTES: usize = 22;
 const _: () = assert!(size_of::<Key>() == 24);
 
@@ -40,7 +41,7 @@ impl Key {
         }
     }
 
-    /// Returns how many bytes it keeps outside of itself.
+    /// Returns how many bytes it keeps on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
             Form::Inline { .. } => 0,
@@ -60,7 +61,7 @@ impl Deref for Key {
     }
 }
 
-/// A key to look for: a short one as a [`Key`], since those are compared fast, a long one where it is.
+/// A key to search for: a short one as a [`Key`], which compares fast, a long one by reference.
 pub(crate) enum Probe<'a> {
     Short(Key),
     Long(&'a [u8]),
@@ -76,7 +77,7 @@ impl<'a> Probe<'a> {
 #[inline]
 fn compare_short(one: &[u8; INLINE_BYTES], other: &[u8; INLINE_BYTES]) -> Ordering {
     let first = |bytes: &[u8; INLINE_BYTES]| bytes.first_chunk().map(|chunk| u128::from_be_bytes(*chunk));
-    // Some bytes twice: they are equal then.
+    // The two chunks overlap, but the overlapping bytes are equal when this comparison decides.
     let last = |bytes: &[u8; INLINE_BYTES]| bytes.last_chunk().map(|chunk| u64::from_be_bytes(*chunk));
     first(one).cmp(&first(other)).then_with(|| last(one).cmp(&last(other)))
 }
@@ -135,7 +136,8 @@ mod tests {
             check(&a, &b)?;
         }
 
-        /// Goal: K1: zeros that a key has are not those behind it. Method: random pairs of zeros and ones that begin alike.
+        /// Goal: K1: zeros inside a key are not confused with the padding. Method: random pairs of keys of zeros
+        /// and ones with a common beginning.
         #[test]
         fn keys_of_zeros_are_in_bytewise_order(
             both in proptest::collection::vec(0..2_u8, 0..25),

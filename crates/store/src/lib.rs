@@ -1,13 +1,14 @@
-//! Rows of column families in memory: version chains behind an ordered index; and their levels on disk.
+//! Rows of column families in memory, as version chains behind an ordered index, and their LSM trees on disk.
 //!
-//! A row is a chain of immutable full-row versions, newest first. A version carries a *stamp*: its writer's id while that
-//! transaction is unfinished, its commit position afterwards. Readers walk the chain to the first version they may see;
-//! writers put a new version at the head with one compare-exchange; old versions that no live snapshot sees are unlinked.
+//! A row is a chain of immutable full-row versions, newest first. A version carries a *stamp*: its writer's id
+//! while that transaction is unfinished, its commit position afterwards. Readers walk the chain to the first
+//! version they may see; writers put a new version at the head with one compare-exchange; old versions that no
+//! live snapshot sees are unlinked.
 //!
-//! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], who
-//! holds a row in shared strength is kept by a [`ShareLocks`], which versions somebody may still read is given as a
-//! list of live snapshots, and waiting is the caller's business. Rows in memory and levels know nothing of each other. Keys and values are opaque bytes,
-//! compared bytewise.
+//! This crate never sees a transaction, a log or a clock. A [`Resolve`] knows the meaning of an unfinished stamp,
+//! a [`ShareLocks`] keeps the holders of rows in shared strength, the caller passes the list of live snapshots
+//! that may still read versions, and the caller does all waiting. Rows in memory and LSM trees know nothing of
+//! each other. Keys and values are opaque bytes, compared bytewise.
 //!
 //! | file | noun |
 //! |---|---|

@@ -1,19 +1,20 @@
-//! `SharedLatencies`: a histogram that many threads count into, without waiting for each other.
+//! `SharedLatencies`: a histogram in which many threads count without waiting for each other.
 //!
-//! In stripes, so that threads on different cores write to different lines. Whoever wants a second's figures takes two copies.
+//! The counts are split into stripes, so that threads on different cores write to different cache lines. To get
+//! the figures of one second, a reader subtracts two copies.
 //!
 //! # Progress
-//! `record`: wait-free, two `fetch_add`s. `copy`: a load for each bucket of each stripe. Every word stands for itself and orders nothing, so
-//! that a copy may have a duration in its count and not yet in its sum.
+//! `record`: wait-free, two `fetch_add`s. `copy`: a load for each bucket of each stripe. Words are independent and
+//! order nothing, so a copy may include a duration in its count but not yet in its sum.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{BUCKETS, Latencies, bucket, highest};
 
-/// Stripes: 240 KiB in all.
+/// Number of stripes: 240 KiB in all.
 const STRIPES: usize = 8;
 
-/// A line of its own on any machine that there is.
+/// One stripe. Its alignment gives it cache lines of its own on every current machine.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Stripe {
@@ -27,12 +28,13 @@ impl Default for Stripe {
     }
 }
 
-/// See the module's documentation.
+/// A histogram that threads share; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct SharedLatencies([Stripe; STRIPES]);
 
 impl SharedLatencies {
-    /// Counts one duration. Who has the same `who` as others shares their lines: the number of a session, or of a thread.
+    /// Counts one duration. `who` is the number of a session or of a thread; callers with the same `who` share
+    /// cache lines.
     #[inline]
     pub fn record(&self, who: u32, ns: u64) {
         let stripe = &self.0[usize::try_from(who).unwrap_or(0) % STRIPES];
@@ -40,7 +42,7 @@ impl SharedLatencies {
         stripe.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Returns what was counted so far. The longest is known to 1/64 only.
+    /// Returns all counts so far. The longest duration is exact only to 1/64.
     pub fn copy(&self) -> Latencies {
         let count = |at: usize| self.0.iter().map(|stripe| stripe.buckets[at].load(Relaxed)).sum::<u64>();
         let buckets: Box<[u64]> = (0..BUCKETS).map(count).collect();
@@ -57,8 +59,8 @@ impl SharedLatencies {
 mod tests {
     use super::*;
 
-    /// Goal: what many threads count is what one would have counted. Method: four threads, each with a quarter of 1 to 4000 us, beside a histogram
-    /// of all of them.
+    /// Goal: many threads count the same as one thread. Method: four threads, each with a quarter of 1 to 4000 us,
+    /// against one histogram of all of them.
     #[test]
     fn many_threads_count_as_one() {
         let (shared, mut alone) = (SharedLatencies::default(), Latencies::default());

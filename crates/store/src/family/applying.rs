@@ -1,5 +1,5 @@
-//! A family that follows a log: commits are applied while others read. Threads apply side by side; writes of one key come from
-//! one thread, in the order of the log.
+//! A family that follows a log: commits are applied while other threads read. Several threads apply in parallel;
+//! all writes of one key come from one thread, in log order.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use crate::index::OrderedIndex;
 use crate::key::Key;
 use crate::row::{Applied, Row};
 
-/// What [`Family::apply`] left behind.
+/// The old versions that [`Family::apply`] left behind.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Superseded {
-    /// A row that has an old version now.
+    /// A row that now has an old version.
     pub row: Option<Arc<Row>>,
-    /// Bytes of versions that are old once the commit is seen.
+    /// Bytes of versions that become old once the commit is visible.
     pub bytes: u64,
 }
 
 impl<I: OrderedIndex> Family<I> {
-    /// Applies a committed write that is the latest of its row, or known to it already. Snapshots must not be above its commit
-    /// before this has returned for all writes of it; the levels lack it from then on.
+    /// Applies a committed write that is the latest of its row, or that the row already has. No snapshot may be
+    /// above its commit until this has returned for all of the commit's writes. From then on the row is listed as
+    /// unflushed.
     pub fn apply(&self, write: &LoggedWrite<'_>, pin: &Pin) -> Superseded {
         let LoggedWrite { key, value, csn, since, .. } = *write;
         let value_bytes = value.map_or(0, <[u8]>::len);

@@ -1,4 +1,4 @@
-//! A family that follows a log against a map: snapshots, cleaning and flushes between commits.
+//! A family that follows a log, compared with a map: snapshots, cleaning and flushes between commits.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ type Rows = BTreeMap<u8, (u64, Vec<u8>)>;
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<(u8, Option<u8>)>),
-    /// The last commit comes once more.
+    /// Applies the last commit once more.
     Again,
     Snapshot,
     Release(u8),
@@ -45,11 +45,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A family and what it should hold.
+/// A family and its expected contents.
 struct World {
     family: Family,
     now: Rows,
-    /// Rows at each snapshot that is held.
+    /// The rows at each held snapshot.
     snapshots: Vec<(u64, Rows)>,
     superseded: Vec<Arc<Row>>,
     levels: Rows,
@@ -119,9 +119,9 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Goal: F2, F3: every snapshot sees the commits below it and nothing else, whatever is cleaned and flushed meanwhile; a commit
-    /// that comes twice changes nothing; the levels get all of it; nothing stays in memory that nobody sees. Method: random steps
-    /// against maps.
+    /// Goal: F2, F3: every snapshot sees exactly the commits below it, whatever is cleaned and flushed in between;
+    /// a commit that arrives twice changes nothing; all of it reaches the LSM tree; no row stays in memory that no
+    /// snapshot sees. Method: random steps, compared with maps.
     #[test]
     fn applied_commits_are_seen_at_their_snapshots_and_flushed(steps in proptest::collection::vec(step(), 1..60)) {
         let mut world = World {
@@ -141,7 +141,7 @@ proptest! {
                     world.apply(last.0, writes);
                     world.end += 10;
                 }
-                // Of a key that it wrote twice the last write is on top in the end.
+                // If it wrote a key twice, the last write ends up on top.
                 Step::Again => world.apply(last.0, &last.1),
                 Step::Snapshot => world.snapshots.push((world.end, world.now.clone())),
                 Step::Release(number) => {

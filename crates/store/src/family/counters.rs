@@ -1,22 +1,22 @@
-//! `Counters`: what a family counts of its rows and of what is done to them.
+//! `Counters`: the counters of a family for its rows and for the operations on them.
 //!
-//! A write adds to three or four of them. They lie together, a line for each thread: so a write pays for one line that no other
-//! thread has, and those who look for the index beside them pay nothing.
+//! A write adds to three or four of them. Each thread has its own line with all of them, so a write touches one
+//! line that no other thread uses, and a thread that reads the index next to them has no extra misses.
 
 use collie_sync::StripedCounters;
 
-/// What is added at one time, or the sums.
+/// The amounts of one addition, or the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Bytes of memory (A1 of the family).
     pub(super) memory: i64,
     /// Bytes of keys and values that were written.
     pub(super) user_bytes: i64,
-    /// Rows that came to be.
+    /// Rows created.
     pub(super) inserts: i64,
-    /// Rows that were changed, deleted or locked.
+    /// Rows changed, deleted or locked.
     pub(super) writes: i64,
-    /// Deleted rows that left memory.
+    /// Deleted rows removed from memory.
     pub(super) removals: i64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Counted {
 pub(super) struct Counters(StripedCounters<5>);
 
 impl Counters {
-    /// Adds. Wait-free.
+    /// Adds the amounts. Wait-free.
     #[inline]
     pub(super) fn add(&self, counted: Counted) {
         let Counted { memory, user_bytes, inserts, writes, removals } = counted;
@@ -37,7 +37,7 @@ impl Counters {
         u64::try_from(self.0.sum(0)).unwrap_or(0)
     }
 
-    /// Returns the sums, about while others add.
+    /// Returns the sums, which are approximate while other threads add.
     pub(super) fn sums(&self) -> Counted {
         let [memory, user_bytes, inserts, writes, removals] = [0, 1, 2, 3, 4].map(|place| self.0.sum(place));
         Counted { memory, user_bytes, inserts, writes, removals }

@@ -1,5 +1,5 @@
-//! A family while its directory is opened: rows from its levels, then what the log says of them. Nobody reads meanwhile.
-//! Threads load side by side; writes of one key come from one thread.
+//! A family while its directory is opened: rows from its LSM tree, then the writes of the log. No thread reads
+//! during that time. Several threads load in parallel; all writes of one key come from one thread.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::index::OrderedIndex;
 use crate::key::Key;
 use crate::row::Row;
 
-/// A committed write, as a log has it.
+/// A committed write as it is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedWrite<'a> {
     /// The key.
@@ -20,25 +20,25 @@ pub struct LoggedWrite<'a> {
     pub value: Option<&'a [u8]>,
     /// Where it was committed.
     pub csn: Lsn,
-    /// The log is needed for it from here on.
+    /// The write needs the log from this position on.
     pub since: Lsn,
-    /// Nothing that comes later was committed earlier: a deletion need not be remembered for it.
+    /// No write that comes later was committed earlier, so a deletion need not be remembered.
     pub is_settled: bool,
 }
 
-/// What [`Family::replay`] did.
+/// The effect of [`Family::replay`].
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Loaded {
-    /// By how many bytes old versions grew: a deletion stays until it is flushed.
+    /// Growth of old versions in bytes: a deletion stays until it is flushed.
     pub old_bytes: i64,
-    /// A deletion that is remembered for what may come: to be given to [`Family::settle`].
+    /// A deletion that is remembered because older commits may follow; the caller passes it to [`Family::settle`].
     pub kept: Option<Arc<Row>>,
 }
 
 impl<I: OrderedIndex> Family<I> {
-    /// Applies a committed write: of those that come to a key the latest commit's stays, in whatever order they come, and of
-    /// one commit the one that comes last. Call it after the levels were loaded.
+    /// Applies a committed write. For each key the write of the latest commit stays, in whatever order the writes
+    /// come, and within one commit the write that comes last. Call it after the LSM tree was loaded.
     pub fn replay(&self, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
         let LoggedWrite { key, value, csn, is_settled, .. } = *write;
         let made = if value.is_none() && is_settled {
@@ -63,7 +63,7 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// [`Family::replay`], where the index has a row.
+    /// Does what [`Family::replay`] does when the index has a row.
     pub(super) fn replay_over(&self, row: Arc<Row>, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
         let Some(grown) = row.load(write.value, write.csn, write.is_settled, pin) else { return Loaded::default() };
         self.count(grown.all);
@@ -82,8 +82,8 @@ impl<I: OrderedIndex> Family<I> {
         Loaded { old_bytes, kept: None }
     }
 
-    /// Forgets a deletion at `csn` that was kept for what might have come, now that nothing committed earlier comes. The levels'
-    /// need of it is another matter. Returns by how many bytes old versions grew: they shrink.
+    /// Forgets a deletion at `csn` that was kept in case older commits followed, now that none can. It stays if
+    /// the LSM tree still needs it. Returns by how many bytes old versions grew; the number is never positive.
     pub fn settle(&self, row: &Arc<Row>, csn: Lsn, pin: &Pin) -> i64 {
         let grown = row.settle(csn, pin);
         self.count(grown.all);
@@ -93,19 +93,20 @@ impl<I: OrderedIndex> Family<I> {
         grown.old
     }
 
-    /// Applies a committed write of a family that has no levels: in commit order, before anybody reads.
+    /// Applies a committed write of a family without an LSM tree: in commit order, before any thread reads.
     pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
         let _no_tombstone_stays = self.replay(&LoggedWrite { key, value, csn, since: csn, is_settled: true }, &pin());
     }
 
-    /// Takes over a row that the levels hold, before anything else is loaded. `false`: the key came twice.
+    /// Adds a row that the LSM tree holds, before anything else is loaded. Returns `false` if the key came twice.
     #[must_use]
     pub fn load_from_levels(&self, key: &[u8], value: &[u8], csn: Lsn) -> bool {
         self.load_all_from_levels([(key, value, csn)].into_iter())
     }
 
-    /// [`Family::load_from_levels`] of rows in ascending order of their keys: key, value, where it was committed. Threads may do so
-    /// side by side. `false`: a key came twice, or they are in another order.
+    /// Does what [`Family::load_from_levels`] does for rows in ascending key order, each with key, value and
+    /// commit position. Threads may call it in parallel. Returns `false` if a key came twice or the rows are not
+    /// in order.
     #[must_use]
     pub fn load_all_from_levels<'a>(&self, entries: impl Iterator<Item = (&'a [u8], &'a [u8], Lsn)>) -> bool {
         let rows: Vec<Arc<Row>> = entries

@@ -1,13 +1,16 @@
-//! `Staged`: rows on their way into a family's index while its directory is opened: found by a hash of their keys, brought into
-//! order once, at the end.
+//! `Staged`: rows that will enter a family's index while its directory is opened. They are found by a hash of
+//! their keys, and sorted once at the end.
 //!
-//! A log brings keys in no order. Put one by one into an index that has outgrown the caches each costs a miss per level of it;
-//! here each costs one, and what is ordered at the end is words, not places in memory.
+//! A log has keys in no order. Inserted one by one into an index larger than the caches, each key would cost a
+//! miss per level; here each costs one miss, and the final sort moves words instead of touching places in memory.
 //!
 //! # Invariants
-//! - G1. The row of a key is here or in the index, never in both. Each `Staged` has one thread, which sees all writes of its keys.
-//! - G2. No free slot lies between a row's first place, by its hash, and where it is. There always is a free slot.
-//! - G3. Rows here are marked as unflushed and on no list: nobody flushes before they are in the index, when they are listed.
+//! - G1. The row of a key is here or in the index, never in both. Each `Staged` has one thread, which gets all
+//!   writes of its keys.
+//! - G2. There is no free slot between a row's home slot, which its hash determines, and the slot where it is.
+//!   There always is a free slot.
+//! - G3. Rows here are marked as unflushed but are in no list: no flush runs before they enter the index, and then
+//!   they are listed.
 //!
 //! Checked by the tests below, and by the engine's replay against a map.
 
@@ -24,13 +27,13 @@ use crate::key::Key;
 use crate::row::Row;
 use crate::unflushed::listed_bytes;
 
-/// Slots at first; always a power of two.
+/// Initial number of slots; the number is always a power of two.
 const SLOTS_MIN: usize = 64;
-/// Rows of one range of keys, about: few enough that a range lies in a processor's cache, and so many that the index's directory,
-/// copied for each, is no cost.
+/// Approximate number of rows in one range of keys: few enough that a range fits into a processor's cache, and
+/// enough that the copy of the index's directory, one per range, costs little.
 const RANGE_ROWS: usize = 1 << 15;
 
-/// Keys looked at by one [`Staged::warm`]: a processor has about so many loads under way.
+/// Keys that one [`Staged::warm`] loads: a processor has about this many loads in flight.
 pub const WARMED: usize = 16;
 
 #[derive(Debug)]
@@ -39,25 +42,26 @@ struct Slot {
     row: Arc<Row>,
 }
 
-/// Rows of one family that are not in its index yet, of one thread.
+/// Rows of one family that are not in its index yet, owned by one thread.
 #[derive(Debug)]
 pub struct Staged {
     /// Whether the index has no rows.
     is_alone: bool,
     slots: Vec<Option<Slot>>,
     rows: usize,
-    /// What all keys begin with, once there was one.
+    /// The common prefix of all keys; `None` before the first key.
     prefix: Option<Vec<u8>>,
-    /// What the rows and versions count for.
+    /// Counted memory of the rows and versions.
     memory: i64,
-    /// What the rows count for on the lists of the unflushed, about.
+    /// Approximate bytes that the rows count for in the lists of unflushed rows.
     listed_bytes: u64,
-    /// The log is needed for them from here on.
+    /// The rows need the log from this position on.
     since: Lsn,
 }
 
 impl Staged {
-    /// None yet, of `family`, which nobody else puts rows into until they have been taken in.
+    /// Creates an empty set for `family`. No other thread may put rows of its keys into the family until the set
+    /// was taken in.
     pub fn new<I: OrderedIndex>(family: &Family<I>) -> Self {
         Self {
             is_alone: family.index.is_empty(),
@@ -80,12 +84,12 @@ impl Staged {
         self.rows == 0
     }
 
-    /// Returns whether the family's index has rows, so that each write looks there first, best in the order of the keys.
+    /// Returns whether the family's index has rows, so that each write first looks there, best in key order.
     pub fn is_over_rows(&self) -> bool {
         !self.is_alone
     }
 
-    /// Returns where a row of this hash is looked for first: by its upper bits, since the lower ones may have decided whose it is.
+    /// Returns the home slot of this hash. Uses its upper bits, since the lower ones may have selected the thread.
     fn home(&self, hash: u64) -> usize {
         let bits = self.slots.len().trailing_zeros();
         usize::try_from(hash >> (u64::BITS - bits)).unwrap_or(0)
@@ -95,7 +99,7 @@ impl Staged {
         (slot + 1) & (self.slots.len() - 1)
     }
 
-    /// Returns where the key's row is, or the free slot where it would be. There must be slots.
+    /// Returns the slot of the key's row, or the free slot where it would go. There must be slots.
     fn place_of(&self, hash: u64, key: &[u8]) -> usize {
         let mut at = self.home(hash);
         while self.slots[at].as_ref().is_some_and(|slot| slot.hash != hash || slot.row.key() != key) {
@@ -104,8 +108,9 @@ impl Staged {
         at
     }
 
-    /// Loads what writes to keys of these hashes will look at into the cache. What one of them needs does not wait for what another
-    /// needs, as it would if each was written before the next is looked at. The answer says nothing; it is there to be asked for.
+    /// Loads into the cache the memory that writes to keys of these hashes will touch. The loads of different keys
+    /// overlap, which they would not if each key was written before the next look-up. The result means nothing; it
+    /// only keeps the compiler from dropping the loads.
     #[must_use]
     pub fn warm(&self, hashes: impl Iterator<Item = u64>, pin: &Pin) -> u64 {
         if self.slots.is_empty() {
@@ -128,7 +133,7 @@ impl Staged {
         self.slots[self.place_of(hash, key)].as_ref().map(|slot| &slot.row)
     }
 
-    /// Adds a row whose key is not there.
+    /// Adds a row whose key is not present.
     fn insert(&mut self, hash: u64, row: Arc<Row>) {
         if self.rows + self.rows / 4 >= self.slots.len() {
             self.grow();
@@ -147,7 +152,7 @@ impl Staged {
     fn grow(&mut self) {
         let slots = (2 * self.slots.len()).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, std::iter::repeat_with(|| None).take(slots).collect());
-        // In the order of the old slots: nearly that of the new ones.
+        // In the order of the old slots, which is nearly the order of the new ones.
         for slot in old.into_iter().flatten() {
             let mut at = self.home(slot.hash);
             while self.slots[at].is_some() {
@@ -157,7 +162,7 @@ impl Staged {
         }
     }
 
-    /// Takes out a dead row; `false` if it is not here.
+    /// Takes out a dead row; returns `false` if it is not here.
     fn remove(&mut self, hash: u64, row: &Arc<Row>) -> bool {
         if self.slots.is_empty() {
             return false;
@@ -170,7 +175,7 @@ impl Staged {
         self.memory -= i64::try_from(row.row_bytes()).unwrap_or(i64::MAX);
         self.listed_bytes -= self.listed_bytes / u64::try_from(self.rows).unwrap_or(u64::MAX);
         self.rows -= 1;
-        // G2: whoever comes behind moves up, unless that is in front of its first place.
+        // G2: each row behind the free slot moves up, unless the free slot is in front of its home slot.
         let mut at = self.next(free);
         while let Some(slot) = &self.slots[at] {
             let mask = self.slots.len() - 1;
@@ -185,7 +190,7 @@ impl Staged {
     }
 }
 
-/// Staged rows in the order of their keys, each with a word of its key that mostly decides.
+/// Staged rows in key order, each with a word of its key that decides most comparisons.
 #[derive(Debug)]
 pub struct Ordered {
     rows: Vec<(u128, Arc<Row>)>,
@@ -193,12 +198,12 @@ pub struct Ordered {
     since: Lsn,
 }
 
-/// Orders by a word of the keys, and where that is the same by the keys.
+/// Orders by the word, and where the words are equal by the whole key.
 fn order(one: &(u128, Arc<Row>), other: &(u128, Arc<Row>)) -> Ordering {
     one.0.cmp(&other.0).then_with(|| one.1.key().cmp(other.1.key()))
 }
 
-/// Returns the word of a key that begins behind its first `skip` bytes.
+/// Returns the 16 bytes of a key that follow its first `skip` bytes, as a big-endian word.
 fn word(key: &[u8], skip: usize) -> u128 {
     let (mut bytes, rest) = ([0; 16], &key[skip..]);
     let len = rest.len().min(bytes.len());
@@ -207,7 +212,7 @@ fn word(key: &[u8], skip: usize) -> u128 {
 }
 
 impl Ordered {
-    /// Returns how many bytes the keys of all these rows have in common.
+    /// Returns the length of the prefix that the keys of all these rows share.
     pub fn prefix_bytes<'a>(all: impl IntoIterator<Item = &'a Staged>) -> usize {
         let mut prefixes = all.into_iter().filter_map(|staged| staged.prefix.as_deref());
         let Some(first) = prefixes.next() else { return 0 };
@@ -215,7 +220,8 @@ impl Ordered {
         prefixes.map(same).min().unwrap_or(first.len()).min(first.len())
     }
 
-    /// Brings rows of `family` in order; all of its keys begin with the same `prefix_bytes` bytes. Nothing more is staged.
+    /// Sorts rows of `family` whose keys all share their first `prefix_bytes` bytes. Nothing more is staged
+    /// afterwards.
     pub fn new<I: OrderedIndex>(family: &Family<I>, staged: Staged, prefix_bytes: usize) -> Self {
         let Staged { slots, rows: count, memory, listed_bytes, since, .. } = staged;
         family.count(memory);
@@ -225,7 +231,8 @@ impl Ordered {
         Self { rows, listed_bytes, since }
     }
 
-    /// Cuts rows of one family into ranges of keys: of each range the parts of all of them, to be taken in by whatever thread.
+    /// Cuts sorted sets of one family into ranges of keys. Each range holds its part of every set, and any thread
+    /// may take it in.
     pub fn ranges(mut all: Vec<Self>) -> Vec<Vec<Self>> {
         let total: usize = all.iter().map(|one| one.rows.len()).sum();
         let Some(longest) = all.iter().max_by_key(|one| one.rows.len()) else { return Vec::new() };
@@ -252,7 +259,8 @@ impl Ordered {
 }
 
 impl<I: OrderedIndex> Family<I> {
-    /// [`Family::replay`] of a key that is new to the index into `staged`. `hash` is the key's, by one function for all writes.
+    /// Does what [`Family::replay`] does, but stages a key that is new to the index in `staged`. `hash` is the
+    /// hash of the key, by one function for all writes.
     pub fn stage(&self, write: &LoggedWrite<'_>, hash: u64, staged: &mut Staged, pin: &Pin) -> Loaded {
         let LoggedWrite { key, value, csn, since, is_settled } = *write;
         if !staged.is_alone
@@ -286,12 +294,12 @@ impl<I: OrderedIndex> Family<I> {
             }
         };
         staged.since = staged.since.min(since);
-        // It is on no disk: it stays for what may have been committed before it.
+        // The LSM tree has nothing of this row, so the deletion stays only for commits that may precede it.
         let kept = if value.is_none() { staged.get(hash, key).map(Arc::clone) } else { None };
         Loaded { old_bytes, kept }
     }
 
-    /// [`Family::settle`] of a row that may be staged.
+    /// Does what [`Family::settle`] does for a row that may be staged.
     pub fn settle_staged(&self, row: &Arc<Row>, csn: Lsn, hash: u64, staged: &mut Staged, pin: &Pin) -> i64 {
         if !staged.get(hash, row.key()).is_some_and(|here| Arc::ptr_eq(here, row)) {
             return self.settle(row, csn, pin);
@@ -304,7 +312,7 @@ impl<I: OrderedIndex> Family<I> {
         grown.old
     }
 
-    /// Puts the rows of one range into the index. Other threads may do so with other ranges.
+    /// Puts the rows of one range into the index. Other threads may do so with other ranges in parallel.
     pub fn take_in(&self, range: Vec<Ordered>) {
         let since = range.iter().map(|part| part.since).min().unwrap_or(Lsn::MAX);
         let bytes = range.iter().map(|part| part.listed_bytes).sum();
@@ -313,7 +321,7 @@ impl<I: OrderedIndex> Family<I> {
         for part in parts {
             rows.extend(part.rows);
         }
-        rows.sort_by(order); // the sorted parts are merged
+        rows.sort_by(order); // merges the sorted parts
         let rows: Vec<Arc<Row>> = rows.into_iter().map(|(_, row)| row).collect();
         if let Some(lists) = self.unflushed.as_ref().filter(|_| !rows.is_empty()) {
             lists.append(rows.iter().map(Arc::clone), bytes, since); // G3
@@ -335,8 +343,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Goal: G2, and that everything staged comes out in order. Method: random insertions and removals of keys of which many
-        /// have one first place, against a map; then ranges of two of them are put together.
+        /// Goal: G2, and all staged rows come out in order. Method: random insertions and removals of keys, many
+        /// of which share one home slot, compared with a map; then the order of the rows is checked.
         #[test]
         fn staged_rows_are_a_map(steps in proptest::collection::vec(any::<(bool, u8)>(), 0..400), skew in 0_u32..64) {
             let family = Family::<crate::RowIndex>::new(CfId::new(1));
@@ -365,8 +373,9 @@ mod tests {
         }
     }
 
-    /// Goal: T62: what a log puts and deletes leaves nothing in memory. Method: a thousand keys, each put, changed and deleted, the
-    /// deletions settled at once or later; one key that stays; then everything that is counted.
+    /// Goal: T62: rows that the log puts and deletes leave nothing in memory. Method: a thousand keys, each put,
+    /// changed and deleted, the deletions settled at once or later; one key that stays; then a check of every
+    /// counter.
     #[test]
     fn rows_put_and_deleted_in_the_log_leave_nothing() {
         for is_settled in [true, false] {
@@ -397,7 +406,8 @@ mod tests {
         }
     }
 
-    /// Goal: ranges keep every row once, and lie one behind the other. Method: two lists of interleaved keys, longer than a range.
+    /// Goal: ranges keep every row once and do not overlap. Method: two lists of interleaved keys, longer than a
+    /// range.
     #[test]
     fn ranges_have_every_row_once_and_do_not_overlap() {
         let family = Family::<crate::RowIndex>::new(CfId::new(1));

@@ -1,4 +1,4 @@
-//! The states of a family's rows with their commits, for who compares two databases, or writes levels anew.
+//! The states of a family's rows with their commits, used to compare two databases and to rewrite an LSM tree.
 
 use std::ops::Bound;
 
@@ -21,7 +21,8 @@ pub struct State<'a> {
 }
 
 impl<I: OrderedIndex> Family<I> {
-    /// Visits what commits below `snapshot` have left, in order of the keys. Hold the snapshot meanwhile. `visit` runs under a pin: it must not wait.
+    /// Visits the states that commits below `snapshot` have left, in key order. The caller holds the snapshot
+    /// during the call. `visit` runs under a pin, so it must not wait.
     pub fn states(&self, snapshot: Lsn, fates: &impl Resolve, visit: &mut dyn FnMut(State<'_>)) {
         let mut last: Option<Vec<u8>> = None;
         loop {
@@ -32,8 +33,8 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Visits some hundred rows behind the key `after`, from the first one on without it, as [`Family::states`] does. Returns the key that
-    /// was looked at last, if there may be more.
+    /// Visits a few hundred rows above the key `after`, or the first rows if it is `None`, as [`Family::states`]
+    /// does. Returns the last key examined if there may be more.
     pub fn states_after(
         &self,
         after: Option<&[u8]>,

@@ -1,22 +1,24 @@
-//! `PartitionedIndex`: ranges of keys, a B-tree behind a lock for each, and a directory that is read without one.
+//! `PartitionedIndex`: ranges of keys, each a B-tree behind a lock, and a directory that is read without a lock.
 //!
-//! Threads meet only where their keys are neighbours, and a thread that loses its processor inside holds up one range. What
-//! is looked up is looked up in two steps: the range in a sorted array that rarely changes and stays in the cache, then the
-//! key in a B-tree of some thousand rows. A range that has grown is split, one that has shrunk is merged with its neighbour.
+//! Threads meet only where their keys are neighbours, and a thread that is descheduled inside delays one range
+//! only. A look-up has two steps: it finds the range in a sorted array that rarely changes and stays in the cache,
+//! then the key in a B-tree of some thousand rows. A range that has grown is split; one that has shrunk is merged
+//! with its neighbour.
 //!
 //! # Invariants
-//! - N1. The partitions of a directory cover all keys: partition `i` holds what is at or above `starts[i]` and below
-//!   `starts[i + 1]`; `starts[0]` is the empty key. A partition's range never changes.
-//! - N2. A partition whose range is handed to others is `retired`, under its write lock, and the directory that leads to the
-//!   others is published before that lock is released. So who finds a partition retired finds the others by looking again.
-//! - N3. Directories are replaced under `changing` only, which is taken before any partition's lock. Nobody else holds more than
-//!   one lock of a partition, and nobody waits for `changing` with one in hand.
+//! - N1. The partitions of a directory cover all keys: partition `i` holds the keys at or above `starts[i]` and
+//!   below `starts[i + 1]`; `starts[0]` is the empty key. A partition's range never changes.
+//! - N2. A partition whose range moves to other partitions is `retired`, under its write lock, and the directory
+//!   that leads to the others is published before that lock is released. So a thread that finds a partition
+//!   retired finds the others when it looks again.
+//! - N3. Directories are replaced only under `changing`, which is taken before any partition's lock. No other code
+//!   holds more than one lock of a partition, and no thread waits for `changing` while it holds such a lock.
 //!
 //! # Progress
-//! Each call waits for those who are in the partition it wants; an insert that splits, and a removal that merges, also for
-//! others that do so. A call begins again when its partition is retired meanwhile. Waits are under a pin of the collector,
-//! which is let go when the partition is free.
-//! Checked by `index_checks` (model and threads), `partitioned_loom.rs` (N1 to N3), and with the family.
+//! Each call waits for the threads inside the partition it needs; an insert that splits, and a removal that
+//! merges, also wait for other splits and merges. A call starts again when its partition is retired in between. A
+//! call waits under a pin of the collector and releases the pin when the partition is free. Checked by
+//! `index_checks` (model and threads), `partitioned_loom.rs` (N1 to N3), and with the family.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -31,14 +33,15 @@ use super::{OrderedIndex, Span, tree_levels};
 use crate::key::{Key, Probe};
 use crate::row::Row;
 
-/// Rows from which on a partition is split. Few enough that a split holds nobody up for long, so many that a directory of
-/// millions of rows fits into a cache and its copy, once per so many inserts, costs some nanoseconds for each.
+/// Number of rows at which a partition is split. Small enough that a split delays other threads only briefly;
+/// large enough that the directory of millions of rows fits into a cache, and that its copy, once per this many
+/// inserts, costs only some nanoseconds per insert.
 const SPLIT_ROWS: usize = 4096;
 
 #[derive(Default)]
 struct Rows {
     by_key: BTreeMap<Key, Arc<Row>>,
-    /// Others have the range now (N2).
+    /// Other partitions now have the range (N2).
     retired: bool,
 }
 
@@ -51,7 +54,7 @@ impl Partition {
     }
 }
 
-/// Which partition has which keys (N1).
+/// The mapping of keys to partitions (N1).
 #[derive(Clone)]
 struct Directory {
     starts: Vec<Key>,
@@ -63,7 +66,7 @@ impl Directory {
         Self { starts: vec![Key::new(b"")], partitions: vec![Arc::default()] }
     }
 
-    /// Returns the place of the partition that has `key`.
+    /// Returns the place of the partition whose range contains `key`.
     fn place_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
     where
         Key: Borrow<Q>,
@@ -72,7 +75,7 @@ impl Directory {
         self.starts.partition_point(|start| start.borrow() <= key).saturating_sub(1)
     }
 
-    /// Returns the partition that has the key.
+    /// Returns the partition whose range contains the key.
     fn partition_of(&self, key: &Probe<'_>) -> &Partition {
         let place = match key {
             Probe::Short(key) => self.place_of(key),
@@ -90,7 +93,7 @@ impl Directory {
         }
     }
 
-    /// Returns the part of `span` beyond the partition at `place`, in its direction; nothing if there is none.
+    /// Returns the part of `span` beyond the partition at `place`, in its direction; `None` if there is none.
     fn beyond<'a>(&'a self, place: usize, span: Span<'a>) -> Option<Span<'a>> {
         let rest = if span.reverse {
             (place > 0).then(|| Span { end: Bound::Excluded(&self.starts[place]), ..span })
@@ -125,23 +128,24 @@ impl<const SPLIT: usize> fmt::Debug for PartitionedIndex<SPLIT> {
     }
 }
 
-/// How a part of a visit ended.
+/// How one part of a visit ended.
 enum Visited {
     /// The span ended.
     End,
-    /// As many rows as were wanted were found.
+    /// It found the requested number of rows.
     Enough,
-    /// A partition was retired meanwhile: the visit goes on from this key, or has not begun.
+    /// It found a partition retired: the visit continues from this key, or starts again if it is `None`.
     Again(Option<Key>),
 }
 
 impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
-    /// Rows at and below which a partition is merged, now and then while it shrinks.
+    /// A partition with at most this many rows is merged; it is checked now and then while it shrinks.
     const MERGE: usize = SPLIT / 8;
-    /// A removal that leaves a small partition with a multiple of so many rows looks for a neighbour to merge with.
+    /// A removal that leaves a small partition with a multiple of this many rows looks for a neighbour to merge
+    /// with.
     const MERGE_EVERY: usize = SPLIT.div_ceil(64);
 
-    /// Calls `act` with the rows of the partition that has `key`, for writing.
+    /// Calls `act` with the rows of the partition of `key`, under its write lock.
     fn write<R>(&self, key: &Key, act: impl FnOnce(&mut BTreeMap<Key, Arc<Row>>) -> R) -> R {
         let mut act = Some(act);
         loop {
@@ -155,7 +159,8 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         }
     }
 
-    /// Makes partitions of rows in ascending order, three quarters full, with the first key of each.
+    /// Builds partitions, three quarters full, from rows in ascending order; returns them with the first key of
+    /// each.
     fn build(rows: Vec<Arc<Row>>) -> Vec<(Key, BTreeMap<Key, Arc<Row>>)> {
         let (mut rows, mut parts) = (rows.into_iter(), Vec::new());
         loop {
@@ -168,8 +173,8 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         }
     }
 
-    /// Puts rows in ascending order where the index has none between the first and the last, as partitions of their own. Gives
-    /// them back if it has.
+    /// Inserts ascending rows as partitions of their own, if the index has no row between the first and the last.
+    /// Otherwise returns them to the caller.
     fn splice(&self, rows: Vec<Arc<Row>>) -> Result<usize, Vec<Arc<Row>>> {
         let count = rows.len();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(0) };
@@ -178,14 +183,14 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         if !self.visit(span, 1, &mut |_, _| ()) {
             return Err(rows);
         }
-        let mut parts = Self::build(rows); // outside of the locks
+        let mut parts = Self::build(rows); // outside the locks
         let early = mutant!("SPLICE_READS_EARLY").then(|| self.directory.read(Directory::clone));
         let _changing = self.changing.lock();
         let mut directory = early.unwrap_or_else(|| self.directory.read(Directory::clone));
         let place = directory.place_of(&first);
         let partition = Arc::clone(&directory.partitions[place]);
         let mut old = partition.0.write();
-        // Looked at once more: others may have put rows between these since.
+        // Checked again: other threads may have inserted rows in this range since.
         let next = directory.starts.get(place + 1);
         let is_inside = next.is_none_or(|next| last < *next) || mutant!("SPLICE_ACROSS_STARTS");
         let is_free = old.by_key.range::<Key, _>(&first..=&last).next().is_none() || mutant!("SPLICE_LOOKED_AT_ONCE");
@@ -212,7 +217,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         Ok(count)
     }
 
-    /// Puts rows in ascending order where the index may have some: all that go to one partition under one lock.
+    /// Inserts ascending rows where the index may already have some: all rows of one partition under one lock.
     fn insert_sorted(&self, rows: Vec<Arc<Row>>) -> usize {
         let (mut rows, mut put) = (rows.into_iter().peekable(), 0);
         while let Some(first) = rows.peek() {
@@ -241,7 +246,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         put
     }
 
-    /// Splits the partition that has `key`, if it still is large.
+    /// Splits the partition of `key`, if it is still large.
     fn split(&self, key: &Key) {
         let early = mutant!("DIRECTORY_READ_EARLY").then(|| self.directory.read(Directory::clone));
         let _changing = self.changing.lock();
@@ -252,7 +257,8 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         if rows.by_key.len() < SPLIT {
             return;
         }
-        // Where keys come in order nothing more comes below the last: what is left there is left nearly full.
+        // Where keys arrive in ascending order no more come below the last one, so the lower part is left nearly
+        // full.
         let is_last = rows.by_key.last_key_value().is_some_and(|(last, _)| last == key);
         let stay = if is_last { rows.by_key.len() / 8 * 7 } else { rows.by_key.len() / 2 }.max(1);
         let Some(start) = rows.by_key.keys().nth(stay).cloned() else { return };
@@ -265,7 +271,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         self.directory.replace(directory); // N2: before the lock is released
     }
 
-    /// Merges the partition that has `key` with a neighbour, if it still is small and they fit into one.
+    /// Merges the partition of `key` with a neighbour, if it is still small and both fit into one.
     fn merge(&self, key: &Key) {
         let _changing = self.changing.lock();
         let mut directory = self.directory.read(Directory::clone);
@@ -395,7 +401,8 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
         let (mut left, mut from): (usize, Option<Key>) = (max, None);
         loop {
             let rest = match &from {
-                // A visit goes from start to start: from one on it begins with it, down from one it ends below it.
+                // A visit moves from start key to start key: upwards it resumes at that key, downwards just below
+                // it.
                 Some(key) if span.reverse => Span { end: Bound::Excluded(key), ..span },
                 Some(key) => Span { start: Bound::Included(key), ..span },
                 None => span,
@@ -417,7 +424,8 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
         usize::try_from(self.rows.sum()).unwrap_or(0)
     }
 
-    /// The halvings of the directory, and the levels of a partition with its share of the rows. Nobody is waited for.
+    /// Returns the number of halvings of the directory plus the levels of a partition with its share of the rows.
+    /// Waits for no other thread.
     fn depth(&self) -> u32 {
         let partitions = self.directory.read(|directory| directory.partitions.len()).max(1);
         partitions.next_power_of_two().ilog2() + tree_levels(self.len().div_ceil(partitions))
@@ -437,7 +445,7 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
             .collect();
         drop(all);
         for rows in gone {
-            self.rows.add(-i64::try_from(rows.len()).unwrap_or(i64::MAX)); // and then they are dropped, outside the locks
+            self.rows.add(-i64::try_from(rows.len()).unwrap_or(i64::MAX)); // the rows are dropped here, outside the locks
         }
     }
 }
@@ -469,7 +477,7 @@ mod tests {
         Row::committed(Key::new(&number.to_be_bytes()), b"", Lsn::FIRST)
     }
 
-    /// Returns the keys in order, and how long the longest partition is; checks N1.
+    /// Returns the keys in order, and the length of the longest partition; checks N1.
     fn keys(index: &PartitionedIndex<32>) -> (Vec<u32>, usize) {
         index.directory.read(|directory| {
             assert!(directory.starts[0].is_empty() && directory.starts.is_sorted());
@@ -487,9 +495,9 @@ mod tests {
         })
     }
 
-    /// Goal: rows in order are taken in, in whatever order and by whatever thread their ranges come, beside rows that are there,
-    /// and a key that is there keeps its row. Method: threads load runs of a few lengths, some twice; rows before, between and behind
-    /// them; the directory is looked through.
+    /// Goal: sorted rows are inserted next to existing ones, in whatever order and by whatever thread their ranges
+    /// come, and an existing key keeps its row. Method: threads load runs of several lengths, some twice, among
+    /// rows before, between and behind them; then the directory is checked.
     #[test]
     fn sorted_rows_are_taken_in_beside_those_that_are_there() {
         for runs in [1, 3, 40, 333] {
@@ -500,7 +508,7 @@ mod tests {
                 for thread in 0..2 {
                     let (index, put) = (&index, &put);
                     scope.spawn(move || {
-                        // One from the end down, both the same in the middle.
+                        // One thread goes from the end down; both load the same runs in the middle.
                         let all: Vec<u32> = (1..runs * 60).collect();
                         let mut runs: Vec<&[u32]> =
                             all.chunks(60).filter(|run| run[0] % 2 == thread || run[0] % 5 == 0).collect();
@@ -526,8 +534,9 @@ mod tests {
         }
     }
 
-    /// Goal: an index is as deep as its rows make it: a search halves the directory and then descends one partition. Method: rows in order, by
-    /// whose number the least and the greatest depth follow, from an index of none to one of thousands of partitions and back.
+    /// Goal: the depth of an index follows its rows: a search halves the directory and then descends one
+    /// partition. Method: ascending rows, whose number bounds the depth, from an empty index to one with more than
+    /// a thousand partitions and back.
     #[test]
     fn depth_grows_with_the_rows_and_falls_with_them() {
         let (index, mut before, mut rows) = (PartitionedIndex::<32>::default(), 0, Vec::new());
@@ -552,8 +561,8 @@ mod tests {
         assert!(index.depth() <= 2, "{} for none", index.depth());
     }
 
-    /// Goal: keys that come and go leave no partitions behind. Method: a queue of a thousand keys walks up through fifty
-    /// thousand, then down to nothing; partitions are counted on the way.
+    /// Goal: keys that come and go leave no partitions behind. Method: a queue of a thousand keys moves up through
+    /// fifty thousand keys, then shrinks to nothing; partitions are counted after each step.
     #[test]
     fn partitions_are_merged_when_their_keys_go() {
         let (index, mut queue) = (PartitionedIndex::<32>::default(), std::collections::VecDeque::new());
@@ -564,7 +573,7 @@ mod tests {
             }
             assert!(partitions(&index) <= 80, "{} for {} rows", partitions(&index), index.len());
         }
-        // Neither end of the queue: from the middle outwards.
+        // From the middle outwards, so from neither end of the queue.
         while let Some(row) = queue.remove(queue.len() / 2) {
             assert!(index.remove_if(&row));
         }

@@ -1,7 +1,9 @@
-//! Models of threads that put rows into partitions, one by one or in runs, take them out and walk over them while these split and
-//! merge, run under `--cfg loom`. Partitions are split at two rows and merged once they are empty; a run has a partition for each row.
+//! Models of threads that insert rows into partitions, one by one or in runs, remove them and walk over them while
+//! partitions split and merge, run under `--cfg loom`. Partitions are split at two rows and merged when empty;
+//! each row of a run gets a partition of its own.
 //!
-//! Not seen here: reclamation (nothing is freed under loom); the B-tree of a partition, which is under its lock.
+//! Not modelled here: reclamation (nothing is freed under loom), and the B-tree of a partition, which is under its
+//! lock.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ fn insert(index: &Index, key: &[u8]) -> Option<Arc<Row>> {
     made.ok()
 }
 
-/// An index of these keys.
+/// Creates an index of these keys.
 fn index_of(keys: &[&[u8]]) -> (Arc<Index>, Vec<Arc<Row>>) {
     let index = Arc::new(Index::default());
     let rows = keys.iter().map(|key| insert(&index, key).expect("it is new")).collect();
@@ -46,7 +48,7 @@ fn keys_of(index: &Index, reverse: bool) -> Vec<Vec<u8>> {
 const LOST: &str = "a row is lost";
 const TWICE: &str = "a walk passes over a row or meets one twice";
 
-/// Two threads put a row each into a full partition, which the first splits.
+/// Two threads insert one row each into a full partition, which the first insert splits.
 fn two_inserts_into_a_full_partition() {
     let (index, _) = index_of(&[b"b", b"d"]);
     let others = [b"a", b"e"].map(|key| {
@@ -58,9 +60,9 @@ fn two_inserts_into_a_full_partition() {
     assert_eq!(keys_of(&index, false), [b"a", b"b", b"d", b"e"], "{LOST}");
 }
 
-/// A walk over partitions, one of which is split meanwhile, in a direction.
+/// A walk over partitions in one direction, one of which is split during the walk.
 fn walk_beside_a_split(reverse: bool) {
-    // Two partitions, of `b` and `d`, and of `f`; the one that the walk comes to last is split.
+    // Two partitions, of `b`, and of `d` and `f`; the one that the walk reaches last is split.
     let (index, _) = index_of(&[b"b", b"d", b"f"]);
     let split: [&'static [u8]; 2] = if reverse { [b"a", b"c"] } else { [b"g", b"h"] };
     let other = thread::spawn({
@@ -85,7 +87,7 @@ fn walk_down_beside_a_split() {
     walk_beside_a_split(true);
 }
 
-/// The only row of a partition goes, which is merged with its neighbour, while a row is put there.
+/// A partition loses its only row and is merged with its neighbour while a row is inserted there.
 fn insert_beside_a_merge() {
     let (index, rows) = index_of(&[b"b", b"d", b"e"]);
     let remover = thread::spawn({
@@ -102,12 +104,12 @@ fn insert_beside_a_merge() {
     assert_eq!(keys_of(&index, false), [b"a", b"d", b"e"], "{LOST}");
 }
 
-/// Puts in a run of rows; returns how many were new.
+/// Inserts a run of rows; returns how many were new.
 fn load(index: &Index, keys: &[&[u8]]) -> usize {
     index.load_sorted(keys.iter().map(|key| Row::committed(Key::new(key), b"", Lsn::FIRST)).collect())
 }
 
-/// A run is spliced into a partition while a row is put there.
+/// A run is spliced into a partition while a row is inserted there.
 fn splice_beside_an_insert() {
     let (index, _) = index_of(&[b"a"]);
     let splicer = thread::spawn({
@@ -124,7 +126,7 @@ fn splice_beside_an_insert() {
     assert_eq!(keys_of(&index, false), [b"a", b"c", b"d", b"e"], "{LOST}");
 }
 
-/// Two runs that have a key in common.
+/// Two runs with a common key.
 fn two_splices_of_one_key() {
     let (index, _) = index_of(&[b"a"]);
     let runs: [[&'static [u8]; 2]; 2] = [[b"c", b"d"], [b"d", b"e"]];
@@ -139,7 +141,8 @@ fn two_splices_of_one_key() {
     assert_eq!((put, index.len()), (3, 4), "{TWICE}");
 }
 
-/// A run is spliced into a partition that is split meanwhile, between the first of its keys and the last.
+/// A run is spliced into a partition that is split at the same time, between the first and the last key of the
+/// run.
 fn splice_beside_a_split() {
     let (index, _) = index_of(&[b"b"]);
     let splicer = thread::spawn({
@@ -157,8 +160,9 @@ fn splice_beside_a_split() {
     assert!([b"b", b"c", b"f", b"g"].iter().all(|key| index.with(&key[..], |_| ()).is_some()), "{LOST}");
 }
 
-/// Goal: N1 to N3 of runs: a run that is put in whole neither loses a row that is put there meanwhile nor is put around one. Method:
-/// see the models; each look that is left out and each partition that is not retired must be caught.
+/// Goal: N1 to N3 of runs: the splice of a whole run neither loses a row that is inserted there at the same time
+/// nor is placed around one. Method: see the models; each omitted check and each partition that is not retired
+/// must be caught.
 #[test]
 fn loom_run_spliced_beside_others_loses_and_doubles_nothing() {
     let (preemptions, floor) = bounds((2, 90), (3, 200));
@@ -168,18 +172,19 @@ fn loom_run_spliced_beside_others_loses_and_doubles_nothing() {
     check("splice, split", splice_beside_a_split, preemptions, floor, &mistakes);
 }
 
-/// Goal: N1 to N3: whoever puts a row where a partition is being split finds the place that is looked in afterwards. Method: see the
-/// model; a partition that is not retired and a directory read before its turn must be caught.
+/// Goal: N1 to N3: a row that is inserted while its partition is split is found by later look-ups. Method: see the
+/// model; a partition that is not retired and a directory that is read too early must be caught.
 #[test]
 fn loom_rows_put_beside_a_split_stay() {
-    // Who is led to a retired partition by a directory that nobody mends looks again for ever.
+    // A thread that a stale directory leads to a retired partition looks again for ever.
     const FOR_EVER: &str = "exceeded maximum number of branches";
     let (preemptions, floor) = bounds((2, 60), (4, 500));
     let mistakes = [("NOT_RETIRED", 2, LOST), ("DIRECTORY_READ_EARLY", 2, FOR_EVER)];
     check("partitions, inserts", two_inserts_into_a_full_partition, preemptions, floor, &mistakes);
 }
 
-/// Goal: I2: a walk passes over no row that is there all the time, and meets none twice, up and down. Method: see the model.
+/// Goal: I2: a walk skips no row that is present throughout, and meets none twice, in both directions. Method: see
+/// the model.
 #[test]
 fn loom_walk_beside_a_split_meets_every_row_once() {
     let (preemptions, floor) = bounds((4, 20), (8, 20));
