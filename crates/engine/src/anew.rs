@@ -1,12 +1,15 @@
-//! Writing a tree anew from memory, where a write or a sync of its files failed or one of them has rotted: every row is in memory, so the
-//! levels need none of those files, and none of them is ever synced again (faults.md F9).
+//! Rewrites a tree from the rows in memory after a write or a sync of its files failed, or after one of them has
+//! rotted. Every row is in memory, so the LSM levels need none of the old files, and none of them is ever synced
+//! again (faults.md F9).
 //!
 //! # Invariants
-//! - A1. The new tree has, of each living family of the old one, what commits below the flush's position have left: it stands for the
-//!   old tree and for the flush at once. So every family's rows are looked at, listed or not.
-//! - A2. A family that is cleared meanwhile was dropped, perhaps by a drop that a crash takes back: then the old tree stays, whose rows
-//!   would come back with it.
-//! - A3. Rows are handed over in batches of [`BATCH_BYTES`], copied under one short pin each: no garbage waits for the disk.
+//! - A1. For each living family of the old tree, the new tree holds the state that the commits below the flush's
+//!   position have left. It replaces the old tree and the flush at once, so every row of each family is visited,
+//!   listed or not.
+//! - A2. If a family is cleared during the rewrite, it was dropped, perhaps by a drop that a crash takes back.
+//!   Then the old tree stays, since a recovered drop needs its rows.
+//! - A3. Rows are written in batches of [`BATCH_BYTES`] and copied under short pins, none of which is held while a
+//!   batch is written: reclamation of memory never waits for the disk.
 //!
 //! Checked by `anew_tests.rs`.
 
@@ -21,13 +24,13 @@ use crate::EngineError;
 use crate::flush::{Base, Parts};
 use crate::writes::Fates;
 
-/// Bytes of keys and values that are copied before they are written: as many as a family is flushed with.
+/// Bytes of keys and values that are copied before they are written.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// Rows on their way to a new tree.
+/// Rows that are being copied to a new tree.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Keys and values, one behind the other.
+    /// Keys and values, concatenated.
     bytes: Vec<u8>,
     rows: Vec<Copied>,
 }
@@ -46,7 +49,7 @@ impl Batch {
         start..self.bytes.len()
     }
 
-    /// Hands the rows over, which are of the family `cf`, and forgets them.
+    /// Passes the rows, which belong to the family `cf`, to `add` and clears the batch.
     fn hand_over(&mut self, cf: CfId, add: &mut AddRows<'_>) -> Result<(), LevelsError> {
         let Self { bytes, rows } = self;
         let edit = |row: &Copied| Edit {
@@ -63,11 +66,11 @@ impl Batch {
 }
 
 impl Base {
-    /// Writes the tree anew with the rows of `families`, its living ones, as of `position`, whose snapshot is held. Its files that are
-    /// named as `damaged` are kept in quarantine.
+    /// Rewrites the tree with the rows of its living `families` at `position`; the caller holds a snapshot there.
+    /// The files of the tree that `damaged` names are kept in quarantine.
     ///
     /// # Errors
-    /// The levels': the old tree is there. [`EngineError::Busy`] (A2).
+    /// Those of the LSM levels; then the old tree is still there. [`EngineError::Busy`] (A2).
     pub(crate) fn write_anew(
         &self,
         tree: &TreeState,
@@ -97,7 +100,7 @@ impl Base {
                     }
                 }
             }
-            // Who asks behind its reads has missed no row (`Family::is_cleared`).
+            // A reader that checks this after its reads has missed no row (`Family::is_cleared`).
             was_dropped = families.iter().any(|family| family.is_cleared());
             if was_dropped { Err(LevelsError::InvalidCall { what: "a family is dropped" }) } else { Ok(()) }
         };

@@ -21,7 +21,7 @@ fn keys(db: &Db, f: &crate::Family) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Has the next flush of `f` fail by its tree, of which a sync fails once.
+/// Makes the next flush of `f` fail in its tree, by one failing write or sync.
 fn fail_tree(db: &Db, disk: &SimFiles, f: &crate::Family) {
     let before = db.stats_of_failed();
     for call in 1..60 {
@@ -42,9 +42,10 @@ impl Db {
     }
 }
 
-/// Goal: A1: one sync that fails in the levels costs one round of the flusher: the next writes the tree anew from memory, to files of its
-/// own, with rows that were flushed long ago, ones that were not, and without those deleted meanwhile; log is given up again, and a power cut
-/// behind it finds every row. Method: a tree that failed; rounds of the flusher; each crash state behind them is opened.
+/// Goal: A1: one sync that fails in the LSM levels costs one round of the family flusher. The next round rewrites
+/// the tree from memory, to files of its own, with rows that were flushed long ago and rows that were not, but
+/// without rows deleted since; log is released again, and a power cut afterwards loses no row. Method: a tree that
+/// failed; rounds of the flusher; each crash state after them is opened.
 #[test]
 fn tree_that_failed_is_written_anew_by_the_next_round() {
     let (_, disk) = Env::simulated(71);
@@ -76,7 +77,8 @@ fn tree_that_failed_is_written_anew_by_the_next_round() {
     }
 }
 
-/// Goal: a tree that failed keeps no copy from being made: it is written anew first. Method: a tree that failed, a copy; it is verified.
+/// Goal: a tree that failed does not prevent a copy: it is rewritten first. Method: a tree that failed, then a
+/// copy, which is verified.
 #[test]
 fn copy_has_a_tree_that_failed_written_anew_first() {
     let (_, disk) = Env::simulated(73);
@@ -92,8 +94,9 @@ fn copy_has_a_tree_that_failed_written_anew_first() {
     assert_eq!(faults, []);
 }
 
-/// Goal: a tree that cannot be written anew either keeps nobody else from being flushed, and its rows stay in the old tree and the log.
-/// Method: a tree that failed on a disk without room for it, beside one that has little to write; then there is room.
+/// Goal: a tree that cannot be rewritten does not keep other trees from being flushed, and its rows stay in the
+/// old tree and the log. Method: a tree that failed, on a disk without room for its rewrite, next to a tree that
+/// has little to write; then there is room.
 #[test]
 fn tree_that_cannot_be_written_anew_holds_up_no_other() {
     let (_, disk) = Env::simulated(73);
@@ -120,8 +123,9 @@ fn tree_that_cannot_be_written_anew_holds_up_no_other() {
     assert_eq!(keys(&found, &found.family(f.id())), expected);
 }
 
-/// Goal: A2: a family that is dropped while its tree is written anew leaves the old tree, for a crash may take the drop back. Method: an
-/// uncommitted drop cannot be planted here, so the family is cleared, as a drop does it, before its tree is written anew.
+/// Goal: A2: if a family is dropped while its tree is rewritten, the old tree stays, since a crash may take the
+/// drop back. Method: an uncommitted drop cannot be planted here, so the family is cleared, as a drop does it,
+/// before its tree is rewritten.
 #[test]
 fn cleared_family_keeps_its_old_tree() {
     let (_, disk) = Env::simulated(76);

@@ -1,19 +1,21 @@
-//! `Appliers`: put the row writes of a log into families, by several threads, each with keys of its own.
+//! `Appliers`: several threads that put the row writes of a log into families, each thread with keys of its own.
 //!
-//! Whoever reads the log gives the writes in its order; a hash of family and key decides whose they are. Each applier takes
-//! its writes in the order in which they were given, so the writes of one key keep theirs, and those of different keys have
-//! none. Rows that are new to a family are staged, found by the same hash, and get into its index at the end, in order. No
-//! thread is started before as many writes have come as make one worthwhile.
+//! The reader of the log passes on the writes in log order, and a hash of family and key decides which applier
+//! gets each one. An applier takes its writes in the order in which they were passed on, so writes to one key stay
+//! in order; writes to different keys need no order. Rows that are new to a family are staged in a table by the
+//! same hash, and enter the family's index at the end, in order of their keys. An applier gets a thread only once
+//! it has a full batch of writes.
 //!
 //! # Invariants
 //! - A1. All writes of a key go to one applier, in the order given.
-//! - A2. A deletion is let go only once nothing that comes later was committed earlier, or at the end: so the latest commit of
-//!   a key stays, although writes of large transactions come before older commits.
-//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier and one's places, by some words for each staged row,
-//!   in place of its share of the index, and by deletions that wait for A2: of large transactions whose commit comes yet.
-//! - A4. Nobody reads the families before [`Appliers::finish`].
+//! - A2. A deletion is forgotten only once no later write can have an earlier commit, or at the end. So the latest
+//!   commit of a key wins, although writes of large transactions precede those of older commits.
+//! - A3. In addition to the rows, memory holds [`BATCHES`] batches and a copy of one batch's places for each
+//!   applier, some words for each staged row, in place of its share of the index, and the deletions that wait for
+//!   A2: those of large transactions whose COMMIT is still to come, and those read within a re-log.
+//! - A4. No thread reads the families before [`Appliers::finish`] has returned.
 //!
-//! Checked by `replay_tests.rs`, against a map, at random numbers of appliers and in random orders among them.
+//! Checked by `replay_tests.rs` against a map, with random numbers of appliers and random orders among them.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -28,25 +30,26 @@ use crate::families::Families;
 use crate::gather::{StagedRows, gather};
 use crate::redo::Op;
 
-/// Bytes of keys and values, and writes, at which a batch goes to its applier: so many that writes at random keys, taken in the
-/// order of the keys where an index is asked, come to the same parts of it while these are in a processor's cache.
+/// The bytes of keys and values, and the number of writes, at which a batch goes to its applier. A batch of this
+/// size has enough writes at random keys that, taken in order of the keys where an index is searched, they reach
+/// the same parts of it while these are in the processor's cache.
 const BATCH_BYTES: usize = 2 << 20;
 const BATCH_WRITES: usize = 16_384;
-/// Batches at most of one applier: being filled, waiting, being applied.
+/// The most batches that one applier has: one being filled, some waiting, one being applied.
 const BATCHES: usize = 4;
-/// Writes under one pin: what they supersede can be freed after so many.
+/// Writes under one pin: after so many, the versions that they supersede can be freed.
 const PIN_WRITES: usize = 256;
 
-/// The most appliers there are: beyond that, reading the log takes longer than applying it.
+/// The most appliers there are: with more of them, reading the log would take longer than applying it.
 pub(crate) const APPLIERS_MAX: usize = 16;
 
-/// Returns how many appliers there are if `wanted` are; 0 wants one per core.
+/// Returns the number of appliers for a setting of `wanted`; 0 stands for one per core.
 pub(crate) fn appliers_for(wanted: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if wanted == 0 { cores() } else { wanted }.clamp(1, APPLIERS_MAX)
 }
 
-/// A write of a batch: where it lies in the bytes.
+/// A write of a batch, with its offsets in the bytes of the batch.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     cf: CfId,
@@ -60,12 +63,12 @@ struct Place {
     end: usize,
 }
 
-/// Writes on their way to an applier.
+/// Writes that are being collected for an applier.
 #[derive(Debug, Default)]
 struct Batch {
     places: Vec<Place>,
     bytes: Vec<u8>,
-    /// Nothing that comes later was committed below.
+    /// No later write was committed below this.
     settled: Lsn,
 }
 
@@ -90,38 +93,38 @@ impl Batch {
     }
 }
 
-/// Where a write was committed, and what that means for others.
+/// The position of a write's commit, and the consequences for other writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
-    /// Where it was committed.
+    /// The CSN of the write.
     pub(crate) csn: Lsn,
-    /// The log is needed for it from here on.
+    /// The write needs the log from here on.
     pub(crate) since: Lsn,
-    /// Nothing that comes later was committed below.
+    /// No later write was committed below this.
     pub(crate) settled: Lsn,
 }
 
-/// When a batch is full.
+/// The size at which a batch is full.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     bytes: usize,
     writes: usize,
 }
 
-/// Deletions that are remembered, by where they were committed: place of the family, hash of the key, row.
+/// Remembered deletions by CSN: index of the family in `here`, hash of the key, row.
 type Kept = BTreeMap<Lsn, Vec<(usize, u64, Arc<Row>)>>;
 
-/// Applies its share.
+/// Applies the writes of its share of the keys.
 #[derive(Debug)]
 struct Applier {
     families: Arc<Families>,
-    /// What it has of each family that it met.
+    /// The staged rows of each family that it has met.
     here: Vec<StagedRows>,
-    /// Where that is.
+    /// The index of a family in `here`.
     places: Map<CfId, usize>,
     kept: Kept,
     old_bytes: i64,
-    /// The batch at hand in the order in which it is applied.
+    /// The current batch, in the order in which it is applied.
     order: Vec<Place>,
 }
 
@@ -129,13 +132,13 @@ impl Applier {
     fn apply(&mut self, batch: &Batch) {
         self.order.clone_from(&batch.places);
         if self.here.iter().any(|one| one.staged.is_over_rows()) {
-            // Stable: the writes of one key keep their order (A1).
+            // A stable sort: the writes of one key keep their order (A1).
             self.order.sort_by(|one, other| {
                 let key = |place: &Place| &batch.bytes[place.key..place.value];
                 one.cf.cmp(&other.cf).then_with(|| key(one).cmp(key(other)))
             });
         }
-        // The family written last: the next write is mostly of the same.
+        // The family written last: the next write is usually to the same one.
         let mut recent = None;
         let order = std::mem::take(&mut self.order);
         for places in order.chunks(PIN_WRITES) {
@@ -168,7 +171,7 @@ impl Applier {
         self.settle(batch.settled);
     }
 
-    /// Returns where the family is, which is made if it is new.
+    /// Returns the index of the family in `here`; creates the entry if the family is new.
     fn place_of(&mut self, cf: CfId) -> usize {
         let next = self.here.len();
         let at = *self.places.entry(cf).or_insert(next);
@@ -180,7 +183,7 @@ impl Applier {
         at
     }
 
-    /// Lets deletions go that were committed at or below `settled` (A2).
+    /// Forgets deletions that were committed at or below `settled` (A2).
     fn settle(&mut self, settled: Lsn) {
         while let Some(first) = self.kept.first_entry().filter(|first| *first.key() <= settled) {
             let (csn, rows) = first.remove_entry();
@@ -192,38 +195,38 @@ impl Applier {
         }
     }
 
-    /// Returns what it leaves.
+    /// Settles the remaining deletions; returns the staged rows.
     fn end(mut self) -> Left {
         self.settle(Lsn::MAX);
         Left { old_bytes: self.old_bytes, staged: self.here }
     }
 }
 
-/// What an applier leaves: by how many bytes old versions grew, and rows that are in no index yet.
+/// The result of an applier: the growth of old versions in bytes, and the rows that are in no index yet.
 #[derive(Debug)]
 struct Left {
     old_bytes: i64,
     staged: Vec<StagedRows>,
 }
 
-/// Where an applier works.
+/// Where an applier runs.
 #[derive(Debug)]
 enum Work {
     /// On the thread that reads the log.
     Here(Applier),
-    /// On a thread of its own. Batches come back to be filled again.
+    /// On a thread of its own. Batches return to the reader to be filled again.
     Apart { full: SyncSender<Batch>, empty: Receiver<Batch>, thread: JoinHandle<Option<Left>> },
-    /// Not before a test lets it.
+    /// Only when a test lets it.
     #[cfg(all(test, not(any(loom, shuttle))))]
     Held(std::collections::VecDeque<Batch>, Applier),
 }
 
 impl Work {
-    /// Gives the applier a thread. Without one to be had it goes on here.
+    /// Gives the applier a thread. If none can be started, the applier stays on this thread.
     fn start(applier: Applier, number: usize) -> Self {
         let (full, batches) = sync_channel::<Batch>(BATCHES - 2);
         let (back, empty): (Sender<Batch>, _) = channel();
-        // The thread takes the applier from a channel: it must not be lost where no thread can be made.
+        // The thread receives the applier through a channel, so that it is not lost if no thread can be started.
         let (hand, handed) = channel::<Applier>();
         let thread = std::thread::Builder::new().name(format!("collie-open-{number}")).spawn(move || {
             let mut applier = handed.recv().ok()?;
@@ -247,7 +250,7 @@ impl Work {
 #[derive(Debug)]
 struct Lane {
     batch: Batch,
-    /// `None` only while it is changed.
+    /// `None` only while it is being changed.
     work: Option<Work>,
 }
 
@@ -262,7 +265,7 @@ pub(crate) struct Appliers {
 }
 
 impl Appliers {
-    /// Makes `count` of them. `seed` is drawn by chance: nobody can choose keys that are slow to find.
+    /// Creates `count` appliers. `seed` is random, so that no client can choose keys that are slow to find.
     pub(crate) fn new(families: &Arc<Families>, count: usize, seed: u64) -> Self {
         let applier = || Applier {
             families: Arc::clone(families),
@@ -282,7 +285,7 @@ impl Appliers {
         }
     }
 
-    /// Takes a write. It is applied soon, and in the indexes by the end of [`Appliers::finish`].
+    /// Takes a write. It is applied soon, and is in its index once [`Appliers::finish`] returns.
     pub(crate) fn put(&mut self, op: &Op<'_>, at: &At) {
         let hash = self.hash.of(op.cf, op.key);
         let number = self.lane_of(hash);
@@ -294,7 +297,7 @@ impl Appliers {
         }
     }
 
-    /// Returns whose key it is that has this hash (A1).
+    /// Returns the lane of the keys with this hash (A1).
     fn lane_of(&self, hash: u64) -> usize {
         if self.lanes.len() == 1 {
             return 0;
@@ -303,7 +306,7 @@ impl Appliers {
         usize::try_from(hash % lanes).unwrap_or(0)
     }
 
-    /// Has the lane's batch applied, by a thread if there are others beside it.
+    /// Has the lane's batch applied, on a thread if there are other lanes.
     fn hand_over(&mut self, number: usize) {
         let is_alone = self.lanes.len() == 1;
         let lane = &mut self.lanes[number];
@@ -320,7 +323,7 @@ impl Appliers {
                 let next = empty.try_recv().unwrap_or_default();
                 let batch = std::mem::replace(&mut lane.batch, next);
                 if full.send(batch).is_err() {
-                    end(work); // it ended before its time: it panicked, and so does this
+                    end(work); // it ended early, so it panicked, and so does this thread
                     unreachable!("an applier ends when no more batches can come");
                 }
             }
@@ -332,15 +335,16 @@ impl Appliers {
         self.run_some();
     }
 
-    /// Has everything applied that was taken, and puts the rows into the indexes. Returns by how many bytes old versions grew.
+    /// Applies every write that was taken and puts the rows into the indexes. Returns the growth of old versions
+    /// in bytes.
     ///
     /// # Panics
-    /// When an applier did.
+    /// If an applier panicked.
     pub(crate) fn finish(mut self) -> i64 {
         for number in 0..self.lanes.len() {
             let lane = &mut self.lanes[number];
             match lane.work.as_mut() {
-                // Too little came for a thread.
+                // Too few writes came for a thread, or there is only one lane.
                 Some(Work::Here(applier)) => applier.apply(&lane.batch),
                 _ => self.hand_over(number),
             }
@@ -376,15 +380,15 @@ fn end(work: Work) -> Left {
 pub(crate) mod tests {
     use super::*;
 
-    /// Decides which applier works next, by numbers drawn with a simple generator.
+    /// Decides which applier works next, by numbers from a simple generator.
     #[derive(Debug)]
     pub(crate) struct Schedule {
         state: u64,
     }
 
     impl Appliers {
-        /// Makes `count` appliers that take batches of up to `writes` writes and apply them in an order among the appliers that
-        /// `seed` decides.
+        /// Creates `count` appliers that take batches of up to `writes` writes and apply them in an order among
+        /// the appliers that `seed` decides.
         pub(crate) fn scheduled(families: &Arc<Families>, count: usize, writes: usize, seed: u64) -> Self {
             let mut appliers = Self::new(families, count, 7);
             appliers.limit.writes = writes;
@@ -396,14 +400,14 @@ pub(crate) mod tests {
             appliers
         }
 
-        /// Makes `count` appliers with a thread each from the `writes`th write on.
+        /// Creates `count` appliers, each of which gets a thread at its `writes`th write.
         pub(crate) fn threaded(families: &Arc<Families>, count: usize, writes: usize) -> Self {
             let mut appliers = Self::new(families, count, 7);
             appliers.limit.writes = writes;
             appliers
         }
 
-        /// Has some appliers do some of their work.
+        /// Lets some appliers do some of their work.
         pub(super) fn run_some(&mut self) {
             let Some(schedule) = &mut self.schedule else { return };
             loop {
@@ -425,8 +429,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Goal: a mean log gives each of several appliers a share. Method: a thousand keys of three
-    /// families over every number of appliers.
+    /// Goal: an average log gives each of several appliers a share. Method: a thousand keys of three families over
+    /// every number of appliers.
     #[test]
     fn each_applier_has_keys() {
         let families = Arc::new(Families::new());
@@ -441,7 +445,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Goal: without threads wanted none is started, and their number is bounded. Method: ask.
+    /// Goal: there is at least one applier, and their number is bounded. Method: the function is called with
+    /// several settings.
     #[test]
     fn number_of_appliers_is_at_least_one_and_bounded() {
         assert!((1..=APPLIERS_MAX).contains(&appliers_for(0)));

@@ -1,13 +1,14 @@
-//! `Background`: a thread of the engine that comes back to its work after a pause, until its database goes.
+//! `Background`: a thread of the engine that works in rounds with a pause after each, as long as its database is
+//! open.
 //!
-//! Nothing visible depends on one except memory, the length of the log, and how long an open takes.
+//! Nothing visible depends on these threads except memory, the length of the log, and how long an opening takes.
 //!
 //! | thread | its rounds |
 //! |---|---|
-//! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows, give tokens to writers that wait |
-//! | `collie-flush` | [`flusher`](crate::flusher::flusher): flush families to levels, give up log |
-//! | `collie-free` | [`freer`]: free the rows of dropped families, when one is |
-//! | `collie-scrub` | [`scrubber`](crate::scrub::scrubber): read tables of the levels, write a tree anew of which one has rotted |
+//! | `collie-gc` | [`collector`]: retires xids, moves the horizon, cleans rows, gives tokens to waiting writers |
+//! | `collie-flush` | [`flusher`](crate::flusher::flusher): flushes families to the LSM levels, releases log |
+//! | `collie-free` | [`freer`]: frees the rows of a dropped family when there is one |
+//! | `collie-scrub` | [`scrubber`](crate::scrub::scrubber): reads tables of the LSM levels, rewrites rotten trees |
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -18,9 +19,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::shared::Shared;
 
-/// Before the first round of any thread.
+/// The pause before the first round of any thread.
 const FIRST: Duration = Duration::from_millis(2);
-/// Between two rounds of the collector after a long time without work, unless the interval with it is longer.
+/// The longest pause of the collector after rounds without work, unless its interval with work is longer.
 const TICK_MAX: Duration = Duration::from_millis(64);
 
 /// Returns the rounds of the collector.
@@ -33,7 +34,7 @@ pub(crate) fn collector() -> impl FnMut(&Shared) -> Duration + Send {
     }
 }
 
-/// Between two looks for a dropped family by a thread that is woken for each.
+/// The pause of the freeing thread, which is woken for each dropped family.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Returns the rounds of the thread that frees families.
@@ -44,7 +45,7 @@ pub(crate) fn freer() -> impl FnMut(&Shared) -> Duration + Send {
 #[derive(Debug, Default)]
 struct Told {
     stop: bool,
-    /// Something came for the next round, perhaps while this one was at work.
+    /// There is work for the next round, which perhaps came during the current one.
     wake: bool,
 }
 
@@ -54,7 +55,7 @@ struct Signal {
     changed: Condvar,
 }
 
-/// The running thread. Dropping it stops it, after the round it is at.
+/// The running thread. Dropping the handle stops the thread after its current round.
 #[derive(Debug)]
 pub(crate) struct Background {
     signal: Arc<Signal>,
@@ -62,7 +63,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts a thread over a database that it does not keep alive. Each round says how long the pause after it is.
+    /// Starts a thread over a database that the thread does not keep alive. Each round returns the pause after it.
     pub(crate) fn start(
         name: &str,
         shared: Weak<Shared>,
@@ -83,7 +84,7 @@ impl Background {
                 told.wake = false;
                 drop(told);
                 let Some(shared) = shared.upgrade() else { return };
-                // On a replica all of this is replay's.
+                // While the log takes no records, samples count this work as replay's.
                 let _scope = shared.txns.log().is_held().then(|| work_for(Source::Apply));
                 pause = round(&shared);
             }
@@ -91,7 +92,7 @@ impl Background {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Has the next round begin at once.
+    /// Makes the next round begin at once.
     pub(crate) fn wake(&self) {
         self.signal.told.lock().wake = true;
         self.signal.changed.notify_all();
@@ -102,7 +103,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.signal.told.lock().stop = true;
         self.signal.changed.notify_all();
-        // The thread itself drops the database when it held it last; it ends right after.
+        // The thread drops this handle itself when it held the database last; it ends right after that.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

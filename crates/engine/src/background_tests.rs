@@ -6,13 +6,14 @@ use std::time::Duration;
 use crate::flusher::tests::put_one;
 use crate::{Db, Env, Options};
 
-/// Between two looks.
+/// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long the machine may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Goal: who gives a family up does not wait until its rows are out of memory, and they come out all the same. Method: the collector's
-/// lock, which freeing needs, is held while two families are given up; then it is not.
+/// Goal: the caller that gives a family up does not wait until its rows are out of memory, and the rows are freed
+/// all the same. Method: the collector's lock, which freeing needs, is held while two families are given up, and
+/// then released.
 #[test]
 fn a_family_is_given_up_at_once_and_freed_later() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The plain values that calls of a session take and give: what to write, what came of it, where a scan ends.
+//! The plain values that calls of a session take and return: a write, its outcome, the end of a scan.
 //!
-//! Holds no state and knows no log, map or row.
+//! They hold no state and know no log, map or row.
 
 use std::ops::{Bound, Deref, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use std::sync::Arc;
@@ -9,69 +9,70 @@ use collie_base::{LockStrength, Lsn};
 use collie_store::{Origin, Span};
 use collie_txn::Blocker;
 
-/// Which version the caller computed its write from.
+/// The version from which the caller computed its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The version visible at the statement's snapshot, or one of the transaction's own.
     Snapshot,
-    /// The version committed at this position, given by [`Outcome::Changed`].
+    /// The version committed at this position, as given by [`Outcome::Changed`].
     After(Lsn),
 }
 
-/// What a statement that judges constraints sees besides the transaction's own writes.
+/// The rows that a statement which checks constraints sees in addition to the transaction's own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sees {
-    /// What any statement of the transaction sees.
+    /// Those that any statement of the transaction sees.
     Snapshot,
-    /// Every commit that was published when it began, at every level.
+    /// Those of every commit that was published when the statement began, at every isolation level.
     Newest,
 }
 
-/// What to do to an existing row.
+/// A change of an existing row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<'a> {
-    /// Replace the value by one that agrees with it in all that other rows may refer to. Holds the row as
-    /// [`LockStrength::NoKeyUpdate`] does: who refers to it goes on.
+    /// Replaces the value by one that agrees with it in every part that other rows may refer to. Holds the row as
+    /// [`LockStrength::NoKeyUpdate`] does, so transactions that only refer to it do not wait.
     Put(&'a [u8]),
-    /// Replace the value, and with it what other rows may refer to. Holds the row as [`LockStrength::Update`] does, like
-    /// every change below.
+    /// Replaces the value, including parts that other rows may refer to. Holds the row as [`LockStrength::Update`]
+    /// does, like every change below.
     PutKeys(&'a [u8]),
-    /// Remove the row.
+    /// Removes the row.
     Delete,
-    /// Hold the row without changing it.
+    /// Locks the row without changing it.
     Lock(LockStrength),
-    /// Remove the row and leave word that it lives on under another key.
+    /// Removes the row and leaves a note with the key under which it continues to exist.
     MoveTo {
-        /// The key it lives on under.
+        /// The new key.
         new_key: &'a [u8],
     },
 }
 
-/// What came of a write to an existing row.
+/// The outcome of a write to an existing row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// The write is in the transaction.
     Done,
-    /// An unfinished transaction holds the row, as one of several perhaps: wait for it, then call again with the same
-    /// basis.
+    /// An unfinished transaction, perhaps one of several, holds the row. The caller waits for it and calls again
+    /// with the same basis.
     Wait(Blocker),
-    /// A newer version was committed: evaluate on it, then write with [`Basis::After`] its position.
+    /// A newer version was committed. The caller evaluates its condition on it and writes with [`Basis::After`]
+    /// its position.
     Changed {
-        /// Where it was committed.
+        /// The CSN of the newer version.
         csn: Lsn,
-        /// Its value.
+        /// The value of the newer version.
         row: RowBytes,
     },
-    /// The row was deleted, or never was.
+    /// The row was deleted or never existed.
     Gone,
-    /// The row lives on under this key.
+    /// The row continues to exist under this key.
     Moved(Vec<u8>),
-    /// This command wrote the row already.
+    /// This command has already written the row.
     SelfModified,
 }
 
-/// What came of an insert.
+/// The outcome of an insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Insert {
@@ -79,20 +80,20 @@ pub enum Insert {
     Done,
     /// A live row has this key.
     Duplicate(Existing),
-    /// An unfinished transaction holds the key: wait for it, then call again.
+    /// An unfinished transaction holds the key. The caller waits for it and calls again.
     Wait(Blocker),
 }
 
-/// The live row that an insert met. To change it, ask [`crate::Session::basis_on`] what to base the write on.
+/// The live row that an insert met. [`crate::Session::basis_on`] returns the basis for a write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
-    /// Whose its newest value is.
+    /// The writer of the row's newest value.
     pub origin: Origin,
-    /// That value.
+    /// The newest value.
     pub row: RowBytes,
 }
 
-/// The value of a row: shared with the row, so cloning copies no bytes.
+/// The value of a row. It is shared with the row, so cloning copies no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowBytes(pub(crate) Arc<[u8]>);
 
@@ -122,14 +123,14 @@ impl KeyRange {
     /// Every key.
     pub const ALL: Self = Self { start: Bound::Unbounded, end: Bound::Unbounded };
 
-    /// The part of the range that comes strictly after `after` in the direction asked for.
+    /// Returns the part of the range that comes strictly after `after` in the given direction.
     pub(crate) fn span<'a>(&'a self, after: Option<&'a [u8]>, reverse: bool) -> Span<'a> {
         let bound = |bound: &'a Bound<Vec<u8>>| bound.as_ref().map(Vec::as_slice);
         let span = Span { start: bound(&self.start), end: bound(&self.end), reverse };
         after.map_or(span, |key| span.after(key))
     }
 
-    /// The keys that begin with `prefix`, which may be empty.
+    /// Returns the range of the keys that begin with `prefix`, which may be empty.
     pub fn prefix(prefix: &[u8]) -> Self {
         let mut end = prefix.to_vec();
         while let Some(last) = end.pop() {
@@ -186,13 +187,13 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
 /// How a scan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// Every key of the range was looked at.
+    /// Every key of the range was visited.
     Exhausted,
-    /// The limit was reached, or the visitor stopped: go on after this key.
+    /// The limit was reached or the visitor stopped; the scan can continue after this key.
     More(Vec<u8>),
 }
 
-/// A place in a transaction to roll back to.
+/// A point in a transaction to which the caller can roll back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub(crate) txn: collie_txn::Mark,
@@ -200,11 +201,11 @@ pub struct Mark {
     pub(crate) writes: u64,
 }
 
-/// What a finished commit tells.
+/// The result of a finished commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// Where the transaction was committed; `None` when it wrote nothing.
+    /// The CSN of the transaction; `None` if it wrote nothing.
     pub csn: Option<Lsn>,
-    /// Where its commit record ends: snapshots at or above show it. `None` when it wrote nothing.
+    /// The end of its commit record: snapshots at or above it show the transaction. `None` if it wrote nothing.
     pub end: Option<Lsn>,
 }

@@ -1,14 +1,15 @@
-//! `Carry`: what MANIFEST keeps of log that is gone, which replay would have taken from there.
+//! `Carry`: facts from released log that replay would have read there, as MANIFEST keeps them.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 1 | version: 1, or 2 with the fields from 13 on |
-//! | 1 | 8 | an id of transactions above every one in the log that is gone |
-//! | 9 | 4 | an id of families above every one in the log that is gone |
-//! | 13 | 8 | the position of the newest QUORUM record that counts in the log that is gone |
+//! | 1 | 8 | a transaction id above every one in the released log |
+//! | 9 | 4 | a family id above every one in the released log |
+//! | 13 | 8 | the position of the newest QUORUM record in the released log that applies |
 //! | 21 | | its payload, with a time of 0 |
 //!
-//! Little-endian; MANIFEST's frame has the checksum. The histories that begin there are in the control file.
+//! Little-endian; MANIFEST's frame has the checksum. The histories that begin in the released log are in the
+//! control file.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::codec::{DecodeError, Reader};
@@ -17,11 +18,11 @@ use collie_base::{CfId, Lsn, Xid};
 use crate::quorum_note::NotedAt;
 use crate::redo::{Redo, tag};
 
-/// Of one without a QUORUM record, so that earlier programs go on to read it.
+/// The version without a QUORUM record, so that earlier programs can still read it.
 const WITHOUT_QUORUM: u8 = 1;
 const WITH_QUORUM: u8 = 2;
 
-/// Bounds of the ids that were handed out in log that is gone, and who is asked for commits.
+/// Bounds of the ids that were handed out in released log, and the replicas that commits ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Carry {
     pub(crate) xid_limit: Xid,
@@ -42,10 +43,10 @@ impl Carry {
         out
     }
 
-    /// Reads them; `None`: no log is gone.
+    /// Decodes the bytes; `None` if no log was released.
     ///
     /// # Errors
-    /// They make no sense, or were written by a newer program.
+    /// The bytes make no sense, or a newer program wrote them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
         if bytes.is_empty() {
             return Ok(None);
@@ -76,7 +77,8 @@ mod tests {
     use super::*;
     use crate::QuorumNote;
 
-    /// Goal: reading inverts writing, and nothing shorter or longer is taken. Method: one of them, cut at each byte and drawn out.
+    /// Goal: decoding inverts encoding, and nothing shorter or longer is accepted. Method: one value, cut at each
+    /// byte and lengthened.
     #[test]
     fn carry_round_trips_and_is_taken_whole_only() {
         let note = QuorumNote { list: "ANY 1 (a)".to_owned(), before: Some(String::new()), ..QuorumNote::default() };

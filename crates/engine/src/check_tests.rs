@@ -1,4 +1,4 @@
-//! Checks while the boundary is behind: a stalled append holds it back by hand.
+//! Checks while the boundary is behind: a stalled append holds it back.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,8 +15,9 @@ fn begin(session: &mut Session, isolation: Isolation) {
 
 const LEVELS: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::RepeatableRead];
 
-/// An append stalls with its position taken; one transaction holds the parent, writes a child and commits; another removes
-/// the parent and checks. Returns what the check said before the append went on, and in the end.
+/// An append stalls after it has reserved its position. One transaction locks the parent, writes a child and
+/// commits; another one removes the parent and checks. Returns whether the check saw the child before the append
+/// continued (`None`: it was still waiting), and whether it saw the child in the end.
 fn check_behind_a_stalled_append(isolation: Isolation, mistake: Option<&'static str>) -> (Option<bool>, bool) {
     let dir = tempfile::tempdir().unwrap();
     let (db, _) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
@@ -59,7 +60,7 @@ fn check_behind_a_stalled_append(isolation: Isolation, mistake: Option<&'static 
         }
         done.send(parent.get(&rows, b"child").unwrap().is_some()).unwrap();
     });
-    // One that does not wait is to come first, however long the machine lets it wait.
+    // A check that does not wait must finish first, however slow the machine is.
     let time = if mistake.is_some() { Duration::from_secs(30) } else { Duration::from_millis(50) };
     let early = checked.recv_timeout(time).ok();
     release.send(()).unwrap();
@@ -69,9 +70,9 @@ fn check_behind_a_stalled_append(isolation: Isolation, mistake: Option<&'static 
     (early, sees)
 }
 
-/// Goal: a removal sees the rows of everybody who held the removed row before it, also while the boundary has not passed
-/// their commits: a lock ends when its holder is published. Method: the above at each level, where the check must wait for
-/// the append and then see the child; and with the wait left out, which must be noticed.
+/// Goal: a removal sees the rows of every transaction that held the removed row before it, even while the boundary
+/// has not passed their commits, since a lock ends when its holder is published. Method: the above at each level,
+/// where the check must wait for the append and then see the child; and without the wait, which must be noticed.
 #[test]
 fn removal_waits_for_the_boundary_and_sees_the_holders_row() {
     for isolation in LEVELS {

@@ -1,12 +1,15 @@
-//! Commits with times: what a replayer that goes by the begin of transactions needs, and this one does not.
+//! Commits with times, for replayers that order by the begin of transactions; replay in this engine does not need
+//! them.
 //!
-//! For benchmarks: [`Db::note_commit_times`] makes commits COMMIT_TIMED records (`redo.rs`), which every reader takes for what they are,
-//! a COMMIT; [`Logged`] is what a replayer of such a log reads. Off, a commit pays one load.
+//! They serve benchmarks: after [`Db::note_commit_times`] commits are logged as COMMIT_TIMED records (`redo.rs`),
+//! which every reader treats as COMMIT; a replayer of such a log reads them through [`Logged`]. While this is off,
+//! a commit pays one load.
 //!
 //! # Invariants
-//! - C1. `begin` is the snapshot that the transaction's writes were based on, `oldest` the horizon, as the last tick found it some
-//!   milliseconds ago: no snapshot is below it, now or later. So whatever commits behind this record began at or above `oldest`, and a
-//!   replayer that orders by begin may take everything that began below.
+//! - C1. `begin` is the snapshot on which the transaction's writes were based, and `oldest` is the horizon that
+//!   the last tick found some milliseconds ago: no snapshot is below it, now or later. So every commit after this
+//!   record began at or above `oldest`, and a replayer that orders by begin may apply all transactions that began
+//!   below.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -21,13 +24,13 @@ use crate::{Db, EngineError};
 pub(crate) struct CommitTimes(AtomicBool);
 
 impl CommitTimes {
-    /// Returns whether they do.
+    /// Returns whether commits carry times.
     pub(crate) fn are_on(&self) -> bool {
         self.0.load(Relaxed)
     }
 }
 
-/// Returns the payload of a COMMIT_TIMED in place of `commit`, a COMMIT's.
+/// Returns the payload of a COMMIT_TIMED record made from `commit`, the payload of a COMMIT.
 pub(crate) fn timed(commit: &[u8], begin: Lsn, oldest: Lsn) -> Vec<u8> {
     let mut record = vec![REDO_VERSION];
     put_varint(&mut record, begin.get());
@@ -37,14 +40,15 @@ pub(crate) fn timed(commit: &[u8], begin: Lsn, oldest: Lsn) -> Vec<u8> {
 }
 
 impl Db {
-    /// Has commits carry times in the log from now on: for benchmarks of replayers that need them. It cannot be turned off.
+    /// Makes commits carry times in the log from now on, for benchmarks of replayers that need them. It cannot be
+    /// turned off.
     #[doc(hidden)]
     pub fn note_commit_times(&self) {
         self.shared.commit_times.0.store(true, Relaxed);
     }
 }
 
-/// A record of the log, as far as it says what a transaction wrote: for replayers in benchmarks.
+/// A record of the log, reduced to what it states about a transaction's writes, for replayers in benchmarks.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged<'a> {
@@ -52,16 +56,17 @@ pub enum Logged<'a> {
     Commit {
         /// The transaction.
         xid: Xid,
-        /// What its writes were based on, and the lowest that another one's were; `None` where times were off.
+        /// The snapshot on which its writes were based, and a lower bound of those of all later commits; `None` if
+        /// times were off.
         times: Option<(Lsn, Lsn)>,
-        /// Its last writes, for [`Logged::writes`].
+        /// Its last writes, to be read with [`Logged::writes`].
         writes: &'a [u8],
     },
     /// Earlier writes of a transaction.
     Chunk {
         /// The transaction.
         xid: Xid,
-        /// The writes.
+        /// The writes, to be read with [`Logged::writes`].
         writes: &'a [u8],
     },
     /// The transaction has changed nothing.
@@ -69,17 +74,17 @@ pub enum Logged<'a> {
         /// The transaction.
         xid: Xid,
     },
-    /// Part of the earlier writes of a transaction is void.
+    /// Some of the transaction's earlier writes are void.
     RollbackTo,
-    /// Something else.
+    /// Any other record.
     Other,
 }
 
 impl<'a> Logged<'a> {
-    /// Reads the payload of a record.
+    /// Decodes the payload of a record.
     ///
     /// # Errors
-    /// What it says makes no sense.
+    /// The payload makes no sense.
     pub fn read(lsn: Lsn, record_tag: u8, payload: &'a [u8]) -> Result<Self, EngineError> {
         let damage = |what| EngineError::Corruption { lsn, what };
         let times = if record_tag == tag::COMMIT_TIMED {
@@ -98,10 +103,10 @@ impl<'a> Logged<'a> {
         })
     }
 
-    /// Calls `visit` with the family, the key and the value of each write; no value: a deletion.
+    /// Calls `visit` with the family, the key and the value of each write; a deletion has no value.
     ///
     /// # Errors
-    /// They cannot be read; then the first one of `visit`.
+    /// The first that occurs: a write cannot be decoded, or `visit` fails.
     pub fn writes<E: From<EngineError>>(
         lsn: Lsn,
         writes: &[u8],
@@ -126,8 +131,8 @@ mod tests {
     use super::*;
     use crate::{Basis, Insert, Isolation, Options, StatementKind, Write};
 
-    /// Goal: C1, and a log with times is replayed as any other. Method: transactions that overlap; their records; the database opened
-    /// again.
+    /// Goal: C1, and a log with times is replayed like any other. Method: transactions that overlap; their
+    /// records; the database is opened again.
     #[test]
     fn commits_carry_their_begin_and_the_oldest_one() {
         let (env, disk) = Env::simulated(3);
@@ -153,7 +158,7 @@ mod tests {
         let (mut later, third) = begin();
         assert!(third > second);
         db.log().unwrap().flush_wal(true).unwrap();
-        db.tick(); // what is durable bounds the horizon
+        db.tick(); // the durable position bounds the horizon
         let later = commit(&mut later, b"later");
         let long = commit(&mut long, b"long");
         db.log().unwrap().flush_wal(true).unwrap();

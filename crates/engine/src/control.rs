@@ -1,4 +1,5 @@
-//! The control file: who this directory is. Replaced whole, by rename; read once at open.
+//! The control file: the identity of this directory. It is replaced as a whole, by a rename, and read once at
+//! open.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -8,19 +9,20 @@
 //! | 16 | 16 | cluster id, random, for the life of the database |
 //! | 32 | 8 | node id, random, for the life of the directory |
 //! | 40 | 8 | term |
-//! | 48 | 8 | of a replica, at least 1: nothing is shown before its log is applied up to here; 0: it follows nobody |
+//! | 48 | 8 | on a replica, at least 1: no row is visible before replay has reached this position; otherwise 0 |
 //! | 56 | 4 | number of histories |
 //! | 60 | 32 each | a history, oldest first: term, id, position where it starts, end of the record before it (8 each) |
 //!
-//! All integers are little-endian. A reader refuses a bad checksum and a newer version. The file says which histories
-//! there were, the newest of them (`history_list.rs`); the log's INCARNATION records say it too, and win when the file is one behind
-//! after a crash.
+//! All integers are little-endian. A reader refuses a bad checksum and a newer version. The file lists the newest
+//! histories (`history_list.rs`). The log's INCARNATION records list them too, and win when the file is one
+//! history behind after a crash.
 //!
-//! Version 1 has neither the field at 48 nor the last one of a history, of which a reader takes the start for it.
+//! Version 1 lacks the field at 48 and the last field of a history, for which a reader uses the history's start.
 //!
 //! # Invariants
-//! - C1. What is written is read again: a reader takes more than a writer writes. Older programs wrote a history more with each start
-//!   after a crash; whatever they left is read, and the newest histories of it are kept.
+//! - C1. Every file that was written can be read again: a reader accepts larger files than a writer writes. Older
+//!   programs added a history at each start after a crash, without a bound; their files are read, and the newest
+//!   histories in them are kept.
 //!
 //! Checked by the tests below and by `tests/crash.rs` (C1).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -40,51 +42,52 @@ const MAGIC: &[u8; 8] = b"COLLIEDB";
 const FORMAT_VERSION: u32 = 2;
 const NAME: &str = "control";
 const TEMPORARY_NAME: &str = "control.new";
-/// An operator may have put the key for replication there before (docs/format.md).
+/// An operator may have put the replication key there before the database existed (docs/format.md).
 const KEY_NAME: &str = "replication.key";
-/// More than half a million histories: a limit for garbage, not for use. Programs that wrote all of them refused to read above 1 MiB, so
-/// none left much more.
+/// Room for more than half a million histories: a limit against garbage, not on use. Programs that wrote all
+/// histories refused to read more than 1 MiB, so none left a file much larger than that.
 const FILE_BYTES_MAX: usize = 16 << 20;
-/// Of a file with the fields above and no history.
+/// The size of a file with the fields above and no history.
 const FIXED_BYTES: usize = 60;
-/// Of a history.
+/// The size of a history.
 const HISTORY_BYTES: usize = 32;
 
 const _: () = assert!(FIXED_BYTES + HISTORIES_MAX * HISTORY_BYTES <= FILE_BYTES_MAX, "C1");
 
-/// One line of log positions.
+/// A history: one line of log positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct History {
     pub(crate) term: Term,
     pub(crate) id: HistoryId,
     pub(crate) start: Lsn,
-    /// Where the record before it ends: positions jump from there.
+    /// The end of the record before it: positions jump from there to `start`.
     pub(crate) previous_end: Lsn,
 }
 
 impl History {
-    /// The one that begins with this record at `start`.
+    /// Returns the history that begins with this record at `start`.
     pub(crate) const fn of(start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Self {
         Self { term: incarnation.term, id: incarnation.history, start, previous_end }
     }
 }
 
-/// What the control file holds.
+/// The contents of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Control {
     pub(crate) cluster: u128,
     pub(crate) node: u64,
     pub(crate) term: Term,
-    /// Of a replica: nothing is shown before its log is applied up to here; zero: the directory follows nobody.
+    /// On a replica, no row is visible before replay has reached this position; zero if the directory follows no
+    /// database.
     pub(crate) consistent_at: Lsn,
     pub(crate) histories: HistoryList,
 }
 
 impl Control {
-    /// The lowest `consistent_at` of a replica: everything may be shown.
+    /// The lowest `consistent_at` of a replica: it hides nothing.
     pub(crate) const FOLLOWS: Lsn = Lsn::new(1);
 
-    /// A new identity.
+    /// Returns a new random identity.
     pub(crate) fn draw(env: &Env) -> Self {
         let word = || u128::from(env.random.u64());
         Self {
@@ -96,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Adds a history, if it is neither known yet nor forgotten. Returns whether it was added.
+    /// Adds a history unless it is known already or was forgotten. Returns whether it was added.
     pub(crate) fn note_history(&mut self, history: History) -> bool {
         let is_new = self.histories.note(history);
         if is_new {
@@ -105,7 +108,7 @@ impl Control {
         is_new
     }
 
-    /// Reads the file in `dir`; `None` when there is none.
+    /// Reads the file in `dir`; `None` if there is none.
     pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<Self>, EngineError> {
         let path = dir.join(NAME);
         let bytes = match read_all(&*env.files, &path, u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX)) {
@@ -119,7 +122,7 @@ impl Control {
         })
     }
 
-    /// Replaces the file in `dir`; durable when this returns.
+    /// Replaces the file in `dir`; the new one is durable when this returns.
     pub(crate) fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let (temporary, path) = (dir.join(TEMPORARY_NAME), dir.join(NAME));
         let files = &*env.files;
@@ -137,17 +140,18 @@ impl Control {
         files.replace(&temporary, &path).map_err(fail("replace"))
     }
 
-    /// Returns a name in a directory without a control file that is not the remains of a creation cut short.
+    /// Returns a name in a directory without a control file that neither an interrupted creation nor a replication
+    /// key explains.
     pub(crate) fn first_foreign(names: &[String]) -> Option<String> {
         names.iter().find(|name| ![TEMPORARY_NAME, KEY_NAME].contains(&name.as_str())).cloned()
     }
 
-    /// Returns where the log lies.
+    /// Returns the directory of the log.
     pub(crate) fn log_dir(dir: &Path) -> PathBuf {
         dir.join("wal")
     }
 
-    /// Returns where the levels lie.
+    /// Returns the directory of the LSM levels.
     pub(crate) fn levels_dir(dir: &Path) -> PathBuf {
         dir.join("levels")
     }
@@ -191,7 +195,8 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// Goal: the file is read as written, and every damaged byte is noticed. Method: write, read, flip each bit.
+    /// Goal: the file is read as written, and every damaged byte is noticed. Method: it is written, read, and each
+    /// bit is flipped.
     #[test]
     fn control_file_round_trips_and_every_flipped_bit_is_refused() {
         let (env, _disk) = Env::simulated(3);
@@ -217,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Goal: a file of version 1 is read. Method: one written by hand.
+    /// Goal: a file of version 1 is read. Method: the test builds one.
     #[test]
     fn control_file_of_version_1_is_read() {
         let mut body = Vec::new();
@@ -233,9 +238,9 @@ mod tests {
         assert_eq!(Control::decode(&bytes), Ok(control));
     }
 
-    /// Goal: C1: however often a directory starts after a crash, its control file is read again, and stays below a mebibyte. Method:
-    /// 40,000 starts that each note a history; the file is written and read at every thousandth, and around the number at which an
-    /// older program could not read it any more (32,766).
+    /// Goal: C1: however often a directory starts after a crash, its control file can be read again and stays
+    /// below a mebibyte. Method: 40,000 starts that each note a history; the file is written and read at every
+    /// thousandth start, and around the number at which an older program could not read it any more (32,766).
     #[test]
     fn control_file_is_readable_after_tens_of_thousands_of_crash_starts() {
         let (env, _disk) = Env::simulated(5);
@@ -254,7 +259,8 @@ mod tests {
         assert!(bytes < 1 << 20, "{bytes}");
     }
 
-    /// Goal: C1: a file that an older program wrote and could not read is read. Method: one of 50,000 histories, 1.6 MB.
+    /// Goal: C1: a file that an older program wrote and could not read is read. Method: a file of 50,000
+    /// histories, 1.6 MB.
     #[test]
     fn control_file_of_a_directory_that_crashed_too_often_is_read() {
         let mut body = Vec::new();

@@ -1,8 +1,9 @@
-//! `Course`: what a transaction with chunks has left in the log so far, and which of its operations count; [`Fates`]: how each
-//! of them ends.
+//! `Course`: the chunks that a transaction has left in the log so far, and which of its operations count;
+//! [`Fates`]: the final status of each committed transaction with chunks.
 //!
-//! Operations are numbered in the order of the log, from 0, void ones too. ROLLBACK_TO says how many of those that counted
-//! still do, so what counts is a row of ranges that shrinks and grows at its end.
+//! Operations, void ones included, are numbered from 0 in the order of the log. ROLLBACK_TO states how many of
+//! those that counted still do, so the operations that count are a list of ranges that shrinks and grows at its
+//! end.
 
 use std::ops::Range;
 
@@ -17,11 +18,11 @@ use crate::redo::{Op, Redo};
 pub(crate) struct Course {
     pub(crate) first_chunk: Lsn,
     chunks: u64,
-    /// Whether something of it may be missing.
+    /// Whether a part of it may be missing.
     pub(crate) is_broken: bool,
-    /// How many operations were logged.
+    /// The number of logged operations.
     logged: u64,
-    /// Those that count, ascending, none empty.
+    /// The operations that count, ascending; no range is empty.
     live: Vec<Range<u64>>,
 }
 
@@ -34,7 +35,7 @@ impl Course {
         self.chunks += 1;
     }
 
-    /// Notes an operation of the last chunk; returns its number.
+    /// Notes an operation of the last chunk; returns the operation's number.
     pub(crate) fn note_operation(&mut self) -> u64 {
         let number = self.logged;
         self.logged += 1;
@@ -45,21 +46,21 @@ impl Course {
         number
     }
 
-    /// Returns how many operations were logged.
+    /// Returns the number of logged operations.
     pub(crate) const fn logged(&self) -> u64 {
         self.logged
     }
 
-    /// Returns how many operations count.
+    /// Returns the number of operations that count.
     pub(crate) fn live_count(&self) -> u64 {
         self.live.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Leaves the first `kept` of the operations that count. `needed` is where the log is needed from: what it goes back to
-    /// may lie in log that is gone.
+    /// Keeps the first `kept` of the operations that count. The log is needed from `needed` on, so the target of
+    /// the rollback may be in log that was released; then the transaction is broken.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Fewer operations count, and no log was released.
     pub(crate) fn roll_back_to(&mut self, kept: u64, needed: Lsn) -> Result<(), &'static str> {
         let count = self.live_count();
         if self.is_broken {
@@ -83,12 +84,12 @@ impl Course {
         Ok(())
     }
 
-    /// Returns how it ends, committed at `csn`.
+    /// Returns the final status, committed at `csn`.
     pub(crate) fn into_fate(self, csn: Lsn) -> Fate {
         Fate { csn, live: self.live }
     }
 
-    /// Checks that a COMMIT which names so many chunks finds all of them.
+    /// Checks that all chunks are there which a COMMIT names by their number and the first one's position.
     ///
     /// # Errors
     /// Some are missing.
@@ -98,32 +99,32 @@ impl Course {
     }
 }
 
-/// How a transaction with chunks ends.
+/// The final status of a committed transaction with chunks.
 #[derive(Debug)]
 pub(crate) struct Fate {
-    /// Where it was committed.
+    /// The CSN of the transaction.
     pub(crate) csn: Lsn,
     live: Vec<Range<u64>>,
 }
 
 impl Fate {
-    /// Returns whether the operation of this number counts.
+    /// Returns whether the operation with this number counts.
     pub(crate) fn has(&self, number: u64) -> bool {
         let at = self.live.partition_point(|range| range.end <= number);
         self.live.get(at).is_some_and(|range| range.contains(&number))
     }
 
-    /// Returns how many operations below this number count.
+    /// Returns the number of operations below this number that count.
     pub(crate) fn count_below(&self, number: u64) -> u64 {
         self.live.iter().map(|range| range.end.min(number).saturating_sub(range.start)).sum()
     }
 }
 
-/// How the transactions with chunks in a log end, by the position of the first chunk: those that are committed. Of all others
-/// nothing counts.
+/// The committed transactions with chunks in a log, by the position of the first chunk. Of all other transactions
+/// no operation counts.
 pub(crate) type Fates = Map<Lsn, Fate>;
 
-/// Reads a log for [`Fates`]. Takes memory for the transactions with chunks, some words each and for each ROLLBACK_TO.
+/// Reads a log for [`Fates`]. Memory use: some words for each transaction with chunks and for each ROLLBACK_TO.
 #[derive(Debug)]
 pub(crate) struct Survey {
     needed: Lsn,
@@ -132,15 +133,15 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Of a log that is needed from `needed` on.
+    /// Creates a scan of a log that is needed from `needed` on.
     pub(crate) fn new(needed: Lsn) -> Self {
         Self { needed, open: Map::default(), fates: Fates::default() }
     }
 
-    /// Takes the record at `lsn`. All records of the log must come, in order.
+    /// Takes the record at `lsn`. The caller passes all records of the log, in order.
     ///
     /// # Errors
-    /// `Corruption`, of what replay would refuse too.
+    /// `Corruption`, for a record that replay would refuse too.
     pub(crate) fn note(&mut self, lsn: Lsn, tag: u8, payload: &[u8]) -> Result<(), EngineError> {
         let damage = |what| EngineError::Corruption { lsn, what };
         match Redo::decode(tag, payload).map_err(|error| damage(error.what))? {
@@ -179,7 +180,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Returns what was found, at the end of the log.
+    /// Returns the result, at the end of the log.
     pub(crate) fn finish(self) -> Fates {
         self.fates
     }
@@ -191,8 +192,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Goal: the ranges say of each operation whether it counts. Method: random operations and rollbacks against a list of
-        /// numbers that is cut.
+        /// Goal: the ranges state of each operation whether it counts. Method: random operations and rollbacks,
+        /// compared with a list of numbers that is truncated.
         #[test]
         fn ranges_are_the_operations_that_were_not_rolled_back(steps in proptest::collection::vec(any::<(bool, u8)>(), 0..60)) {
             let (mut course, mut list) = (Course::default(), Vec::new());

@@ -22,7 +22,7 @@ use crate::{
     ShownWait, StallStat, UnflushedStat,
 };
 
-/// One open database directory. Clones share it; the last one to go closes the log as well as it can.
+/// One open database directory. Clones share it; dropping the last one closes the log as well as possible.
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) shared: Arc<Shared>,
@@ -34,43 +34,45 @@ pub struct Db {
 pub struct EngineStat {
     /// Families in memory.
     pub families: u64,
-    /// Rows in memory, deleted ones not yet removed included.
+    /// Rows in memory, including deleted ones that are not removed yet.
     pub rows: u64,
     /// Rows with old versions that wait to be cleaned.
     pub garbage_rows: u64,
     /// Rows with old versions that are kept for a snapshot.
     pub held_rows: u64,
-    /// Bytes of memory that old versions take up, about.
+    /// Approximate bytes of memory that old versions occupy.
     pub old_version_bytes: u64,
-    /// Bytes of memory that rows and all their versions take up, about.
+    /// Approximate bytes of memory that rows and all their versions occupy.
     pub memory_bytes: u64,
-    /// How many they may (`store.memory_limit`); `None`: no limit.
+    /// The limit of `memory_bytes` (`store.memory_limit`); `None` if there is none.
     pub memory_limit_bytes: Option<u64>,
-    /// Writes that were refused for it.
+    /// Writes that were refused at that limit.
     pub memory_refused: u64,
-    /// Snapshots held.
+    /// Snapshots in force.
     pub snapshots: u64,
-    /// The lowest snapshot held, if any.
+    /// The lowest snapshot in force, if there is any.
     pub oldest_snapshot: Option<Lsn>,
-    /// What was superseded below was or will be freed.
+    /// Versions that were superseded below it have been or will be freed.
     pub horizon: Lsn,
-    /// Versions of commits that are not stamped with them yet: readers look their commit up.
+    /// Versions of committed transactions without a stamp yet, so that readers look up the status of the
+    /// transaction.
     pub unstamped_versions: u64,
     /// Sessions that wait for a lock.
     pub waiting: u64,
 }
 
 impl Db {
-    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile. With
-    /// [`Options::read_only`] nothing in the directory is changed, and every write is refused. Under
-    /// `wal.recovery_mode = skip_any_corrupted_records` too, and what is there is every transaction that is whole in what the log
-    /// still has.
+    /// Opens the database in `dir`, or creates one, and replays its log. Calls `progress` now and then during that
+    /// time. With [`Options::read_only`] nothing in the directory is changed, and every write is refused. The same
+    /// holds under `wal.recovery_mode = skip_any_corrupted_records`; the database then has every transaction that
+    /// is whole in the remaining log.
     ///
     /// # Durability
-    /// What the log held durably is there when this returns; what was acknowledged is part of it.
+    /// Everything that was durable in the log is in the database on return, and so is every commit that was
+    /// acknowledged as durable.
     ///
     /// # Errors
-    /// When the directory is foreign, open elsewhere, of a newer format, damaged, or cannot be read or written.
+    /// The directory is foreign, open elsewhere, of a newer format or damaged, or cannot be read or written.
     pub fn open(
         dir: &Path,
         options: Options,
@@ -96,30 +98,31 @@ impl Db {
         self.shared.closed.load(Acquire)
     }
 
-    /// Returns the family, made empty when absent.
+    /// Returns the family; creates it empty if it does not exist.
     pub fn family(&self, cf: CfId) -> Arc<Family> {
         self.shared.families.get_or_make(cf)
     }
 
-    /// Returns the number of rows of a family, deleted ones not yet removed included; 0 when there is no such family, and
-    /// unlike [`Db::family`] it makes none.
+    /// Returns the number of rows of a family, including deleted ones that are not removed yet; 0 if there is no
+    /// such family. Unlike [`Db::family`] it creates none.
     pub fn rows_in(&self, cf: CfId) -> u64 {
         self.shared.families.get(cf).map_or(0, |family| family.stat().rows)
     }
 
-    /// Returns how many levels an access to a row of a family descends, about ([`Family::index_depth`]); 0 when there is no such family, of which
-    /// it makes none.
+    /// Returns the approximate number of index levels that an access to a row of a family descends
+    /// ([`Family::index_depth`]); 0 if there is no such family. It creates none.
     pub fn index_depth(&self, cf: CfId) -> u32 {
         self.shared.families.get(cf).map_or(0, |family| family.index_depth())
     }
 
-    /// Makes an empty family under an id that no record of the log ever named. It exists in the log from its first
-    /// committed row on.
+    /// Creates an empty family under an id that no record of the log has ever named. The log contains it from its
+    /// first committed row on.
     pub fn create_family(&self) -> CfId {
         self.shared.families.create()
     }
 
-    /// Returns the ids of the families that have a name in the catalog ([`kv`](crate::kv), [`sql_name_row`](crate::sql_name_row)).
+    /// Returns the ids of the families that have a name in the catalog
+    /// ([`kv`](crate::kv), [`sql_name_row`](crate::sql_name_row)).
     ///
     /// # Errors
     /// [`EngineError::BadName`], [`EngineError::TooManySessions`], [`EngineError::Closed`].
@@ -128,14 +131,15 @@ impl Db {
         Ok(named.into_iter().map(|(_, cf)| cf).collect())
     }
 
-    /// Frees the rows of a family. Call it once the transaction that dropped the family is committed and no snapshot
-    /// below it is used on the family any more.
+    /// Frees the rows of a family. The caller must know that the transaction which dropped the family is
+    /// committed, and that no snapshot below that commit is used on the family any more.
     pub fn drop_family(&self, cf: CfId) {
         self.shared.drop_family(cf);
     }
 
-    /// [`Db::drop_family`], by a thread of the engine: this returns at once, and the rows take up memory a little longer. What has
-    /// not been freed at the close is there at the next open, as a family that nobody names.
+    /// Frees a family like [`Db::drop_family`], but on a thread of the engine: this call returns at once, and the
+    /// rows occupy memory a little longer. A family that has not been freed by the close is there again at the
+    /// next opening, without a name.
     pub fn free_family(&self, cf: CfId) {
         self.shared.free_family(cf);
     }
@@ -145,18 +149,19 @@ impl Db {
         self.shared.families.ids()
     }
 
-    /// Flushes families to their levels: afterwards these hold what was committed to them before the call, and the log that
-    /// nothing else needs is given up. A family that is not there or has not changed costs nothing.
+    /// Flushes families to their LSM levels. Afterwards these hold every commit to the families from before the
+    /// call, or with a quorum every quorum-durable one, and log that nothing else needs is released. A family that
+    /// does not exist or has not changed costs nothing.
     ///
     /// # Durability
-    /// The log is durable up to the call, the levels are on return.
+    /// The log is durable up to the call, and the LSM levels are durable on return.
     ///
     /// # Progress
-    /// Waits for the log, and for other flushes; readers and writers go on.
+    /// Waits for the log and for other flushes; readers and writers continue.
     ///
     /// # Errors
-    /// The log's, the levels': then the rows are in memory and in the log as before. [`EngineError::OpenedReadOnly`],
-    /// [`EngineError::Salvaged`], [`EngineError::Closed`], [`EngineError::TooManySessions`].
+    /// Those of the log and of the LSM levels; then the rows are in memory and in the log as before.
+    /// [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`], [`EngineError::Closed`].
     pub fn flush_cf(&self, cfs: &[CfId]) -> Result<(), EngineError> {
         self.flush_for(cfs, FlushCause::Call)
     }
@@ -168,16 +173,16 @@ impl Db {
         self.shared.flush(cfs, cause)
     }
 
-    /// Flushes a family and merges its levels into one run, without what was deleted or replaced.
+    /// Flushes a family and merges the LSM levels of its tree into one run, without deleted and replaced entries.
     ///
     /// # Durability
-    /// As of [`Db::flush_cf`].
+    /// As for [`Db::flush_cf`].
     ///
     /// # Progress
-    /// Waits for other jobs of the family's tree; later ones wait for it. Readers and writers go on.
+    /// Waits for other jobs of the family's tree; later ones wait for this one. Readers and writers continue.
     ///
     /// # Errors
-    /// As of [`Db::flush_cf`].
+    /// As for [`Db::flush_cf`].
     pub fn compact(&self, cf: CfId) -> Result<(), EngineError> {
         self.flush_cf(&[cf])?;
         let levels = self.shared.writable_base()?.levels();
@@ -189,29 +194,32 @@ impl Db {
         }
     }
 
-    /// Flushes every family, as [`Db::flush_cf`].
+    /// Flushes every family, as [`Db::flush_cf`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Db::flush_cf`].
     pub fn flush_all(&self) -> Result<(), EngineError> {
         self.flush_for(&self.families(), FlushCause::Checkpoint)
     }
 
-    /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with every commit that
-    /// returned before the call and perhaps some that came during it. The log is copied; tables are linked where both are on
-    /// one file system, and copied elsewhere, unless the options say that nothing is to be shared. `watch` hears how far it is and
-    /// may stop it. See [`verify_backup`](crate::verify_backup) and [`restore`](crate::restore).
+    /// Copies the current database to the directory `to`, which must be absent or empty. The copy opens by itself,
+    /// with every commit that returned before the call and perhaps some from during it. The log is copied. Tables
+    /// are linked if both directories are on one file system and the options allow sharing, and copied otherwise.
+    /// `watch` receives the progress and may stop the copy. See [`verify_backup`](crate::verify_backup) and
+    /// [`restore`](crate::restore).
     ///
     /// # Durability
-    /// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
+    /// The copy is on disk on return. After an error or a crash `to` is absent, or empty as it was.
     ///
     /// # Progress
-    /// Waits for the log, for another copy being made, and on reading and writing the copy; readers and writers go on. Flushes
-    /// and compactions wait while tables are linked. The log is kept meanwhile, whatever its limit.
+    /// Waits for the log, for another copy that is being made, and for reading and writing the copy; readers and
+    /// writers continue. Flushes and compactions wait while tables are linked. During the copy the log is kept
+    /// whatever its limit.
     ///
     /// # Errors
-    /// [`EngineError::BadTarget`], [`EngineError::Io`] when the disk is full or refuses, the log's, the levels';
-    /// [`EngineError::Cancelled`] when `watch` says so; [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`],
+    /// [`EngineError::BadTarget`], [`EngineError::Io`] if the disk is full or fails, those of the log and of the
+    /// LSM levels; [`EngineError::Cancelled`] if `watch` stops the copy; [`EngineError::InvalidArgument`] on a
+    /// replica or without a log; [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`],
     /// [`EngineError::Closed`].
     pub fn checkpoint(
         &self,
@@ -225,17 +233,18 @@ impl Db {
         self.shared.checkpoint(to, options, watch)
     }
 
-    /// Links or copies the levels alone to the directory `levels` in `to`, which is not there, or empty: what a replica begins with that
-    /// gets the log as a stream. The caller has the log kept from before the call on.
+    /// Links or copies only the LSM levels to the directory `levels` in `to`, which must be absent or empty. A
+    /// replica that receives the log as a stream starts from them. The caller keeps the log pinned from before the
+    /// call on.
     ///
     /// # Durability
-    /// As [`Db::checkpoint`].
+    /// As for [`Db::checkpoint`].
     ///
     /// # Progress
-    /// As [`Db::checkpoint`], but for the log, which is neither waited for nor read.
+    /// As for [`Db::checkpoint`], except that it neither waits for the log nor reads it.
     ///
     /// # Errors
-    /// As [`Db::checkpoint`].
+    /// As for [`Db::checkpoint`].
     pub fn copy_levels(
         &self,
         to: &Path,
@@ -248,11 +257,11 @@ impl Db {
         self.shared.copy_levels(to, options, watch)
     }
 
-    /// Flushes what the flushing thread would flush now, for a database opened without its threads. Returns whether there was
-    /// anything.
+    /// Flushes everything that the flusher thread would flush now, for a database opened without its threads.
+    /// Returns whether there was anything to flush.
     ///
     /// # Errors
-    /// As of [`Db::flush_cf`].
+    /// As for [`Db::flush_cf`].
     pub fn flush_due(&self) -> Result<bool, EngineError> {
         self.shared.flush_due()
     }
@@ -262,36 +271,38 @@ impl Db {
         self.shared.base.as_ref().map_or_else(FlushStat::default, Base::stat)
     }
 
-    /// Returns how writers waited for flushes because the log was too long.
+    /// Returns how long and how often writers waited for flushes because the log was too long.
     pub fn stall_stat(&self) -> StallStat {
         self.shared.room.stat(self.shared.durable())
     }
 
-    /// Returns how the levels stand; empty in a database opened read-only.
+    /// Returns the state of the LSM levels; empty in a database opened read-only.
     pub fn level_stat(&self) -> LevelStat {
         self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat())
     }
 
-    /// Returns the figures of the database, family by family, as [`kv::Db::stats`](crate::kv::Db::stats) does, but without waiting for
-    /// flushes and compactions: a tree at which one is busy has the figures that it had when somebody asked last.
+    /// Returns the figures of the database, family by family, as [`kv::Db::stats`](crate::kv::Db::stats) does, but
+    /// without waiting for flushes and compactions: a tree with a job in progress has the figures of the last
+    /// request that found it without one.
     pub fn stats_now(&self) -> crate::kv::Stats {
         let levels = self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat_now());
         crate::kv::Stats::of(self, levels)
     }
 
-    /// Returns what the levels of a family lack.
+    /// Returns the figures of a family's rows that its LSM levels lack.
     pub fn unflushed(&self, cf: CfId) -> UnflushedStat {
         let none = UnflushedStat { rows: 0, bytes: 0, since: None };
         self.shared.families.get(cf).map_or(none, |family| family.unflushed())
     }
 
-    /// Returns the length of log, in bytes, above which families are flushed so that it can be cut (`wal.max_total_wal_size`,
-    /// or what it chooses).
+    /// Returns the length of the log, in bytes, above which families are flushed so that the log can be cut
+    /// (`wal.max_total_wal_size`, or the value that it chooses).
     pub fn log_bytes_max(&self) -> u64 {
         self.shared.log_bytes_max()
     }
 
-    /// Changes `wal.max_total_wal_size` ([`Options::max_total_wal_size`]) until the database is closed; 0 chooses.
+    /// Changes `wal.max_total_wal_size` ([`Options::max_total_wal_size`]) until the database is closed; with 0 the
+    /// engine chooses.
     pub fn set_max_total_wal_size(&self, bytes: u64) {
         self.shared.set_max_total_wal_size(bytes);
     }
@@ -301,34 +312,35 @@ impl Db {
         self.shared.durable()
     }
 
-    /// Returns the position below which no failover takes a commit back: what so many replicas as are asked for have on their disks.
-    /// [`Db::durable`] where they are not counted.
+    /// Returns the quorum-durable position, below which no failover takes a commit back: a quorum has everything
+    /// below it on its disks. It follows [`Db::durable`] while replicas are not counted.
     pub fn settled(&self) -> Lsn {
         self.shared.txns.log().settled()
     }
 
-    /// Has replies wait for replicas from now on, or (`false`) do without: who waits is let go, and told so
-    /// ([`Ack::is_unconfirmed`](crate::Ack::is_unconfirmed)). Nothing happens without [`Options::quorum`].
+    /// Makes replies wait for replicas from now on or, with `false`, leave without them; commits that are waiting
+    /// are then released and marked as unconfirmed ([`Ack::is_unconfirmed`](crate::Ack::is_unconfirmed)). Has no
+    /// effect without [`Options::quorum`].
     pub fn count_replicas(&self, counted: bool) {
         let log = self.shared.txns.log();
         log.replicas().into_iter().for_each(|settled| settled.set_counted(counted, || log.durable()));
     }
 
-    /// Takes note of how far so many replicas as are asked for have come, and wakes who waited for that. What is below what was noted
-    /// before changes nothing.
+    /// Notes how far the replicas that the quorum requires have come, and wakes the commits that waited for it.
+    /// Positions below those noted before have no effect.
     pub fn confirm(&self, confirmed: Confirmed) {
         let log = self.shared.txns.log();
         log.replicas().into_iter().for_each(|settled| settled.confirm(confirmed, || log.durable()));
     }
 
-    /// Notes in the log who is asked for commits from here on; returns where the record ends. Whoever opens this directory, or a replica
-    /// that has the record, finds it ([`Db::quorum_note`]).
+    /// Logs which replicas commits ask for from here on; returns the end of the record. A later opening of this
+    /// directory finds it, and so does a replica that has the record ([`Db::quorum_note`]).
     ///
     /// # Durability
-    /// None on return; with the next flush, which is asked for.
+    /// None on return; the record is durable with the next flush, which is requested.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub fn note_quorum(&self, note: &QuorumNote) -> Result<Lsn, EngineError> {
         let log = self.shared.txns.log();
         let record = note.encode(self.shared.env.clock.wall_us());
@@ -338,13 +350,13 @@ impl Db {
         Ok(end)
     }
 
-    /// Returns who is asked for commits, as the newest record of it says that was appended, received or read here; `None`: no record
-    /// says.
+    /// Returns which replicas commits ask for, by the newest such record that was appended, received or read here;
+    /// `None` if there is none.
     pub fn quorum_note(&self) -> Option<QuorumNote> {
         self.shared.quorum.newest().map(|(_, note)| note)
     }
 
-    /// Returns whether the log takes no records just now ([`Db::hold_log`]).
+    /// Returns whether the log takes no records at the moment ([`Db::hold_log`]).
     pub fn is_log_held(&self) -> bool {
         self.shared.txns.log().is_held()
     }
@@ -352,18 +364,19 @@ impl Db {
     /// Blocks until everything below `lsn` is on disk.
     ///
     /// # Errors
-    /// The log stopped before.
+    /// The log stopped before that.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         Ok(self.shared.txns.log().wait_durable(lsn)?)
     }
 
-    /// Says whether replicas are asked for commits at all: while they are not, the levels that wait for them mean
-    /// [`CommitLevel::Local`](crate::CommitLevel::Local). At first they are. Nothing happens without [`Options::quorum`].
+    /// Sets whether commits ask for replicas at all, as they initially do. While they do not, the levels that wait
+    /// for replicas mean [`CommitLevel::Local`](crate::CommitLevel::Local). Has no effect without
+    /// [`Options::quorum`].
     pub fn ask_replicas(&self, asked: bool) {
         self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.set_asked(asked));
     }
 
-    /// Returns how far replicas have confirmed; `None` without [`Options::quorum`].
+    /// Returns how far replicas have confirmed the log; `None` without [`Options::quorum`].
     pub fn confirmed(&self) -> Option<Confirmed> {
         self.shared.txns.log().replicas().map(|settled| settled.confirmed())
     }
@@ -373,16 +386,17 @@ impl Db {
         self.shared.txns.log().boundary()
     }
 
-    /// Flushes the log once on this thread if nobody else does and something is there to flush; returns whether it did.
-    /// For a caller that has nothing better to do than to wait for its own commit.
+    /// Flushes the log once on this thread if no other thread does and there is something to flush; returns
+    /// whether it did. It is meant for a caller that would otherwise only wait for its own commit.
     pub fn try_lead_flush(&self) -> bool {
-        // A failed flush poisons the log, which tells every waiter by itself.
+        // A failed flush poisons the log, which notifies every waiter.
         let lead = self.shared.txns.log().wal().and_then(collie_wal::Log::try_lead);
         lead.is_some_and(|lead| lead.run().is_ok())
     }
 
-    /// Draws about one in `one_in` of the commits whose replies leave from now on, rounded up to a power of two; 0: none, as it is at first.
-    /// Those that were drawn wait for [`Db::take_drawn`], some thousands at the most.
+    /// Draws about one in `one_in` of the commits whose replies leave from now on, with `one_in` rounded up to a
+    /// power of two; for 0, the initial value, none. Drawn commits, some thousands at most, wait for
+    /// [`Db::take_drawn`].
     pub fn draw_commits(&self, one_in: u32) {
         self.shared.txns.log().draw().set(one_in, &self.shared.env.clock);
     }
@@ -403,30 +417,32 @@ impl Db {
         self.shared.is_read_only()
     }
 
-    /// Returns the id of the database, drawn when it was made and the same in every copy of it.
+    /// Returns the random id of the database, which all of its copies share.
     pub fn cluster_id(&self) -> u128 {
         self.shared.control().cluster
     }
 
-    /// Returns the id of this directory, drawn when it was made.
+    /// Returns the random id of this directory.
     pub fn node_id(&self) -> u64 {
         self.shared.control().node
     }
 
-    /// Returns the term and the newest of the histories that begin in the log, or did, oldest first, as of the open or the promotion: of
-    /// a replica the histories that were received. Those that no log reaches may be forgotten.
+    /// Returns the term and the newest histories, oldest first: those that begin in the log or in log that was
+    /// released, as known at the opening or the promotion; on a replica those that it has received. Histories that
+    /// no log reaches may be missing.
     pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
         let control = self.shared.control();
         let histories: Vec<HistoryStart> = match self.shared.txns.log().followed() {
             Some(followed) => followed.histories(),
             None => control.histories.iter().map(|known| (*known).into()).collect(),
         };
-        // A replica is of the term of the newest history that it has received.
+        // A replica has the term of the newest history that it has received.
         let received = histories.iter().map(|history| history.term).max();
         (received.map_or(control.term, |term| term.max(control.term)), histories)
     }
 
-    /// Returns what is known here of a history. What a replica says of one holds for every position that [`Db::shown`] returned before.
+    /// Returns the state of a history as this node knows it. On a replica the answer covers every position that
+    /// [`Db::shown`] returned before the call.
     pub fn history_state(&self, history: HistoryId) -> HistoryState {
         match self.shared.txns.log().followed() {
             Some(followed) => followed.history_state(history),
@@ -434,62 +450,69 @@ impl Db {
         }
     }
 
-    /// Returns where read-only snapshots begin that are taken from now on: they show every commit whose record ends at or below. It
-    /// only grows. Of a replica it is the smaller of what is applied and what its primary lets be shown, else what no crash takes
-    /// back together with what was acknowledged all the same.
+    /// Returns the position at which read-only snapshots begin from now on: they show every commit whose record
+    /// ends at or below it. It only grows. On a replica it is the visible position, the lower of the watermark of
+    /// replay and the position up to which its primary permits reads. Elsewhere it is the quorum-durable position
+    /// or, if that is higher, the end of the last commit that was acknowledged without being quorum-durable.
     pub fn shown(&self) -> Lsn {
         if let Some(followed) = self.shared.txns.log().followed() {
-            // Whoever moved it may not have told snapshots yet.
+            // The thread that moved the position may not have passed it to snapshots yet.
             self.shared.txns.acknowledge(followed.shown.position());
         }
         self.shared.txns.settled()
     }
 
-    /// Returns the end of what a replica has received; `None`: it is none.
+    /// Returns the end of the log that a replica has received; `None` if this is no replica.
     pub fn received(&self) -> Option<Lsn> {
         self.shared.txns.log().followed().map(|followed| followed.own.end())
     }
 
-    /// Returns what time it was on the primary of a replica when it had written what is shown here, within a second or so, in
-    /// microseconds since 1970; `None`: nothing that tells it came since the open, or the database is no replica.
+    /// Returns the time, on the clock of a replica's primary, at which the primary had written everything that is
+    /// visible here, within a second or so, in microseconds since 1970; `None` if no mark of the time has come
+    /// since the opening, or the database is no replica.
     pub fn replay_time_us(&self) -> Option<i64> {
         self.shared.txns.log().followed().and_then(|followed| followed.time.at(followed.shown.position()))
     }
 
-    /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)). Once it says no of one that is promoted,
-    /// [`Db::histories`] has the new term.
+    /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)). Once it returns
+    /// `false` for a promoted replica, [`Db::histories`] has the new term.
     pub fn is_replica(&self) -> bool {
         self.shared.is_replica()
     }
 
-    /// Returns whether the database is a replica that may show more than its primary has let be seen: what its log had when it was opened,
-    /// until the primary, or another one, says that so much may be seen. With a quorum a failover may take that back.
+    /// Returns whether the database is a replica whose visible position may be above what its primary permits:
+    /// this can be the case for the log that it had at its opening, until this primary or another one permits that
+    /// much. With a quorum a failover may take the excess back.
     pub fn is_unsettled(&self) -> bool {
         self.shared.txns.log().followed().is_some_and(|followed| !followed.shown.is_settled())
     }
 
-    /// Lets no transaction that wrote commit from here on ([`EngineError::Replica`]), until the database is opened again: another node leads.
-    /// Commits whose record is in the log by now stand, and are answered.
+    /// Refuses from now on, until the database is opened again, the commit of every transaction that wrote
+    /// ([`EngineError::Replica`]), because another node leads. Commits whose record is already in the log remain
+    /// valid and are answered.
     pub fn refuse_commits(&self) {
         self.shared.depose();
     }
 
-    /// Waits until new snapshots show every commit below `lsn`: of a replica, that replay has come there. `None`: they do.
+    /// Returns a wait that ends once new snapshots show every commit below `lsn`, which a replica must have
+    /// replayed first; `None` if they already do.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
         let followed = self.shared.txns.log().followed().filter(|_| self.shown() < lsn)?;
         Some(ShownWait::new(&followed.shown, lsn).telling(&self.shared))
     }
 
-    /// Has `hook` told of each change of the catalog that a replica replays; of another database nothing is told. Returns the position from which
-    /// on snapshots show the changes that were replayed before: replay may be ahead of what is shown, so whoever reads the catalog now and has
-    /// the hook tell the rest reads it there ([`Db::rows_at`]), not in a snapshot that is older.
+    /// Calls `hook` for each change of the catalog that a replica replays; in any other database there is no call.
+    /// Returns the position from which on snapshots show the changes that were replayed before. Replay may be
+    /// ahead of the visible position, so a caller that reads the catalog now and leaves later changes to the hook
+    /// reads at the returned position ([`Db::rows_at`]), not at an older snapshot.
     pub fn on_catalog_change(&self, hook: CatalogHook) -> Lsn {
         self.shared.txns.log().followed().map_or(Lsn::ZERO, |followed| followed.set_hook(hook))
     }
 
-    /// Visits the rows of a family as commits below `position` have left them, in order of the keys: of a replica, also before a snapshot shows
-    /// them, once they are in place. The caller holds a snapshot at or below it, or is the hook of [`Db::on_catalog_change`] at the position
-    /// of its change. `visit` runs under a pin: it must not wait.
+    /// Visits the rows of a family as the commits below `position` have left them, in order of the keys; on a
+    /// replica also before a snapshot shows them, once they are in place. The caller holds a snapshot at or below
+    /// `position`, or is the hook of [`Db::on_catalog_change`] at the position of its change. `visit` runs under a
+    /// pin, so it must not wait.
     pub fn rows_at(&self, cf: CfId, position: Lsn, visit: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(family) = self.shared.families.get(cf) {
             let fates = Fates(&self.shared.txns);
@@ -497,8 +520,9 @@ impl Db {
         }
     }
 
-    /// Returns the position of a new snapshot of what no crash takes back, and the state hash there: one number for all rows of
-    /// all families but `skipped`, their keys, values and commits, the same on every node that has the same. Reads every row.
+    /// Returns the position of a new snapshot that no crash takes back, and the state hash there: one number for
+    /// all rows of all families except `skipped`, over keys, values and commits. Nodes with equal rows have equal
+    /// hashes. Reads every row.
     ///
     /// # Errors
     /// [`EngineError::TooManySessions`].
@@ -509,7 +533,8 @@ impl Db {
         Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, &skipped)))
     }
 
-    /// Holds what no crash takes back now, so that it can be compared with another node that is at the same position.
+    /// Holds the current state that no crash takes back, so that it can be compared with another node at the same
+    /// position.
     ///
     /// # Errors
     /// [`EngineError::TooManySessions`].
@@ -517,8 +542,9 @@ impl Db {
         HeldState::new(&self.shared, &[])
     }
 
-    /// Returns, of a replica, the families of which rows may be missing here, by id, each with the position since which: the primary wrote them
-    /// without its log, as [`Options::allow_replication_holes`] let it. They are not compared.
+    /// Returns the families of a replica in which rows may be missing, by id, each with the position from which
+    /// on: the primary wrote those rows without its log, as [`Options::allow_replication_holes`] permits. These
+    /// families are not compared.
     pub fn holes(&self) -> Vec<(CfId, Lsn)> {
         let followed = self.shared.txns.log().followed();
         let mut holes: Vec<(CfId, Lsn)> =
@@ -527,12 +553,12 @@ impl Db {
         holes
     }
 
-    /// Returns how many transactions have committed with a record since the database was opened; of a replica none did.
+    /// Returns how many transactions have committed with a record since the database was opened; 0 on a replica.
     pub fn commits(&self) -> u64 {
         u64::try_from(self.shared.commits.sum()).unwrap_or(0)
     }
 
-    /// Returns how many transactions that had begun to write were rolled back since the database was opened.
+    /// Returns how many transactions that had an id were rolled back since the database was opened.
     pub fn aborts(&self) -> u64 {
         u64::try_from(self.shared.aborts.sum()).unwrap_or(0)
     }
@@ -559,7 +585,7 @@ impl Db {
         }
     }
 
-    /// Returns every lock that is held or waited for, row by row where rows are waited for.
+    /// Returns every lock that is held or waited for, row by row for rows with waiters.
     pub fn lock_picture(&self) -> LockPicture {
         self.shared.txns.lock_picture()
     }
@@ -570,44 +596,47 @@ impl Db {
         self.shared.txns.slots_in_the_way(slot)
     }
 
-    /// Tells the snapshot at `at` in xids, as far as it is remembered.
+    /// Returns which xids had ended at the snapshot `at`, if that is still known.
     pub fn xid_snapshot(&self, at: Lsn) -> Option<XidSnapshot> {
         self.shared.txns.xid_snapshot(at)
     }
 
-    /// Returns how the transaction with this id ended, as far as it is remembered.
+    /// Returns how the transaction with this id ended, if that is still known.
     pub fn xid_fate(&self, xid: Xid) -> XidFate {
         self.shared.txns.xid_fate(xid)
     }
 
-    /// Returns the snapshots in force, lowest first: who holds each ([`CancelHandle::slot`](crate::CancelHandle::slot)), and
-    /// how old it is as far as rounds of background work have seen it. The first keeps most of [`Db::old_version_bytes`].
+    /// Returns the snapshots in force, lowest first, each with its holder
+    /// ([`CancelHandle::slot`](crate::CancelHandle::slot)) and its age, as rounds of background work have observed
+    /// it. The first one keeps most of [`Db::old_version_bytes`].
     pub fn snapshots(&self) -> Vec<HeldSnapshot> {
         self.shared.txns.snapshots(self.shared.now())
     }
 
-    /// Returns how many rows have old versions that are kept for `snapshot` or were not looked at since a commit above it.
+    /// Returns how many rows have old versions that are kept for `snapshot`, or were superseded above it and not
+    /// visited since.
     pub fn rows_kept_for(&self, snapshot: Lsn) -> u64 {
         u64::try_from(self.shared.garbage.kept_for(snapshot)).unwrap_or(u64::MAX)
     }
 
-    /// Returns the bytes of memory that old versions take up, about while commits and pruning go on. One load per stripe of
-    /// the counter.
+    /// Returns the bytes of memory that old versions occupy, approximately while commits and pruning are in
+    /// progress. It costs one load per stripe of the counter.
     pub fn old_version_bytes(&self) -> u64 {
         self.shared.garbage.bytes()
     }
 
-    /// One round of background work, for a database opened without its thread. Returns how much there was.
+    /// Runs one round of background work, for a database opened without its thread. Returns the amount of work.
     pub fn tick(&self) -> usize {
         self.shared.tick()
     }
 
-    /// Stops the background threads, writes everything and closes the log. Families with rows that are not in the log are flushed, those
-    /// of a database without a log too, unless [`Options::avoid_flush_at_close`] says otherwise; nothing else is: the log has it. Sessions that are open can still
-    /// read.
+    /// Stops the background threads, writes everything out and closes the log. Families with rows that are not in
+    /// the log are flushed, including those of a database without a log, unless [`Options::avoid_flush_at_close`]
+    /// is set. Other families are not flushed, since the log has their rows. Open sessions can still read.
     ///
     /// # Errors
-    /// The log's; the levels', after the log was closed. Closing twice is no error.
+    /// Those of the log; those of the LSM levels, which are returned after the log was closed. Closing twice is no
+    /// error.
     pub fn close(&self) -> Result<(), EngineError> {
         if self.shared.closed.swap(true, Release) {
             return Ok(());

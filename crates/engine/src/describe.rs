@@ -1,6 +1,6 @@
-//! `describe_record`: one line about a log record, for people who look into a log.
+//! `describe_record`: one line about a log record, for people inspecting a log.
 //!
-//! Reads what `redo.rs` writes and decides nothing.
+//! It reads the records that `redo.rs` writes and decides nothing.
 
 use std::fmt::{self, Write as _};
 
@@ -10,13 +10,13 @@ use collie_base::codec::{DecodeError, Reader};
 use crate::quorum_note::QuorumRedo;
 use crate::redo::{Op, Redo, Relogged};
 
-/// Operations named in one line; the rest is counted.
+/// The most operations that one line names; it gives the number of the others.
 const OPS_SHOWN: usize = 8;
-/// Key bytes shown.
+/// The most bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 24;
 
 /// Returns a line about the record with this tag and payload, for example
-/// `COMMIT xid 7: put 3/6b6579 5 B, delete 3/6b`. A payload that makes no sense is said to.
+/// `COMMIT xid 7: put 3/6b6579 5 B, delete 3/6b`. For a payload that makes no sense the line has the error.
 pub fn describe_record(tag: u8, payload: &[u8]) -> String {
     match Redo::decode(tag, payload) {
         Ok(Redo::Commit { xid, chunks: 0, ops, .. }) => format!("COMMIT xid {xid}:{}", describe_ops(ops)),
@@ -47,7 +47,7 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
     }
 }
 
-/// Who is asked for commits.
+/// Describes the replicas that commits ask for.
 fn describe_quorum(quorum: &QuorumRedo<'_>) -> String {
     let asked = |list: &str| if list.is_empty() { "nobody".to_owned() } else { list.to_owned() };
     let without = if quorum.degraded { "done without, of " } else { "" };
@@ -56,14 +56,14 @@ fn describe_quorum(quorum: &QuorumRedo<'_>) -> String {
     format!("QUORUM {}: {without}{}{changes}", Utc(quorum.wall_us), asked(quorum.list))
 }
 
-/// A time in microseconds since 1970, shown as `2026-01-02 03:04:05.000006+00`.
+/// A time in microseconds since 1970, displayed as `2026-01-02 03:04:05.000006+00`.
 pub(crate) struct Utc(pub(crate) i64);
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DAY_US: i64 = 86_400_000_000;
         let (days, us) = (self.0.div_euclid(DAY_US), self.0.rem_euclid(DAY_US));
-        // Years from March on, in eras of 400 years, so that the day that comes and goes is the last one.
+        // Years begin in March, in eras of 400 years, so that the leap day is the last day of its year.
         let days = days + 719_468;
         let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -78,7 +78,7 @@ impl fmt::Display for Utc {
     }
 }
 
-/// Returns whether records with this tag end a transaction that counts.
+/// Returns whether a record with this tag commits a transaction.
 pub fn is_commit_record(tag: u8) -> bool {
     matches!(tag, crate::redo::tag::COMMIT | crate::redo::tag::COMMIT_TIMED | crate::redo::tag::UNLOGGED)
 }
@@ -140,7 +140,7 @@ mod tests {
     use collie_base::CfId;
     use proptest::prelude::*;
 
-    /// Goal: a line says what a record does. Method: one commit, letter by letter.
+    /// Goal: a line states the effect of a record. Method: one commit, letter by letter.
     #[test]
     fn commit_is_described_in_one_line() {
         let mut record = encode_integers(&[7, 0, 0]);
@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(marker, "UNLOGGED in family 3: rows that are not in the log");
     }
 
-    /// Goal: a time is shown as people write it. Method: both sides of a leap day, of a year, of 1970, and far years.
+    /// Goal: a time is displayed in the usual form. Method: both sides of a leap day, of a year, of 1970, and far
+    /// years.
     #[test]
     fn mark_of_the_time_is_described_by_the_calendar() {
         for (wall_us, shown) in [
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(changes, "QUORUM 2026-01-02 03:04:05.000006+00: ANY 1 (a), and until they have this nobody");
     }
 
-    /// Goal: as above, of a re-log. Method: its beginning and its end.
+    /// Goal: as above, for a re-log. Method: its first and its last record.
     #[test]
     fn relog_is_described_with_the_commits_it_stands_for() {
         assert_eq!(describe_record(tag::RELOG, &encode_relog(Lsn::ZERO, false)), "RELOG begins");

@@ -1,34 +1,37 @@
-//! The budget of open files: what of the process's limit the levels may have.
+//! The budget of open files: the share of the process's limit that the LSM levels may use.
 //!
-//! The soft limit is raised to the hard one. Of it 64 files are the database's own (log, locks, MANIFEST, threads of the program) and
-//! one each its clients' connections; the rest is for the tables of the levels. Half of that they keep open, the other half is for
-//! merging and loading, which open one per run. No file is held open per segment of the log.
+//! The soft limit is raised to the hard one. The database and the program use 64 files of it (log, locks,
+//! MANIFEST, threads), and each client connection one; the rest is for the tables of the LSM levels. They keep up
+//! to half of that open; the other half is for merges and loads, which open one file per run. No file is held open
+//! per segment of the log.
 
 use collie_env::{Env, open_files_max};
 
 use crate::jobs::JOBS_DEFAULT;
 use crate::{EngineError, Options};
 
-/// Files of the database and the program around it, tables apart.
+/// Files of the database and of the program around it, without tables.
 const OWN: u64 = 64;
-/// With fewer for the levels a database is not opened: two trees could not be merged side by side.
+/// With fewer files for the LSM levels a database is not opened: two trees could not be merged in parallel.
 const LEVELS_MIN: u64 = 128;
-/// Files that a load or a merge of one tree has open at most: a table of each run, of 64 young ones and the older levels.
+/// The most files that a load or a merge of one tree has open: a table of each run, of 64 level-0 runs and the
+/// older levels.
 const PER_TREE: u64 = 80;
 
-/// What the levels may have open.
+/// The open files that the LSM levels may use, and the parallel work that they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     /// Tables that are kept open.
     pub(crate) kept: usize,
-    /// Trees that are loaded side by side.
+    /// Trees that are loaded in parallel.
     pub(crate) loaders: usize,
-    /// Flushes and re-logs at one time: as many as are asked for, above the default only where their merges have the files.
+    /// Flushes and re-logs at a time: as many as configured, but above the default only if there are files for
+    /// their merges.
     pub(crate) jobs: usize,
 }
 
 impl Descriptors {
-    /// Raises the limit of the process, and divides it.
+    /// Raises the limit of the process and divides it.
     ///
     /// # Errors
     /// [`EngineError::TooFewDescriptors`].
@@ -56,7 +59,8 @@ impl Descriptors {
 mod tests {
     use super::*;
 
-    /// Goal: the levels get what is left, and too little is refused with the number that is needed. Method: limits around each bound.
+    /// Goal: the LSM levels get the remaining files, and too low a limit is refused with the number that is
+    /// needed. Method: limits around each bound.
     #[test]
     fn levels_get_what_connections_and_the_log_leave() {
         let options = |connections| Options { connections, ..Options::default() };

@@ -1,12 +1,14 @@
-//! `Draw`: a sample of the commits, each with its place in the log and the time at which its reply could leave.
+//! `Draw`: a sample of the commits, each with its position in the log and the time at which its reply could leave.
 //!
-//! For a primary that measures how much later the readers of its replicas see a commit. Off, a commit pays one load.
+//! A primary uses it to measure how much later the readers of its replicas see a commit. While it is off, a commit
+//! pays one load.
 //!
 //! # Invariants
-//! - D1. Commits are drawn by their number: each has the same chance, one in `one_in`, by a hash of its position, which says nothing about
-//!   what it wrote or how long it took. A drawn commit stands for `one_in` commits.
-//! - D2. A commit never waits here. One that cannot be noted at once is not drawn.
-//! - D3. Memory is bounded: [`DRAWN_MAX`] commits. From half of that on, only every second one of those that would be drawn is.
+//! - D1. A hash of the commit's position decides whether it is drawn, independently of its writes and its duration.
+//!   Each commit has the same chance, one in `one_in`, and a drawn one stands for `one_in` commits.
+//! - D2. A commit never waits here. A commit that cannot be noted at once is not drawn.
+//! - D3. Memory is bounded: at most [`DRAWN_MAX`] commits are kept. Once half of these are kept, each further one
+//!   doubles `one_in`.
 //!
 //! Checked by the tests here.
 
@@ -17,34 +19,34 @@ use collie_base::Lsn;
 use collie_env::Clock;
 use parking_lot::Mutex;
 
-/// Most commits that are kept until somebody takes them.
+/// The most commits that are kept until they are taken.
 const DRAWN_MAX: usize = 8192;
 
-/// The rarest draw: D3 goes no further.
+/// The lowest rate: D3 stops there.
 const ONE_IN_MAX: u32 = 1 << 20;
 
-/// A commit that was drawn.
+/// A drawn commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawnCommit {
-    /// Its position: a snapshot above it shows it.
+    /// The CSN of the commit: a snapshot above it shows it.
     pub csn: Lsn,
-    /// When its reply could leave, on this machine's clock, in nanoseconds.
+    /// The time at which its reply could leave, in nanoseconds of this machine's clock.
     pub at_ns: u64,
-    /// How many commits it stands for.
+    /// The number of commits it stands for.
     pub stands_for: u32,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Draw {
-    /// A power of two; 0: nothing is drawn. Carries nothing, so Relaxed.
+    /// A power of two, or 0 if no commit is drawn. It publishes nothing else, so Relaxed.
     one_in: AtomicU32,
     drawn: Mutex<Vec<DrawnCommit>>,
-    /// Set before `one_in` is more than 0 for the first time.
+    /// Set before `one_in` is nonzero for the first time.
     clock: OnceLock<Arc<dyn Clock>>,
 }
 
-/// Returns a number that all bits of a position go into (the finalizer of SplitMix64).
+/// Returns a number to which all bits of a position contribute (the finalizer of SplitMix64).
 fn mix(csn: Lsn) -> u64 {
     let mixed = (csn.get() ^ (csn.get() >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -52,7 +54,7 @@ fn mix(csn: Lsn) -> u64 {
 }
 
 impl Draw {
-    /// Draws one in about `one_in` commits from now on, 0 for none, by the time of `clock`.
+    /// Draws about one in `one_in` commits from now on, none for 0, with times of `clock`.
     pub(crate) fn set(&self, one_in: u32, clock: &Arc<dyn Clock>) {
         let one_in = if one_in == 0 { 0 } else { one_in.min(ONE_IN_MAX).next_power_of_two() };
         _ = self.clock.get_or_init(|| Arc::clone(clock));
@@ -62,7 +64,7 @@ impl Draw {
         }
     }
 
-    /// Takes note of a commit whose reply may leave now, if it is drawn.
+    /// Notes a commit whose reply may leave now, if it is drawn.
     ///
     /// # Progress
     /// Wait-free (D2).
@@ -79,7 +81,7 @@ impl Draw {
         let at_ns = clock.now_ns();
         let Some(mut drawn) = self.drawn.try_lock() else { return };
         if drawn.len() >= DRAWN_MAX / 2 && stands_for < ONE_IN_MAX {
-            // D3; unless somebody has changed it meanwhile.
+            // D3; this fails if another thread has changed it since.
             _ = self.one_in.compare_exchange(stands_for, 2 * stands_for, Relaxed, Relaxed);
         }
         if drawn.len() < DRAWN_MAX {
@@ -87,7 +89,7 @@ impl Draw {
         }
     }
 
-    /// Moves those that were drawn since the last call to `out`, in the order of their times, about.
+    /// Moves the commits drawn since the last call to `out`, roughly in order of their times.
     pub(crate) fn take(&self, out: &mut Vec<DrawnCommit>) {
         out.append(&mut self.drawn.lock());
     }
@@ -113,8 +115,8 @@ mod tests {
         out
     }
 
-    /// Goal: D1: all commits or none, as is asked, and a part of them that stands for all. Method: positions as a log has them, whose
-    /// distances are multiples of eight.
+    /// Goal: D1: all commits or none are drawn, as requested, or a part of them that stands for all. Method:
+    /// positions as a log has them, whose distances are multiples of eight.
     #[test]
     fn commits_are_drawn_by_their_number() {
         let (draw, _clock) = drawing(1);
@@ -130,8 +132,8 @@ mod tests {
         assert_eq!(taken(&draw), []);
     }
 
-    /// Goal: D3: a burst that nobody takes out does not grow without end, and what is drawn goes on standing for about all of it. Method:
-    /// many more commits than there is room for, taken out once.
+    /// Goal: D3: a burst that is not taken out does not grow without bound, and the drawn commits still stand for
+    /// about all of it. Method: many more commits than there is room for, taken out once.
     #[test]
     fn a_burst_is_drawn_more_and_more_rarely() {
         let (draw, _clock) = drawing(1);
@@ -142,7 +144,8 @@ mod tests {
         assert!((15_000..25_000).contains(&stood_for), "{stood_for}");
     }
 
-    /// Goal: D2: a commit does not wait for whoever takes them out. Method: a commit while they are held.
+    /// Goal: D2: a commit does not wait for a thread that takes the drawn ones. Method: a commit while their lock
+    /// is held.
     #[test]
     fn a_commit_beside_a_reader_is_not_drawn() {
         let (draw, _clock) = drawing(1);

@@ -1,8 +1,9 @@
-//! `DroppedFamilies`: the families whose drop is committed and whose rows still take up memory.
+//! `DroppedFamilies`: the families whose drop is committed and whose rows still occupy memory.
 //!
-//! Replay notes a family with the end of the record that drops it: the family becomes due once every snapshot is at or above that end,
-//! on a replica and after its promotion. A session of a primary frees a family at once when its drop is acknowledged. A family leaves the
-//! list after its rows are freed: at any moment the list names every family whose rows do not count.
+//! Replay notes a family with the end of the record that drops it: the family becomes due once every snapshot is
+//! at or above that end, on a replica and also after its promotion. A session of a primary frees a family at once
+//! when its drop is acknowledged. A family leaves the list only after its rows are freed, so at any moment the
+//! list names every family whose rows are no part of the database.
 
 use collie_base::{CfId, Lsn};
 use parking_lot::Mutex;
@@ -10,9 +11,9 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 struct Dropped {
     cf: CfId,
-    /// Where the record of the drop ends: snapshots at or above do not show the family.
+    /// The end of the record of the drop: snapshots at or above it do not show the family.
     end: Lsn,
-    /// Its rows may be freed.
+    /// Whether its rows may be freed.
     is_due: bool,
 }
 
@@ -29,7 +30,7 @@ impl DroppedFamilies {
         }
     }
 
-    /// A family that no session reads may be freed, whether it was noted or not.
+    /// Marks a family that no session reads as due, whether it was noted or not.
     pub(crate) fn free(&self, cf: CfId) {
         let mut families = self.0.lock();
         match families.iter_mut().find(|family| family.cf == cf) {
@@ -38,19 +39,19 @@ impl DroppedFamilies {
         }
     }
 
-    /// The families that no snapshot at or above `horizon` shows may be freed. Returns whether there is one.
+    /// Marks the families as due that no snapshot at or above `horizon` shows. Returns whether any family is due.
     pub(crate) fn free_below(&self, horizon: Lsn) -> bool {
         let mut families = self.0.lock();
         families.iter_mut().filter(|family| family.end <= horizon).for_each(|family| family.is_due = true);
         families.iter().any(|family| family.is_due)
     }
 
-    /// Returns a family that may be freed. It stays in the list until it is [gone](Self::gone).
+    /// Returns a family that is due. It stays in the list until it is [gone](Self::gone).
     pub(crate) fn due(&self) -> Option<CfId> {
         self.0.lock().iter().find(|family| family.is_due).map(|family| family.cf)
     }
 
-    /// The rows of a family are freed.
+    /// Removes a family whose rows are freed.
     pub(crate) fn gone(&self, cf: CfId) {
         self.0.lock().retain(|family| family.cf != cf);
     }
@@ -60,7 +61,8 @@ impl DroppedFamilies {
         self.0.lock().is_empty()
     }
 
-    /// Returns the families in the list that are no part of the state at a snapshot: it does not show them, or their rows are being freed.
+    /// Returns the listed families that are no part of the state at a snapshot, because it does not show them or
+    /// their rows are being freed.
     pub(crate) fn hidden_from(&self, snapshot: Lsn) -> Vec<CfId> {
         let families = self.0.lock();
         families.iter().filter(|family| family.is_due || family.end <= snapshot).map(|family| family.cf).collect()
@@ -72,8 +74,8 @@ impl DroppedFamilies {
 mod tests {
     use super::*;
 
-    /// Goal: a family is due by the horizon or by its caller, and is named until its rows are freed. Method: one noted family and one that
-    /// was not, the horizon below, at and above the drop.
+    /// Goal: a family is due by the horizon or by a call, and is listed until its rows are freed. Method: one
+    /// noted family and one that was not, with the horizon below, at and above the drop.
     #[test]
     fn a_dropped_family_is_due_at_the_horizon_and_listed_until_it_is_freed() {
         let (dropped, [first, second]) = (DroppedFamilies::default(), [5, 6].map(CfId::new));
@@ -83,7 +85,7 @@ mod tests {
         assert_eq!(dropped.hidden_from(Lsn::new(100)), [first]);
         assert!(dropped.free_below(Lsn::new(100)));
         assert_eq!(dropped.due(), Some(first));
-        dropped.note(first, Lsn::new(200)); // by a second source: the first one counts
+        dropped.note(first, Lsn::new(200)); // noted by a second source: the first one applies
         assert_eq!(dropped.hidden_from(Lsn::new(100)), [first], "freed in part: none of its rows counts");
         dropped.gone(first);
         assert!(dropped.is_empty());

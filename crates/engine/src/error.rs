@@ -12,18 +12,18 @@ use collie_wal::WalError;
 use crate::ErrorKind;
 use crate::describe::Utc;
 
-/// Why an engine call failed. The transaction, if one is open, still is: the caller rolls it back.
+/// Why an engine call failed. An open transaction stays open, and the caller rolls it back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A concurrent transaction changed the row after this one's snapshot (SQLSTATE 40001).
     Conflict,
-    /// A concurrent transaction changed what this SERIALIZABLE one had read (40001). From [`Session::commit`]: it is rolled
-    /// back already.
+    /// A concurrent transaction changed rows that this SERIALIZABLE one had read (40001). When [`Session::commit`]
+    /// returns this, the transaction is rolled back already.
     ///
     /// [`Session::commit`]: crate::Session::commit
     ReadChanged,
-    /// Waiting would close a cycle of transactions that wait for each other (40P01).
+    /// Waiting would close a cycle of transactions that wait for one another (40P01).
     Deadlock,
     /// The lock was not granted within the caller's limit (55P03).
     LockTimeout,
@@ -33,35 +33,37 @@ pub enum EngineError {
     ReadOnly,
     /// A write in a database that was opened with [`Options::read_only`](crate::Options::read_only) (25006).
     OpenedReadOnly,
-    /// A write in a database that was opened read-only, from what is left of a damaged log (25006).
+    /// A write in a database that was opened read-only from the remains of a damaged log (25006).
     Salvaged,
     /// A write in a database that follows another one (25006).
     Replica,
-    /// A thread that replays the log of another database has ended: nothing more is applied. What was applied can be read.
+    /// A thread that replays the log of another database has ended, so no more is applied. Applied commits can be
+    /// read.
     ReplayStopped,
-    /// The snapshot kept too many old versions, or was too old, and is in force no more (72000).
+    /// The snapshot kept too many old versions or was too old, and is no longer in force (72000).
     SnapshotCancelled(SnapshotCancelled),
-    /// Old versions take up all memory they may, no snapshot can be cancelled for them, and a write would make more (53200).
+    /// Old versions occupy all the memory they may, no snapshot can be cancelled for them, and a write would add
+    /// to them (53200).
     OldVersionMemory {
-        /// How much they may.
+        /// Their limit (`txn.old_version_memory`).
         limit_bytes: u64,
     },
-    /// Rows take up all memory they may, and a write would store a value (53200). Reads and deletions go on, and so do writes once
-    /// rows have gone.
+    /// Rows occupy all the memory they may, and a write would store a value (53200). Reads and deletes continue,
+    /// and writes succeed again once there is room.
     OutOfMemory {
-        /// How much they take up.
+        /// Bytes that rows occupy.
         used_bytes: u64,
-        /// How much they may (`store.memory_limit`).
+        /// Their limit (`store.memory_limit`).
         limit_bytes: u64,
     },
     /// Every session slot is taken (53300).
     TooManySessions {
-        /// How many there are.
+        /// The number of slots.
         limit: usize,
     },
     /// A limit of one transaction was reached (54000).
     TransactionLimit {
-        /// Which.
+        /// The limit.
         what: &'static str,
     },
     /// The call breaks a rule of the interface.
@@ -69,12 +71,12 @@ pub enum EngineError {
         /// The rule.
         what: &'static str,
     },
-    /// There is no column family of this name, or it was dropped meanwhile.
+    /// There is no column family of this name, or it has been dropped.
     NoSuchFamily {
         /// The name.
         name: String,
     },
-    /// There is a column family of this name already.
+    /// There already is a column family of this name.
     FamilyExists {
         /// The name.
         name: String,
@@ -83,7 +85,7 @@ pub enum EngineError {
     UnknownOption {
         /// The name.
         name: String,
-        /// The option whose name is nearest to it.
+        /// The option with the most similar name.
         nearest: String,
     },
     /// An option cannot have this value.
@@ -92,31 +94,32 @@ pub enum EngineError {
         name: String,
         /// The value.
         value: String,
-        /// What it can have.
+        /// The values that it can have.
         wanted: String,
     },
-    /// The write would have to wait, and `no_slowdown` was asked for: nothing was written.
+    /// The write would have to wait, and `no_slowdown` was requested: nothing was written.
     Busy {
-        /// For what.
+        /// The reason for the wait.
         why: String,
     },
     /// The database was closed.
     Closed,
-    /// There is no database in the directory, and making one was not allowed.
+    /// There is no database in the directory, and creating one was not allowed.
     NotFound {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory follows another database: opened as one of its own, it would write other records at that one's positions.
+    /// The directory follows another database. Opened as a primary, it would write other records at the positions
+    /// of that one.
     Follows {
         /// The directory.
         path: PathBuf,
     },
-    /// The process may not have as many files open as the database needs.
+    /// The process may not have as many open files as the database needs.
     TooFewDescriptors {
-        /// How many it may have.
+        /// The number that it may have.
         have: u64,
-        /// How many it must.
+        /// The number that the database needs.
         needed: u64,
     },
     /// The directory holds something that is not a database.
@@ -126,126 +129,126 @@ pub enum EngineError {
         /// One of the names in it.
         found: String,
     },
-    /// Log files that this database wrote and needs are gone.
+    /// Log files that this database wrote and needs are missing.
     MissingLog {
         /// The log's directory.
         path: PathBuf,
-        /// Where the log that is there starts; `None` when there is none.
+        /// The start of the log that is there; `None` if there is none.
         start: Option<Lsn>,
-        /// Where the log must start at the latest.
+        /// The highest position at which the log may start.
         needed: Lsn,
     },
-    /// Where the log should be there is none, and it was elsewhere.
+    /// There is no log in the configured directory, and the last one was elsewhere.
     WrongLogDir {
         /// The data directory.
         data: PathBuf,
-        /// Where the log should be.
+        /// The configured directory of the log.
         path: PathBuf,
-        /// Where it was last.
+        /// The directory that had the log last.
         last: PathBuf,
     },
-    /// The log's directory has the log of another data directory, or one that does not say whose it is.
+    /// The log's directory has the log of another data directory, or one that does not name its owner.
     ForeignLogDir {
         /// The log's directory.
         path: PathBuf,
-        /// The data directory that it says it belongs to.
+        /// The data directory that it names as its owner.
         of: Option<PathBuf>,
-        /// The data directory that is opened.
+        /// The data directory that is being opened.
         data: PathBuf,
     },
     /// A file was written by a newer version of this program.
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// The version it names.
+        /// The version that it names.
         version: u32,
     },
     /// The control file is damaged.
     BadControlFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
     /// A log record with a good checksum does not make sense.
     Corruption {
         /// The record.
         lsn: Lsn,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
     /// A row of the catalog that names a column family does not make sense.
     BadName {
         /// Its key.
         key: Vec<u8>,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
-    /// The log ends below what the levels hold: a part of it is missing at its end.
+    /// The log ends below the position up to which the LSM levels were flushed: its end is missing.
     LogBehindLevels {
-        /// Where the log ends.
+        /// The end of the log.
         end: Lsn,
-        /// What the levels were flushed up to.
+        /// The position of that flush.
         flushed: Lsn,
     },
-    /// Others than its owner have rights to a data directory.
+    /// Accounts other than the owner's have rights to a data directory.
     Exposed {
         /// The directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// A file of a backup is not as it was made, or the directory is none.
+    /// A file of a backup has changed since it was made, or the directory is no backup.
     BadBackup {
         /// The file.
         path: PathBuf,
-        /// From which of its bytes on, if that can be said.
+        /// The first damaged byte, if it is known.
         offset: Option<u64>,
-        /// What is wrong with it.
+        /// The defect.
         what: String,
     },
-    /// A copy cannot be made there.
+    /// A copy cannot be made in this directory.
     BadTarget {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         what: &'static str,
     },
     /// The backup cannot be restored to this position.
     NotInBackup {
         /// The position.
         lsn: Lsn,
-        /// The lowest that it can be restored to.
+        /// The lowest position to which it can be restored.
         from: Lsn,
-        /// Where it ends.
+        /// The end of the backup.
         end: Lsn,
     },
     /// The backup cannot be restored to this time. Times are in microseconds since 1970.
     TimeNotInBackup {
         /// The time.
         wall_us: i64,
-        /// The lowest that it can be restored to.
+        /// The lowest time to which it can be restored.
         from_us: Option<i64>,
-        /// When it was made.
+        /// The time at which it was made.
         end_us: i64,
     },
-    /// The log refused.
+    /// The log returned an error.
     Log(Arc<WalError>),
-    /// The levels refused, or are damaged.
+    /// The LSM levels returned an error, or are damaged.
     Levels(Arc<LevelsError>),
     /// The operating system refused `op` on `path`.
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On which file.
+        /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
 }
 
 impl EngineError {
-    /// Says what the caller can do. Match on this, not on text.
+    /// Returns the caller's remedy. Callers match on this, not on the text.
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Conflict
@@ -292,7 +295,7 @@ impl EngineError {
         }
     }
 
-    /// Says which of a handful of cases this is. Finer than [`EngineError::remedy`], coarser than the variants.
+    /// Returns the kind of the error: finer than [`EngineError::remedy`], coarser than the variants.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Conflict | Self::ReadChanged => ErrorKind::Conflict,
@@ -340,7 +343,7 @@ impl EngineError {
         Self::Io { op, path, source: Arc::new(source) }
     }
 
-    /// Returns whether it says that the disk, or this user's share of it, is full.
+    /// Returns whether the error means that the disk, or this user's quota on it, is full.
     pub(crate) fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if collie_env::is_full(source)) || self.kind() == ErrorKind::NoSpace
     }

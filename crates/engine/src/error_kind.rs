@@ -1,37 +1,37 @@
-//! `ErrorKind`: which of a handful of cases a failure is.
+//! `ErrorKind`: a coarse classification of failures.
 
 use collie_store::LevelsError;
 use collie_wal::WalError;
 
-/// Which of a handful of cases a failure is.
+/// A coarse classification of failures, with the caller's remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A concurrent transaction was first: run the transaction again.
     Conflict,
-    /// Transactions waited for each other in a circle: run the transaction again.
+    /// Transactions waited for one another in a cycle: run the transaction again.
     Deadlock,
     /// A lock was not granted in time: run the transaction again.
     LockTimeout,
     /// A wait was cancelled on request.
     Cancelled,
-    /// It would have to wait for room, for another session or for another process: try again later.
+    /// The call would have to wait for room, for another session or for another process: try again later.
     Busy,
     /// The call breaks a rule: change it.
     InvalidArgument,
-    /// What the call names is not there.
+    /// The object that the call names does not exist.
     NotFound,
-    /// Nothing can be written: not in this transaction, or not in this database.
+    /// Writes are refused, in this transaction or in this database.
     ReadOnly,
     /// The database was closed.
     Closed,
-    /// The disk, or the bound on log files, leaves no room: free some and try again.
+    /// The disk, or the bound on log files, leaves no room: free some space and try again.
     NoSpace,
-    /// A bound of memory is reached: free some and try again.
+    /// A memory limit was reached: free some and try again.
     OutOfMemory,
-    /// The snapshot was given up for the memory that it kept, or its age: begin again.
+    /// The snapshot was cancelled, for the memory that it kept or for its age: begin again.
     SnapshotTooOld,
-    /// What was written once does not read back: restore it.
+    /// Stored data does not read back as it was written: restore it.
     Corruption,
     /// A write or sync of the log failed: open the database again.
     Poisoned,

@@ -1,4 +1,4 @@
-//! `Families`: the column families in memory, by id. Hands out ids that were never used.
+//! `Families`: the column families in memory, by id. It hands out ids that were never used.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -14,18 +14,19 @@ use crate::groups::Groups;
 #[derive(Debug)]
 pub(crate) struct Families {
     by_id: RwLock<Map<CfId, Arc<Family>>>,
-    /// Which of them are flushed together.
+    /// The atomic groups, whose families are flushed together.
     groups: RwLock<Groups>,
     next_id: AtomicU32,
-    /// Dropped families whose rows the log has no more: their catalog rows may go (`names` F4). Whoever makes or drops a named
-    /// family holds it.
+    /// Dropped families of which the log has no more rows: their catalog rows may be deleted (`names` F4). A
+    /// thread that creates or drops a named family holds the lock.
     forgotten: Mutex<Vec<CfId>>,
-    /// Whether the families have levels, so that their rows remember what these lack.
+    /// Whether the families have LSM levels, and so list their unflushed rows.
     have_levels: bool,
 }
 
 impl Families {
-    /// Holds none yet; the first id given out is 1, since 0 is the catalog. Families live in memory alone.
+    /// Creates an empty map for families that are only in memory. The first id given out is 1, since 0 is the
+    /// catalog.
     pub(crate) fn new() -> Self {
         Self {
             by_id: RwLock::default(),
@@ -36,7 +37,7 @@ impl Families {
         }
     }
 
-    /// As [`Families::new`], with levels.
+    /// Like [`Families::new`], for families with LSM levels.
     pub(crate) fn with_levels() -> Self {
         Self { have_levels: true, ..Self::new() }
     }
@@ -45,7 +46,7 @@ impl Families {
         Arc::new(if self.have_levels { Family::with_levels(cf) } else { Family::new(cf) })
     }
 
-    /// Returns the family, made empty when absent. Its id counts as used from now on.
+    /// Returns the family; creates it empty if it does not exist. Its id is used from now on.
     pub(crate) fn get_or_make(&self, cf: CfId) -> Arc<Family> {
         if let Some(family) = self.get(cf) {
             return family;
@@ -59,56 +60,57 @@ impl Families {
         self.by_id.read().get(&cf).map(Arc::clone)
     }
 
-    /// Makes a family under an id never used before.
+    /// Creates a family under an id that was never used before.
     pub(crate) fn create(&self) -> CfId {
         self.create_in("")
     }
 
-    /// As [`Families::create`], in an atomic group; the empty name is none.
+    /// Like [`Families::create`], in an atomic group; the empty name stands for none.
     pub(crate) fn create_in(&self, group: &str) -> CfId {
         let id = CfId::new(self.next_id.fetch_add(1, Relaxed));
         assert!(id.get() < u32::MAX, "2^32 column families were made");
-        self.join(id, group); // G1: before it is there
+        self.join(id, group); // G1: before the family exists
         self.by_id.write().insert(id, self.make(id));
         id
     }
 
-    /// Puts a family into its atomic group, before anybody writes to it; the empty name is none.
+    /// Puts a family into its atomic group before any session can write to it; the empty name stands for none.
     pub(crate) fn join(&self, cf: CfId, group: &str) {
         self.groups.write().join(cf, group);
     }
 
-    /// Returns the families that are flushed with this one, itself among them, by id; none when it is not in memory.
+    /// Returns the families that are flushed with this one, including itself, by id; none if it is not in memory.
     pub(crate) fn together_with(&self, cf: CfId) -> Vec<Arc<Family>> {
         let members = self.groups.read().members(cf);
         let by_id = self.by_id.read();
         members.iter().filter_map(|member| by_id.get(member).map(Arc::clone)).collect()
     }
 
-    /// Returns the ids of the families that belong together with this one, itself among them.
+    /// Returns the ids of the families in the group of this one, including itself.
     pub(crate) fn members_with(&self, cf: CfId) -> Vec<CfId> {
         self.groups.read().members(cf)
     }
 
-    /// Returns whether these families are flushed together. Those that are not in memory any more do not count.
+    /// Returns whether these families are flushed together. Families that are no longer in memory are ignored.
     pub(crate) fn are_together(&self, cfs: &[CfId]) -> bool {
-        // In this order: who leaves is out of memory first.
+        // The groups are locked first: a family leaves memory before it leaves its group.
         let groups = self.groups.read();
         let there: Vec<CfId> = cfs.iter().copied().filter(|cf| self.get(*cf).is_some()).collect();
         there.iter().all(|cf| groups.are_together(there[0], *cf))
     }
 
-    /// Never gives `cf` out again.
+    /// Excludes `cf` from the ids that are given out.
     pub(crate) fn note_used(&self, cf: CfId) {
         self.next_id.fetch_max(cf.get().saturating_add(1), Relaxed);
     }
 
-    /// Notes dropped families whose catalog rows may go.
+    /// Notes dropped families whose catalog rows may be deleted.
     pub(crate) fn note_forgotten(&self, forgotten: Vec<CfId>) {
         *self.forgotten.lock() = forgotten;
     }
 
-    /// Lets one thread at a time make and drop named families; gives it what [`Families::note_forgotten`] noted.
+    /// Lets one thread at a time create and drop named families; the guard has the families that
+    /// [`Families::note_forgotten`] noted.
     pub(crate) fn naming(&self) -> MutexGuard<'_, Vec<CfId>> {
         self.forgotten.lock()
     }
@@ -123,7 +125,7 @@ impl Families {
         self.by_id.read().values().map(Arc::clone).collect()
     }
 
-    /// Takes a family out.
+    /// Removes a family.
     pub(crate) fn remove(&self, cf: CfId) -> Option<Arc<Family>> {
         let family = self.by_id.write().remove(&cf);
         self.groups.write().leave(cf);
@@ -142,7 +144,7 @@ impl Families {
         u64::try_from(self.by_id.read().len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the bytes of memory that the rows of all families take up, about.
+    /// Returns the approximate bytes of memory that the rows of all families occupy.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.by_id.read().values().map(|family| family.memory_bytes()).sum()
     }

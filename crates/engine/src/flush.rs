@@ -1,38 +1,44 @@
-//! `Base`: the levels under the rows in memory. Flushes families to them, and says from where on the log is needed.
+//! `Base`: the LSM levels under the rows in memory. It flushes families to them and determines from where on the
+//! log is needed.
 //!
-//! A flush takes, of every row that was written since the last one, the newest state committed below its position `f`, and
-//! adds it to the family's tree. Then the log below the lowest position that somebody still needs is given up.
+//! A flush takes, of every row that was written since the last one, the newest state committed below its position
+//! `f`, and adds it to the family's tree. Then the log below the lowest position that is still needed is released.
 //!
 //! # Invariants
-//! - F1. A family is flushed or re-logged by one at a time, and so is a tree; those of different trees side by side. One at a time
-//!   gives up log: a family whose rows are taken and not recorded yet needs the log that it needed before (`Unflushed` U2).
-//! - F2. `f` is `durable` as it was before the lists were taken: the levels never hold what the log could lose, and every
-//!   commit below `f` marked its row before that.
-//! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays. It
-//!   has a place of its own (`jobs.rs`), so that a flush never fails because sessions took all of them.
-//! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`. A tree that failed is written
-//!   anew by its next flush (`anew.rs`), and so is one of which a file has rotted (`scrub.rs`); a flush that fails keeps none of another tree from being tried.
-//! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
-//!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
-//!   that `durable`.
-//!   What open transactions need is left out of what flushes can give up (`cut_log`).
-//! - F6. MANIFEST says where the log starts before a file of it goes, and carries what replay would have taken from there.
-//! - F7. The families of an atomic group are flushed at one position, to one tree, with one record. Which they are is asked after the
-//!   position was loaded: a family is a member before anybody writes to it.
-//! - F8. How many keys a tree holds is counted family by family: a dropped one goes with its count. So a tree is flushed only once
-//!   its dropped members are noted in MANIFEST, which has the flush take their keys out.
+//! - F1. A family has one flush or re-log at a time, and so has a tree; those of different trees run in parallel.
+//!   One thread at a time releases log: a family whose rows are taken and not recorded yet needs the log that it
+//!   needed before (`Unflushed` U2).
+//! - F2. `f` is the quorum-durable position, loaded before the lists are taken. It is at most `durable`, so the
+//!   LSM levels hold no commit that the log could lose, and every commit below `f` marked its row before the load.
+//! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written, so that the newest
+//!   versions below `f` stay. It has a slot of its own (`jobs.rs`), so a flush never fails because sessions took
+//!   all of them.
+//! - F4. The rows of a failed flush are listed again; until the next recorded flush the tree is `uncertain`. A
+//!   tree that failed is rewritten by its next flush (`anew.rs`), and so is one with a rotten file (`scrub.rs`). A
+//!   flush that fails does not keep other trees from being flushed.
+//! - F5. The log is needed from the lowest of: `durable`, loaded first; the positions that the unflushed rows of
+//!   families need; those that large transactions need; those of dropped families until MANIFEST records their
+//!   drop. A writer that is in no list yet reserves above that `durable`. The position that `cut_log` returns
+//!   leaves out the needs of open transactions, which no flush can end.
+//! - F6. MANIFEST records where the log starts before a file of it is released, and carries the facts that replay
+//!   would have read there.
+//! - F7. The families of an atomic group are flushed at one position, to one tree, with one record. Their list is
+//!   read after the position was loaded: a family is a member before any session can write to it.
+//! - F8. The keys of a tree are counted family by family, so a dropped family takes its count with it. A tree is
+//!   flushed only once its dropped members are noted in MANIFEST; then the flush takes their keys out.
 //!
-//! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store` (`flush_loom.rs`).
+//! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store`
+//! (`flush_loom.rs`).
 //!
 //! | file | noun |
 //! |---|---|
-//! | `anew.rs` | a tree that failed, or has rotted, is written anew from memory |
+//! | `anew.rs` | rewriting a tree that failed, or has rotted, from memory |
 //! | `flush_troubles.rs` | [`FlushTroubles`]: flushes that fail, and why |
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
-//! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
+//! | `carry.rs` | [`Carry`]: facts from released log that MANIFEST keeps |
 //! | `relog.rs` | re-logging instead of flushes of a few rows |
-//! | `jobs.rs` | [`Jobs`]: who flushes what |
-//! | `flusher.rs` | the thread that flushes when it is time |
+//! | `jobs.rs` | [`Jobs`]: the families that are being flushed or re-logged |
+//! | `flusher.rs` | the thread that flushes when a flush is due |
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -67,7 +73,7 @@ use crate::writes::Fates;
 #[derive(Debug)]
 struct Dropped {
     cf: CfId,
-    /// Once this is durable the drop is too.
+    /// Once this position is durable, the drop is too.
     at: Lsn,
     /// Its rows need the log from here on.
     since: Lsn,
@@ -76,38 +82,38 @@ struct Dropped {
 /// Counters of flushing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushStat {
-    /// Flushes of a family, or of an atomic group of families, that were recorded.
+    /// Recorded flushes of a family or of an atomic group of families.
     pub flushes: u64,
-    /// Row states they brought.
+    /// Row states that these flushes wrote.
     pub rows: u64,
-    /// Times that rows were written to the log once more instead (`relog.rs`), and how many of them.
+    /// Times that rows were logged again instead of flushed (`relog.rs`).
     pub relogs: u64,
-    /// See `relogs`.
+    /// The number of rows logged again.
     pub relogged_rows: u64,
-    /// Flushes that failed; the rows are still in memory and the log.
+    /// Failed flushes; their rows are still in memory and in the log.
     pub failures: u64,
-    /// Trees that were written anew from memory, since a write or a sync of theirs had failed.
+    /// Trees that were rewritten from memory, after a write or a sync of theirs had failed or a file had rotted.
     pub trees_written_anew: u64,
-    /// The log is needed from here on, as last written down.
+    /// The start of the needed log, as recorded last.
     pub log_start: Lsn,
 }
 
-/// The levels of an open database. See the module's documentation.
+/// The LSM levels of an open database. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Base {
     levels: Levels,
     pub(crate) large: LargeTransactions,
-    /// Position of the last recorded flush of each family that has a tree.
+    /// The position of the last recorded flush of each family that has a tree.
     flushed: Mutex<Map<CfId, Lsn>>,
     dropped: Mutex<Vec<Dropped>>,
-    /// How many keys the trees hold of each family, as of the last recorded flush (F8).
+    /// The number of keys that the trees hold of each family after the last recorded flush (F8).
     keys: Mutex<Map<CfId, u64>>,
     pub(crate) jobs: Jobs,
     /// Trees of flushes that failed (F4).
     uncertain: Mutex<BTreeSet<TreeId>>,
-    /// Held by who gives up log (F1), and by whom it must stay for.
+    /// Held by a thread that releases log (F1), and by one that needs it to stay.
     cut: Mutex<()>,
-    /// Flushes of one call that run at a time.
+    /// The number of flushes of one call that run in parallel.
     side_by_side: usize,
     pub(crate) relogs: Mutex<Relogs>,
     stat: Mutex<FlushStat>,
@@ -115,7 +121,7 @@ pub(crate) struct Base {
     pub(crate) figures: Mutex<FlushFigures>,
 }
 
-/// What a flush works on.
+/// The parts of the database that a flush uses.
 pub(crate) struct Parts<'a> {
     pub(crate) families: &'a Families,
     pub(crate) garbage: &'a Garbage,
@@ -124,15 +130,15 @@ pub(crate) struct Parts<'a> {
     pub(crate) warnings: &'a Warnings,
 }
 
-/// A tree that is to be written anew although no job of it has failed.
+/// A tree that is to be rewritten although no job of it has failed.
 struct Rotten<'a> {
     tree: TreeId,
-    /// Its files that are not as they were written.
+    /// Its files that have changed since they were written.
     damaged: &'a [PathBuf],
     why: &'a str,
 }
 
-/// A tree that was written anew, and what was wrong with the one before.
+/// A tree that was rewritten, and the reason.
 struct Anew {
     old: TreeId,
     why: String,
@@ -149,15 +155,15 @@ impl Anew {
     }
 }
 
-/// A family on its way to its tree.
+/// A family whose rows were taken for its tree.
 struct Taken {
     family: Arc<Family>,
     rows: Unflushed,
     entries: Vec<FlushEntry>,
 }
 
-/// Returns whether these families, which are flushed together, have something that their levels lack, or are in a tree that is to
-/// be rewritten.
+/// Returns whether these families, which are flushed together, have rows that their LSM levels lack, or are in a
+/// tree that is to be rewritten.
 fn lack(families: &[Arc<Family>], rewrite: &[CfId]) -> bool {
     families.iter().any(|family| family.unflushed().since.is_some() || rewrite.contains(&family.id()))
 }
@@ -177,7 +183,7 @@ fn edit_bytes(edit: &Edit<'_>) -> usize {
     edit.key.len() + edit.value.map_or(0, <[u8]>::len)
 }
 
-/// Tells of a flush of `cfs` families that was measured.
+/// Records a measured flush of `cfs` families.
 #[cold]
 fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs: usize, flushed: Flushed) {
     let bytes: usize = edits.iter().map(edit_bytes).sum();
@@ -191,10 +197,11 @@ fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs:
 }
 
 impl Base {
-    /// Over levels that were opened, with every tree loaded; `jobs` flushes and re-logs at a time. A family that is not in memory was dropped, durably.
+    /// Creates it over open LSM levels with every tree loaded, for `jobs` flushes and re-logs at a time. A family
+    /// of a tree that is not in memory was dropped durably.
     ///
     /// # Panics
-    /// When sessions were opened and no place is left.
+    /// If sessions were opened before and no snapshot slot is free.
     pub(crate) fn new(
         levels: Levels,
         large: LargeTransactions,
@@ -210,7 +217,7 @@ impl Base {
         let keys = flushed.keys().map(|cf| (*cf, levels.keys_loaded(*cf))).collect();
         let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
         let jobs = Jobs::new(jobs, || txns.keep_place()).expect("places are there for them before the first session");
-        // A simulated disk counts its calls: there they come from one thread, in one order.
+        // A simulated disk counts its calls, so there they must come from one thread in a fixed order.
         let side_by_side = if levels.is_real() { jobs.count() } else { 1 };
         Self {
             levels,
@@ -240,18 +247,18 @@ impl Base {
         stat.relogged_rows += u64::try_from(rows).unwrap_or(0);
     }
 
-    /// Returns the levels.
+    /// Returns the LSM levels.
     pub(crate) const fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Holds up every flush until what is returned is dropped.
+    /// Holds up every flush until the returned value is dropped.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_up(&self) -> impl Sized + '_ {
         self.jobs.hold_up()
     }
 
-    /// Holds up the end of every flush, once its tables are written, until what is returned is dropped.
+    /// Holds up the end of every flush, after its tables are written, until the returned value is dropped.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_ends(&self) -> impl Sized + '_ {
         self.stat.lock()
@@ -262,7 +269,8 @@ impl Base {
         *self.stat.lock()
     }
 
-    /// Notes that a family is about to be taken out of memory, by a drop whose commit is in the log or will be lost.
+    /// Notes that a family is about to be removed from memory, by a drop whose commit is in the log or will be
+    /// lost.
     pub(crate) fn family_goes(&self, cf: CfId, parts: &Parts<'_>) {
         let family = parts.families.get(cf);
         let since = family.and_then(|family| family.unflushed().since).unwrap_or(Lsn::MAX);
@@ -270,12 +278,13 @@ impl Base {
         self.dropped.lock().push(Dropped { cf, at, since });
     }
 
-    /// Flushes these families, and with each its atomic group: what was committed to them and durable before the call is in the
-    /// levels afterwards. Several trees are flushed side by side. One that is not there, or has nothing to flush, costs nothing, but
-    /// for a wait while somebody else flushes it.
+    /// Flushes these families, each together with its atomic group. Afterwards the LSM levels hold every commit to
+    /// them that was quorum-durable at the call. Several trees are flushed in parallel. A family that does not
+    /// exist, or has no rows to flush, costs only a wait for a flush of it that is in progress.
     ///
     /// # Errors
-    /// The first failure; the others are flushed all the same. The rows of what failed stay in memory and in the log.
+    /// The first failure; the other families are flushed all the same. The rows of a failed flush stay in memory
+    /// and in the log.
     pub(crate) fn flush(&self, cfs: &[CfId], cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
         let (mut seen, mut due) = (BTreeSet::new(), Vec::new());
         let rewrite = self.to_be_rewritten();
@@ -300,7 +309,7 @@ impl Base {
         std::thread::scope(|scope| {
             let start =
                 |_| std::thread::Builder::new().name("collie-flushes".to_owned()).spawn_scoped(scope, flush_some);
-            // Where no thread can be had this one does it alone.
+            // If no thread can be started, this one does all the work.
             let others: Vec<_> = (1..threads).map_while(|number| start(number).ok()).collect();
             let own = flush_some();
             let ends = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -308,13 +317,13 @@ impl Base {
         })
     }
 
-    /// Returns a living family of each tree whose next flush does more than to bring unflushed rows.
+    /// Returns a family of each tree whose next flush does more than add unflushed rows.
     fn to_be_rewritten(&self) -> Vec<CfId> {
         [self.levels.to_be_rewritten(), self.levels.to_be_replaced()].concat()
     }
 
-    /// Makes a call that writes about `bytes` to the levels. If the disk is full, makes it once more with the room of a log file that is given
-    /// up for it: what is written lets more of the log go.
+    /// Makes a call that writes about `bytes` to the LSM levels. If the disk is full, makes it again with the room
+    /// of a spare log file, since its success lets log be released.
     pub(crate) fn lending<R>(
         &self,
         parts: &Parts<'_>,
@@ -325,7 +334,7 @@ impl Base {
         if !outcome.as_ref().is_err_and(EngineError::is_full_disk) {
             return outcome;
         }
-        // A table is larger than its rows, by its index and its filter.
+        // A table is larger than its rows by its index and its filter.
         let room = bytes + bytes / 4;
         let Some(lent) = parts.txns.log().wal().and_then(|wal| wal.lend_spare(room)) else { return outcome };
         let again = call();
@@ -338,13 +347,13 @@ impl Base {
         again
     }
 
-    /// Returns why flushes fail, or log is not given up, if that is so.
+    /// Returns why flushes fail or log cannot be released, if that is so.
     pub(crate) fn trouble(&self, families: &Families) -> Option<String> {
         let rewrite = self.to_be_rewritten();
         self.troubles.why(|cf| lack(&families.together_with(cf), &rewrite))
     }
 
-    /// Flushes a family and those of its group, and tells what is news of it.
+    /// Flushes a family and the others of its group, and logs a warning if the outcome is news.
     fn flush_telling(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
         let flushed = self.flush_together(cf, cause, None, parts);
         let trouble = self.troubles.flushed(cf, flushed.as_ref().map(|_| ()));
@@ -356,14 +365,15 @@ impl Base {
         flushed.map(|_| ())
     }
 
-    /// Writes a tree anew from memory of which files have rotted, which are kept in quarantine: by a flush of its families. `None`: there is
-    /// no such tree any more, or a family of it is about to go: nothing was done, and what is left then can be tried again.
+    /// Rewrites a tree with rotten files from memory, by a flush of its families, and keeps those files in
+    /// quarantine. Returns `None` if the tree no longer exists or one of its families is being dropped: nothing
+    /// was done, and the caller can try again.
     ///
     /// # Durability
-    /// The new tree is on disk when it returns. After an error the families have the old one.
+    /// The new tree is on disk on return. After an error the families have the old one.
     ///
     /// # Errors
-    /// The levels', the log's.
+    /// Those of the LSM levels and of the log.
     pub(crate) fn write_rotten_anew(
         &self,
         tree: TreeId,
@@ -372,7 +382,7 @@ impl Base {
         parts: &Parts<'_>,
     ) -> Result<Option<Replaced>, EngineError> {
         let in_memory = |cf: &CfId| parts.families.get(*cf).is_some();
-        // Without any of them the tree goes as soon as their drop is durable.
+        // Without any of them the tree is removed as soon as their drop is durable.
         let Some(cf) = self.find_tree(tree).and_then(|tree| tree.cfs.into_iter().find(in_memory)) else {
             return Ok(None);
         };
@@ -389,7 +399,8 @@ impl Base {
         }
     }
 
-    /// Flushes a family and those of its group. Says so if their tree was written anew, as one that failed or is `rotten` is.
+    /// Flushes a family and the others of its group. Returns the new tree if theirs had failed or was `rotten`,
+    /// and so was rewritten.
     fn flush_together(
         &self,
         cf: CfId,
@@ -403,16 +414,20 @@ impl Base {
             None => lack(&parts.families.together_with(cf), &self.to_be_rewritten()),
         };
         if !is_needed {
-            return Ok(None); // somebody else has done it meanwhile
+            return Ok(None); // another job has done it since
         }
+        // The position and its snapshot precede the lists: every unflushed commit below is in a list, and its state
+        // stays readable.
         let held = parts.txns.hold_durable(claim.place()); // F2, F3
         let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
-        let families = parts.families.together_with(cf); // F7: after the position
+        let families = parts.families.together_with(cf); // F7: read after the position
+        // Before any row is taken, the tree exists and its dropped members are out of it (F8).
         let Some(tree) = self.lending(parts, 0, || self.tree_for(&families))? else { return Ok(None) };
         self.settle_drops_in(tree, &families, parts)?;
-        // All of them may have been dropped meanwhile.
+        // All of them may have been dropped in between.
         let Some(state) = self.find_tree(tree) else { return Ok(None) };
         let at = FlushAt { position, flushed: state.flush_lsn, uncertain: self.is_uncertain(tree) };
+        // From here until the flush is recorded, an error lists the taken rows again (F4).
         let in_tree = |family: &Arc<Family>| state.cfs.binary_search(&family.id()).is_ok();
         let mut taken = Vec::new();
         for family in families.into_iter().filter(in_tree) {
@@ -458,13 +473,13 @@ impl Base {
             self.flushed.lock().insert(cf, position);
             self.relogs.lock().flushed(cf);
             for entry in entries.iter().filter(|entry| entry.value.is_none()) {
-                parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
+                parts.garbage.look_again(entry.csn, cf, &entry.row); // its removal waited for this
             }
         }
         Ok(anew)
     }
 
-    /// Writes the tree anew from memory.
+    /// Rewrites the tree from memory.
     fn write_in_place_of(
         &self,
         state: &TreeState,
@@ -479,8 +494,8 @@ impl Base {
         Ok(replaced)
     }
 
-    /// Returns the tree of these families, which are flushed together, and takes into it those that have rows for it; `None`: there
-    /// is none, and none is needed.
+    /// Returns the tree of these families, which are flushed together, and adds to it those families that have
+    /// rows for it; `None` if there is none and none is needed.
     fn tree_for(&self, families: &[Arc<Family>]) -> Result<Option<TreeId>, EngineError> {
         let listed = families.iter().filter(|family| family.unflushed().since.is_some());
         let listed: Vec<CfId> = listed.map(|family| family.id()).collect();
@@ -495,8 +510,9 @@ impl Base {
         Ok(Some(tree))
     }
 
-    /// Takes members out of the tree whose drop is not settled: what an interrupted flush may have brought of them would not come
-    /// again, and nobody would know how many keys there are (F8).
+    /// Takes dropped members out of the tree once their drop is durable. Otherwise entries of theirs that an
+    /// interrupted flush may have added would not be written again, and the number of keys in the tree would be
+    /// unknown (F8).
     fn settle_drops_in(&self, tree: TreeId, families: &[Arc<Family>], parts: &Parts<'_>) -> Result<(), EngineError> {
         let state = self.tree(tree);
         let gone = state.cfs.iter().copied().filter(|cf| families.iter().all(|family| family.id() != *cf));
@@ -516,7 +532,7 @@ impl Base {
         self.levels.trees().into_iter().find(|tree| tree.id == id)
     }
 
-    /// Adds what was taken to the tree, durably.
+    /// Adds the taken rows to the tree, durably.
     fn write(&self, state: &TreeState, position: Lsn, taken: &mut [Taken]) -> Result<(), EngineError> {
         let mut keys: Map<CfId, u64> = {
             let all = self.keys.lock();
@@ -540,23 +556,26 @@ impl Base {
         if let Some(span) = span {
             tell_flush(span.end(), position, &edits, taken.len(), flushed);
         }
+        // The counts change only with a recorded flush.
         self.keys.lock().extend(keys);
-        // A tree that cannot be merged says so at its next flush.
+        // If the tree cannot be merged, its next flush returns the error.
         if !state.dropped.is_empty() {
-            let _later = self.levels.compact(state.id); // what was deleted takes up space until then
+            let _later = self.levels.compact(state.id); // deleted keys occupy space until then
         } else if flushed.compaction_due {
             let _later = self.levels.compact_due(state.id);
         }
         Ok(())
     }
 
-    /// Returns the family whose unflushed rows need the oldest part of the log, and from where on; `None`: no family does.
+    /// Returns the family whose unflushed rows need the oldest part of the log, and the position of their need;
+    /// `None` if no family does.
     pub(crate) fn oldest(families: &Families) -> Option<(CfId, Lsn)> {
         let unflushed = families.all().into_iter().filter_map(|family| Some((family.id(), family.unflushed().since?)));
         unflushed.min_by_key(|(_, since)| *since)
     }
 
-    /// Returns the families whose unflushed rows need log from below `below`, the oldest first, with their bytes of unflushed rows.
+    /// Returns the families whose unflushed rows need log below `below`, oldest need first, with their bytes of
+    /// unflushed rows.
     pub(crate) fn needing(below: Lsn, families: &Families) -> Vec<(CfId, u64)> {
         let all = families.all();
         let unflushed = all.iter().map(|family| (family.id(), family.unflushed()));
@@ -566,16 +585,16 @@ impl Base {
         old.into_iter().map(|(_, cf, bytes)| (cf, bytes)).collect()
     }
 
-    /// Has the log stay as it is, for as long as what is returned lives.
+    /// Keeps the log as it is for the lifetime of the returned guard.
     pub(crate) fn keep_log(&self) -> MutexGuard<'_, ()> {
         self.cut.lock()
     }
 
-    /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns from where on
-    /// flushes need it; `None` where no log is open.
+    /// Releases the log that is no longer needed, if that is `step_bytes` or more since the last time. Returns the
+    /// position from which on flushes need the log; `None` if no log is open.
     ///
     /// # Errors
-    /// The levels', the log's: then the log is longer than it must be.
+    /// Those of the LSM levels and of the log; then the log is longer than necessary.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
         let cut = self.lending(parts, 0, || self.cut_log_quietly(step_bytes, parts));
         let trouble = self.troubles.cut(cut.as_ref().map(|_| ()));
@@ -589,7 +608,7 @@ impl Base {
         if log.is_ended() {
             return Ok(None);
         }
-        let durable = log.durable(); // F5: first
+        let durable = log.durable(); // F5: loaded first
         self.settle_drops(log.settled())?; // a drop that may be taken back needs its tree
         let families = Self::oldest(parts.families).map_or(Lsn::MAX, |(_, since)| since);
         let dropped = self.dropped.lock().iter().map(|dropped| dropped.since).min().unwrap_or(Lsn::MAX);
@@ -598,13 +617,14 @@ impl Base {
         let needed = self.large.lower(lowest, flushed_to).max(Lsn::FIRST);
         let start = self.levels.log_start().max(Lsn::FIRST);
         self.large.forget_below(start);
-        // A file that goes only with the next step counts too.
+        // A file that only the next step releases is part of the log that is kept.
         let flushes_need = self.large.lower_of_committed(lowest, flushed_to).max(Lsn::FIRST);
         let by_flushes = if flushes_need == needed { start } else { flushes_need.max(start) };
         if needed <= start || needed.bytes_since(start) < step_bytes {
             return Ok(Some(by_flushes));
         }
-        // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
+        // Loaded after `durable`: these bounds are above every id in the log below it, and not below the last
+        // bound in it.
         let next_xid = parts.txns.next_xid().max(log.followed_xid_limit());
         let xid_limit = Xid::new(next_xid.get().saturating_add(XID_BLOCK));
         let quorum = parts.quorum.carried(needed);
@@ -618,7 +638,8 @@ impl Base {
         Ok(Some(flushes_need.max(needed)))
     }
 
-    /// Returns below which commits to a family are in its levels or a re-log; `Lsn::MAX`: nothing of it is needed.
+    /// Returns the position below which commits to a family are in its LSM levels or in a re-log; `Lsn::MAX` if
+    /// nothing of it needs the log.
     fn flushed_to(&self, cf: CfId, families: &Families) -> Lsn {
         if families.get(cf).is_none() && !self.dropped.lock().iter().any(|dropped| dropped.cf == cf) {
             return Lsn::MAX;
@@ -630,7 +651,7 @@ impl Base {
         self.flushed.lock().get(&cf).copied().unwrap_or(Lsn::ZERO).max(relogged)
     }
 
-    /// Removes the trees of families whose drop is durable, but for those that are being flushed.
+    /// Takes families whose drop lies below `durable` out of their trees, except those that are being flushed.
     fn settle_drops(&self, durable: Lsn) -> Result<(), EngineError> {
         loop {
             let dropped = self.dropped.lock().iter().map(|dropped| (dropped.at, dropped.cf)).collect::<Vec<_>>();
@@ -639,7 +660,7 @@ impl Base {
                 .into_iter()
                 .filter(|(at, _)| *at <= durable || is_planted("tree goes before its drop is durable"))
             {
-                // The members that are left may be on their way to the tree: then the next one does it, or their flush.
+                // If the remaining members are being flushed, their flush or the next call does it.
                 let tree = self.levels.tree_of(cf).and_then(|tree| self.find_tree(tree));
                 let cfs = tree.map_or_else(|| vec![cf], |tree| tree.cfs);
                 let Some(_claim) = self.jobs.try_claim(&cfs) else { continue };
@@ -652,7 +673,7 @@ impl Base {
         }
     }
 
-    /// Removes a family whose drop is durable from its tree.
+    /// Takes a family whose drop is durable out of its tree.
     fn settle_drop(&self, cf: CfId) -> Result<(), EngineError> {
         self.levels.drop_cf(cf).map_err(EngineError::levels)?;
         self.flushed.lock().remove(&cf);

@@ -1,60 +1,60 @@
-//! Figures of flushes by family: how many, and why.
+//! Figures of flushes by family: their number, by cause.
 
 use collie_base::{CfId, Map};
 
 /// Why a family was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushCause {
-    /// It had `store.write_buffer_size` bytes of unflushed rows.
+    /// The family had `store.write_buffer_size` bytes of unflushed rows.
     Size,
-    /// It needed the oldest part of a log that was too long.
+    /// It needed the oldest part of a log that was too long, or the disk was full.
     LogLimit,
     /// Old versions, or all rows, took up too much memory.
     Memory,
-    /// Somebody asked for these families.
+    /// A caller asked for these families.
     Call,
-    /// Somebody asked for all families.
+    /// A caller asked for all families.
     Checkpoint,
-    /// The database was closed, and it had rows that the log has not.
+    /// The database was closed, and the family had rows that are not in the log.
     Close,
     /// Another family of its group was dropped.
     Drop,
-    /// A write or a sync of its tree failed.
+    /// A write or a sync of its tree failed, or a file of the tree has rotted.
     Failure,
 }
 
-/// Flushes of one family since the open; those of an atomic group count for each of its families.
+/// Flushes of one family since the opening; a flush of an atomic group is counted for each of its families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FamilyFlushStat {
     /// For its unflushed rows (`store.write_buffer_size`).
     pub by_size: u64,
-    /// For the length of the log (`wal.max_total_wal_size`).
+    /// For the length of the log (`wal.max_total_wal_size`), or for a full disk.
     pub by_log_limit: u64,
     /// For memory (`store.memory_limit`, `txn.old_version_memory`).
     pub by_memory: u64,
     /// By a call for some families.
     pub by_call: u64,
-    /// By a call for all families, as CHECKPOINT is.
+    /// By a call for all families, such as CHECKPOINT.
     pub by_checkpoint: u64,
     /// By a close.
     pub by_close: u64,
     /// To take out the rows of a dropped family of its group.
     pub by_drop: u64,
-    /// To write its tree anew, after a write or a sync of it failed.
+    /// To rewrite its tree after a write or a sync of it failed or a file rotted.
     pub by_failure: u64,
-    /// Row states that all of them brought.
+    /// Row states that all these flushes wrote.
     pub rows: u64,
-    /// Times that its rows were written to the log once more instead.
+    /// Times that its rows were logged again instead.
     pub relogs: u64,
-    /// Rows of these.
+    /// Rows logged again.
     pub relogged_rows: u64,
-    /// Bytes of keys and values of these.
+    /// Bytes of the keys and values logged again.
     pub relogged_bytes: u64,
 }
 
 impl FamilyFlushStat {
-    /// Returns how many flushes there were.
+    /// Returns the number of flushes.
     pub const fn flushes(&self) -> u64 {
         let asked = self.by_call + self.by_checkpoint + self.by_close;
         self.by_size + self.by_log_limit + self.by_memory + self.by_drop + self.by_failure + asked
@@ -79,7 +79,7 @@ impl FamilyFlushStat {
 pub(crate) struct FlushFigures(Map<CfId, FamilyFlushStat>);
 
 impl FlushFigures {
-    /// Counts a flush that was recorded.
+    /// Counts a recorded flush.
     pub(crate) fn flushed(&mut self, cf: CfId, cause: FlushCause, rows: u64) {
         let stat = self.0.entry(cf).or_default();
         *stat.of_cause(cause) += 1;

@@ -1,5 +1,5 @@
-//! `FlushTroubles`: flushes that fail, and why, until they succeed: what writers wait for when the log is too long, and what an operator is
-//! told before that.
+//! `FlushTroubles`: the flushes that fail, and why, until they succeed. They are the reason why writers wait when
+//! the log is too long, and an operator is warned of them before that.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::EngineError;
 struct Inner {
     /// Families whose last flush failed.
     families: BTreeMap<CfId, String>,
-    /// Why log that nobody needs was not given up.
+    /// Why log that is no longer needed could not be released.
     cut: Option<String>,
 }
 
@@ -21,7 +21,7 @@ struct Inner {
 pub(crate) struct FlushTroubles(Mutex<Inner>);
 
 impl FlushTroubles {
-    /// Notes what came of a flush of a family. Returns a line to tell, if that is news.
+    /// Notes the outcome of a flush of a family. Returns a line for the operator if it is news.
     #[must_use]
     pub(crate) fn flushed(&self, cf: CfId, outcome: Result<(), &EngineError>) -> Option<String> {
         let mut inner = self.0.lock();
@@ -38,7 +38,7 @@ impl FlushTroubles {
         }
     }
 
-    /// Notes what came of giving up log. Returns a line to tell, if that is news.
+    /// Notes the outcome of a release of log. Returns a line for the operator if it is news.
     #[must_use]
     pub(crate) fn cut(&self, outcome: Result<(), &EngineError>) -> Option<String> {
         let mut inner = self.0.lock();
@@ -48,12 +48,13 @@ impl FlushTroubles {
         line.filter(|_| !was_failing)
     }
 
-    /// Forgets a family that is gone.
+    /// Forgets a family that was dropped or flushed with another one.
     pub(crate) fn forget(&self, cf: CfId) {
         self.0.lock().families.remove(&cf);
     }
 
-    /// Returns why flushes fail, if some do, of families that are still to be flushed.
+    /// Returns why flushes fail, if some do, for families that are still to be flushed; otherwise why log cannot
+    /// be released.
     pub(crate) fn why(&self, is_due: impl Fn(CfId) -> bool) -> Option<String> {
         let mut inner = self.0.lock();
         inner.families.retain(|cf, _| is_due(*cf));

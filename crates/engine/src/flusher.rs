@@ -1,28 +1,33 @@
-//! The rounds of the thread that flushes families when it is time, and gives up log.
+//! The rounds of the thread that flushes families when a flush is due, and releases log.
 //!
-//! | trigger | what is flushed |
+//! | trigger | flushed families |
 //! |---|---|
 //! | a family has `store.write_buffer_size` bytes of unflushed rows | that family |
-//! | flushes could make the log shorter than it is, which is longer than `wal.max_total_wal_size` | the family that needs its oldest part, one at a time; small ones are re-logged together (`relog.rs`) |
-//! | the log refuses records, since the disk is full | every family, with the room of a log file that is given up for it if there is none |
-//! | a write or a sync of a family's tree failed | that family, by writing its tree anew |
-//! | old versions take up more memory than they may | every family: a deleted row stays until its deletion is flushed |
+//! | more than `wal.max_total_wal_size` of flushable log | the family that needs the oldest part of it |
+//! | the log refuses records, since the disk is full | every family, if necessary with the room of a spare log file |
+//! | a write or a sync of a family's tree failed | that family, by a rewrite of its tree |
+//! | a member of an atomic group was dropped | the group, to take the member's keys out of the tree |
+//! | old versions or all rows occupy too much memory | every family: a deleted row stays until that is flushed |
 //!
-//! Nothing visible depends on it except memory, the length of the log, and how long an open takes. After a failure it waits
-//! before it tries again, longer each time; commits go on meanwhile, up to twice the limit of the log (`log_room.rs`).
+//! Flushable log is the part that flushes can release. For it, small families are re-logged together instead
+//! (`relog.rs`), and the others are flushed one at a time.
+//!
+//! Nothing visible depends on this thread except memory, the length of the log, and how long an opening takes.
+//! After a failure it waits before it tries again, longer each time; commits continue, up to twice the limit of
+//! the log (`log_room.rs`).
 
 use std::time::Duration;
 
 use crate::shared::Shared;
 
-/// Between two looks at what is due, when nothing was.
+/// The pause after a round in which nothing was due.
 const LOOK: Duration = Duration::from_millis(50);
-/// After the first failure.
+/// The pause after the first failure.
 const BACK_OFF_MIN: Duration = Duration::from_millis(200);
-/// After many.
+/// The longest pause after failures.
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 
-/// Returns the rounds of the flushing thread.
+/// Returns the rounds of the flusher thread.
 pub(crate) fn flusher() -> impl FnMut(&Shared) -> Duration + Send {
     let mut back_off = BACK_OFF_MIN;
     move |shared| {

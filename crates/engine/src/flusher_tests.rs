@@ -1,10 +1,10 @@
-//! What the flushing thread does in a round, one round at a time and on the test's own thread.
+//! The work of the flusher thread, one round at a time and on the test's own thread.
 
 use std::path::Path;
 
 use crate::{Db, Env, Family, Insert, Isolation, Options, Session, StatementKind};
 
-/// The smallest log files there can be, the lowest limit of the log, and no thread.
+/// The smallest log files that are allowed, the lowest limit of the log, and no threads.
 pub(crate) fn tiny() -> Options {
     let mut options = Options { background: false, max_total_wal_size: 1, ..Options::small() };
     let log = &mut options.log;
@@ -26,8 +26,9 @@ pub(crate) fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// Goal: log that an open large transaction holds makes nobody flush, since no flush gives it up; once it is over, flushes do.
-/// Method: chunks of more than the limit, rounds before and after its end.
+/// Goal: log that is kept for an open large transaction causes no flush, since no flush releases it; once the
+/// transaction is over, flushes release it. Method: chunks of more than the limit, with rounds before and after
+/// the transaction's end.
 #[test]
 fn open_large_transaction_starts_no_flushes() {
     let (env, _disk) = Env::simulated(31);
@@ -55,9 +56,10 @@ fn open_large_transaction_starts_no_flushes() {
     assert!(held() <= db.log_bytes_max() + tiny().log.segment_bytes, "{} bytes are kept", held());
 }
 
-/// Goal: F1: a family is flushed, and log given up, while the flush of another is under way; the log that this one needs stays, also
-/// for rows that it has taken and not brought. Method: a claimed family whose rows are taken, others flushed beside it until the log
-/// would have been cut; then it fails, and the power goes.
+/// Goal: F1: a family is flushed and log is released while the flush of another family is in progress; the log
+/// that this one needs stays, including that of rows which it has taken and not written. Method: a claimed family
+/// whose rows are taken, while others are flushed until the log would have been cut; then it fails, and the power
+/// fails.
 #[test]
 fn flush_goes_on_beside_another_and_keeps_the_log_that_it_needs() {
     let (env, disk) = Env::simulated(31);
@@ -91,8 +93,9 @@ fn flush_goes_on_beside_another_and_keeps_the_log_that_it_needs() {
     assert!(after.flush_stat().log_start > since, "nobody needs it any more");
 }
 
-/// Goal: each flush is counted for its families with its reason, each re-log with its bytes, and what they wrote for the tree. Method:
-/// a flush of each kind that needs no thread; a family beside that is left alone.
+/// Goal: each flush is counted for its families with its cause, each re-log with its bytes, and the bytes written
+/// are counted for the tree. Method: a flush of each kind that needs no thread, and another family that is left
+/// alone.
 #[test]
 fn flushes_are_counted_by_family_and_reason() {
     let (env, _disk) = Env::simulated(31);

@@ -1,4 +1,4 @@
-//! The frame of small files that are written whole: `control`, `BACKUP`.
+//! The frame of small files that are written as a whole: `control`, `BACKUP`.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -7,16 +7,17 @@
 //! | 12 | 4 | format version |
 //! | 16 | .. | fields |
 //!
-//! Little-endian. A reader refuses a newer version before it looks at the checksum, which a newer program may compute otherwise.
+//! Little-endian. A reader refuses a newer version before it looks at the checksum, since a newer program may
+//! compute that differently.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::checksum::crc32c;
 use collie_base::codec::{DecodeError, Reader};
 
-/// Why the bytes of a file are not taken.
+/// Why the bytes of a file are refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Of this version, written by a newer program.
+    /// A newer program wrote them, in this version.
     Newer(u32),
     Damaged(DecodeError),
 }
@@ -55,8 +56,8 @@ pub(crate) fn decode<'a>(magic: &[u8; 8], newest: u32, bytes: &'a [u8]) -> Resul
 mod tests {
     use super::*;
 
-    /// Goal: a frame gives back version and fields; another file, a damaged one and one of a newer program are told apart, whatever
-    /// else is wrong with the last. Method: one frame, changed in each place.
+    /// Goal: a frame returns its version and fields; another kind of file, a damaged one and one of a newer
+    /// program are distinguished, whatever else is wrong with the last. Method: one frame, changed in each part.
     #[test]
     fn frame_tells_foreign_damaged_and_newer_files_apart() {
         let bytes = encode(b"COLLIEXX", 2, b"fields");

@@ -1,15 +1,17 @@
-//! `Garbage`: the rows that have old versions, and when another look at each is worth it.
+//! `Garbage`: the rows that have old versions, and when each is worth another visit.
 //!
-//! A row is in `queue` from the commit that superseded something of it until it was cleaned up to there, in about the order
-//! of commits; then, if a snapshot still reads what is left, in `held` under that snapshot, until it is gone. So one old
-//! snapshot keeps a row waiting once, however often it is written.
+//! A row is in `queue` from the commit that superseded one of its versions until it has been cleaned up to that
+//! commit, in roughly the order of commits. If a snapshot still reads a remaining version, the row is then in
+//! `held` under that snapshot until the snapshot ends. So one old snapshot keeps a row waiting once, however often
+//! the row is written.
 //!
 //! # Invariants
-//! - G1. A row with old versions that somebody stamped is in `queue` or `held`: at most once in each, so both are bounded by
-//!   the rows there are. The marks are the row's own (R7 of `store`'s rows).
-//! - G2. The bytes counted are those of versions that commits made old, minus those that pruning freed. A family that is
-//!   dropped takes its share along.
-//! - G3. `held` has keys below the horizon's `up` only, and one that is not live is emptied by the next round.
+//! - G1. A row with old versions whose successors are stamped is in `queue` or `held`, at most once in each, so
+//!   both are bounded by the number of rows. The marks are in the row itself (R7 of `store`'s rows).
+//! - G2. The counted bytes are those of versions that commits made old, minus those that pruning freed. A dropped
+//!   family takes its share with it.
+//! - G3. The keys of `held` are snapshots below `up`; the next rounds empty the entry of a snapshot that is no
+//!   longer live.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,18 +25,18 @@ use collie_sync::{Mutex, StripedCounter, mutant};
 
 use crate::families::Families;
 
-/// Rows taken from a queue under one hold of its lock.
+/// Rows taken from a queue each time that its lock is held.
 const CLEAN_BATCH_ROWS: usize = 256;
 
-/// Rows cleaned in one round at most, so that a round stays short.
+/// The most rows cleaned in one round, so that a round stays short.
 const ROUND_ROWS_MAX: usize = 50_000;
 
-/// Which rows a round looks at.
+/// Which rows a round visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Those of which something can be freed, and not too many of them.
+    /// Those of which something can be freed, up to a limit.
     Due,
-    /// Every one, those too that wait for a snapshot which is there: memory is short.
+    /// All of them, including those that wait for a live snapshot: memory is short.
     All,
 }
 
@@ -44,15 +46,16 @@ type Queue = VecDeque<(Lsn, CfId, Arc<Row>)>;
 /// Rows with old versions.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
-    /// By the commit that superseded something first since the row was cleaned.
+    /// By the first commit that superseded a version since the row was cleaned.
     queue: Mutex<Queue>,
-    /// By a snapshot that reads what is left. Changed by one thread at a time, which cleans.
+    /// By a snapshot that reads a remaining version. Only the thread that is cleaning changes it.
     held: Mutex<Held>,
-    /// Rows in `held`, for figures: the lock lasts as long as a round.
+    /// The number of rows in `held`, for figures: its lock is held for a whole round.
     held_rows: AtomicUsize,
-    /// Of old versions (G2).
+    /// Bytes of old versions (G2).
     bytes: StripedCounter,
-    /// When the last round began, and how long after the one before it: only told, nothing is read through them.
+    /// When the last round began, and the time since the one before it. They are only reported and publish nothing
+    /// else.
     round_began_us: AtomicU64,
     since_last_us: AtomicU64,
 }
@@ -61,13 +64,15 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Whether the collector looks at a row that was superseded at `csn`: nobody who begins now sees what lies below.
+/// Returns whether the collector visits a row that was superseded at `csn`: no snapshot that begins now sees the
+/// old version.
 fn is_due(csn: Lsn, up: Lsn) -> bool {
     if mutant!("FREED_AT_HORIZON") { csn <= up } else { csn < up }
 }
 
 impl Garbage {
-    /// Takes note of what the commit at `csn`, stamped already, made old, and of the rows that have it.
+    /// Adds the bytes that the commit at `csn`, whose versions are stamped, made old, and queues the rows that
+    /// have them.
     pub(crate) fn add(&self, csn: Lsn, entries: &[(CfId, Pending)]) {
         self.bytes.add(signed(entries.iter().map(|(_, pending)| pending.outdates()).sum()));
         let superseding = entries.iter().filter(|(_, pending)| pending.supersedes());
@@ -77,15 +82,15 @@ impl Garbage {
         }
     }
 
-    /// Takes note of bytes of old versions that an open has loaded, or found superseded.
+    /// Adds bytes of old versions that an opening has loaded or found superseded.
     pub(crate) fn loaded(&self, bytes: i64) {
         if bytes != 0 {
             self.bytes.add(bytes);
         }
     }
 
-    /// Takes note of rows in which commits, stamped already, made versions old, with the bytes of these, in about the order of the
-    /// commits: of a database that follows a log.
+    /// Adds the bytes of versions that commits, whose versions are stamped, made old, and queues their rows, in
+    /// roughly the order of the commits. This is for a database that follows a log.
     pub(crate) fn superseded(&self, bytes: u64, mut rows: Vec<(Lsn, CfId, Arc<Row>)>) {
         self.bytes.add(signed(bytes));
         rows.retain(|(_, _, row)| row.queue());
@@ -94,26 +99,26 @@ impl Garbage {
         }
     }
 
-    /// Has a row looked at again whose deletion at `csn` was waiting for a flush.
+    /// Queues a row whose deletion at `csn` waited for a flush.
     pub(crate) fn look_again(&self, csn: Lsn, cf: CfId, row: &Arc<Row>) {
         if row.queue() {
             self.queue.lock().push_back((csn, cf, Arc::clone(row)));
         }
     }
 
-    /// Takes note of bytes that were freed elsewhere.
+    /// Subtracts bytes that were freed elsewhere.
     pub(crate) fn freed(&self, bytes: u64) {
         if bytes > 0 {
             self.bytes.add(-signed(bytes));
         }
     }
 
-    /// Returns the bytes of old versions, about while commits and pruning go on.
+    /// Returns the bytes of old versions, approximately while commits and pruning are in progress.
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.bytes.sum()).unwrap_or(0)
     }
 
-    /// Takes note that a round begins at `now`.
+    /// Notes that a round begins at `now`.
     pub(crate) fn note_round(&self, now: Duration) {
         let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let last_us = self.round_began_us.swap(now_us, Relaxed);
@@ -121,12 +126,12 @@ impl Garbage {
         self.since_last_us.store(since_last_us, Relaxed);
     }
 
-    /// Cleans rows and returns how many: those superseded below `up`, and those that waited for a snapshot that is gone.
+    /// Cleans rows and returns their number: rows superseded below `up`, and rows whose snapshot has ended.
     pub(crate) fn clean(&self, families: &Families, live: &LiveSnapshots, reach: Reach) -> usize {
         let span = collie_obs::start::<GcTick>();
         let (mut cleaned, mut freed, mut versions) = (0, 0, 0);
         let mut held = self.held.lock();
-        // What is put back meanwhile is not looked at again.
+        // Rows that are put back during this round are not visited again.
         let mut waiting = if reach == Reach::All { std::mem::take(&mut *held) } else { BTreeMap::new() };
         let mut family = Cached { families, family: None };
         let mut again = Vec::new();
@@ -150,7 +155,7 @@ impl Garbage {
             cleaned += batch.len();
             for (csn, cf, row) in batch.drain(..) {
                 let Some(family) = family.get(cf) else { continue };
-                row.unqueue(); // before it is cleaned
+                row.unqueue(); // before it is cleaned (R7)
                 let before = if span.is_some() { row.version_count() } else { 0 };
                 let Pruned { bytes, kept, left, .. } = family.clean(&row, live);
                 self.freed(bytes);
@@ -185,21 +190,21 @@ impl Garbage {
         act();
     }
 
-    /// Returns how many rows wait for the end of `snapshot`, or were superseded above it and not looked at since: about. Waits
-    /// for the round of cleaning that is under way.
+    /// Returns the approximate number of rows that wait for the end of `snapshot`, or were superseded above it and
+    /// not visited since. Waits for a round of cleaning that is in progress.
     pub(crate) fn kept_for(&self, snapshot: Lsn) -> usize {
         let held = self.held.lock().get(&snapshot).map_or(0, Vec::len);
         let queue = self.queue.lock();
         held + queue.len() - queue.partition_point(|(csn, ..)| *csn < snapshot)
     }
 
-    /// Returns how many rows wait: to be cleaned, and for a snapshot to end.
+    /// Returns how many rows wait to be cleaned, and how many for the end of a snapshot.
     pub(crate) fn len(&self) -> (usize, usize) {
         (self.queue.lock().len(), self.held_rows.load(Relaxed))
     }
 }
 
-/// Takes rows out that waited for a snapshot which `is_gone`.
+/// Removes rows that waited for a snapshot which `is_gone`, at most one batch of them.
 fn release(held: &mut Held, is_gone: impl Fn(Lsn) -> bool) -> Queue {
     let gone = held.keys().copied().find(|snapshot| is_gone(*snapshot));
     let Some(snapshot) = gone else { return Queue::new() };
@@ -213,7 +218,7 @@ fn release(held: &mut Held, is_gone: impl Fn(Lsn) -> bool) -> Queue {
     rows.into_iter().map(|(cf, row)| (snapshot, cf, row)).inspect(|(_, _, row)| row.unhold()).collect()
 }
 
-/// The family last asked for: rows of one come in runs.
+/// The family of the last row: rows of one family come in runs.
 struct Cached<'a> {
     families: &'a Families,
     family: Option<Arc<Family>>,

@@ -1,7 +1,7 @@
-//! `gather`: brings the rows that appliers have staged in order, and puts them into the indexes of their families.
+//! `gather`: sorts the rows that appliers have staged and puts them into the indexes of their families.
 //!
-//! First each applier's rows of each family are sorted, then ranges of keys are taken in, with the parts of all appliers. Both
-//! go side by side, in whatever order.
+//! First each applier's rows of each family are sorted. Then ranges of keys, with the parts of all appliers, enter
+//! the index. Each of the two steps runs in parallel, in any order.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -18,13 +18,13 @@ pub(crate) struct StagedRows {
     pub(crate) staged: Staged,
 }
 
-/// Rows from which on threads are worthwhile.
+/// The number of rows from which on threads are worthwhile.
 const THREADS_FROM_ROWS: usize = 20_000;
 
-/// Puts everything into the indexes, by up to `threads` threads.
+/// Puts all rows into the indexes, with up to `threads` threads.
 ///
 /// # Panics
-/// When one of them did.
+/// If one of the threads panicked.
 pub(crate) fn gather(all: Vec<StagedRows>, threads: usize) {
     let rows: usize = all.iter().map(|one| one.staged.len()).sum();
     let threads = if rows < THREADS_FROM_ROWS { 1 } else { threads };
@@ -52,14 +52,14 @@ pub(crate) fn gather(all: Vec<StagedRows>, threads: usize) {
     side_by_side(threads, ranges, |(family, range)| family.take_in(range));
 }
 
-/// Calls `act` for each item, on up to `threads` threads, of which this is one. Returns the answers, in no order.
+/// Calls `act` for each item, on up to `threads` threads including this one. Returns the results in no order.
 fn side_by_side<T: Send, R: Send>(threads: usize, items: Vec<T>, act: impl Fn(T) -> R + Sync) -> Vec<R> {
     let others = threads.min(items.len()).saturating_sub(1);
     let left = Mutex::new(items.into_iter());
     let work = || {
         let mut answers = Vec::new();
         loop {
-            // In a statement of its own: the lock goes before the work begins.
+            // A statement of its own, so that the lock is released before the work begins.
             let next = left.lock().next();
             let Some(item) = next else { return answers };
             answers.push(act(item));
@@ -84,7 +84,8 @@ fn side_by_side<T: Send, R: Send>(threads: usize, items: Vec<T>, act: impl Fn(T)
 mod tests {
     use super::*;
 
-    /// Goal: each item is worked on once, by however many threads. Method: numbers, for none, fewer and more items than threads.
+    /// Goal: each item is worked on once, with any number of threads. Method: numbers, with no, fewer and more
+    /// items than threads.
     #[test]
     fn items_side_by_side_are_worked_on_once() {
         for (threads, count) in [(1, 5), (4, 0), (4, 2), (3, 100)] {

@@ -1,10 +1,10 @@
-//! `Groups`: the atomic groups, whose families are flushed together, so that after a crash all of them show one prefix of what was
-//! committed to them.
+//! `Groups`: the atomic groups. The families of a group are flushed together, so that after a crash all of them
+//! show one prefix of the commits to them.
 //!
 //! # Invariants
-//! - G1. A family is in its group before anybody can write to it, and until it is out of memory: whoever takes the members after
-//!   a position has every family that something was committed to below.
-//! - G2. It never changes its group; one without a group is alone. Its name row says which (`names`).
+//! - G1. A family is in its group before any session can write to it, and until it is out of memory. So a list of
+//!   members that is read after a position includes every family with a commit below that position.
+//! - G2. A family never changes its group; one without a group is alone. Its name row states the group (`names`).
 //!
 //! Checked by `tests/groups.rs` and `tests/kv_model.rs`.
 
@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use collie_base::{CfId, Map};
 
-/// Which families belong together.
+/// The families that belong together.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     name_of: Map<CfId, Arc<str>>,
-    /// Ascending.
+    /// The members of each group, ascending.
     members: BTreeMap<Arc<str>, Vec<CfId>>,
 }
 
 impl Groups {
-    /// Puts a family into a group; the empty name is none.
+    /// Puts a family into a group; the empty name stands for none.
     pub(crate) fn join(&mut self, cf: CfId, group: &str) {
         if group.is_empty() || self.name_of.contains_key(&cf) {
             return;
@@ -33,7 +33,7 @@ impl Groups {
         self.name_of.insert(cf, name);
     }
 
-    /// Takes a family out.
+    /// Removes a family.
     pub(crate) fn leave(&mut self, cf: CfId) {
         let Some(name) = self.name_of.remove(&cf) else { return };
         if let Some(members) = self.members.get_mut(&name) {
@@ -44,13 +44,13 @@ impl Groups {
         }
     }
 
-    /// Returns the families that belong together with this one, itself among them, ascending.
+    /// Returns the families in the group of this one, including itself, ascending.
     pub(crate) fn members(&self, cf: CfId) -> Vec<CfId> {
         let members = self.name_of.get(&cf).and_then(|name| self.members.get(name));
         members.map_or_else(|| vec![cf], Vec::clone)
     }
 
-    /// Returns whether two families are one, or of one group.
+    /// Returns whether two families are the same, or in the same group.
     pub(crate) fn are_together(&self, one: CfId, other: CfId) -> bool {
         let name = |cf| self.name_of.get(&cf);
         one == other || name(one).is_some_and(|group| name(other) == Some(group))
@@ -62,8 +62,8 @@ impl Groups {
 mod tests {
     use super::*;
 
-    /// Goal: G2: families are together exactly while they are in one group. Method: two groups and a family without one, leaving
-    /// one by one.
+    /// Goal: G2: families are together exactly while they are in one group. Method: two groups and a family
+    /// without one, from which families leave one by one.
     #[test]
     fn families_are_together_while_they_are_in_one_group() {
         let [a, b, c, d] = [9, 3, 5, 7].map(CfId::new);

@@ -1,8 +1,9 @@
-//! What a primary does to hand over: its writers end, and its log takes nothing more, until it goes on or is a replica.
+//! Switchover on the side of the primary: its writers end and its log takes no more records, until the node
+//! continues as a primary or becomes a replica.
 //!
 //! ```text
 //! pause_writes -> open_writers is empty -> hold_log: the end of everything -> refuse_commits, and closed
-//!                                                                          -> or resume_writes: as if nobody had asked
+//!                                                                          -> or resume_writes: as before pause_writes
 //! ```
 
 use collie_base::Lsn;
@@ -10,14 +11,15 @@ use collie_base::Lsn;
 use crate::{Db, EngineError};
 
 impl Db {
-    /// Has transactions wait that have not written yet and are about to ([`Session::wait_for_room`](crate::Session::wait_for_room)),
-    /// until [`Db::resume_writes`] lets them or [`Db::refuse_commits`] refuses them. Those that have written go on.
+    /// Makes transactions that have not written yet wait before their first write
+    /// ([`Session::wait_for_room`](crate::Session::wait_for_room)), until [`Db::resume_writes`] lets them continue
+    /// or [`Db::refuse_commits`] refuses them. Transactions that have written continue.
     pub fn pause_writes(&self) {
         self.shared.pause.pause();
     }
 
-    /// Returns the slots ([`CancelHandle::slot`](crate::CancelHandle::slot)) of sessions whose transaction is open and has written or
-    /// locked rows. Commits that only wait for a disk or for replicas are none.
+    /// Returns the slots ([`CancelHandle::slot`](crate::CancelHandle::slot)) of sessions whose transaction is open
+    /// and has written or locked rows. Commits that only wait for a disk or for replicas are not among them.
     pub fn open_writers(&self) -> Vec<usize> {
         let mut slots: Vec<usize> = self.lock_picture().xids.iter().map(|(_, owner)| owner.slot).collect();
         slots.sort_unstable();
@@ -25,17 +27,18 @@ impl Db {
         slots
     }
 
-    /// Has the log take no record from here on, of background work neither, until [`Db::resume_writes`]; returns where it ends. A commit
-    /// that comes all the same is refused ([`EngineError::Replica`]) and rolled back.
+    /// Holds the log, so that it takes no record until [`Db::resume_writes`], not even from background work;
+    /// returns where it ends. A commit that is attempted nevertheless is refused ([`EngineError::Replica`]) and
+    /// rolled back.
     ///
     /// # Durability
-    /// Everything in the log is on disk when it returns, asynchronous commits too.
+    /// Everything in the log is on disk on return, asynchronous commits too.
     ///
     /// # Progress
-    /// Waits for appends under way and for a flush.
+    /// Waits for appends in progress and for a flush.
     ///
     /// # Errors
-    /// The log's: it is not held then.
+    /// Those of the log; the log is not held then.
     pub fn hold_log(&self) -> Result<Lsn, EngineError> {
         let log = self.shared.txns.log();
         log.hold();
@@ -43,7 +46,7 @@ impl Db {
         Ok(ended.inspect_err(|_| log.release())?)
     }
 
-    /// Lets the log take records again, and those who wait write.
+    /// Lets the log take records again, and lets waiting transactions write.
     pub fn resume_writes(&self) {
         self.shared.txns.log().release();
         self.shared.pause.resume();

@@ -1,28 +1,28 @@
-//! `HistoryState`: what a node knows of a history, for who waits for a position in it.
+//! `HistoryState`: the state of a history as a node knows it, for sessions that wait for a position in it.
 //!
-//! A position means something together with its history: after a failover the same number is something else. Histories of a line
-//! follow each other; each ends for good where the record before the next one ends.
+//! A position has a meaning only together with its history: after a failover the same number names another place.
+//! Histories of one line follow each other; each ends for good where the record before the next one ends.
 
 use collie_base::{HistoryId, Lsn};
 
 use crate::HistoryStart;
 
-/// What a node knows of a history.
+/// The state of a history as a node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryState {
-    /// Nothing: it has not come here yet, or never will.
+    /// It is not known: it has not arrived here yet, or never will.
     Unknown,
-    /// It is the newest one: its positions are shown here, or may be.
+    /// It is the newest one: its positions are visible here, or may become so.
     Current,
     /// Another one has followed it.
     Ended {
-        /// Its records end here: what it had above is lost on this line.
+        /// Its records end here: anything above was lost on this line.
         at: Lsn,
     },
 }
 
 impl HistoryState {
-    /// Looks in `histories`, oldest first.
+    /// Looks `history` up in `histories`, which is ordered from the oldest to the newest.
     pub(crate) fn of(history: HistoryId, histories: &[HistoryStart]) -> Self {
         match histories.iter().position(|known| known.history == history) {
             None => Self::Unknown,
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a history is current, ended where the next one leaves it, or unknown. Method: a list of three.
+    /// Goal: a history is current, ended where its successor begins to count, or unknown. Method: a list of three.
     #[test]
     fn history_ends_where_the_next_one_leaves_it() {
         let start = |id, start, prev_end| HistoryStart {

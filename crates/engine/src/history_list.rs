@@ -1,15 +1,18 @@
 //! `HistoryList`: the newest histories of a line of positions, as the control file keeps them.
 //!
-//! A history begins at each start after a crash and at each promotion, so without a bound the list grows as long as the directory
-//! lives. A history is needed while some log may still hold positions of it: then two nodes find by it where their logs part, and a
-//! token says whether it was lost. Where nobody's log reaches, a replica is filled anew whatever the list says.
+//! A history begins at each start after a crash and at each promotion, so without a bound the list would grow for
+//! as long as the directory exists. A history is needed while some log may still hold positions of it: two nodes
+//! then find by it where their logs part, and a token shows by it whether it was lost. Where no log reaches back to
+//! a history, a replica has to be rebuilt whatever the list says.
 //!
 //! # Invariants
-//! - L1. The list ascends by the position where a history starts, and lacks none behind its first: what goes, goes at the front. So the
-//!   newest common entry of two lists is that of the whole lists, if it is in both.
-//! - L2. It has at most [`HISTORIES_MAX`] entries, so that a control file with it is always read again (`control.rs`).
-//! - L3. A list that was not empty is not emptied by a bound: an empty one means that the directory never had a log.
-//! - L4. What the list has forgotten is not added again: a log may reach further back than the list.
+//! - L1. The list ascends by the position where a history starts and has no gap behind its first entry: entries are
+//!   removed only at its front. So the newest common entry of two lists is that of the unbounded lists, if both
+//!   lists have it.
+//! - L2. It has at most [`HISTORIES_MAX`] entries, so that a control file with it can always be read again
+//!   (`control.rs`).
+//! - L3. A bound never empties a list that was not empty: an empty list means that the directory never had a log.
+//! - L4. A forgotten history is not added again: a log may reach further back than the list.
 //!
 //! Checked by the tests below and by `tests/crash.rs`.
 
@@ -19,11 +22,11 @@ use collie_base::Lsn;
 
 use crate::control::History;
 
-/// Most entries: half a mebibyte of the control file. More starts after a crash than that, with no log given up between, cost a
-/// replica that was away for all of them a base backup.
+/// Most entries: half a mebibyte of the control file. After more starts after a crash than that, with no log
+/// released in between, a replica that missed all of them needs a base backup.
 pub(crate) const HISTORIES_MAX: usize = 16_384;
-/// So many stay in any case: as many as a primary tells a replica of (`docs/replication-protocol.md`, `I`), and those of tokens that
-/// clients may still hold.
+/// Number of entries that stay in any case: as many as a primary sends to a replica
+/// (`docs/replication-protocol.md`, `I`), and those of tokens that clients may still hold.
 pub(crate) const HISTORIES_KEPT: usize = 500;
 
 const _: () = assert!(HISTORIES_KEPT > 0 && HISTORIES_KEPT <= HISTORIES_MAX, "L3");
@@ -33,7 +36,7 @@ const _: () = assert!(HISTORIES_KEPT > 0 && HISTORIES_KEPT <= HISTORIES_MAX, "L3
 pub(crate) struct HistoryList(Vec<History>);
 
 impl HistoryList {
-    /// The newest of these. Where an older program left them out of order, they are put in order.
+    /// Keeps the newest of `histories`, and sorts them: an older program may have left them out of order.
     pub(crate) fn of(mut histories: Vec<History>) -> Self {
         histories.sort_by_key(|history| history.start);
         let mut list = Self(histories);
@@ -54,8 +57,8 @@ impl HistoryList {
         true
     }
 
-    /// Forgets the histories that ended below `log_start`, but for the newest [`HISTORIES_KEPT`]: no log here has positions of them, for
-    /// whomever it is kept. Returns whether there were any.
+    /// Forgets the histories that ended at or below `log_start`, except the newest [`HISTORIES_KEPT`]: no log that
+    /// this node keeps has positions of them, whatever it is kept for. Returns whether there were any.
     pub(crate) fn forget_below(&mut self, log_start: Lsn) -> bool {
         // A history ends where the record before the next one does.
         let ended = self.0.iter().skip(1).take_while(|next| next.previous_end <= log_start).count();
@@ -67,7 +70,7 @@ impl HistoryList {
         self.0.retain(|history| history.start < at);
     }
 
-    /// Returns whether any went.
+    /// Returns whether any entry was removed.
     fn keep_newest(&mut self, count: usize) -> bool {
         let excess = self.0.len().saturating_sub(count);
         self.0.drain(..excess);
@@ -89,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// The history of start number `number`, each 100 bytes of log behind the one before.
+    /// Returns the history of start number `number`; each starts 100 bytes of log behind the one before.
     fn history(number: u64) -> History {
         let start = 10_000 + number * 100;
         let (term, id) = (Term::new(1), HistoryId::new(number));
@@ -100,9 +103,10 @@ mod tests {
         (list.len(), list[0].id.get(), list[list.len() - 1].id.get())
     }
 
-    /// Goal: tens of thousands of starts after a crash keep the list within its bound, and it is the newest ones without a gap (L1, L2);
-    /// a log that goes further back brings none of the forgotten ones again (L4). Method: 40,000 starts, as an opening notes them; then
-    /// all of them once more, as a replay of a log that was never cut does.
+    /// Goal: after tens of thousands of starts after a crash the list is within its bound and has the newest
+    /// histories without a gap (L1, L2); a log that reaches further back adds none of the forgotten ones again
+    /// (L4). Method: 40,000 starts, as an opening notes them; then all of them once more, as a replay of a log that
+    /// was never cut notes them.
     #[test]
     fn tens_of_thousands_of_crash_starts_keep_the_newest_histories_in_order() {
         let mut list = HistoryList::default();
@@ -114,8 +118,9 @@ mod tests {
         assert!(list.windows(2).all(|pair| pair[0].id.get() + 1 == pair[1].id.get()));
     }
 
-    /// Goal: what no log reaches is forgotten, but for the newest ones; what a log reaches stays, the history that it begins in among
-    /// them (L1, L3). Method: a thousand histories, and logs that begin at each side of an end.
+    /// Goal: histories that no log reaches are forgotten, except the newest ones; histories that a log reaches
+    /// stay, including the one in which it begins (L1, L3). Method: a thousand histories, and logs that begin on
+    /// each side of an end.
     #[test]
     fn histories_below_the_log_are_forgotten_but_for_the_newest() {
         let all = || HistoryList::of((0..1000).map(history).collect());
@@ -137,7 +142,8 @@ mod tests {
         assert_eq!(ids(&few), (1, 3, 3));
     }
 
-    /// Goal: a list that an older program left out of order, and too long, is read as the newest ones in order. Method: one turned around.
+    /// Goal: a list that an older program left out of order, and too long, is read as the newest ones in order.
+    /// Method: a reversed list.
     #[test]
     fn list_out_of_order_is_put_in_order() {
         let list = HistoryList::of((0..20_000).rev().map(history).collect());

@@ -1,10 +1,13 @@
-//! `Jobs`: which families are being flushed or re-logged, and the places for the snapshots of those who do it.
+//! `Jobs`: which families are being flushed or re-logged, and the slots for the snapshots of the jobs that do so.
 //!
 //! # Invariants
-//! - J1. A family is in one claim at a time, and so is every family of an atomic group: who claims one of it claims those that
-//!   are members at that moment, and two such claims have a member in common, or their families share no tree.
-//! - J2. A job claims once, all families together, and holds nothing else that jobs wait for meanwhile. So no circle of waits.
-//! - J3. A claim that was waited for has a place for a snapshot: there are as many as jobs at a time (`store.compaction_threads`).
+//! - J1. A family is in one claim at a time. A flush of a family of an atomic group claims all families that are
+//!   members at that moment: two such claims have a member in common, or their families share no tree. A re-log
+//!   claims the families whose rows it logs.
+//! - J2. A job claims all its families in one step, and while it waits it holds nothing that other jobs wait for. So
+//!   jobs never wait in a cycle.
+//! - J3. A claim that was waited for has a slot for a snapshot: there are as many slots as jobs may run at a time
+//!   (`store.compaction_threads`).
 //!
 //! Checked by the tests below and `flusher_tests.rs`.
 
@@ -14,16 +17,16 @@ use collie_base::CfId;
 use collie_txn::{Place, TxnError};
 use parking_lot::{Condvar, Mutex};
 
-/// Flushes and re-logs at a time, unless the options say otherwise. Mostly they wait for the disk; more of them than it takes at once
-/// only take up memory.
+/// Number of flushes and re-logs at a time, unless the options say otherwise. Jobs mostly wait for the disk; more
+/// of them than the disk serves at once only occupy memory.
 pub(crate) const JOBS_DEFAULT: usize = 4;
-/// The most that options may ask for.
+/// The largest number that options may ask for.
 pub(crate) const JOBS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Inner {
     claimed: BTreeSet<CfId>,
-    /// Those that nobody has.
+    /// Snapshot slots that no claim has.
     places: Vec<Place>,
 }
 
@@ -31,13 +34,13 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Jobs {
     inner: Mutex<Inner>,
-    /// Places in all: jobs at a time.
+    /// Snapshot slots in all: jobs at a time.
     count: usize,
-    /// Something was given back.
+    /// Signals that a claim was given back.
     freed: Condvar,
 }
 
-/// Families that nobody else flushes or re-logs until it is dropped.
+/// Families that no other job flushes or re-logs until this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Claim<'j> {
@@ -47,18 +50,19 @@ pub(crate) struct Claim<'j> {
 }
 
 impl Jobs {
-    /// For `count` jobs at a time. Takes its places by `keep`, called so often.
+    /// Makes room for `count` jobs at a time. Takes the snapshot slots from `keep`, which it calls `count` times.
     pub(crate) fn new(count: usize, keep: impl FnMut() -> Result<Place, TxnError>) -> Result<Self, TxnError> {
         let places = std::iter::repeat_with(keep).take(count).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { inner: Mutex::new(Inner { claimed: BTreeSet::new(), places }), count, freed: Condvar::new() })
     }
 
-    /// Returns how many jobs there may be at a time.
+    /// Returns how many jobs may run at a time.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Waits until nobody has one of the families that `cfs` names, which is asked each time anew, and there is a place.
+    /// Waits until no other claim has one of the families that `cfs` names, and a snapshot slot is free. Calls
+    /// `cfs` again for each attempt.
     pub(crate) fn claim(&self, cfs: impl Fn() -> Vec<CfId>) -> Claim<'_> {
         let mut inner = self.inner.lock();
         loop {
@@ -73,7 +77,7 @@ impl Jobs {
         }
     }
 
-    /// Claims families if nobody has one of them, without a place.
+    /// Claims families if no other claim has one of them, without a snapshot slot.
     pub(crate) fn try_claim(&self, cfs: &[CfId]) -> Option<Claim<'_>> {
         let mut inner = self.inner.lock();
         if cfs.iter().any(|cf| inner.claimed.contains(cf)) {
@@ -83,7 +87,7 @@ impl Jobs {
         Some(Claim { jobs: self, cfs: cfs.to_vec(), place: None })
     }
 
-    /// Holds up every flush and re-log until what is returned is dropped.
+    /// Holds up every flush and re-log until the result is dropped.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_up(&self) -> impl Sized + '_ {
         (0..self.count).map(|_| self.claim(Vec::new)).collect::<Vec<_>>()
@@ -91,7 +95,7 @@ impl Jobs {
 }
 
 impl Claim<'_> {
-    /// Returns the place of a claim that was waited for (J3).
+    /// Returns the snapshot slot of a claim that was waited for (J3).
     pub(crate) fn place(&mut self) -> &mut Place {
         self.place.as_mut().expect("only claims that were waited for hold snapshots")
     }

@@ -1,4 +1,4 @@
-//! Who may flush what at a time.
+//! Which jobs may flush which families at a time.
 
 use std::sync::mpsc::channel;
 
@@ -14,8 +14,9 @@ fn jobs_of(txns: &Txns<crate::log::EngineLog>) -> Jobs {
     Jobs::new(JOBS_DEFAULT, || txns.keep_place()).unwrap()
 }
 
-/// Goal: J1, J3: a family is in one claim at a time, others are free meanwhile, and no more jobs than places are under way. Method:
-/// claims beside each other; threads that wait for a family and for a place until these are given back.
+/// Goal: J1, J3: a family is in one claim at a time, other families stay free, and no more jobs than snapshot slots
+/// are in progress. Method: concurrent claims; threads that wait for a family and for a slot until these are given
+/// back.
 #[test]
 fn claim_waits_for_its_families_and_a_place_and_for_nothing_else() {
     let (env, _disk) = Env::simulated(1);
@@ -47,8 +48,9 @@ fn claim_waits_for_its_families_and_a_place_and_for_nothing_else() {
     assert_eq!((inner.claimed.len(), inner.places.len()), (0, JOBS_DEFAULT));
 }
 
-/// Goal: as many flushes are under way at one time as `store.compaction_threads` says, and no more, J3. Method: more families than
-/// that, flushed by one call on the real file system; no flush may end before so many have written their tables.
+/// Goal: as many flushes are in progress at a time as `store.compaction_threads` says, and no more, J3. Method:
+/// more families than that, flushed by one call on the real file system; no flush may end before that number of
+/// flushes have written their tables.
 #[test]
 fn as_many_flushes_run_side_by_side_as_the_options_say() {
     for count in [1, 3, 6] {
@@ -82,7 +84,7 @@ fn as_many_flushes_run_side_by_side_as_the_options_say() {
     }
 }
 
-/// Goal: a database is not opened with no job at all, nor with more than there may be. Method: both ends.
+/// Goal: a database is not opened with zero jobs, nor with more than the maximum. Method: both ends.
 #[test]
 fn counts_of_jobs_out_of_bounds_are_refused() {
     for compaction_threads in [0, JOBS_MAX + 1] {

@@ -1,15 +1,17 @@
-//! `LargeTransactions`: those with chunks in the log, and from where on the log is needed for them.
+//! `LargeTransactions`: transactions with chunks in the log, and from which position on the log is needed for them.
 //!
 //! # Invariants
-//! - T1. A transaction is noted before its first chunk is appended, at a position that the log had reached by then: `since`.
-//! - T2. From its commit on it is held under its commit position until every family it wrote to is flushed above that: a flush
-//!   between its first chunk and its commit has nothing of it, though its chunks lie below.
-//! - T3. It is never in neither list: the commit moves it in one step.
-//! - T4. The log is never cut inside its first chunk, which may be of several pieces: its position, by which replay tells
-//!   whether all of it is there, is that of the last piece.
+//! - T1. A transaction is noted before its first chunk is appended, at a position that the log had reached by then:
+//!   `since`.
+//! - T2. From its commit on it is kept under its commit position until every family that it wrote to is flushed or
+//!   re-logged above that: a flush between its first chunk and its commit has nothing of it, although its chunks
+//!   are below.
+//! - T3. It is always in one of the two lists: the commit moves it in one step.
+//! - T4. The log is never cut inside its first chunk, which may have several pieces: replay decides by the position
+//!   of that chunk whether all of the transaction is there, and the position is that of the last piece.
 //!
-//! So either all records of a transaction are in the log that is kept, or its first chunk's position is below and none of its
-//! operations is needed.
+//! So either all records of a transaction are in the retained log, or the position of its first chunk is below the
+//! log and none of its operations is needed.
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use parking_lot::Mutex;
@@ -19,9 +21,9 @@ use crate::planted::is_planted;
 /// A large transaction that is committed.
 #[derive(Debug)]
 pub(crate) struct Large {
-    /// At or below everything of it.
+    /// At or below every record of it.
     pub(crate) since: Lsn,
-    /// Where its first chunk ends, about: the position of the last piece.
+    /// Position of the last piece of its first chunk, near the end of that chunk.
     pub(crate) first_chunk: Lsn,
     pub(crate) csn: Lsn,
     pub(crate) families: Vec<CfId>,
@@ -38,7 +40,7 @@ struct Inner {
 pub(crate) struct LargeTransactions(Mutex<Inner>);
 
 impl LargeTransactions {
-    /// Notes that the first chunk of `xid` comes at or above `since` (T1).
+    /// Notes that the first chunk of `xid` will be at or above `since` (T1).
     pub(crate) fn begin(&self, xid: Xid, since: Lsn) {
         self.0.lock().open.entry(xid).or_insert(since);
     }
@@ -51,18 +53,19 @@ impl LargeTransactions {
         }
     }
 
-    /// Adds one that an open has found in the log.
+    /// Adds a transaction that an opening has found in the log.
     pub(crate) fn add(&self, large: Large) {
         self.0.lock().committed.push(large);
     }
 
-    /// Notes that nothing of `xid` counts.
+    /// Notes that no operation of `xid` counts.
     pub(crate) fn abort(&self, xid: Xid) {
         self.0.lock().open.remove(&xid);
     }
 
-    /// Returns from where on the log is needed, if it is needed from `lowest` on for others. `flushed` gives the position of a
-    /// family's last flush; `Lsn::MAX`: nothing of it needs the log.
+    /// Returns the position from which the log is needed, if it is needed from `lowest` on for other reasons.
+    /// `flushed` returns the position below which commits to a family are flushed or re-logged; `Lsn::MAX`: nothing
+    /// of the family needs the log.
     pub(crate) fn lower(&self, lowest: Lsn, flushed: impl Fn(CfId) -> Lsn) -> Lsn {
         if is_planted("large transactions hold no log") {
             return lowest;
@@ -72,21 +75,23 @@ impl LargeTransactions {
         let is_needed = |large: &Large| large.families.iter().any(|cf| flushed(*cf) <= large.csn);
         let needed = committed.iter().filter(|large| is_needed(large)).map(|large| large.since);
         let mut lowest = open.values().copied().chain(needed).fold(lowest, Lsn::min);
-        // T4: going back may come into another one's first chunk.
+        // T4: the lowered position may be inside the first chunk of another transaction.
         while let Some(cut) = committed.iter().find(|large| large.since < lowest && lowest <= large.first_chunk) {
             lowest = cut.since;
         }
         lowest
     }
 
-    /// As [`LargeTransactions::lower`], for those alone that are committed: what flushes can change.
+    /// Does the same as [`LargeTransactions::lower`] for committed transactions alone, which are those that flushes
+    /// can release.
     pub(crate) fn lower_of_committed(&self, lowest: Lsn, flushed: impl Fn(CfId) -> Lsn) -> Lsn {
         let inner = self.0.lock();
         let needed = inner.committed.iter().filter(|large| large.families.iter().any(|cf| flushed(*cf) <= large.csn));
         needed.map(|large| large.since).fold(lowest, Lsn::min)
     }
 
-    /// Forgets those that cannot be cut any more, in a log that starts at `start`.
+    /// Forgets the transactions whose first chunk is below `start`, where the log starts: no cut can reach it any
+    /// more.
     pub(crate) fn forget_below(&self, start: Lsn) {
         self.0.lock().committed.retain(|large| large.first_chunk >= start);
     }
@@ -96,8 +101,8 @@ impl LargeTransactions {
 mod tests {
     use super::*;
 
-    /// Goal: T1, T2: a transaction is held until the last of its families is flushed above its commit, at exactly that position.
-    /// Method: one that is open, committed, and flushed family by family.
+    /// Goal: T1, T2: a transaction is kept until the last of its families is flushed above its commit, at exactly
+    /// that position. Method: a transaction that is open, committed, and flushed family by family.
     #[test]
     fn large_transaction_is_held_until_all_its_families_are_flushed_above_its_commit() {
         let large = LargeTransactions::default();
@@ -119,8 +124,8 @@ mod tests {
         assert_eq!(large.lower(lowest, |_| Lsn::ZERO), lowest);
     }
 
-    /// Goal: T4: nothing is cut inside a first chunk, and what lies below it is cut. Method: two whose first chunks overlap, and each
-    /// kind of position.
+    /// Goal: T4: the log is never cut inside a first chunk, and log below a first chunk is cut. Method: two whose
+    /// first chunks overlap, and each kind of position.
     #[test]
     fn log_is_not_cut_inside_a_first_chunk() {
         let at = |lowest: u64| {

@@ -1,38 +1,49 @@
 //! The transactional key-value engine: joins the log (`wal`), transactions (`txn`) and rows (`store`).
 //!
-//! A database is a directory with a log, levels and a control file; its rows live in memory, in column families of ordered
-//! keys. Flushing a family adds its changes to its levels, so that the log can be cut; nothing but an open reads them.
-//! Keys and values are opaque bytes. Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or
-//! SERIALIZABLE, with savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
+//! A database is a directory with a log, the levels of an LSM tree, and a control file; its rows live in memory, in
+//! column families of ordered keys. A flush of a family adds its changes to the levels, so that the log can be cut.
+//! Openings, merges, the scrub and copies read the levels; no transaction does. Keys and values are opaque bytes.
+//! Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or SERIALIZABLE, with savepoints, row
+//! locks, table locks and deadlock detection; commits become durable in groups.
 //!
-//! What it is not: it knows no SQL, no types and no network, and starts three threads (garbage, flushing, freeing) beside the log's.
+//! The engine knows no SQL, no types and no network. It starts up to four threads (garbage collection, flushing,
+//! freeing, scrubbing) in addition to those of the log.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `kv/` | the key-value face for programs that embed a database: [`kv::Db`] |
+//! | `kv/` | the key-value interface for programs that embed a database: [`kv::Db`] |
 //! | `names.rs` | families by name, as rows of the catalog |
-//! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
+//! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, the state that all handles share |
 //! | `time_marks.rs` | when which part of the log was written |
-//! | `log_place.rs` | where the log is, and whose it is |
+//! | `log_place.rs` | where the log is, and which data directory owns it |
 //! | `descriptors.rs` | how many files the levels may have open |
-//! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
-//! | `session.rs`, `session/ending.rs`, `calls.rs` | [`Session`]: transactions, how they end; what calls take and give |
+//! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening the readable rest of a damaged log |
+//! | `session.rs`, `session/ending.rs` | [`Session`]: transactions, and how they end |
+//! | `calls.rs` | arguments and results of calls |
 //! | `tried.rs` | how often a row was tried |
-//! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
-//! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
-//! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
+//! | `traced.rs` | sessions that record their calls and results (feature `trace-oracle`) |
+//! | `wait.rs`, `needs.rs` | waits; conditions of an acknowledgement |
+//! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at an opening |
 //! | `replica/` | databases that follow the log of another one |
-//! | `read_set.rs`, `session/validated.rs`, `serial_writes.rs` | what a SERIALIZABLE transaction has read; looking at it before the commit; what others commit meanwhile |
+//! | `read_set.rs` | the read set of a SERIALIZABLE transaction |
+//! | `session/validated.rs` | its validation in parts before the commit |
+//! | `serial_writes.rs` | commits of others in that time |
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
-//! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the threads that clean and free |
-//! | `memory.rs` | the limit of the memory that all rows take up |
-//! | `flush.rs`, `anew.rs`, `flush_troubles.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, writing a tree anew that failed or has rotted, re-logging small ones, and giving up the log below |
-//! | `scrub.rs` | rot of the levels: finding it, and having the tree written anew |
-//! | `hand_over.rs`, `write_pause.rs` | a primary that hands over: writers wait, the log takes nothing more |
+//! | `garbage.rs`, `old_versions.rs` | rows with old versions; the memory of these and its limit |
+//! | `background.rs` | the background threads |
+//! | `memory.rs` | the limit of the memory that all rows occupy |
+//! | `flush.rs`, `flusher.rs`, `flush_troubles.rs` | flushing families to levels, and failures of it |
+//! | `anew.rs` | rewriting a tree that failed or rotted |
+//! | `relog.rs`, `large.rs`, `carry.rs` | re-logging small families, and releasing the log below |
+//! | `scrub.rs` | rot of the levels: finding it, and having the tree rewritten |
+//! | `hand_over.rs`, `write_pause.rs` | switchover on the primary: writers wait, the log takes no more records |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
-//! | `backup/` | checkpoints, backups and what is restored from them |
-//! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
-//! | `control.rs`, `history_list.rs`, `who.rs`, `owner.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; its newest histories; whose a directory is; that it is its owner's alone; which term was promised; the frame of such files; records for people |
+//! | `backup/` | checkpoints and backups, and restoring from them |
+//! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread worked in it |
+//! | `control.rs`, `history_list.rs`, `frame.rs` | the control file; its newest histories; the frame of such files |
+//! | `who.rs`, `promise.rs` | the identity of a directory; the promised term |
+//! | `owner.rs` | the check that only its owner can change a directory |
+//! | `describe.rs` | records as text |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -190,7 +201,7 @@ pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 pub use wait::{Ack, WaitFuture};
 pub use who::{Who, forget_histories_from};
 
-/// What a server moves between its threads.
+/// Checks the types that a server moves between its threads.
 const _: () = {
     const fn assert_send<T: Send + 'static>() {}
     const fn assert_shared<T: Send + Sync + Clone + 'static>() {}

@@ -1,6 +1,7 @@
-//! `LiveOptions`: options of the store that change while the database is open.
+//! `LiveOptions`: options of the store that can change while the database is open.
 //!
-//! Each number stands for itself and carries nothing, so all are Relaxed; the next round of whoever goes by one sees it.
+//! The numbers are independent of each other and publish nothing else, so all accesses are Relaxed; the next round
+//! of the thread that uses a number sees a change.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,7 +23,7 @@ fn us(time: Duration) -> u64 {
 }
 
 impl LiveOptions {
-    /// As a database is opened.
+    /// Takes the values with which a database is opened.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             write_buffer_bytes: AtomicU64::new(options.write_buffer_size),
@@ -40,18 +41,18 @@ impl LiveOptions {
 }
 
 impl Db {
-    /// Returns at how many bytes of unflushed rows a family is flushed ([`Options::write_buffer_size`]).
+    /// Returns the number of bytes of unflushed rows at which a family is flushed ([`Options::write_buffer_size`]).
     pub fn write_buffer_size(&self) -> u64 {
         self.shared.live.write_buffer_bytes()
     }
 
-    /// Changes [`Options::write_buffer_size`] until the database is closed: the flusher's next look goes by it, and so does the length of
-    /// log that is chosen where none was asked for.
+    /// Changes [`Options::write_buffer_size`] until the database is closed. It applies from the flusher's next
+    /// round on, also to the log length that is chosen where none was configured.
     pub fn set_write_buffer_size(&self, bytes: u64) {
         self.shared.live.write_buffer_bytes.store(bytes, Relaxed);
     }
 
-    /// Returns the time between two rounds of the garbage collector while it finds some ([`Options::gc_interval`]).
+    /// Returns the time between two rounds of the garbage collector while it finds work ([`Options::gc_interval`]).
     pub fn gc_interval(&self) -> Duration {
         self.shared.live.gc_interval()
     }
@@ -75,8 +76,9 @@ mod tests {
     use super::*;
     use crate::background::collector;
 
-    /// Goal: the collector's rounds are as far apart as is asked for now, and no asked-for pause is cut down to the longest of its own.
-    /// Method: the pauses that rounds of an idle and of a busy database ask for, before and after a change; values out of bounds.
+    /// Goal: the collector's rounds are as far apart as the present setting asks for, and no configured pause is
+    /// cut down to the collector's own maximum. Method: the pauses that rounds of an idle database ask for, before
+    /// and after a change; values out of bounds.
     #[test]
     fn the_collector_goes_by_the_interval_of_now() {
         let (env, _disk) = Env::simulated(1);

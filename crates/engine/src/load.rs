@@ -1,9 +1,9 @@
-//! Loading the levels into families, at open: each tree is read by one thread, several trees side by side; rows are made of what
-//! was read, and put into their families, by all threads.
+//! Loads the levels into families at an opening: one thread reads each tree, several trees in parallel; all threads
+//! build rows from the entries and put them into their families.
 //!
 //! # Invariants
-//! - A1. Every family of a tree is there afterwards, also without rows.
-//! - A2. Nothing else is done to the families meanwhile.
+//! - A1. Every family of a tree exists afterwards, even without rows.
+//! - A2. The families are used for nothing else during the load.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::EngineError;
 use crate::families::Families;
 use crate::progress::{Meter, OpenPhase, PROGRESS_RECORDS};
 
-/// What the levels had.
+/// Result of loading the levels.
 #[derive(Debug)]
 pub(crate) struct LoadedLevels {
     /// The position of each family's last flush.
     pub(crate) flushed: Map<CfId, Lsn>,
-    /// How many rows there are.
+    /// Number of rows loaded.
     pub(crate) rows: u64,
 }
 
-/// Loads every tree into empty families, by up to `threads` threads; with one, the caller's does it.
+/// Loads every tree into empty families with up to `threads` threads; with one, the calling thread does the work.
 ///
 /// # Errors
-/// The levels', of one of the trees; a key that came twice.
+/// An error of the levels for one of the trees; a key that occurs twice.
 pub(crate) fn load(
     levels: &Levels,
     families: &Families,
@@ -43,7 +43,7 @@ pub(crate) fn load(
     for cf in trees.iter().flat_map(|tree| &tree.cfs) {
         families.get_or_make(*cf); // A1
     }
-    // The longest first, so that none is left for last.
+    // The largest first, so that no large tree is read alone at the end.
     trees.sort_by_key(|tree| Reverse(tree.live_keys));
     let live_keys: u64 = trees.iter().map(|tree| tree.live_keys).sum();
     let bytes: u64 = levels.stat().trees.iter().map(|tree| tree.bytes).sum();
@@ -61,7 +61,7 @@ pub(crate) fn load(
         let loaded = LevelOpen { rows: word(rows), bytes: word(bytes), trees: word(ids.len()) };
         span.stop_with(levels.log_start(), loaded, [bytes]);
     }
-    // Only now: loading settles which flush was the last.
+    // Not before: loading decides which flush was the last.
     let mut flushed = Map::default();
     for tree in levels.trees() {
         flushed.extend(tree.cfs.iter().map(|cf| (*cf, tree.flush_lsn)));
@@ -69,16 +69,17 @@ pub(crate) fn load(
     Ok(LoadedLevels { flushed, rows })
 }
 
-/// Bytes of keys and values, and rows, of one [`Run`]: so many that the directory of an index, copied for each, is no cost.
+/// Bytes of keys and values, and rows, of one [`Run`]: enough to make the cost of copying an index's directory for
+/// each run negligible.
 const RUN_BYTES: usize = 4 << 20;
 const RUN_ROWS: usize = 32_768;
 
-/// Rows of one family, in the order of their keys, on their way into memory.
+/// Rows of one family, in the order of their keys, that are to be put into memory.
 #[derive(Debug)]
 struct Run {
     family: Arc<Family>,
     bytes: Vec<u8>,
-    /// Where the key of each row ends in `bytes`, and its value; where it was committed.
+    /// For each row: where its key and its value end in `bytes`, and its commit position.
     rows: Vec<(usize, usize, Lsn)>,
 }
 
@@ -113,23 +114,25 @@ impl Run {
     }
 }
 
-/// What those who load have in common.
+/// State that all loading threads share.
 struct Work<'a> {
     levels: &'a Levels,
     families: &'a Families,
     trees: &'a [TreeId],
     /// The tree to be read next.
     next: AtomicUsize,
-    /// Runs that were read. Whoever has no tree to read any more takes them; where there are many, who has read one loads it.
+    /// Runs that were read. A thread that has no tree left to read takes them; when the channel is full, the
+    /// reading thread loads its run itself.
     runs: Mutex<Receiver<Run>>,
 }
 
 impl Work<'_> {
-    /// Reads trees while there are any, then loads runs until nobody reads any more. Tells how many rows were read.
+    /// Reads trees while there are any, then loads runs until no thread reads any more. Reports to `note` how many
+    /// rows were read.
     fn go(&self, read: SyncSender<Run>, note: &mut dyn FnMut(u64)) -> Result<(), EngineError> {
         let done = self.read_and_load(read, note);
         if done.is_err() {
-            self.next.store(self.trees.len(), Relaxed); // the others end when they are done with theirs
+            self.next.store(self.trees.len(), Relaxed); // the other threads end after the tree that they read
         }
         done
     }
@@ -140,7 +143,7 @@ impl Work<'_> {
         }
         drop(read);
         loop {
-            // In a statement of its own: the lock goes before the work begins.
+            // A statement of its own, so that the lock is released before the work begins.
             let run = self.runs.lock().recv();
             let Ok(run) = run else { return Ok(()) };
             run.load()?;
@@ -172,7 +175,7 @@ impl Work<'_> {
     }
 }
 
-/// Has a run loaded by another, or loads it where many wait already.
+/// Hands a run to another thread for loading, or loads it if too many runs wait already.
 fn give(run: Run, read: &SyncSender<Run>) -> Result<(), EngineError> {
     match read.try_send(run) {
         Ok(()) => Ok(()),
@@ -180,8 +183,9 @@ fn give(run: Run, read: &SyncSender<Run>) -> Result<(), EngineError> {
     }
 }
 
-/// Loads trees by several threads: each reads the next tree when it is done with one, and when there is none helps those who
-/// still read. This one listens; with one thread, or where none can be had, it does it all.
+/// Loads trees with several threads: each reads the next tree when it is done with one, and when none is left loads
+/// runs for the threads that still read. The calling thread only collects the reports; with `threads` below 2, or
+/// if no thread can be started, it does all the work.
 fn load_side_by_side(
     levels: &Levels,
     families: &Families,
@@ -199,7 +203,7 @@ fn load_side_by_side(
             let start =
                 std::thread::Builder::new().name(format!("collie-open-{number}")).spawn_scoped(scope, move || {
                     let done = work.go(read, &mut |rows| {
-                        let _ = tell.send(Ok(rows)); // the one who listens stays to the end
+                        let _ = tell.send(Ok(rows)); // the receiver lives to the end
                     });
                     if let Err(error) = done {
                         let _ = tell.send(Err(error));

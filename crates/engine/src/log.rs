@@ -1,15 +1,17 @@
-//! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread; or, in a database
-//! opened read-only, the end of what was read of it; or, in a replica, what it shows of the log that it follows, until it is
-//! promoted and that log is its own.
+//! `EngineLog`: the write-ahead log as the [`CommitLog`] of the transactions, with its writers, one per thread. In
+//! a database that is opened read-only it is the end of the log that was read; in a replica it is the visible part
+//! of the log that is followed, until the replica is promoted and that log becomes its own.
 //!
-//! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
-//! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
-//! compare-exchange on a line that nobody else uses.
+//! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over
+//! a wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number,
+//! with one compare-exchange on a line that no other thread uses.
 //!
 //! # Invariants
-//! - L1. Once [`EngineLog::hold`] has returned, no record is appended before [`EngineLog::release`]: whoever appends looks at `held`
-//!   under the lock of its cell, or `elsewhere` shared, and `hold` has stored it before it takes each of them once.
-//! - L2. Who is refused hears of it in `append` itself, so that a commit undoes what it is to undo.
+//! - L1. Once [`EngineLog::hold`] has returned, no record is appended before [`EngineLog::release`]: an appender
+//!   looks at `held` under the lock of its cell, or while it holds `elsewhere` shared, and `hold` stores `held`
+//!   before it takes each of these locks once.
+//! - L2. An appender that is refused gets the error inside its `append` closure, so that a commit can undo its
+//!   writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,39 +29,41 @@ use crate::redo::tag as redo_tag;
 use crate::replica::followed::Followed;
 use crate::settled::Settled;
 
-/// How many cells a thread tries before it makes a writer for one append.
+/// Number of cells that a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
 
 /// The log under the transactions.
 #[derive(Debug)]
 pub(crate) struct EngineLog {
     backing: Backing,
-    /// What replicas have confirmed, where they are counted ([`Options::quorum`](crate::Options::quorum)).
+    /// Confirmations by replicas, where they are counted ([`Options::quorum`](crate::Options::quorum)).
     settled: Option<Arc<Settled>>,
     /// A sample of the commits.
     draw: Draw,
-    /// Whether nothing is appended (L1). Release; loads under a lock that `hold` takes afterwards.
+    /// Whether appends are refused (L1). Stored with Release; appenders load it under a lock that `hold` takes
+    /// after its store.
     held: AtomicBool,
-    /// Held shared by who appends with a writer of no cell.
+    /// Held shared by an append with a writer of no cell.
     elsewhere: RwLock<()>,
 }
 
 #[derive(Debug)]
 enum Backing {
     Open(Open),
-    /// The log of another database is followed: nothing is appended here, until `promoted` is set and takes its place.
+    /// The log of another database is followed: nothing is appended here, until `promoted` is set and takes its
+    /// place.
     Following {
         followed: Arc<Followed>,
         promoted: OnceLock<Open>,
     },
-    /// A log was read up to `end`, and nothing is ever appended. Locks may keep others away from it meanwhile.
+    /// A log was read up to `end`, and nothing is ever appended. The locks keep other processes away from it.
     Ended {
         end: Lsn,
         _locks: Vec<Box<dyn FileLock>>,
     },
 }
 
-/// An open log, and writers by thread number.
+/// An open log, and its writers by thread number.
 #[derive(Debug)]
 struct Open {
     wal: Log,
@@ -67,13 +71,13 @@ struct Open {
 }
 
 impl Open {
-    /// For threads that share `slots` slots.
+    /// Makes cells for threads that share `slots` slots.
     fn new(wal: Log, slots: u32) -> Self {
         Self { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() }
     }
 }
 
-/// What a log is at a moment.
+/// The state of a log at one moment.
 #[derive(Clone, Copy)]
 enum State<'a> {
     Open(&'a Open),
@@ -81,7 +85,7 @@ enum State<'a> {
     Ended(Lsn),
 }
 
-/// A thread's writer, made when it first appends; alone on its cache lines.
+/// A thread's writer, made at its first append; alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Cell(Mutex<Option<Writer>>);
@@ -98,17 +102,17 @@ pub(crate) fn thread_number() -> usize {
 }
 
 impl EngineLog {
-    /// For threads that share `slots` slots.
+    /// Wraps an open log for threads that share `slots` slots.
     pub(crate) fn new(wal: Log, slots: u32) -> Self {
         Self::of(Backing::Open(Open::new(wal, slots)))
     }
 
-    /// Of a log that was read to its end and is closed. `locks` are held as long as this is.
+    /// Represents a log that was read to its end and is closed. `locks` are held until this is dropped.
     pub(crate) fn ended(end: Lsn, locks: Vec<Box<dyn FileLock>>) -> Self {
         Self::of(Backing::Ended { end, _locks: locks })
     }
 
-    /// Of a database that follows another one's log.
+    /// Represents the log of another database, which this one follows.
     pub(crate) fn following(followed: Arc<Followed>) -> Self {
         Self::of(Backing::Following { followed, promoted: OnceLock::new() })
     }
@@ -118,7 +122,7 @@ impl EngineLog {
         Self { backing, settled: None, draw, held, elsewhere }
     }
 
-    /// Has replicas counted, if `counts` says so: from when on, [`Settled::set_counted`] says.
+    /// Makes replicas count if `counts` is true; [`Settled::set_counted`] says from when on they do.
     pub(crate) fn counting_replicas(self, counts: bool) -> Self {
         Self { settled: counts.then(Settled::new), ..self }
     }
@@ -128,20 +132,20 @@ impl EngineLog {
         &self.draw
     }
 
-    /// Returns what replicas have confirmed, where they are counted.
+    /// Returns the confirmations by replicas, where they are counted.
     pub(crate) const fn replicas(&self) -> Option<&Arc<Settled>> {
         self.settled.as_ref()
     }
 
-    /// The log that was followed is this database's own from here on: `wal`, which goes on above its end. Marks never fall: what was
-    /// shown and what was durable are below where it goes on.
+    /// Makes `wal` the log of this database, which continues above the end of the log that was followed. Marks
+    /// never fall: all visible and all durable records are below the position where `wal` continues.
     pub(crate) fn promote(&self, wal: Log, slots: u32) {
         if let Backing::Following { promoted, .. } = &self.backing {
             assert!(promoted.set(Open::new(wal, slots)).is_ok(), "a replica is promoted once");
         }
     }
 
-    /// Returns what the log is now.
+    /// Returns the present state of the log.
     #[inline]
     fn state(&self) -> State<'_> {
         match &self.backing {
@@ -165,7 +169,7 @@ impl EngineLog {
         }
     }
 
-    /// Returns what is known of the log that is followed, if one is.
+    /// Returns the state of the log that is followed, if one is.
     pub(crate) fn followed(&self) -> Option<&Arc<Followed>> {
         match self.state() {
             State::Following(followed) => Some(followed),
@@ -187,10 +191,10 @@ impl EngineLog {
         self.wal().map(Log::glsn)
     }
 
-    /// Calls `append` with a writer of its own.
+    /// Calls `append` with a writer that no other append uses at the same time.
     ///
     /// # Errors
-    /// `append`'s; `Closed` where no log is open.
+    /// Those of `append`; `Closed` where no log is open, or it is held.
     pub(crate) fn with_writer<R, E: From<WalError>>(
         &self,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
@@ -198,8 +202,8 @@ impl EngineLog {
         self.with_writer_that(Manner::default(), append)
     }
 
-    /// Calls `append` with a writer of its own that appends in this manner; or with why there is none (L2): `Closed` where no log is
-    /// open, or it is held.
+    /// Calls `append` with a writer that appends in this manner, or with the reason why there is none (L2):
+    /// `Closed` where no log is open, or it is held.
     pub(crate) fn with_writer_or<R>(
         &self,
         manner: Manner,
@@ -217,13 +221,14 @@ impl EngineLog {
             append(Ok(&mut *mannered.0))
         };
         let (first, count) = (thread_number(), cells.len());
-        // Its own cell, but for more threads than cells, and for appends inside of appends.
+        // A thread uses its own cell, unless there are more threads than cells, or this append is inside of another
+        // one.
         for number in first..first + PROBES {
             if let Some(mut writer) = cells[number % count].0.try_lock() {
                 return append(writer.get_or_insert_with(|| wal.writer()));
             }
         }
-        // An append inside of one must not wait for whoever waits for the outer one.
+        // A nested append must not wait for a thread that waits for the outer append.
         let _shared = self.elsewhere.read_recursive();
         append(&mut wal.writer())
     }
@@ -233,7 +238,7 @@ impl EngineLog {
         self.wal().is_some_and(|wal| wal.stat().poisoned)
     }
 
-    /// Has nothing appended from here on (L1). Waits for appends under way.
+    /// Refuses all appends from here on (L1). Waits for appends in progress.
     pub(crate) fn hold(&self) {
         self.held.store(true, Ordering::Release);
         for cell in self.open().iter().flat_map(|open| open.cells.iter()) {
@@ -242,20 +247,20 @@ impl EngineLog {
         drop(self.elsewhere.write());
     }
 
-    /// Has records appended again.
+    /// Admits appends again.
     pub(crate) fn release(&self) {
         self.held.store(false, Ordering::Release);
     }
 
-    /// Returns whether nothing is appended.
+    /// Returns whether appends are refused.
     pub(crate) fn is_held(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 
-    /// [`EngineLog::with_writer`], with a writer that appends in this manner.
+    /// Does the same as [`EngineLog::with_writer`], with a writer that appends in this manner.
     ///
     /// # Errors
-    /// `append`'s, `RingFull` among them; `Closed` where no log is open.
+    /// Those of `append`, including `RingFull`; `Closed` where no log is open, or it is held.
     pub(crate) fn with_writer_that<R, E: From<WalError>>(
         &self,
         manner: Manner,
@@ -264,7 +269,7 @@ impl EngineLog {
         self.with_writer_or(manner, |writer| append(writer.map_err(E::from)?))
     }
 
-    /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.
+    /// Blocks until `mark` reaches `lsn`, and flushes on this thread if no other does.
     ///
     /// # Errors
     /// The log stopped before.
@@ -280,10 +285,10 @@ impl EngineLog {
         }
     }
 
-    /// Gives up the log below `lsn`, in whole files; `false`: no log is open.
+    /// Releases the log below `lsn`, in whole files; `false`: no log is open.
     ///
     /// # Errors
-    /// The log's: it is longer than it must be.
+    /// Those of the log; it stays longer than it has to be then.
     pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<bool, WalError> {
         match self.state() {
             State::Open(Open { wal, .. }) => wal.truncate_before(lsn).map(|_| true),
@@ -292,25 +297,26 @@ impl EngineLog {
         }
     }
 
-    /// Returns a bound of the ids of transactions in the log that is followed, below what is shown of it; 0 otherwise.
+    /// Returns a bound of the ids of transactions in the visible part of the log that is followed; 0 if none is
+    /// followed.
     pub(crate) fn followed_xid_limit(&self) -> Xid {
         self.followed().map_or(Xid::new(0), |followed| followed.xid_limit())
     }
 
-    /// Returns whether no log is there that could be given up.
+    /// Returns whether there is no log that could be released.
     pub(crate) const fn is_ended(&self) -> bool {
         matches!(self.backing, Backing::Ended { .. })
     }
 
-    /// Has everything appended so far durable soon, without waiting for it.
+    /// Requests that all appended records become durable soon, without waiting for it.
     pub(crate) fn flush_soon(&self) {
         if let Some(wal) = self.wal() {
             wal.flush_soon();
         }
     }
 
-    /// Blocks until the boundary has passed `lsn`, below which somebody saw a commit published: its appender has a few
-    /// instructions left.
+    /// Blocks until the boundary has passed `lsn`, below which the caller saw a published commit: its appender has
+    /// a few instructions left.
     ///
     /// # Errors
     /// The log stopped before.
@@ -321,8 +327,8 @@ impl EngineLog {
         self.wait(Mark::Boundary, lsn)
     }
 
-    /// Blocks until the boundary has passed every commit that was published before the call; returns a position above
-    /// all of them.
+    /// Blocks until the boundary has passed every commit that was published before the call; returns a position
+    /// above all of them.
     ///
     /// # Errors
     /// The log stopped before.
@@ -332,14 +338,14 @@ impl EngineLog {
             State::Following(followed) => followed.shown.position(),
             State::Ended(end) => end,
         };
-        // The look moves the boundary; where nothing is under way there is nothing to wait for.
+        // The check itself advances the boundary; if no append is in progress there is nothing to wait for.
         if !self.is_reached(Mark::Boundary, end) {
             self.wait(Mark::Boundary, end)?;
         }
         Ok(end)
     }
 
-    /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
+    /// Blocks until everything below `lsn` is on disk, and flushes on this thread if no other does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
         self.wait(Mark::Durable, lsn)
     }
@@ -348,16 +354,16 @@ impl EngineLog {
 /// How records are appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// Whether they are refused where they would wait for room in the ring.
+    /// Whether an append is refused where it would wait for room in the ring.
     pub(crate) no_slowdown: bool,
-    /// Whether they give room on the disk back, and may use the log's reserve.
+    /// Whether the records give room on the disk back, and may use the log's reserve.
     pub(crate) gives_back: bool,
 }
 
 impl Manner {
-    /// Of what is refused where it would wait for room in the ring.
+    /// For appends that are refused where they would wait for room in the ring.
     pub(crate) const NO_SLOWDOWN: Self = Self { no_slowdown: true, gives_back: false };
-    /// Of what is small, and needed by what gives room back.
+    /// For small records that operations which give room back need.
     pub(crate) const GIVES_BACK: Self = Self { no_slowdown: false, gives_back: true };
 }
 
@@ -409,7 +415,7 @@ impl CommitLog for EngineLog {
         bytes: &[u8],
         publish: impl FnOnce(Lsn),
     ) -> Result<Appended, WalError> {
-        // What is not in the log leaves a hole there, for who follows it.
+        // An unlogged write leaves a hole in the log for readers that follow it.
         let appended = counted(Part::Append, || match tag {
             redo_tag::UNLOGGED => writer.append_unlogged(tag, bytes, publish),
             _ => writer.append_with(tag, bytes, publish),

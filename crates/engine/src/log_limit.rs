@@ -1,8 +1,9 @@
-//! `LogLimit`: how long the log may get before families are flushed so that it can be cut (`wal.max_total_wal_size`).
+//! `LogLimit`: how long the log may get before families are flushed so that it can be cut
+//! (`wal.max_total_wal_size`).
 //!
-//! What was asked for, or else four times what the families may have unflushed, twice over, within 1 and 16 GiB and a quarter of
-//! the log's file system. Never so much that `wal.max_segments` would refuse writers before they are stopped at twice the limit,
-//! and never below two segments.
+//! The configured size, or else eight times the bytes that the families may have unflushed, within 1 and 16 GiB and
+//! at most a quarter of the log's file system. Never so large that `wal.max_segments` would refuse writers before
+//! they are stopped at twice the limit, and never below two segments.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,21 +15,21 @@ const AUTO_BYTES: std::ops::RangeInclusive<u64> = 1 << 30..=16 << 30;
 /// The limit of the log.
 #[derive(Debug)]
 pub(crate) struct LogLimit {
-    /// 0: none. Changed while the database is open; it carries nothing, so Relaxed.
+    /// 0: none. It can change while the database is open and publishes nothing else, so accesses are Relaxed.
     asked: AtomicU64,
     // Constant after open.
     segment_bytes: u64,
-    /// Of the choice that is made when none was asked for.
+    /// Upper bound of the limit that is chosen where none was configured.
     auto_bytes_max: u64,
-    /// Of any.
+    /// Upper bound of any limit.
     bytes_max: u64,
 }
 
 impl LogLimit {
-    /// Of a log on a file system of `disk_bytes`, if that is known.
+    /// Makes the limit of a log on a file system of `disk_bytes`, if that is known.
     pub(crate) fn new(options: &Options, disk_bytes: Option<u64>) -> Self {
         let log = &options.log;
-        // Two limits, the file that is written to, and the ones prepared ahead.
+        // Two limits, the file that is being written, and the spare files.
         let files = log.max_segments.saturating_sub(log.spares.saturating_add(3)) / 2;
         Self {
             asked: AtomicU64::new(options.max_total_wal_size),
@@ -38,12 +39,13 @@ impl LogLimit {
         }
     }
 
-    /// Asks for another limit; 0 chooses.
+    /// Sets another limit; 0 chooses one.
     pub(crate) fn ask(&self, bytes: u64) {
         self.asked.store(bytes, Relaxed);
     }
 
-    /// Returns the limit of a database with so many families, each with so many bytes unflushed at the most, in bytes.
+    /// Returns the limit in bytes for `families` families with at most `write_buffer_bytes` of unflushed bytes
+    /// each.
     pub(crate) fn bytes(&self, families: u64, write_buffer_bytes: u64) -> u64 {
         let chosen = match self.asked.load(Relaxed) {
             0 => {
@@ -70,8 +72,8 @@ mod tests {
         LogLimit::new(&options, disk_bytes)
     }
 
-    /// Goal: the limit of the log is what was asked, or the formula's, within a quarter of the disk and what the files allow, and two
-    /// segments at the least. Method: the ends of each.
+    /// Goal: the limit of the log is the configured one, or that of the formula, within a quarter of the disk and
+    /// within the files that are allowed, and at least two segments. Method: the ends of each range.
     #[test]
     fn log_limit_is_what_was_asked_or_the_formula_within_disk_and_files() {
         let auto = limit(0, None, 1024);
@@ -84,7 +86,7 @@ mod tests {
             500 * MIB,
             "what was asked is not corrected by the disk"
         );
-        // 8 files: two limits of one file each would fit; the floor is two.
+        // 8 files: two limits of one file each would fit; the minimum is two.
         assert_eq!(limit(500 * MIB, None, 8).bytes(1, 64 * MIB), 128 * MIB);
         assert_eq!(limit(500 * MIB, None, 15).bytes(1, 64 * MIB), 5 * 64 * MIB);
         auto.ask(300 * MIB);

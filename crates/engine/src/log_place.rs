@@ -1,18 +1,21 @@
-//! `LogPlace`: where a database's log is, and that it is this database's.
+//! `LogPlace`: where a database's log is, and that it belongs to this database.
 //!
-//! The log is in `wal` of the data directory, or where `wal.wal_dir` says. Each side names the other, so that a directory that was
-//! mixed up, or moved without a word, is refused and both are named.
+//! The log is in `wal` of the data directory, or where `wal.wal_dir` says. Each side names the other, so that a
+//! directory that was swapped, or moved without notice, is refused with an error that names both.
 //!
 //! | file | frame ([`frame`]) | fields |
 //! |---|---|---|
-//! | `owner`, beside the log | `COLLIEOW`, version 1 | cluster id (16), node id (8), data directory (varint count, bytes) |
-//! | `log-dir`, in the data directory; only while the log is elsewhere | `COLLIELD`, version 1 | the log's directory (varint count, bytes) |
+//! | `owner`, next to the log | `COLLIEOW`, version 1 | cluster id (16), node id (8), data directory (count, bytes) |
+//! | `log-dir`, in the data directory | `COLLIELD`, version 1 | the log's directory (count, bytes) |
+//!
+//! A count is a varint. The file `log-dir` exists only while the log is outside the data directory.
 //!
 //! # Invariants
-//! - G1. A log is never opened, or made, where another directory's `owner` is; outside the data directory not without one
-//!   either, but where this directory has just begun to make it.
-//! - G2. A data directory whose log has histories never gets another log than its own.
-//! - G3. While the log is elsewhere the data directory is locked too: two processes cannot give it two logs.
+//! - G1. A log is never opened or created in a directory with the `owner` file of another data directory. Outside
+//!   the data directory a log without an `owner` file is not opened either, unless this data directory has begun to
+//!   create it there.
+//! - G2. A data directory whose log has histories never gets a log other than its own.
+//! - G3. While the log is outside, the data directory is locked too: two processes cannot give it two logs.
 //!
 //! Checked by `tests/wal_dir.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -32,17 +35,17 @@ use crate::control::Control;
 use crate::frame::{self, Refused};
 use crate::open::has_log_files;
 
-/// Beside the log: whose it is.
+/// File next to the log: names its owner.
 const OWNER: &str = "owner";
 const OWNER_MAGIC: &[u8; 8] = b"COLLIEOW";
-/// In the data directory: where the log is.
+/// File in the data directory: says where the log is.
 const LOG_DIR: &str = "log-dir";
 const LOG_DIR_MAGIC: &[u8; 8] = b"COLLIELD";
 const VERSION: u32 = 1;
 /// Longer than any path.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Whose a log is.
+/// The owner of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LogOwner {
     cluster: u128,
@@ -55,7 +58,7 @@ impl LogOwner {
         Self { cluster: control.cluster, node: control.node, data: data.to_owned() }
     }
 
-    /// Reads the file beside the log in `dir`.
+    /// Reads the file next to the log in `dir`.
     fn read(env: &Env, dir: &Path) -> Result<Option<Self>, EngineError> {
         let path = dir.join(OWNER);
         let decode = |bytes: &[u8]| -> Result<Self, Refused> {
@@ -75,7 +78,7 @@ impl LogOwner {
     }
 }
 
-/// Reads what the data directory says of where its log is.
+/// Reads from the data directory where its log is.
 fn read_log_dir(env: &Env, data: &Path) -> Result<Option<PathBuf>, EngineError> {
     read_framed(env, data.join(LOG_DIR), |bytes| {
         let (_version, mut fields) = frame::decode(LOG_DIR_MAGIC, VERSION, bytes)?;
@@ -85,7 +88,7 @@ fn read_log_dir(env: &Env, data: &Path) -> Result<Option<PathBuf>, EngineError> 
     })
 }
 
-/// Reads a small file that is framed; `None`: there is none.
+/// Reads a small framed file; `None`: there is none.
 pub(crate) fn read_framed<R>(
     env: &Env,
     path: PathBuf,
@@ -104,7 +107,7 @@ pub(crate) fn read_framed<R>(
     })
 }
 
-/// Replaces a file; durable when this returns.
+/// Replaces a file; durable on return.
 pub(crate) fn write_framed(env: &Env, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), EngineError> {
     let (path, temporary) = (dir.join(name), dir.join(format!("{name}.new")));
     let write = || {
@@ -120,27 +123,28 @@ pub(crate) fn write_framed(env: &Env, dir: &Path, name: &str, bytes: &[u8]) -> R
     write().map_err(|error| EngineError::io("write", path.clone(), error))
 }
 
-/// Where the log is.
+/// The place of a log.
 #[derive(Debug)]
 pub(crate) struct LogPlace {
-    /// Full names of both.
+    /// Full names of the data directory and the log's directory.
     data: PathBuf,
     log: PathBuf,
-    /// As it was given: what is opened.
+    /// The log's directory as the caller gave it, which is the name that is opened.
     given: PathBuf,
-    /// What the data directory says of it.
+    /// The log's directory as noted in the data directory.
     noted: Option<PathBuf>,
     owner: Option<LogOwner>,
-    /// G3: until the database is closed.
+    /// G3: held until the database is closed.
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl LogPlace {
-    /// Finds the log of the directory `dir` that `control` is of. Writes nothing. `copies` are its copies' directories.
+    /// Finds the log of the directory `dir`, to which `control` belongs. Writes nothing. `copies` are the
+    /// directories of the log's copies.
     ///
     /// # Errors
-    /// [`EngineError::WrongLogDir`], [`EngineError::ForeignLogDir`] (G1, G2); `InvalidArgument` for a `wal_dir` in the data
-    /// directory; `Io`.
+    /// [`EngineError::WrongLogDir`], [`EngineError::ForeignLogDir`] (G1, G2); `InvalidArgument` for a `wal_dir` in
+    /// the data directory; `Io`.
     pub(crate) fn find(
         env: &Env,
         dir: &Path,
@@ -186,12 +190,13 @@ impl LogPlace {
         Control::log_dir(&self.data)
     }
 
-    /// Returns whether the log is not in the data directory's own place for it.
+    /// Returns whether the log is elsewhere than in its usual place in the data directory.
     fn is_outside(&self) -> bool {
         self.log != self.inner()
     }
 
-    /// Returns whether the owner is a directory of the same node elsewhere, of which this one is a copy, and not this one's old name.
+    /// Returns whether the owner is another data directory with the same node id, of which one is a copy of the
+    /// other, and not an old name of this directory.
     fn is_of_another_copy(&self, env: &Env, owner: &LogOwner) -> Result<bool, EngineError> {
         if !self.is_outside() || owner.data == self.data {
             return Ok(false);
@@ -209,12 +214,13 @@ impl LogPlace {
         &self.given
     }
 
-    /// Returns the data directory's full name, and the log's where it lies outside.
+    /// Returns the full name of the data directory, and that of the log's directory if it is outside.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.data.as_path()).chain(self.is_outside().then_some(self.log.as_path()))
     }
 
-    /// Locks the data directory where the log's lock is not in it, and notes where the log is, before that is opened.
+    /// Locks the data directory if the log's lock is not in it, and notes where the log is, before the log is
+    /// opened.
     ///
     /// # Errors
     /// `Locked`, `Io`.
@@ -235,13 +241,13 @@ impl LogPlace {
         Ok(())
     }
 
-    /// Gives the lock of the data directory back, once the log is closed.
+    /// Releases the lock of the data directory, once the log is closed.
     pub(crate) fn release(&self) {
         drop(self.lock.lock().take());
     }
 
-    /// Notes whose the log is, once it is open and nobody else can open it. With copies as well as it goes: the log may be in these
-    /// alone.
+    /// Notes the owner next to the log, once the log is open and no other process can open it. With copies a
+    /// failure of this is ignored: the log may exist in the copies alone.
     ///
     /// # Errors
     /// `Io`.
@@ -260,15 +266,17 @@ impl LogPlace {
     }
 }
 
-/// Says that the closed log in `log_dir` belongs to the directory that will be `data`, of `control`. Durable when this returns.
+/// Notes that the closed log in `log_dir` belongs to the directory that will be `data`, of `control`. Durable on
+/// return.
 pub(crate) fn sign_closed(env: &Env, log_dir: &Path, control: &Control, data: &Path) -> Result<(), EngineError> {
     write_framed(env, log_dir, OWNER, &LogOwner::new(control, data).encode())
 }
 
-/// Returns where the log of the data directory `data` is, as that says: for tools. Whether it is there is not looked at.
+/// Returns where the log of the data directory `data` is, as that directory says: for tools. Does not check that it
+/// exists.
 ///
 /// # Errors
-/// What says so is damaged or cannot be read.
+/// The file that says so is damaged or cannot be read.
 pub fn log_dir_of(data: &Path, env: &Env) -> Result<PathBuf, EngineError> {
     Ok(read_log_dir(env, data)?.unwrap_or_else(|| Control::log_dir(data)))
 }
@@ -276,7 +284,7 @@ pub fn log_dir_of(data: &Path, env: &Env) -> Result<PathBuf, EngineError> {
 /// Returns the data directory that the log in `log_dir` says it belongs to; `None` when it says nothing.
 ///
 /// # Errors
-/// What says so is damaged or cannot be read.
+/// The file that says so is damaged or cannot be read.
 pub fn data_dir_of(log_dir: &Path, env: &Env) -> Result<Option<PathBuf>, EngineError> {
     Ok(LogOwner::read(env, log_dir)?.map(|owner| owner.data))
 }

@@ -1,24 +1,28 @@
-//! `LogRoom`: how long the log may get while flushes are behind. Beyond, whoever is about to write waits.
+//! `LogRoom`: how long the log may get while flushes are behind. Beyond that, transactions that are about to write
+//! wait.
 //!
-//! What counts is the log from where flushes need it up to `durable`. What is held by transactions that are open, by consumers
-//! of the log and by its copies does not: no flush gives that up, and `wal.max_segments` bounds it.
+//! Only the log from where flushes need it up to `durable` counts. Log that open transactions, consumers of the log
+//! or its copies keep does not count: no flush releases it, and `wal.max_segments` bounds it.
 //!
-//! | length, in limits (`wal.max_total_wal_size`) | who is about to write |
+//! | length, in limits (`wal.max_total_wal_size`) | a statement that is about to write |
 //! |---|---|
-//! | below 3/2 | goes on |
-//! | from 3/2 | goes on as far as there are tokens: bytes of log, so many a second as are left up to 2 limits |
+//! | below 3/2 | continues |
+//! | from 3/2 | continues as far as there are tokens: bytes of log, per second as many as are left up to 2 limits |
 //! | from 2 | waits |
 //!
 //! # Invariants
-//! - B1. `pass` is at most two limits above `start`, as these were told last: while `durable` is there, nobody begins to write.
-//!   What was begun goes on, so the log gets longer by that: what statements under way bring, and the ring.
-//! - B2. Who waits is noted under the lock under which there was no room; whoever makes room takes all who are noted, under that
-//!   lock, and wakes them. So nobody sleeps through it.
-//! - B3. Waiting is for flushes, and these wait for no transaction: an unfinished row is listed again behind a flush, an open
-//!   large transaction does not count, the flush's snapshot has a place of its own. So who waits may hold locks.
-//! - B4. Nobody waits in a database that nobody flushes in the background, nor in a closed one.
+//! - B1. `pass` is at most two limits above `start`, with the values of the last `tell`: at that `durable` no
+//!   statement begins to write. Statements that have begun continue, so the log may exceed that by what they write,
+//!   and by the ring.
+//! - B2. A waiter is noted under the lock under which there was no room; a thread that makes room takes the wakers
+//!   of all waiters under that lock and then wakes them. So no waiter sleeps through it.
+//! - B3. Waiters wait for flushes, and these wait for no transaction: an unfinished row is listed again after a
+//!   flush, an open large transaction does not count, and a flush has a snapshot slot of its own. So a waiter may
+//!   hold locks.
+//! - B4. No statement waits in a database without a background flusher of families, nor in a closed one.
 //!
-//! `pass` is stored and loaded Relaxed: it carries nothing. Who reads an old one comes to the lock in vain, or writes once more.
+//! `pass` is stored and loaded Relaxed: it publishes nothing else. A reader of an old value takes the lock for
+//! nothing, or writes one more time.
 //!
 //! Checked by the tests below and, with a flush that is held up, by `log_room_tests.rs`.
 
@@ -39,17 +43,17 @@ use parking_lot::Mutex;
 use crate::EngineError;
 use crate::shared::Shared;
 
-/// Warnings that writers wait are at least so far apart.
+/// Least time between two warnings that writers wait.
 const WARN_AGAIN: Duration = Duration::from_secs(60);
-/// Tokens for so much time come at once at the most, and are saved or owed at the most.
+/// Tokens are given out, saved or owed for at most this much time at once.
 const BURST: Duration = Duration::from_millis(64);
 
 /// Waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How many are over.
+    /// Number of waits that have ended.
     pub count: u64,
-    /// How long they took together.
+    /// Their total duration.
     pub time: Duration,
 }
 
@@ -63,25 +67,25 @@ impl Stalls {
 /// How writers waited for room in the log, since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StallStat {
-    /// Between one and a half and two limits: for tokens.
+    /// Waits for tokens, between one and a half and two limits.
     pub slowed: Stalls,
-    /// At two limits: for a flush.
+    /// Waits for a flush, at two limits.
     pub stopped: Stalls,
     /// Writes that were refused instead (`no_slowdown`).
     pub refused: u64,
     /// Writers that wait now.
     pub waiting: u64,
-    /// Whether whoever is about to write waits for a flush now: the log is at two limits.
+    /// Whether a statement that is about to write waits for a flush now: the log is at two limits.
     pub is_stopped: bool,
-    /// What those wait for who wait now, or would; `None`: there is room.
+    /// Reason of the present waits, or of those that would begin; `None`: there is room.
     pub cause: Option<String>,
     /// Why flushes fail, if some do.
     pub trouble: Option<String>,
-    /// The same waits by the column family that needed the oldest part of the log when they began, as far as one did.
+    /// The same waits by the column family that needed the oldest part of the log when they began, if a family did.
     pub by_family: BTreeMap<CfId, Stalls>,
 }
 
-/// Why somebody waits.
+/// Why a writer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Slowed,
@@ -90,7 +94,7 @@ enum Reason {
 
 #[derive(Debug)]
 struct Waiting {
-    /// Taken by who wakes.
+    /// Taken by the thread that wakes.
     waker: Option<Waker>,
     from: Duration,
     reason: Reason,
@@ -101,18 +105,18 @@ struct Waiting {
 struct Inner {
     /// Flushes need the log from here on.
     start: Lsn,
-    /// Zero: nobody has told one.
+    /// Zero: no limit was set.
     limit_bytes: u64,
-    /// The family that needs the oldest part, as who waits found.
+    /// The family that needs the oldest part, as the last waiter found.
     oldest: Option<CfId>,
     /// Why flushes fail.
     trouble: Option<String>,
-    /// When there were tokens last.
+    /// When tokens were last given out.
     filled: Duration,
     /// By the slots of their sessions.
     waiting: BTreeMap<usize, Waiting>,
     is_closed: bool,
-    /// Whether a warning stands that writers wait, and when the last one was told.
+    /// Whether the warning that writers wait is in force, and when the last one was logged.
     is_warned: bool,
     warned: Option<Duration>,
     stat: StallStat,
@@ -123,13 +127,13 @@ struct Inner {
 pub(crate) struct LogRoom {
     /// B4.
     is_flushed: bool,
-    /// Below it writers go on without a look.
+    /// Below this position writers continue without taking the lock.
     pass: AtomicU64,
     inner: Mutex<Inner>,
     warnings: Warnings,
 }
 
-/// Wakers to call with nothing held, and a line to tell.
+/// Wakers to call without a lock, and a line to log.
 #[must_use]
 #[derive(Default)]
 struct Woken {
@@ -146,7 +150,7 @@ impl Inner {
         Lsn::new(self.start.get().saturating_add(self.limit_bytes.saturating_mul(2)))
     }
 
-    /// Returns the position below which writers go on at `now`, after `pass` that was said before (B1).
+    /// Returns the position below which writers continue at `now`, after the previous `pass` (B1).
     fn refill(&mut self, pass: Lsn, durable: Lsn, now: Duration) -> Lsn {
         let time = now.saturating_sub(self.filled).min(BURST);
         self.filled = now;
@@ -156,7 +160,7 @@ impl Inner {
         if durable < self.slow_from() {
             return self.slow_from();
         }
-        // So many a second as are left, and never so few that the end is not reached.
+        // As many per second as are left, but enough to reach the end.
         let rate = self.stop_at().bytes_since(durable).max(self.limit_bytes / 16).max(1);
         let tokens = |time: Duration| {
             let tokens = u128::from(rate) * time.as_micros() / Duration::from_secs(1).as_micros();
@@ -182,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// Says what writers wait for.
+    /// Returns the reason why writers wait, as text.
     fn why(&self, durable: Lsn) -> String {
         let (kept, limit) = (durable.bytes_since(self.start), self.limit_bytes);
         let behind = match self.oldest {
@@ -195,12 +199,12 @@ impl Inner {
 }
 
 impl LogRoom {
-    /// With `is_flushed` somebody flushes in the background (B4).
+    /// Makes room without a limit. `is_flushed`: a background thread flushes families (B4).
     pub(crate) fn new(is_flushed: bool, warnings: Warnings) -> Self {
         Self { is_flushed, pass: AtomicU64::new(u64::MAX), inner: Mutex::default(), warnings }
     }
 
-    /// Takes note that flushes need the log from `start` on, and may let it get as long as `limit_bytes`.
+    /// Notes that flushes need the log from `start` on, and may let it grow to `limit_bytes`.
     pub(crate) fn tell(&self, start: Lsn, limit_bytes: u64, durable: Lsn, now: Duration) {
         if !self.is_flushed {
             return;
@@ -212,17 +216,17 @@ impl LogRoom {
         self.wake(woken);
     }
 
-    /// Takes note of why flushes fail, if some do.
+    /// Notes why flushes fail, if some do.
     pub(crate) fn note_trouble(&self, why: Option<String>) {
         self.inner.lock().trouble = why;
     }
 
-    /// Returns who tells an operator of what goes wrong.
+    /// Returns the warnings for the operator.
     pub(crate) const fn warnings(&self) -> &Warnings {
         &self.warnings
     }
 
-    /// Gives out tokens. Returns whether somebody waits for more.
+    /// Gives out tokens. Returns whether a writer waits for more.
     pub(crate) fn tick(&self, durable: Lsn, now: Duration) -> bool {
         if !self.is_flushed {
             return false;
@@ -235,7 +239,7 @@ impl LogRoom {
         is_waited_for
     }
 
-    /// Lets everybody go, for good.
+    /// Lets every writer continue, for good.
     pub(crate) fn close(&self, durable: Lsn, now: Duration) {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
@@ -244,7 +248,7 @@ impl LogRoom {
         self.wake(woken);
     }
 
-    /// Moves `pass`, and takes who may go on (B2).
+    /// Moves `pass`, and takes the wakers of writers that may continue (B2).
     fn fill(&self, inner: &mut Inner, durable: Lsn, now: Duration) -> Woken {
         let pass = inner.refill(Lsn::new(self.pass.load(Relaxed)), durable, now);
         self.pass.store(pass.get(), Relaxed);
@@ -254,7 +258,7 @@ impl LogRoom {
         }
         if durable < pass {
             woken.wakers.extend(inner.waiting.values_mut().filter_map(|waiting| waiting.waker.take()));
-            // Once there is room again, and not for each token.
+            // Only when there is room again, not for each token.
             if inner.is_warned && (inner.is_closed || durable < inner.slow_from()) {
                 inner.is_warned = false;
                 woken.line = Some("store: writers wait no more for flushes".to_owned());
@@ -283,7 +287,8 @@ impl LogRoom {
         durable.get() < self.pass.load(Relaxed)
     }
 
-    /// Ready once there is room; else notes who waits (B2), for `oldest` most.
+    /// Returns ready if there is room; else notes the waiter (B2), and the family `oldest`, which needs the oldest
+    /// log.
     fn poll(&self, slot: usize, durable: Lsn, now: Duration, oldest: Option<CfId>, waker: &Waker) -> Poll<()> {
         let mut inner = self.inner.lock();
         let woken = self.fill(&mut inner, durable, now);
@@ -301,12 +306,12 @@ impl LogRoom {
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Takes back that somebody waits.
+    /// Forgets a waiter.
     fn leave(&self, slot: usize, now: Duration) {
         self.inner.lock().over(slot, now);
     }
 
-    /// Looks once more, with the tokens there are by now; the error says why there is no room, and counts.
+    /// Checks once more, with the tokens of now; the error says why there is no room, and is counted.
     fn refuse(&self, durable: Lsn, now: Duration, oldest: Option<CfId>) -> Result<(), EngineError> {
         let mut inner = self.inner.lock();
         inner.oldest = oldest;
@@ -320,7 +325,7 @@ impl LogRoom {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Returns the counters, and how it stands.
+    /// Returns the counters and the present state.
     pub(crate) fn stat(&self, durable: Lsn) -> StallStat {
         let inner = self.inner.lock();
         let waiting = u64::try_from(inner.waiting.len()).unwrap_or(u64::MAX);
@@ -331,13 +336,14 @@ impl LogRoom {
     }
 }
 
-/// Resolves when who is about to write may: there is room in the log, and no transaction is kept from beginning to.
+/// Resolves when the statement may write: there is room in the log, and no switchover stops transactions from
+/// beginning to.
 ///
 /// # Errors
 /// [`EngineError::Cancelled`], [`EngineError::Closed`]; [`EngineError::Replica`] once another node leads.
 ///
 /// # Cancel safety
-/// Dropping it waits no more; nothing is held.
+/// Dropping it ends the wait; nothing is held.
 #[must_use = "a wait that is dropped waits no more"]
 #[derive(Debug)]
 pub struct RoomWait {
@@ -350,8 +356,8 @@ pub struct RoomWait {
 }
 
 impl RoomWait {
-    /// Returns what the session behind `cancel` waits for before it writes; `begins`: its transaction has not yet. `None`: nothing. With
-    /// `no_slowdown` that is an error.
+    /// Returns the wait for the session behind `cancel` before it writes; `None`: there is nothing to wait for.
+    /// `begins`: its transaction has not written yet. With `no_slowdown` a wait is an error.
     pub(crate) fn before_writing(
         shared: &Arc<Shared>,
         begins: bool,
@@ -368,7 +374,7 @@ impl RoomWait {
         Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel(), begins, needs_room: true }))
     }
 
-    /// [`RoomWait::before_writing`] without a look at the room.
+    /// Does the same as [`RoomWait::before_writing`] without looking at the room.
     pub(crate) fn before_first_write(
         shared: &Arc<Shared>,
         begins: bool,
@@ -387,7 +393,7 @@ impl RoomWait {
     /// Waits on this thread.
     ///
     /// # Errors
-    /// As the future's.
+    /// Those of the future.
     pub fn block(mut self) -> Result<(), EngineError> {
         struct Unpark(std::thread::Thread);
         impl Wake for Unpark {
@@ -400,7 +406,7 @@ impl RoomWait {
         loop {
             match Pin::new(&mut self).poll(&mut cx) {
                 Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+                Poll::Pending => std::thread::park(), // an earlier wake ends it at once
             }
         }
     }
@@ -412,7 +418,7 @@ impl Future for RoomWait {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (slot, shared) = (self.cancel.slot(), &*self.shared);
         let is_closed = || shared.closed.load(std::sync::atomic::Ordering::Acquire);
-        // Why there is nothing to wait for any more, before why the session is not to wait.
+        // A reason why no wait can succeed any more is reported before a reason of this session.
         if self.begins && shared.pause.is_over() {
             return Poll::Ready(Err(if is_closed() { EngineError::Closed } else { EngineError::Replica }));
         }
@@ -426,7 +432,7 @@ impl Future for RoomWait {
             return Poll::Ready(Ok(()));
         }
         let polled = shared.room.poll(slot, shared.durable(), shared.now(), shared.oldest(), cx.waker());
-        // Closing lets everybody go after it says so.
+        // `close` lets every waiter continue after it has set `closed`.
         if is_closed() {
             return Poll::Ready(Err(EngineError::Closed));
         }

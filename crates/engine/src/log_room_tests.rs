@@ -1,4 +1,4 @@
-//! Writers while flushes are behind: tokens by the clock, and real writers under a flush that is held up.
+//! Writers while flushes are behind: tokens by the clock, and real writers during a flush that is held up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,8 +10,9 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Goal: B1: below one and a half limits there is room, then as much as there are tokens, from two limits on none; neither an hour
-/// without a tick nor a long burst changes that. Method: positions around each edge, a clock by hand.
+/// Goal: B1: below one and a half limits there is room, above that as much as there are tokens, and none from two
+/// limits on; neither an hour without a tick nor a long burst changes that. Method: positions around each edge, a
+/// clock that the test sets.
 #[test]
 fn room_ends_at_two_limits_and_comes_in_tokens_from_one_and_a_half() {
     let room = LogRoom::new(true, Warnings::default());
@@ -19,13 +20,13 @@ fn room_ends_at_two_limits_and_comes_in_tokens_from_one_and_a_half() {
     let at = Lsn::new;
     room.tell(at(10_000), 64_000, at(10_000), ms(0));
     assert!(room.has_room(at(105_999)) && !room.has_room(at(106_000)));
-    // 32,000 are left, so that many a second: 320 in 10 ms.
+    // 32,000 are left, so the rate is 32,000 a second: 320 in 10 ms.
     assert!(!room.tick(at(106_000), ms(10)), "nobody waits");
     assert!(room.has_room(at(106_319)) && !room.has_room(at(106_320)));
     // 2,048 in 64 ms, which is all that an hour gives.
     room.tick(at(106_000), ms(3_600_000));
     assert!(room.has_room(at(108_047)) && !room.has_room(at(108_048)));
-    // After a burst: 1,000 are left, 4,000 a second are the least there are, and 256 of them are owed, no more.
+    // After a burst: 1,000 are left, the lowest rate is 4,000 a second, and at most 256 tokens are owed.
     room.tick(at(137_000), ms(3_600_001));
     assert!(!room.has_room(at(137_000)));
     room.tick(at(137_000), ms(3_600_061));
@@ -47,8 +48,8 @@ fn room_ends_at_two_limits_and_comes_in_tokens_from_one_and_a_half() {
     assert!(unflushed.has_room(at(100)), "B4");
 }
 
-/// Goal: B2: who waits is woken once there is room, not before, and once; a wait is counted by its reason and family. Method: wakers
-/// that count.
+/// Goal: B2: a waiter is woken once there is room, not before, and only once; a wait is counted under its reason
+/// and family. Method: wakers that count.
 #[test]
 fn who_waits_is_woken_by_room_and_counted() {
     struct Count(AtomicU64);
@@ -96,7 +97,7 @@ fn begin(session: &mut Session) {
     session.begin_statement(StatementKind::Write).unwrap();
 }
 
-/// The smallest log files there can be, flushed in the background.
+/// Options with the smallest possible log files; families are flushed in the background.
 fn tiny() -> Options {
     let mut options = Options { max_total_wal_size: 1, ..Options::small() };
     let log = &mut options.log;
@@ -105,7 +106,7 @@ fn tiny() -> Options {
     options
 }
 
-/// Lets writers end, also when an assertion fails.
+/// Lets writers end, even when an assertion fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -114,7 +115,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Waits for something that comes by itself.
+/// Waits for a condition that other threads bring about.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let clock = Env::real().clock;
     let deadline_ns = clock.now_ns() + 120_000_000_000;
@@ -124,8 +125,9 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Goal: S11: while a flush is held up the log stays within two limits and a file, whoever writes waits, reads and commits that were begun
-/// go on, and everybody goes on once the flush does. Method: writers against a lock that flushes need; each way out of a wait.
+/// Goal: S11: while a flush is held up the log stays within two limits and a file, new writes wait, reads and begun
+/// commits continue, and every writer continues once the flush does. Method: writers against a lock that flushes
+/// need; each way out of a wait.
 #[test]
 fn writers_stop_at_two_limits_while_a_flush_is_held_up_and_go_on_after_it() {
     let dir = tempfile::tempdir().unwrap();

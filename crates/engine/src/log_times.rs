@@ -1,11 +1,12 @@
-//! `LogTimes`: how long one thread was in the log during a piece of work, and what it did there.
+//! `LogTimes`: how long one thread worked in the log during a piece of work, and in which parts.
 //!
-//! For benchmarks, which look at a few operations of many. Nothing is measured unless the thread asks: an append, a look at a
-//! mark and a wait then cost one load of a flag of their own thread.
+//! It serves benchmarks, which look at a few operations of many. Nothing is measured unless the thread asks for it:
+//! without that an append, a check of a mark and a wait cost one load of a thread-local flag.
 //!
 //! # Invariants
-//! - Y1. Only the thread that asked is measured, and only while its work runs, also when the work panics.
-//! - Y2. What is counted under one part is not counted under another: appends wait for no mark, and waits append nothing.
+//! - Y1. Only the thread that asked is measured, and only while its work runs, even when the work panics.
+//! - Y2. Time that counts under one part does not count under another: a part inside another one counts under the
+//!   outer one.
 //!
 //! Checked by the tests below.
 
@@ -18,34 +19,35 @@ use collie_wal::Mark;
 /// Nanoseconds that a thread spent in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogTimes {
-    /// Taking positions and copying records, with waits for room in the log's ring.
+    /// Reserving positions and copying records, including waits for room in the log's ring.
     pub append_ns: u64,
-    /// Until what it had appended was visible to all.
+    /// Waiting until the appended records were visible to all.
     pub boundary_ns: u64,
-    /// Until what it had appended was on disk.
+    /// Waiting until the appended records were on disk.
     pub durable_ns: u64,
 }
 
-/// What a thread does in the log.
+/// Parts of a thread's work in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Append,
     Wait(Mark),
 }
 
-/// What is measured on a thread.
+/// The measurement of a thread.
 struct Sample {
     clock: Arc<dyn Clock>,
     times: LogTimes,
 }
 
 std::thread_local! {
-    /// Whether the thread has a sample. By itself: a constant of a thread needs no look whether it was made.
+    /// Whether the thread has a sample. Separate from it, since a const-initialized thread-local without a
+    /// destructor needs no check of its state.
     static ASKED: Cell<bool> = const { Cell::new(false) };
     static SAMPLE: RefCell<Option<Sample>> = const { RefCell::new(None) };
 }
 
-/// Ends the measuring when it goes.
+/// Ends the measurement when it is dropped.
 struct Measuring {
     before: Option<Sample>,
 }
@@ -68,10 +70,11 @@ impl Drop for Measuring {
 }
 
 impl LogTimes {
-    /// Runs `work` on this thread and returns what it spent in the logs of any database, by `clock`. Futures are measured as far
-    /// as they run here. Inside of another measured work only the inner one is told.
+    /// Runs `work` on this thread and returns the time that it spent in the logs of any database, by `clock`.
+    /// Futures are measured as far as they run here. Work measured inside `work` counts only in the inner
+    /// measurement.
     ///
-    /// Cost: two readings of the clock for each append and each look or wait.
+    /// Cost: two readings of the clock for each append, check of a mark, or wait.
     pub fn of<R>(clock: &Arc<dyn Clock>, work: impl FnOnce() -> R) -> (R, Self) {
         let measuring = Measuring::begin(clock);
         let result = work();
@@ -94,7 +97,7 @@ pub(crate) fn counted<R>(part: Part, work: impl FnOnce() -> R) -> R {
 
 #[cold]
 fn counted_by_clock<R>(part: Part, work: impl FnOnce() -> R) -> R {
-    // Not held over the work, which may come here again: a wait that leads a flush.
+    // Not borrowed during the work, which may get here again: a wait that leads a flush.
     let Some(clock) = SAMPLE.with_borrow(|sample| sample.as_ref().map(|sample| Arc::clone(&sample.clock))) else {
         return work();
     };
@@ -108,7 +111,7 @@ fn counted_by_clock<R>(part: Part, work: impl FnOnce() -> R) -> R {
             *match part {
                 Part::Append => &mut times.append_ns,
                 Part::Wait(Mark::Boundary) => &mut times.boundary_ns,
-                Part::Wait(_) => &mut times.durable_ns, // written is half the way there
+                Part::Wait(_) => &mut times.durable_ns, // written is a step towards durable
             } += spent_ns;
         }
     });
@@ -127,8 +130,8 @@ mod tests {
         (Arc::clone(&clock), clock)
     }
 
-    /// Goal: each part is counted once and under its own name, and nothing is when nobody asks (Y1, Y2). Method: a clock that
-    /// the work moves; parts inside of parts; work that panics.
+    /// Goal: each part is counted once and under its own name, and nothing is counted unless the thread asks (Y1,
+    /// Y2). Method: a clock that the work advances; parts inside of parts; work that panics.
     #[test]
     fn parts_are_counted_once_and_only_for_who_asks() {
         let (time, clock) = clock();
@@ -157,7 +160,7 @@ mod tests {
         assert!(!other, "only the thread that asked");
     }
 
-    /// Goal: a write is told apart into append and waits. Method: a write with `sync` and one without, each measured; a read.
+    /// Goal: a write is divided into append and waits. Method: a write with `sync` and one without, each measured.
     #[test]
     fn writes_are_told_apart() {
         use crate::kv::{CfOptions, Db, Options, WriteOptions};

@@ -1,13 +1,14 @@
-//! Loom models of what holds only of the parts together: rows, transactions and the log's lock-free reservation, all the
-//! product's own types. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
+//! Loom models of properties that only the parts together have: rows, transactions and the log's lock-free
+//! reservation, all of them the product's own types. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
 //!
-//! In brackets behind a model: its name in commit-protocol.md section 9 (`docs/models.md` answers the whole table). Each
-//! correct model asserts a floor on its executions, about half of what was counted when it was written, and each mistake
-//! must be caught by the assertion that was meant.
+//! In parentheses after a model is its name in commit-protocol.md section 9 (`docs/models.md` covers the whole
+//! table). Each correct model asserts a minimum of executions, about half of the count when it was written, and
+//! each mistake must be caught by the intended assertion.
 //!
-//! Not in these models: the engine's session, which hands out no more than these calls; files (a word stands in for the
-//! disk); reclamation (nothing is freed under loom; a cell stands in for the memory of a version). Locks that loom does not
-//! know are held over nothing that it does, but for readers of the index, which never exclude each other.
+//! The models leave out the engine's session, which adds no other access to these calls; files (a word represents
+//! the disk); and reclamation (nothing is freed under loom; a cell represents the memory of a version). No lock
+//! that loom does not know is held over an operation that loom knows, except by readers of the index, which never
+//! exclude each other.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -32,7 +33,7 @@ use crate::{
     writes::{Fates, Writes},
 };
 
-/// The log of a model as the transactions' log, with replicas that are counted if there are any.
+/// The log of a model as the transactions' log, with replicas if they are counted.
 #[derive(Debug)]
 struct Modelled(ModelLog, Option<Arc<Settled>>);
 
@@ -81,12 +82,12 @@ impl Marks for Modelled {
     }
 }
 
-/// How the log of a model differs from the plainest.
+/// How the log of a model differs from the simplest one.
 #[derive(Clone, Copy)]
 struct Form {
     protocol: Protocol,
     sink: ModelSink,
-    /// The bound is raised while waiting for room.
+    /// The position of a black flag is raised during a wait for room.
     raises: bool,
     /// Replicas are counted.
     counts: bool,
@@ -125,14 +126,14 @@ impl World {
         &self.txns.log().0
     }
 
-    /// Replicas claim to have more than this node can have sent.
+    /// Makes replicas report more than this node can have sent.
     fn confirm(&self) {
         let claimed = Lsn::new(1 << 40);
         let confirmed = Confirmed { received: claimed, durable: claimed, applied: claimed };
         self.txns.log().1.iter().for_each(|settled| settled.note(confirmed, || self.log().durable()));
     }
 
-    /// Opens a transaction. Its id is given out here, so that no model has to look at that too.
+    /// Opens a transaction. Its id is assigned here, so that no model has to explore that too.
     fn worker(self: &Arc<Self>, isolation: Isolation) -> Worker {
         let mut session = self.txns.session().expect("a free slot");
         let mut t = session.begin(isolation, false);
@@ -141,7 +142,7 @@ impl World {
         Worker { world: Arc::clone(self), session, t, xid, writer: self.log().writer(), writes }
     }
 
-    /// Opens a transaction that has written 1 over the row at `key` and is between its statements.
+    /// Opens a transaction that has written 1 to the row at `key` and is between its statements.
     fn writer_of(self: &Arc<Self>, key: &[u8]) -> (Worker, Arc<Row>) {
         let mut worker = self.worker(Isolation::ReadCommitted);
         let snapshot = worker.begin_statement();
@@ -166,7 +167,7 @@ struct Worker {
     writes: Writes<Modelled>,
 }
 
-/// What came of a write.
+/// Outcome of a write.
 enum Tried {
     Done(Arc<Row>),
     Wait,
@@ -174,7 +175,7 @@ enum Tried {
     Changed(Lsn),
 }
 
-/// What is left of a worker. Sessions end on the main thread, so that no model has to look at that too.
+/// Rest of a worker. Sessions end on the main thread, so that no model has to explore that too.
 struct Ran {
     _session: Session<Modelled>,
     committed: Option<Appended>,
@@ -225,7 +226,8 @@ impl Worker {
     }
 }
 
-/// Adds one to the row at its own snapshot, and gives up where that would have to wait or the row was changed since.
+/// Adds one to the row at its own snapshot, and rolls back where that would have to wait or the row was changed
+/// since.
 fn add(mut worker: Worker) -> (Lsn, Ran) {
     let snapshot = worker.begin_statement();
     let seen = worker.world.read(KEYS[0], snapshot).expect("the row is never deleted");
@@ -235,7 +237,7 @@ fn add(mut worker: Worker) -> (Lsn, Ran) {
     }
 }
 
-/// Two REPEATABLE READ transactions that add one to the same row, and a thread that moves the boundary.
+/// Runs two REPEATABLE READ transactions that add one to the same row, and a thread that moves the boundary.
 fn first_updater_wins(form: Form) {
     let world = World::new(form);
     let [first, second] = [(); 2].map(|()| world.worker(Isolation::RepeatableRead));
@@ -274,8 +276,8 @@ fn loom_first_updater_wins() {
     check("V6 help", || first_updater_wins(HELP), preemptions, floor, mistakes);
 }
 
-/// A READ COMMITTED transaction that meets another's change and then begins its next statement; a committer without rows
-/// that moves the boundary.
+/// Runs a READ COMMITTED transaction that meets another's change and then begins its next statement, and a
+/// committer without rows that moves the boundary.
 fn next_snapshot() {
     let world = World::new(BASE);
     let (changer, _) = world.writer_of(KEYS[0]);
@@ -300,7 +302,8 @@ fn next_snapshot() {
     other.join().unwrap();
 }
 
-/// Goal: a session never goes back behind what it acted on. Method: READ COMMITTED, its next snapshot (V6b).
+/// Goal: a session never gets a snapshot below a commit that it acted on. Method: READ COMMITTED, its next snapshot
+/// (V6b).
 #[test]
 fn loom_next_snapshot_shows_what_the_session_acted_on() {
     let (preemptions, floor) = bounds((2, 2_700), (3, 35_000));
@@ -314,11 +317,11 @@ enum Reader {
     Settled,
 }
 
-/// A committer that supersedes a version, a reader that may need it, a collector that frees it.
+/// Runs a committer that supersedes a version, a reader that may need it, and a collector that frees it.
 fn horizon(form: Form, reader: Reader) {
     let world = World::new(form);
     let (committer, row) = world.writer_of(KEYS[0]);
-    // The memory of the version below.
+    // Represents the memory of the superseded version.
     let memory = collie_sync::Arc::new(collie_sync::UnsafeCell::new(0));
     let committer = thread::spawn({
         let world = Arc::clone(&world);
@@ -382,19 +385,21 @@ fn loom_horizon_keeps_every_version_in_view() {
     check("V7 raised", || horizon(RAISED, Reader::Newest), preemptions, floor, &[("FREED_AT_HORIZON", 2, FREED)]);
 }
 
-/// Goal: a snapshot of what is settled loses nothing either. Method: as above, readers at durable (V7D).
+/// Goal: a snapshot at the quorum-durable position loses nothing either. Method: the same, with readers at durable
+/// (V7D).
 #[test]
 fn loom_horizon_keeps_every_version_in_a_settled_view() {
     let (preemptions, floor) = bounds((2, 3_000), (3, 21_000));
     check("V7D", || horizon(DISK, Reader::Settled), preemptions, floor, &[("HORIZON_FROM_BOUNDARY", 2, FREED)]);
-    // Nothing is settled at first then, and no row is there to be seen.
+    // At first nothing is quorum-durable then, so no row is visible.
     const LOST: &str = "V7: a version in view was freed";
     let mistakes =
         [("HORIZON_FROM_BOUNDARY", 2, FREED), ("HORIZON_FROM_DURABLE", 2, FREED), ("COUNTED_FROM_NOTHING", 2, LOST)];
     check("V7D counted", || horizon(COUNTED, Reader::Settled), preemptions, floor, &mistakes);
 }
 
-/// A committer that supersedes a version, and a collector that moves the boundary itself and comes by at any time.
+/// Runs a committer that supersedes a version, and a collector that moves the boundary itself and may run at any
+/// time.
 fn cleaning() {
     let world = World::new(BASE);
     let (committer, row) = world.writer_of(KEYS[0]);
@@ -411,14 +416,15 @@ fn cleaning() {
     assert_eq!(row.version_count(), 1, "a superseded version is left for ever");
 }
 
-/// Goal: the collector leaves nothing that it will not come back to. Method: it meets a commit at every step.
+/// Goal: the collector leaves nothing that it will not look at again. Method: it meets a commit at every step.
 #[test]
 fn loom_cleaning_leaves_nothing_behind() {
     check("cleaning", cleaning, 20, 240, &[("QUEUED_BEFORE_STAMPED", 20, "left for ever")]);
 }
 
-/// A synchronous committer that flushes, an asynchronous one, and a reader of what is settled that has heard of them. Their
-/// versions are words that get no stamp, as if stamping took longer than the model looks.
+/// Runs a synchronous committer that flushes, an asynchronous one, and a reader at the quorum-durable position that
+/// may have received their replies. Their versions are words that get no stamp, as if stamping took longer than the
+/// model runs.
 fn settled(form: Form) {
     let world = World::new(form);
     let messages = Arc::new([(); 2].map(|()| AtomicU64::new(0)));
@@ -466,8 +472,9 @@ fn settled(form: Form) {
     }
 }
 
-/// Goal: what is settled is a prefix that holds everything acknowledged. Method: a synchronous and an asynchronous committer
-/// (V9). A relaxed look at the boundary before acknowledging shows at five preemptions only, so in the long form.
+/// Goal: the commits below `settled` are a prefix that holds every acknowledged commit. Method: a synchronous and
+/// an asynchronous committer (V9). A relaxed load of the boundary before acknowledging shows at five preemptions
+/// only, so only in the long form.
 #[test]
 fn loom_settled_snapshot_is_exact_and_holds_what_was_acknowledged() {
     const EXACT: &str = "V9: what is settled is not exact";
@@ -492,8 +499,9 @@ fn loom_settled_snapshot_is_exact_and_holds_what_was_acknowledged() {
     check("V9 counted", || settled(COUNTED), preemptions, floor, &mistakes);
 }
 
-/// A commit that replicas are asked for at a time when they begin to be counted, or are made do without, or at first nobody is asked: its
-/// reply may leave early, but not unseen.
+/// Commits at a level that asks for replicas while another thread begins to count them and, without `asked`, to ask
+/// for them: the reply may leave early, but every later snapshot at the quorum-durable position must show the
+/// commit.
 fn counted_late(asked: bool) {
     let world = World::new(Form { counts: true, ..DISK });
     let replicas = Arc::clone(world.txns.log().1.as_ref().expect("they are counted"));
@@ -528,8 +536,8 @@ fn counted_late(asked: bool) {
     assert!(first <= second && second <= world.txns.settled(), "D1: what is settled falls");
 }
 
-/// Goal: counting may begin at any time: what is settled never falls, and what is acknowledged meanwhile is. Method: a commit, the
-/// switch, and a reader.
+/// Goal: counting may begin at any time: the quorum-durable position never falls, and commits that are acknowledged
+/// during the change are below it. Method: a commit, the switch, and a reader.
 #[test]
 fn loom_counting_may_begin_at_any_time() {
     let (preemptions, floor) = bounds((2, 7_000), (3, 14_000));
@@ -545,7 +553,7 @@ fn loom_counting_may_begin_at_any_time() {
     check("asking", || counted_late(false), preemptions, floor, &mistakes);
 }
 
-/// A waiter for replicas, and what wakes it: a confirmation, or that they are counted no more.
+/// Runs a waiter for replicas, and the event that wakes it: a confirmation, or the end of counting replicas.
 fn waits_for_replicas(confirms: bool) {
     struct Flag(std::sync::atomic::AtomicBool);
     impl std::task::Wake for Flag {
@@ -572,7 +580,8 @@ fn waits_for_replicas(confirms: bool) {
     assert!(polled.is_ready() || flag.0.load(std::sync::atomic::Ordering::Relaxed), "D4: parked and never woken");
 }
 
-/// Goal: nobody sleeps past a confirmation (D4). Method: one waiter and what wakes it, in every interleaving.
+/// Goal: no waiter sleeps past a confirmation (D4). Method: one waiter and the event that wakes it, in every
+/// interleaving.
 #[test]
 fn loom_who_waits_for_replicas_is_woken() {
     const LOST: &str = "D4: parked and never woken";

@@ -1,6 +1,7 @@
-//! What the engine tells of calls that are measured (`collie_obs`): out of line, after the time has ended.
+//! Samples of the engine's own calls for `collie_obs`. These functions are out of line and run after the measured
+//! time has ended.
 //!
-//! Units that are one call of a session are here; those of threads in the background stand beside their work.
+//! Units that are one call of a session are here; those of background threads are next to their work.
 
 use collie_base::{LockStrength, Lsn};
 use collie_obs::{
@@ -15,7 +16,7 @@ use crate::log::EngineLog;
 use crate::redo_buffer::RedoBuffer;
 use crate::writes::Fates;
 
-/// A read of a row by its key.
+/// Records a read of a row by its key.
 #[cold]
 pub(crate) fn row_read(
     ended: Ended<RowRead>,
@@ -28,7 +29,7 @@ pub(crate) fn row_read(
     ended.tell(Lsn::ZERO, RowRead { key_bytes: word(key.len()), value_bytes, chain_steps, found }, []);
 }
 
-/// A row that was inserted; `unique`: only because there was none.
+/// Records the insertion of a row; `unique`: it was allowed only because the key was free.
 #[cold]
 pub(crate) fn row_insert(ended: Ended<RowInsert>, pending: &Pending, value_bytes: usize, unique: bool) {
     let (key_bytes, value_bytes) = (word(pending.row().key().len()), word(value_bytes));
@@ -36,10 +37,12 @@ pub(crate) fn row_insert(ended: Ended<RowInsert>, pending: &Pending, value_bytes
     ended.tell(Lsn::ZERO, insert, [pending.bytes_with_row()]);
 }
 
-/// Versions are counted of so many rows of a scan that is measured, its first ones; the others are taken to be as those.
+/// Versions are counted for at most this number of the first rows of a measured scan; the others are assumed to be
+/// like them.
 const STEPS_OF_ROWS: usize = 64;
 
-/// Rows of `request` that were looked at, those of them that were visited, and how many bytes they had.
+/// Records a scan: the rows of `request` that were examined, those of them that were visited, and the bytes of
+/// these.
 #[cold]
 pub(crate) fn scan(
     ended: Ended<Scan>,
@@ -59,13 +62,14 @@ pub(crate) fn scan(
     ended.tell(Lsn::ZERO, scan, []);
 }
 
-/// Returns the moment at which a transaction makes its first write, for those who will wait for its rows; 0 while no waits are measured.
+/// Returns the moment at which a transaction makes its first write, for sessions that will wait for its rows; 0
+/// while no waits are measured.
 #[inline]
 pub(crate) fn first_write() -> u64 {
     moment_for::<LockWait>()
 }
 
-/// A wait for a row that is measured: it may end on another thread.
+/// A measured wait for a row, which may end on another thread.
 #[derive(Debug)]
 pub(crate) struct MeasuredLockWait {
     wait: Wait<LockWait>,
@@ -75,7 +79,7 @@ pub(crate) struct MeasuredLockWait {
 }
 
 impl MeasuredLockWait {
-    /// Begins to measure the wait for `blocker`; those for tables are no unit.
+    /// Begins to measure the wait for `blocker`; waits for tables are no unit.
     #[inline]
     pub(crate) fn start(blocker: &Blocker, txns: &Txns<EngineLog>) -> Option<Self> {
         let Blocker::Row(RowWish { strength, holder, .. }) = blocker else { return None };
@@ -85,7 +89,7 @@ impl MeasuredLockWait {
         Some(Self { wait, strength: *strength, held_since })
     }
 
-    /// The wait is over; it began behind so many others.
+    /// Records the end of the wait, which began behind `ahead` other waiters.
     #[cold]
     pub(crate) fn tell(self, ahead: usize) {
         let Self { wait, strength, held_since } = self;
@@ -100,14 +104,14 @@ impl MeasuredLockWait {
     }
 }
 
-/// A write to a row that is there.
+/// A write to an existing row, in progress.
 #[derive(Debug)]
 pub(crate) enum Writing {
     Update(Span<RowUpdate>),
     Delete(Span<RowDelete>),
 }
 
-/// A [`Writing`] that is over.
+/// A [`Writing`] that has ended.
 #[derive(Debug)]
 pub(crate) enum WroteRow {
     Update(Ended<RowUpdate>),
@@ -134,7 +138,8 @@ impl Writing {
 }
 
 impl WroteRow {
-    /// The row has the version `pending`; `tried` calls for it by the same statement had to come again.
+    /// Records that the row has the version `pending`, after `tried` earlier calls for it by the same statement did
+    /// not succeed.
     #[cold]
     pub(crate) fn tell(self, pending: &Pending, value_bytes: usize, tried: u32) {
         let row = pending.row();
@@ -150,7 +155,7 @@ impl WroteRow {
     }
 }
 
-/// A transaction that began.
+/// Records the begin of a transaction.
 #[cold]
 pub(crate) fn txn_begin(ended: Ended<TxnBegin>, isolation: Isolation, txns: &Txns<EngineLog>) {
     let kind = match isolation {
@@ -161,7 +166,7 @@ pub(crate) fn txn_begin(ended: Ended<TxnBegin>, isolation: Isolation, txns: &Txn
     ended.tell(Lsn::ZERO, TxnBegin { kind, live_snapshots: word(txns.snapshots_held().0) }, []);
 }
 
-/// What a transaction has written, as its end is measured: the buffer is empty afterwards.
+/// The amount that a transaction has written, taken before its end empties the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     rows: u64,
@@ -174,7 +179,7 @@ impl Written {
         Self { rows: redo.position(), redo_bytes: redo.bytes_written(), chunks: redo.chunks() }
     }
 
-    /// The transaction is committed, at `at` unless it wrote nothing.
+    /// Records the commit of the transaction, at `at` unless it wrote nothing.
     #[cold]
     pub(crate) fn committed(self, span: Span<TxnCommit>, at: Lsn) {
         let Self { rows, redo_bytes, chunks } = self;
@@ -182,7 +187,7 @@ impl Written {
         span.stop_with(at, TxnCommit { rows, redo_bytes: word(redo_bytes), chunks: word(chunks), read_only }, []);
     }
 
-    /// The transaction is undone.
+    /// Records that the transaction was undone.
     #[cold]
     pub(crate) fn undone(self, span: Span<TxnAbort>) {
         span.stop(TxnAbort { rows: word(self.rows), redo_bytes: word(self.redo_bytes) });

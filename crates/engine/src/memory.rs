@@ -1,16 +1,23 @@
-//! `MemoryLimit`: how much memory rows may take up (`store.memory_limit`), and what happens near it.
+//! `MemoryLimit`: how much memory rows may occupy (`store.memory_limit`), and the measures near that limit.
 //!
-//! | rows and their versions take up | what happens |
+//! | memory of rows and their versions | measures |
 //! |---|---|
-//! | 90 % of the limit | everything old is pruned, again with each 1/64 of the limit that they grow; deletions are flushed without waiting for many, since a row that the levels hold goes after that only; one warning, and another one only after they were below 80 % |
-//! | 100 % | writes that store a value fail with [`EngineError::OutOfMemory`]. Reads, deletions and locks go on, and so do rows of the catalog: dropping a table is a way to make room. |
+//! | 90 % of the limit | prune everything old, and again after each growth by 1/64 of the limit |
+//! | | flush every family once old versions occupy 1/64 of the limit: a flush lets deleted rows be freed |
+//! | | warn once, and again only after the memory was below 80 % |
+//! | 100 % | refuse writes that store a value ([`EngineError::OutOfMemory`]) |
+//! | | flush every family as soon as there are old versions |
 //!
-//! What is counted is what families count of their rows (A1 of `store`'s families): not the log's ring, indexes of what is not
-//! flushed yet, sessions, the levels' buffers, nor what an allocator adds. The limit is a bound for them by leaving room: its
-//! default is half of what there is beyond 256 MiB.
+//! Reads, deletions and locks continue at 100 %, and so do writes of catalog rows: dropping a table is a way to
+//! make room.
 //!
-//! What a server takes up with rows at the limit, loaded by one session and then updated by eight (peak resident; jemalloc, a release build, defaults
-//! but 64 MiB of `server.query_memory` and a private ring):
+//! The limit applies to the bytes of rows that families count (A1 of `store`'s families). It does not include the
+//! log's ring, indexes of unflushed rows, sessions, the buffers of the levels, or the overhead of an allocator. The
+//! default leaves room for these: half of the memory beyond 256 MiB, and at least an eighth of all.
+//!
+//! The table shows the peak resident memory of a server with rows at the limit, loaded by one session and then
+//! updated by eight (jemalloc, a release build, defaults except for 64 MiB of `server.query_memory` and a private
+//! ring):
 //!
 //! | rows of | index | limit | peak |
 //! |---|---|---|---|
@@ -20,15 +27,16 @@
 //! | two ints and 1,000 bytes | - | 800 MiB | 1,062 MiB |
 //! | two ints and 0 to 400 bytes, which change | one, whose column is updated | 800 MiB | 1,050 MiB |
 //!
-//! That is below 200 MiB and 1.3 bytes for each byte of the limit. `server.query_memory` is a fifth of the machine's memory by default.
+//! Each peak is below 200 MiB plus 1.3 bytes for each byte of the limit. `server.query_memory` is a fifth of the
+//! machine's memory by default.
 //!
 //! # Invariants
-//! - M1. Nobody is refused but after a count in the same call, so that room is found as soon as it is there.
-//! - M2. Between two counts at most `room` bytes are stored, and what each session has not told yet: less than `step`. Values of
-//!   `step` bytes and more are counted before they are stored.
+//! - M1. A write is refused only after a count in the same call, so that room is found as soon as there is any.
+//! - M2. Between two counts sessions store at most `room` bytes, and less than `step` bytes each that they have not
+//!   reported yet. Values of `step` bytes and more are counted before they are stored.
 //!
-//! Progress: below the limit a write pays one load of a flag that hardly ever changes, and now and then an addition to one shared
-//! word. A count is a load per family and stripe.
+//! Cost: below the limit a write does one load of a flag that hardly ever changes, and now and then an addition to
+//! one shared word. A count is a load per family and stripe.
 //!
 //! Checked by `tests/memory.rs`.
 
@@ -41,34 +49,34 @@ use collie_wal::Warnings;
 
 use crate::{EngineError, Options};
 
-/// Memory that is left to the process by default before rows get half of the rest.
+/// Memory that the default limit leaves to the process before rows get half of the rest.
 const SET_ASIDE_BYTES: u64 = 256 << 20;
 
-/// Returns what rows may take up by default where there are `all` bytes of memory: half of what is left, an eighth of all at least.
+/// Returns the default limit for `all` bytes of memory: half of the rest, and at least an eighth of all.
 fn default_limit(all: u64) -> u64 {
     (all.saturating_sub(SET_ASIDE_BYTES) / 2).max(all / 8)
 }
 
-/// The limit and how near it is.
+/// The limit, and how near the rows are to it.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     // Constant after open.
     limit_bytes: u64,
     step: u64,
     warnings: Warnings,
-    // Written by who counts.
+    // Written by threads that count.
     full: AtomicBool,
     refused: AtomicU64,
-    // Written by whoever ticks.
+    // Written by the thread that calls `look`.
     warned: AtomicBool,
-    /// What rows took up when everything was pruned; 0: they are below 90 %.
+    /// Bytes of rows when everything was last pruned; 0: they are below 90 %.
     pruned_at: AtomicU64,
-    /// What was left at the last count, less what was stored since (M2): at most what is left.
+    /// Bytes that were free at the last count, less those reported as stored since (M2).
     room: Padded<AtomicI64>,
 }
 
 impl MemoryLimit {
-    /// With the limit that `options` give, or that the machine's memory does. Nothing is limited where neither says anything.
+    /// Takes the limit from `options`, or from the machine's memory. Without either nothing is limited.
     pub(crate) fn new(options: &Options, env: &Env) -> Self {
         let of_machine = || machine_memory_bytes(&*env.files).map_or(u64::MAX, default_limit);
         let limit_bytes = if options.memory_limit == 0 { of_machine() } else { options.memory_limit };
@@ -89,7 +97,7 @@ impl MemoryLimit {
         if self.limit_bytes == u64::MAX { None } else { Some(self.limit_bytes) }
     }
 
-    /// Returns how many writes were refused since open.
+    /// Returns the number of writes that were refused since the database was opened.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -99,18 +107,19 @@ impl MemoryLimit {
         self.full.load(Relaxed)
     }
 
-    /// Returns whether deletions are to be flushed so that their rows can go, of which `old_bytes` wait.
+    /// Returns whether families should be flushed so that rows with old versions, of `old_bytes` in all, can be
+    /// freed.
     pub(crate) fn wants_flush(&self, old_bytes: u64) -> bool {
         let is_near = self.pruned_at.load(Relaxed) > 0;
         self.is_full() && old_bytes > 0 || is_near && old_bytes >= self.limit_bytes / 64
     }
 
-    /// Returns how many bytes a session may have stored without telling (M2).
+    /// Returns the number of bytes below which a session may store without reporting (M2).
     pub(crate) const fn step(&self) -> u64 {
         self.step
     }
 
-    /// Fails when a value of so many bytes must not be stored. `count` tells what all rows take up.
+    /// Fails when a value of `value_bytes` bytes must not be stored. `count` returns the bytes of all rows.
     #[inline]
     pub(crate) fn check_room(&self, value_bytes: usize, count: impl FnOnce() -> u64) -> Result<(), EngineError> {
         let bytes = u64::try_from(value_bytes).unwrap_or(u64::MAX);
@@ -130,7 +139,7 @@ impl MemoryLimit {
         Err(EngineError::OutOfMemory { used_bytes, limit_bytes: self.limit_bytes })
     }
 
-    /// Takes note of what a session stored.
+    /// Notes the bytes that a session has stored.
     pub(crate) fn stored(&self, bytes: u64, count: impl FnOnce() -> u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if self.room.fetch_sub(bytes, Relaxed) < bytes {
@@ -138,7 +147,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Takes note of what rows take up, and returns it.
+    /// Notes the bytes of all rows, and returns them.
     fn note(&self, used: u64) -> u64 {
         let room = i64::try_from(self.limit_bytes.saturating_sub(used)).unwrap_or(i64::MAX);
         self.room.store(room, Relaxed);
@@ -148,7 +157,8 @@ impl MemoryLimit {
         used
     }
 
-    /// Looks how things stand, and warns. Returns whether everything old is to be pruned now; then look again. One thread at a time.
+    /// Checks how near the limit is, and warns. Returns whether everything old should be pruned now; the caller
+    /// then calls this again. One thread at a time.
     pub(crate) fn look(&self, count: impl FnOnce() -> u64) -> bool {
         let Some(limit) = self.limit_bytes() else { return false };
         let pruned_at = self.pruned_at.load(Relaxed);
@@ -182,8 +192,9 @@ impl MemoryLimit {
 mod tests {
     use super::*;
 
-    /// Goal: a server whose rows are at the default limit fits into the memory that there is, with what the process takes up besides and all that
-    /// statements may. Method: what was measured (see above) and the default of `server.query_memory`, for sizes from 320 MiB to 4 TiB.
+    /// Goal: a server whose rows are at the default limit fits into the machine's memory, together with the rest of
+    /// the process and with all that statements may use. Method: the measured peaks (see above) and the default of
+    /// `server.query_memory`, for sizes from 320 MiB to 4 TiB.
     #[test]
     fn default_limit_leaves_room_for_all_else() {
         const MIB: u64 = 1 << 20;

@@ -1,22 +1,24 @@
 //! Names of column families: rows of the catalog family that belong to the engine.
 //!
-//! Keys that begin with byte 0 are the engine's, all others the caller's (SQL's kinds of rows begin at 1). Integers in keys
-//! are big-endian, `varint` is unsigned LEB128.
+//! Keys that begin with byte 0 are the engine's, all others the caller's (SQL's kinds of rows begin at 1). Integers
+//! in keys are big-endian, `varint` is unsigned LEB128.
 //!
 //! | key after the byte 0 | value after the version byte (1) |
 //! |---|---|
 //! | u8 1, name | id varint, name of its atomic group with its length (empty: none) |
-//! | u8 2 | id varint: the ids of named families are below |
+//! | u8 2 | id varint: the ids of named families are below it |
 //! | u8 3, id u32 | nothing: the family was dropped, and the log may still have rows of it |
 //!
-//! A family without a name is its maker's business: SQL knows its families by their names `sql:OID` and by its own
-//! definitions, written in one transaction.
+//! A family without a name is left to its creator. SQL finds its families by their names `sql:OID` and by its own
+//! definitions, which are written in one transaction.
 //!
 //! # Invariants
-//! - F1. A name row is written in the transaction that makes the family, and deleted in the one that drops it.
-//! - F2. An id that a row here ever named is not given out again: row 2 outlives the names.
-//! - F3. After opening, every named family is in memory, also without rows, and no dropped one is.
-//! - F4. A row 3 goes only after an opening that found no row of its family in the log, and no levels of it.
+//! - F1. A name row is written in the transaction that creates the family, and deleted in the transaction that
+//!   drops it.
+//! - F2. An id that a row here ever named is never assigned again: row 2 outlives the names.
+//! - F3. After an opening every named family is in memory, even without rows, and no dropped family is.
+//! - F4. A row 3 is deleted only after an opening that found no row of its family, neither in the log nor in the
+//!   levels.
 //!
 //! Checked by `tests/kv_families.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -38,31 +40,33 @@ const NAME: u8 = 1;
 const NEXT_ID: u8 = 2;
 const DROPPED: u8 = 3;
 
-/// Names of SQL's families begin so: `sql:` and the OID of the table or index.
+/// First part of the names of SQL's families: `sql:` and the OID of the table or index.
 pub(crate) const SQL_PREFIX: &str = "sql:";
 
-/// The part of the catalog family that is not the engine's: what a caller that keeps its own catalog there scans.
+/// Returns the range of the catalog family that is not the engine's: a caller that keeps its own catalog there
+/// scans it.
 pub fn foreign_rows() -> KeyRange {
     KeyRange { start: Bound::Included(vec![ENGINE + 1]), end: Bound::Unbounded }
 }
 
-/// The keys of name rows.
+/// Returns the range of the keys of name rows.
 pub(crate) fn name_rows() -> KeyRange {
     KeyRange::prefix(&[ENGINE, NAME])
 }
 
-/// Returns key and value of the row that names the family of SQL's table or index `oid`, for the transaction that defines it.
+/// Returns key and value of the row that names the family of SQL's table or index `oid`, for the transaction that
+/// defines it.
 pub fn sql_name_row(oid: u32, cf: CfId) -> (Vec<u8>, Vec<u8>) {
     let name = format!("{SQL_PREFIX}{oid}");
     (name_key(&name), name_value(cf, ""))
 }
 
-/// The key of the row for `name`.
+/// Returns the key of the row for `name`.
 pub(crate) fn name_key(name: &str) -> Vec<u8> {
     [&[ENGINE, NAME], name.as_bytes()].concat()
 }
 
-/// The value of a name row: the family, and the name of its atomic group, which may be empty.
+/// Returns the value of a name row: the family, and the name of its atomic group, which may be empty.
 pub(crate) fn name_value(cf: CfId, group: &str) -> Vec<u8> {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(cf.get()));
@@ -70,24 +74,24 @@ pub(crate) fn name_value(cf: CfId, group: &str) -> Vec<u8> {
     value
 }
 
-/// The key of the row that bounds the ids.
+/// Returns the key of the row that bounds the ids.
 pub(crate) fn next_id_key() -> Vec<u8> {
     vec![ENGINE, NEXT_ID]
 }
 
-/// The value of the row that bounds the ids.
+/// Returns the value of the row that bounds the ids.
 pub(crate) fn next_id_value(next: u32) -> Vec<u8> {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(next));
     value
 }
 
-/// The key of the row for a dropped family.
+/// Returns the key of the row for a dropped family.
 pub(crate) fn dropped_key(cf: CfId) -> Vec<u8> {
     [&[ENGINE, DROPPED], &cf.get().to_be_bytes()[..]].concat()
 }
 
-/// The value of the row for a dropped family.
+/// Returns the value of the row for a dropped family.
 pub(crate) fn dropped_value() -> Vec<u8> {
     vec![FORMAT]
 }
@@ -95,15 +99,15 @@ pub(crate) fn dropped_value() -> Vec<u8> {
 /// A row of the engine's part of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameRow {
-    /// A family has this name, and is in a group that is not empty.
+    /// A family has this name; `group` is empty if the family is in no atomic group.
     Named { name: String, cf: CfId, group: String },
-    /// Ids of named families are below.
+    /// The ids of named families are below this.
     NextId(u32),
     /// A family was dropped.
     Dropped(CfId),
 }
 
-/// Reads a row of the engine's part.
+/// Decodes a row of the engine's part.
 ///
 /// # Errors
 /// For bytes that no row of a known format has.
@@ -137,15 +141,15 @@ pub(crate) fn is_engines(key: &[u8]) -> bool {
     key.first() == Some(&ENGINE)
 }
 
-/// Reads a row of the engine's part.
+/// Decodes a row of the engine's part.
 ///
 /// # Errors
-/// [`EngineError::BadName`] for one that cannot be read.
+/// [`EngineError::BadName`] for a row that cannot be read.
 pub(crate) fn read(key: &[u8], value: &[u8]) -> Result<NameRow, EngineError> {
     decode(key, value).map_err(|error| EngineError::BadName { key: key.to_vec(), what: error.what })
 }
 
-/// Every row is committed while nobody writes yet.
+/// Every row is committed as long as no transaction has written yet.
 struct Loaded;
 
 impl Resolve for Loaded {
@@ -154,7 +158,8 @@ impl Resolve for Loaded {
     }
 }
 
-/// Returns the engine's rows of the catalog in their newest state, of a database in which nobody writes but who replays its log.
+/// Returns the newest state of the engine's rows of the catalog, in a database to which only the replay of its log
+/// writes.
 ///
 /// # Errors
 /// [`EngineError::BadName`] for a row that cannot be read.
@@ -177,8 +182,9 @@ pub(crate) fn rows_in(families: &Families) -> Result<Vec<NameRow>, EngineError> 
     bad.map_or(Ok(rows), Err)
 }
 
-/// Makes F2 and F3 true once the log was applied, before anybody reads. Returns the dropped families whose rows may go (F4), and the
-/// bytes of old versions that went with the rows of others.
+/// Establishes F2 and F3 after the log was applied and before any transaction reads. Returns the dropped families
+/// whose rows 3 may be deleted (F4), and the bytes of old versions that were freed with the rows of the other
+/// dropped families.
 ///
 /// # Errors
 /// [`EngineError::BadName`] for a row that cannot be read.
@@ -210,8 +216,9 @@ pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), Engi
 mod tests {
     use super::*;
 
-    /// Goal: name rows have their documented bytes and read back; others are refused. Method: each kind by hand, cut at every
-    /// length, with a byte too many and of another version.
+    /// Goal: name rows have their documented bytes and can be read back; other bytes are refused. Method: a row of
+    /// each kind with bytes written out in the test, cut at every length, with a byte too many and of another
+    /// version.
     #[test]
     fn name_rows_have_their_documented_bytes() {
         let cf = CfId::new(300);

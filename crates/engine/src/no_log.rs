@@ -1,23 +1,25 @@
-//! `wal.enabled = false`: a database without a log. What survives the process is what was flushed.
+//! `wal.enabled = false`: a database without a log. Only flushed writes survive the process.
 //!
-//! The log's own machine runs all the same: it hands out the positions that commits are numbered by and says when they are complete;
-//! only its files keep nothing ([`sink`]). So a write is acknowledged, ordered and read as with a log, and nothing of it is on disk
-//! before its family is flushed: by `flush_cf`, by the flusher, at `close` unless `store.avoid_flush_at_close`.
+//! The code of the log runs all the same: it hands out the positions by which commits are numbered, and reports
+//! when they are complete; only its files keep nothing ([`sink`]). So a write is acknowledged, ordered and read as
+//! with a log, but it is not on disk before its family is flushed: by `flush_cf`, by the flusher, or at `close`
+//! unless `store.avoid_flush_at_close`.
 //!
-//! | directory, as it is found | opened with a log | opened without |
+//! | directory, as found | opened with a log | opened without a log |
 //! |---|---|---|
-//! | new | a log is made | `reserved` is written, no log is |
-//! | with a log | as ever | [`leave_log`]: opened with its log, everything flushed, `reserved` written; its files go |
-//! | with `reserved` | files of a log are void and go, a new log begins above all numbers, then `reserved` goes | goes on |
+//! | new | a log is created | `reserved` is written, and no log |
+//! | with a log | as usual | [`leave_log`]: everything is flushed, `reserved` is written, log files are removed |
+//! | with `reserved` | log files are removed, a log begins above all numbers, `reserved` is removed | continues |
 //!
 //! # Invariants
-//! - N1. Every position, transaction id and family id that was handed out without a log is below what `reserved` says on disk: the
-//!   numbers after a crash are new (S12 of the design).
-//! - N2. While `reserved` is there the levels have all that is there to have: files of a log beside it hold nothing that they lack,
-//!   and whoever holds the log's lock may remove them.
-//! - N3. Every write is an unlogged one (`disable_wal`): to one family, or to those of one atomic group, so that no flush brings half
-//!   of it. Names of families are flushed before the call that makes or drops one returns, and before a dropped one's rows go.
-//! - N4. A family that has a tree and no name was never given to anybody for good: it goes at the next open.
+//! - N1. Every position, transaction id and family id that was handed out without a log is below the bounds in
+//!   `reserved` on disk: the numbers after a crash are new (S12 of the design).
+//! - N2. While `reserved` exists the levels have everything that can be recovered: log files next to it hold
+//!   nothing that the levels lack, and the holder of the log's lock may remove them.
+//! - N3. Every write is an unlogged one (`disable_wal`): to one family, or to those of one atomic group, so that no
+//!   flush writes only half of it. Name rows are flushed before the call that creates or drops a family returns,
+//!   and before the rows of a dropped family are freed.
+//! - N4. A family that has a tree and no name was never permanently given to a caller: the next opening drops it.
 //!
 //! Checked by `tests/no_log.rs`.
 
@@ -40,27 +42,27 @@ use crate::open::LogSource;
 use crate::shared::XID_BLOCK;
 use crate::{Db, EngineError, OpenProgress, Options};
 
-/// What a call that waits for the disk is told.
+/// Error of a call that waits for the disk.
 pub(crate) const NOTHING_TO_SYNC: EngineError = EngineError::InvalidArgument {
     what: "sync, flush_wal and sync_wal ask for the log that wal.enabled = false leaves out: flush the family (flush_cf)",
 };
 
-/// What a call that copies the database is told.
+/// Error of a call that copies the database.
 pub(crate) const NOTHING_TO_COPY: EngineError = EngineError::InvalidArgument {
     what: "a backup or checkpoint copies the log, and wal.enabled = false leaves it out: open with wal.enabled first",
 };
 
-/// What is told of a limit of it.
+/// Error of a setting that limits the log.
 pub(crate) const NO_LOG_TO_BOUND: EngineError =
     EngineError::InvalidArgument { what: "wal.max_total_wal_size and wal.enabled = false: there is no log to bound" };
 
-/// What is told of a directory without a log to somebody who would read that.
+/// Error of an opening that would read the log of a directory without one.
 const LEFT_WITHOUT_LOG: EngineError = EngineError::InvalidArgument {
     what: "read_only and wal.recovery_mode = skip_any_corrupted_records read the log, and this directory was used with \
            wal.enabled = false: open it to write first",
 };
 
-/// Refuses settings that speak of a log that is not kept, and names both.
+/// Refuses settings that concern a log, which is not kept; the error names both settings.
 pub(crate) fn check(options: &Options) -> Result<(), EngineError> {
     let log = &options.log;
     let conflicts = [
@@ -84,13 +86,14 @@ pub(crate) fn check(options: &Options) -> Result<(), EngineError> {
     }
 }
 
-/// Fails in a directory without a log.
+/// Fails in a directory that was used without a log.
 pub(crate) fn check_has_log(env: &Env, dir: &Path) -> Result<(), EngineError> {
     let Some(control) = Control::read(env, dir)? else { return Ok(()) };
     Reserved::read(env, dir, control.cluster)?.map_or(Ok(()), |_| Err(LEFT_WITHOUT_LOG))
 }
 
-/// Brings what only a log has into the levels, and notes that it is needed no more (N2). Nothing to do where there is none.
+/// Flushes everything that only the log has into the levels, and notes that the log is not needed any more (N2).
+/// Does nothing where there is no log.
 pub(crate) fn leave_log(
     env: &Env,
     dir: &Path,
@@ -121,7 +124,7 @@ fn flush_and_note(db: &Db, dir: &Path, options: &Options) -> Result<(), EngineEr
         xid_limit: Xid::new(shared.txns.next_xid().get().saturating_add(XID_BLOCK)),
         next_family: shared.families.next_id(),
     };
-    // Before the lock goes with the log: who opens the directory next knows.
+    // While the log's lock is still held: the next process that opens the directory finds `reserved`.
     reserved.write(&shared.env, dir, shared.control().cluster)
 }
 
@@ -138,7 +141,8 @@ impl LogSource for NoRecords {
     }
 }
 
-/// Removes the files of a log that `reserved` makes void (N2), under the log's lock; `false`: there is no `reserved` any more.
+/// Removes the files of a log that `reserved` makes void (N2), under the log's lock; `false`: there is no
+/// `reserved` any more.
 pub(crate) fn void_log(env: &Env, dir: &Path, log_dir: &Path, cluster: u128) -> Result<bool, EngineError> {
     env.files.create_dir_all(log_dir).map_err(|error| EngineError::io("create", log_dir.to_owned(), error))?;
     let path = log_dir.join("LOCK");
@@ -158,7 +162,7 @@ fn remove_log_files(files: &dyn Files, log_dir: &Path) -> io::Result<()> {
     if names.is_empty() { Ok(()) } else { files.sync_dir(log_dir) }
 }
 
-/// Takes families out of memory that have no name (N4). Returns the bytes of old versions that went with them.
+/// Takes families without a name out of memory (N4). Returns the bytes of old versions that were freed with them.
 ///
 /// # Errors
 /// [`EngineError::BadName`] for a name row that cannot be read.

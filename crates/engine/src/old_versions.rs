@@ -1,12 +1,13 @@
-//! `OldVersions`: how much memory old versions may take up and how old snapshots may get, and what happens beyond.
+//! `OldVersions`: how much memory old versions may occupy and how old snapshots may get, and what happens beyond
+//! that.
 //!
 //! # Invariants
-//! - O1. Nobody writing ever loses a transaction for somebody reading: at the limit everything is pruned, then snapshots are
-//!   cancelled, the lowest first, one a round; only with none left to cancel are writers refused, until there is room.
-//! - O2. The reader is not waited for: a snapshot that is cancelled keeps nothing from the next list on
-//!   (`snapshots.rs` of `txn`, S3).
-//! - O3. Only snapshots below the list's `up` are cancelled (`can_be_cancelled`): the others keep nothing that must not be
-//!   kept anyway.
+//! - O1. Writers have precedence over snapshots: at the limit everything is pruned, then snapshots are cancelled,
+//!   the lowest first, one per round; only when none is left to cancel are writes refused, until there is room.
+//! - O2. No thread waits for a reader: a cancelled snapshot keeps nothing from the next list on (`snapshots.rs` of
+//!   `txn`, S3).
+//! - O3. Only snapshots below the list's `up` are cancelled (`can_be_cancelled`): the others keep only versions
+//!   that have to be kept anyway.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +21,7 @@ pub(crate) struct OldVersions {
     // Constant after open.
     memory_max: u64,
     snapshot_age_max: Option<Duration>,
-    // Written by whoever ticks.
+    // Written by the thread that ticks.
     writers_refused: AtomicBool,
 }
 
@@ -47,7 +48,7 @@ impl OldVersions {
         }
     }
 
-    /// Fails while there is no room for what a write would make old.
+    /// Fails while there is no room for the old versions that a write would create.
     #[inline]
     pub(crate) fn check_room(&self) -> Result<(), EngineError> {
         if self.writers_refused.load(Relaxed) {

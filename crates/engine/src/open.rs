@@ -1,8 +1,9 @@
-//! Opening a directory: who it is, what its log holds, what is said about it.
+//! Opening a directory: its identity, the contents of its log, and the report about them.
 //!
-//! Order: the control file names the directory (made first, so that a log without one is never ours), MANIFEST says from where
-//! on the log is needed, the log takes the lock and finds its end, the levels are loaded, replay adds what they lack, a new
-//! history starts if positions were skipped. Nothing is flushed. Killed anywhere, the next open does the same again.
+//! Order: the control file gives the directory its identity (it is made first, so that a log without one never
+//! counts as ours); MANIFEST says from where on the log is needed; the log takes the lock and finds its end; the
+//! levels are loaded; replay adds what they lack; a new history starts if positions were skipped. Nothing is
+//! flushed. After a kill at any point the next opening does the same again.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -38,12 +39,12 @@ use crate::scrub::scrubber;
 use crate::shared::Shared;
 use crate::{EngineError, Options, backup, names, no_log, owner, read_only, salvaged};
 
-/// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
-/// is needed no more; MANIFEST says from where on it is.
+/// The position from which on a database needs its log when nothing of it was flushed to levels: its first. Flushed
+/// commits no longer need it; MANIFEST says from where on it is needed.
 pub const CHECKPOINT: Lsn = Lsn::FIRST;
 
-/// Returns the position from which on a database needs its log to be as it is, without opening it: the end of a log that is cut
-/// must not lie below.
+/// Returns the highest position with which a flush of the database's levels has begun, without opening it: a log
+/// that is cut must not end below that.
 ///
 /// # Errors
 /// MANIFEST is damaged or cannot be read.
@@ -52,18 +53,18 @@ pub fn checkpoint_of(dir: &Path, env: &Env) -> Result<Lsn, EngineError> {
     Ok(noted.flushed.max(CHECKPOINT))
 }
 
-/// How often it is told how far the log is verified.
+/// Time between two reports about the verification of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What opening found.
+/// Result of an opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenReport {
-    /// Whether this open made the database.
+    /// Whether this opening created the database.
     pub created: bool,
-    /// Lines an operator should see, such as a trimmed torn tail.
+    /// Lines that an operator should see, such as a trimmed torn tail.
     pub notices: Vec<String>,
-    /// Families of trees of the levels that are not whole, of a database that is opened all the same, with what is left.
+    /// Families of damaged trees of the levels, in a database that is opened nevertheless with its readable rest.
     pub damaged: Vec<CfId>,
     /// Row writes replayed.
     pub rows: u64,
@@ -71,11 +72,11 @@ pub struct OpenReport {
     pub level_rows: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
-    /// Opens of this directory's log so far.
+    /// Openings of this directory's log so far.
     pub incarnation: u64,
-    /// Whether commits that did not wait for the disk survive the process all the same: the log's ring is shared.
+    /// Whether commits that did not wait for the disk survive the process nevertheless: the log's ring is shared.
     pub ring_outlives_process: bool,
-    /// Whether only reading is possible: the log was damaged, and this is what is left of it.
+    /// Whether only reading is possible: the log was damaged, and this is its readable rest.
     pub read_only: bool,
 }
 
@@ -103,9 +104,11 @@ pub(crate) fn open(
     }
     let (mut control, created) = identify(dir, &options, env)?;
     if control.consistent_at > Lsn::ZERO {
-        // Its log would go on in the history of its primary, which may be going on in it too (replication.md R2).
+        // Its log would continue in the history of its primary, in which the primary may continue too
+        // (replication.md R2).
         return Err(EngineError::Follows { path: dir.to_owned() });
     }
+    // The log has to belong to this directory, and no other process may give the directory another log.
     let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
     place.claim(env)?;
     let previous = control.histories.last().copied();
@@ -127,7 +130,8 @@ pub(crate) fn open(
     let begins_anew = reserved.is_some() || numbers.is_some();
     let had_history = !control.histories.is_empty();
     let levels_dir = Control::levels_dir(dir);
-    // Before the lock, so this may be old by now; what counts is read again under it, when the levels are opened.
+    // Read before the lock is taken, so this may be out of date; the levels read it again under the lock when they
+    // are opened.
     let LevelsNoted { log_start, flushed } = Levels::noted_in(env, &levels_dir).map_err(EngineError::levels)?;
     let needed = log_start.max(CHECKPOINT);
     if had_history
@@ -137,30 +141,31 @@ pub(crate) fn open(
     {
         return Err(EngineError::MissingLog { path: log_dir, start: None, needed });
     }
-    // Refused before anything is written; a new database needs nothing yet.
+    // A log that does not fit is refused before anything is written; a new database needs nothing yet.
     log_options.known_start = (had_history && !begins_anew).then_some(needed);
     log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO && !begins_anew);
     let mut meter = Meter::new(progress);
     let (wal, found) = open_log_watched(&log_env, &log_dir, log_options, flushed, &mut meter)?;
-    // Under `point_in_time` the beginning may have gone as damaged.
     if options.wal_enabled && begins_anew && Reserved::read(env, dir, control.cluster)? != reserved {
-        return Err(WalError::Locked { pid: None }.into()); // somebody had the database open since
+        return Err(WalError::Locked { pid: None }.into()); // another process had the database open since
     }
     let start = if begins_anew { found.next } else { found.start };
+    // Under `point_in_time` the beginning of the log may have been removed as damaged.
     if had_history && !begins_anew && found.start > needed {
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
     }
+    // The lock of the log is held from here on.
     place.sign(env, &control, &options.log.copies)?;
     let (levels, _settled) = Levels::open(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
     backup::remove_leftovers(env, dir);
 
     let families = Arc::new(Families::with_levels());
     if found.ending == Ending::Unclean {
-        wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
+        wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the old one
     }
     let log_bytes = wal.durable().bytes_since(start);
     let threads = appliers_for(options.recovery_threads);
-    // A simulated disk counts its calls: there they come from one thread, in one order.
+    // A simulated disk counts its calls, so there a single thread makes them, in one order.
     let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
     let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed: env.random.u64() };
     let (replayed, level_rows) = match &numbers {
@@ -172,12 +177,13 @@ pub(crate) fn open(
         xid_limit = xid_limit.max(limit);
         families.note_used(CfId::new(next_family.get().saturating_sub(1)));
     }
-    let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
+    let is_new = incarnations.is_empty() && !had_history; // the control file has histories of log that was cut
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
     let (forgotten, cleared_bytes) = names::after_replay(&families)?;
     families.note_forgotten(forgotten);
     let unnamed_bytes = if reserved.is_some() { no_log::drop_unnamed(&families)? } else { 0 };
 
+    // A new history is durable in the log before the control file has it.
     let log = EngineLog::new(wal, slots).counting_replicas(options.quorum);
     if is_new || begins_anew {
         incarnation.reason = u8::from(!is_new);
@@ -185,10 +191,10 @@ pub(crate) fn open(
         log.wait(Mark::Durable, at.end)?;
         incarnations.push(History::of(at.start, at.start, &incarnation));
     }
-    // What `found.start` is kept for, a slot or a backup under way, keeps its histories too.
+    // A slot or a backup in progress that keeps the log from `found.start` on keeps its histories too.
     control.histories.forget_below(found.start);
     let written = if note_histories(&mut control, &incarnations) { control.write(env, dir) } else { Ok(()) };
-    // The log has the history too. It is given up only once the file has it (`Shared::pay_control`).
+    // The log has the new history too, and is not cut before the file has it (`Shared::pay_control`).
     let is_control_owed = !created && written.as_ref().is_err_and(EngineError::is_full_disk);
     if !is_control_owed {
         written?;
@@ -197,7 +203,7 @@ pub(crate) fn open(
         let quorum = quorum.carried(start);
         let carry = Carry { xid_limit: first_xid, next_family: families.next_id(), quorum };
         levels.note_log_start(start, &carry.encode()).map_err(EngineError::levels)?;
-        Reserved::remove(env, dir)?; // no_log N2: before anything is in the log that the levels lack
+        Reserved::remove(env, dir)?; // no_log N2: before the log has anything that the levels lack
     }
     let txns = Txns::new(log, options.txn(first_xid));
     let base = Base::new(levels, large, &families, &txns, descriptors.jobs);
@@ -234,8 +240,9 @@ pub(crate) fn open(
     Ok((shared, report))
 }
 
-/// Looks whether the directory was used without a log, and brings the log's options in order for one that begins anew, above all numbers
-/// that were handed out. Returns what was reserved, and who reserves more if there will be no log.
+/// Finds out whether the directory was used without a log, and prepares the log's options for a log that begins
+/// above all numbers that were handed out. Returns the reserved numbers and, for a database without a log, the
+/// object that reserves more.
 fn numbers_of(
     dir: &Path,
     options: &Options,
@@ -259,7 +266,8 @@ fn numbers_of(
     Ok((reserved, Some(numbers)))
 }
 
-/// Starts the threads that collect garbage, flush and look for rot, if the options ask for them.
+/// Starts the threads that collect garbage, flush, free dropped families and look for rot, if the options ask for
+/// them.
 pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path) -> Result<(), EngineError> {
     collie_obs::offer_clock(system_ns);
     if options.background {
@@ -278,14 +286,15 @@ pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path)
     Ok(())
 }
 
-/// The clock of samples where the processor has none: the system's, also over a simulated one, since nothing is decided by it.
+/// Returns the time for samples where the processor has no clock: the system's, even over a simulated clock, since
+/// no decision depends on it.
 fn system_ns() -> u64 {
     RealClock.now_ns()
 }
 
 /// A log to recover from.
 pub(crate) trait LogSource {
-    /// Returns where it ends.
+    /// Returns the end of the log.
     fn end(&self) -> Lsn;
 
     /// Calls `visit` with the records from `from` on, until it fails.
@@ -302,7 +311,7 @@ impl LogSource for Log {
     }
 }
 
-/// Filling families that are empty with what the levels and the log have.
+/// Fills empty families from the levels and the log.
 pub(crate) struct Recovering<'a> {
     pub(crate) levels: &'a Levels,
     pub(crate) families: &'a Arc<Families>,
@@ -310,7 +319,7 @@ pub(crate) struct Recovering<'a> {
     pub(crate) loaders: usize,
     /// Threads that apply the log.
     pub(crate) threads: usize,
-    /// Of the function by which they share the keys, drawn by chance.
+    /// Random seed of the hash by which appliers divide the keys.
     pub(crate) seed: u64,
 }
 
@@ -334,7 +343,7 @@ impl Recovering<'_> {
         Ok((replayed, rows))
     }
 
-    /// Loads the levels, and returns what replays the log over them.
+    /// Loads the levels, and returns the object that replays the log over them.
     pub(crate) fn begin(self, meter: &mut Meter<'_>) -> Result<(Replay, LoadedLevels), EngineError> {
         let Self { levels, families, loaders, threads, seed } = self;
         let needed = levels.log_start().max(CHECKPOINT);
@@ -370,7 +379,7 @@ fn replay_log(
             meter.note(record.end.bytes_since(start), replay.rows);
         }
         if replay.is_crowded() {
-            // From the beginning: whatever is in front of here, of the transactions that are open it knows the same.
+            // Scans from the start, so that it sees all records of the open transactions that replay has seen.
             meter.begin(OpenPhase::Survey, bytes);
             let (mut survey, mut surveyed) = (Survey::new(needed), 0_u64);
             log.visit(start, |record| {
@@ -390,7 +399,7 @@ fn replay_log(
     })
 }
 
-/// [`open_log`], [`watched`].
+/// Calls [`open_log`] under [`watched`].
 fn open_log_watched(
     env: &Env,
     dir: &Path,
@@ -402,7 +411,8 @@ fn open_log_watched(
     watched(env, dir, &checked, meter, || open_log(env, dir, options, flushed))
 }
 
-/// Runs `open` on a thread of its own, and tells how far it is; on a simulated disk, where nobody waits, on this one.
+/// Runs `open` on a thread of its own, and reports its progress; on a simulated disk, where no time passes, on this
+/// one.
 pub(crate) fn watched<R: Send>(
     env: &Env,
     dir: &Path,
@@ -430,8 +440,8 @@ pub(crate) fn watched<R: Send>(
     })
 }
 
-/// Opens the log. `point_in_time` may go back as far as the levels have come, and no further: an opening that would is refused
-/// before anything is written.
+/// Opens the log. `point_in_time` may go back to the position that the levels have reached, and no further: an
+/// opening that would do so is refused before anything is written.
 fn open_log(
     env: &Env,
     dir: &Path,
@@ -453,7 +463,7 @@ fn open_log(
     Ok(Log::open(env, dir, options)?)
 }
 
-/// Whether the directory holds a file of a log.
+/// Returns whether the directory holds a log file.
 pub(crate) fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
     match env.files.list(dir) {
         Ok(names) => Ok(names.iter().any(|name| name.ends_with(".wal"))),
@@ -462,12 +472,13 @@ pub(crate) fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> 
     }
 }
 
-/// Whether a copy of the log holds a file of it; one out of reach does not, and the log says what follows from that.
+/// Returns whether a copy of the log holds a log file. An unreachable copy counts as empty; the log decides what
+/// follows from that.
 pub(crate) fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
     has_log_files(dir, env).unwrap_or(false)
 }
 
-/// Reads who the directory is, or makes it somebody. Returns whether it was made.
+/// Reads the identity of the directory, or gives it one. Returns whether it was created.
 fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool), EngineError> {
     if let Some(control) = Control::read(env, dir)? {
         owner::check_owned(dir, env)?;
@@ -491,7 +502,7 @@ fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool),
     Ok((control, true))
 }
 
-/// Adds the histories that the control file does not know yet. Returns whether there were any.
+/// Adds the histories that the control file does not have yet. Returns whether there were any.
 pub(crate) fn note_histories(control: &mut Control, histories: &[History]) -> bool {
     histories.iter().filter(|history| control.note_history(**history)).count() > 0
 }

@@ -12,76 +12,80 @@ use crate::jobs::{JOBS_DEFAULT, JOBS_MAX};
 /// How a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Make a database where there is none. Default true.
+    /// Whether to create a database where there is none. Default true.
     pub create_if_missing: bool,
-    /// Open without writing a byte to the directory, also where nothing can be written, and refuse every write
-    /// ([`EngineError::OpenedReadOnly`](crate::EngineError::OpenedReadOnly)). Rows are those of the moment of opening: nobody may
-    /// have the database open then, who opens it later is not seen. It must be there, whatever `create_if_missing` says.
-    /// Default false.
+    /// Whether to open without writing a byte to the directory, even where writing is impossible, and to refuse
+    /// every write ([`EngineError::OpenedReadOnly`](crate::EngineError::OpenedReadOnly)). Rows are those of the
+    /// moment of opening: no process may have the database open then, and changes by later openings are not seen.
+    /// The database must exist, whatever `create_if_missing` says. Default false.
     pub read_only: bool,
-    /// Where the log is, if not in `wal` of the data directory: on another device, say. Outside the data directory. A database stays
-    /// with it: opened without, or with another directory, it is refused, until the directory with all its files is there.
-    /// Default `None`.
+    /// Where the log is, if not in `wal` of the data directory: on another device, for instance. It must be outside
+    /// the data directory. A database stays with it: an opening without it, or with another directory, is refused,
+    /// until the directory with all its files is there. Default `None`.
     pub wal_dir: Option<PathBuf>,
-    /// Keep a log. Without one the positions of commits come from memory alone and what survives the process is what was flushed:
-    /// every write is an unlogged one. Settings, calls and transactions that need a log are refused
-    /// ([`EngineError::InvalidArgument`](crate::EngineError::InvalidArgument)). Families are kept by their names. Each open may choose anew.
-    /// Default true.
+    /// Whether to keep a log. Without one the positions of commits come from memory alone, only flushed writes
+    /// survive the process, and every write is an unlogged one. Settings, calls and transactions that need a log
+    /// are refused ([`EngineError::InvalidArgument`](crate::EngineError::InvalidArgument)). Only families with a
+    /// name are kept. Each opening may choose again. Default true.
     pub wal_enabled: bool,
-    /// The log's settings. `known_durable`, `known_start` and `first_record` are the engine's to set.
+    /// The log's settings. The engine sets `known_durable`, `known_start` and `first_record`.
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
     pub sessions_max: usize,
-    /// The first transaction id of a database that is made; one that exists goes on from its own. Default 1.
+    /// The first transaction id of a new database; an existing one continues from its own. Default 1.
     pub first_xid: Xid,
     /// Words in the ring of transaction ids, a power of two. Default 2^20, 24 bytes each.
     pub xid_slots: usize,
-    /// Versions that a commit stamps itself, before others go on; beyond that the background thread stamps all of them.
-    /// Default 64. Any number gives the same answers.
+    /// Number of versions up to which a commit stamps them itself before waiters continue; with more, the
+    /// background thread stamps all of them. Default 64. Any number gives the same answers.
     pub stamped_at_commit_max: usize,
-    /// Bytes of memory that old versions may take up before everything is pruned and then the oldest snapshots are cancelled.
-    /// Default 1 GiB.
+    /// Bytes of memory that old versions may occupy before everything is pruned and then the oldest snapshots are
+    /// cancelled. Default 1 GiB.
     pub old_version_memory: u64,
-    /// Snapshots older than this are cancelled when they keep old versions; `None`: whatever their age. Default `None`.
+    /// Age above which a session's snapshot is cancelled, unless new snapshots could still begin as low; `None`:
+    /// any age is allowed. Default `None`.
     pub max_snapshot_age: Option<Duration>,
-    /// Bytes of memory that rows and their versions may take up; 0 chooses: 60 % of the machine's, or of what its control group
-    /// leaves. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused. Default 0.
+    /// Bytes of memory that rows and their versions may occupy; 0 chooses half of the memory beyond 256 MiB, and at
+    /// least an eighth of it, where the memory is that of the machine or of its control group. At 90 % everything
+    /// old is pruned and a warning is given, at 100 % writes that store a value are refused. Default 0.
     pub memory_limit: u64,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
-    /// Between two rounds of the garbage collector while it finds some: 1 ms to 1 s. Long after the last they are up to 64 ms apart, or
-    /// as far as this says. Default 2 ms.
+    /// Time between two rounds of the garbage collector while it finds work: 1 ms to 1 s. Without work the time
+    /// doubles up to 64 ms, or to this value if that is longer. Default 2 ms.
     pub gc_interval: Duration,
-    /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses: four times what all families
-    /// may have unflushed, twice over, within 1 and 16 GiB and a quarter of the log's file system. Two segments at the least, and so
-    /// little that twice as much fits into [`max_segments`](collie_wal::Options::max_segments). From one and a half times of it on
-    /// writers are slowed, at twice they wait ([`Session::wait_for_room`](crate::Session::wait_for_room)). Default 0.
+    /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses eight times the
+    /// bytes that all families may have unflushed, within 1 and 16 GiB and at most a quarter of the log's file
+    /// system. The limit is at least two segments, and twice the limit fits into
+    /// [`max_segments`](collie_wal::Options::max_segments). From one and a half times the limit on writers are
+    /// slowed, at twice the limit they wait ([`Session::wait_for_room`](crate::Session::wait_for_room)). Default 0.
     pub max_total_wal_size: u64,
-    /// Threads that put rows into memory while opening, beside the one that reads: at most 16, each with some megabytes
-    /// of memory; 0: as many as there are cores. Default 0.
+    /// Threads that put rows into memory during an opening, in addition to the reading thread: at most 16, each
+    /// with some megabytes of memory; 0: as many as there are cores. Default 0.
     pub recovery_threads: usize,
-    /// Flushes and re-logs at one time, each with the merge that it makes due: 1 to 64. One family, or atomic group, has one at a time,
-    /// whatever this says; above four only as many as the process may have files for. Each needs memory for the rows that it brings. Default 4.
+    /// Flushes and re-logs at one time, each with the merge that it makes due: 1 to 64. One family or atomic group
+    /// has one at a time in any case; above four there are only as many as the process may have files open for.
+    /// Each needs memory for the rows that it writes. Default 4.
     pub compaction_threads: usize,
-    /// Bytes of table files of the levels that a thread reads in a second, to compare them with their checksums; 0: none does. One that is
-    /// not as it was written has its tree written anew from the rows in memory. Default 4 MiB.
+    /// Bytes of table files of the levels that a thread reads per second, to compare them with their checksums; 0:
+    /// no thread does. The tree of a table that differs is rewritten from the rows in memory. Default 4 MiB.
     pub scrub_rate: u64,
-    /// Leave rows that were written unlogged to be lost at [`Db::close`](crate::Db::close), which else flushes their families.
-    /// Default false.
+    /// Whether [`Db::close`](crate::Db::close) leaves rows that were written unlogged to be lost, instead of
+    /// flushing their families. Default false.
     pub avoid_flush_at_close: bool,
-    /// Allow unlogged writes while somebody follows the log, who does not get them. Default false.
+    /// Whether to allow unlogged writes while a consumer follows the log, which does not get them. Default false.
     pub allow_replication_holes: bool,
     /// Whether a reply may wait for replicas ([`CommitLevel`](crate::CommitLevel)), as soon as
-    /// [`Db::count_replicas`](crate::Db::count_replicas) says so. Read-only snapshots, flushes and garbage collection then keep to
-    /// what they have confirmed. Default false.
+    /// [`Db::count_replicas`](crate::Db::count_replicas) says so. Read-only snapshots, flushes and garbage
+    /// collection then stay below the confirmed position. Default false.
     pub quorum: bool,
-    /// Files that the program keeps open beside the database, such as its clients' connections: as many are set aside of those
-    /// that the process may have open. Default 0.
+    /// Files that the program keeps open in addition to the database, such as its clients' connections: this number
+    /// is set aside from the files that the process may have open. Default 0.
     pub connections: usize,
-    /// How the levels are kept.
+    /// Settings of the levels.
     pub levels: LevelOptions,
-    /// Whether threads of the engine collect garbage, flush column families and look for rot. Without them the owner calls
-    /// [`Db::tick`](crate::Db::tick) and [`Db::flush_cf`](crate::Db::flush_cf). Default true.
+    /// Whether threads of the engine collect garbage, flush column families and look for rot. Without them the
+    /// caller uses [`Db::tick`](crate::Db::tick) and [`Db::flush_cf`](crate::Db::flush_cf). Default true.
     pub background: bool,
 }
 
@@ -127,12 +131,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns settings for tests and examples: a small log, 64 sessions, 1,024 transaction ids in flight.
+    /// Returns settings for tests and examples: a small log, 64 sessions, a ring of 1,024 transaction ids.
     pub fn small() -> Self {
         Self { log: collie_wal::Options::small(), sessions_max: 64, xid_slots: 1 << 10, ..Self::default() }
     }
 
-    /// Refuses what no database can be opened with.
+    /// Refuses settings with which no database can be opened.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if !(1..=JOBS_MAX).contains(&self.compaction_threads) {
             return Err(EngineError::BadOption {
@@ -146,7 +150,8 @@ impl Options {
     }
 
     pub(crate) fn txn(&self, first_xid: Xid) -> collie_txn::Options {
-        let sessions_max = self.sessions_max.saturating_add(self.compaction_threads).min(1 << 20); // with the places of flushes
+        // Includes the snapshot slots of flushes.
+        let sessions_max = self.sessions_max.saturating_add(self.compaction_threads).min(1 << 20);
         collie_txn::Options { xid_slots: self.xid_slots, sessions_max, first_xid }
     }
 }

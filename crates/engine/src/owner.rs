@@ -1,9 +1,10 @@
-//! Whose a data directory is: its owner's alone.
+//! Permissions of a data directory: only its owner can change it.
 //!
 //! # Invariants
-//! - U1. A directory that others than its owner could change, or anybody could look into, is not opened to be written: whoever can replace its
-//!   files is the database. Its owner's group may look into it, as where backups are made by another account.
-//! - U2. A directory that is there and empty is closed to others before anything is written to it.
+//! - U1. A directory that other accounts than its owner could change, or that accounts outside the owner's group
+//!   could look into, is not opened for writing: an account that can replace its files controls the database. The
+//!   owner's group may look into it, as where another account makes backups.
+//! - U2. An existing empty directory is closed to other accounts before anything is written to it.
 
 use std::path::Path;
 
@@ -11,13 +12,13 @@ use collie_env::Env;
 
 use crate::EngineError;
 
-/// Bits of a mode: what the group may change, and everything of everybody else.
+/// Mode bits that must not be set: write for the group, and everything for other accounts.
 const TOO_MUCH: u32 = 0o027;
 
-/// Checks that nobody but its owner can change the directory `dir`, if it is there (U1).
+/// Checks that only the owner of the directory `dir` can change it, if it exists (U1).
 ///
 /// # Errors
-/// [`EngineError::Exposed`]; the system's.
+/// [`EngineError::Exposed`]; those of the system.
 pub(crate) fn check_owned(dir: &Path, env: &Env) -> Result<(), EngineError> {
     match env.files.mode(dir) {
         Ok(Some(mode)) if mode & TOO_MUCH != 0 => Err(EngineError::Exposed { path: dir.to_owned(), mode }),
@@ -27,10 +28,10 @@ pub(crate) fn check_owned(dir: &Path, env: &Env) -> Result<(), EngineError> {
     }
 }
 
-/// Closes the directory `dir`, which is empty, to everybody but its owner (U2).
+/// Closes the directory `dir`, which is empty, to all accounts but its owner's (U2).
 ///
 /// # Errors
-/// The system's: it is another's.
+/// Those of the system: the directory belongs to another account.
 pub(crate) fn close(dir: &Path, env: &Env) -> Result<(), EngineError> {
     env.files.close_to_others(dir).map_err(|error| EngineError::io("close to others", dir.to_owned(), error))
 }
@@ -43,8 +44,8 @@ mod tests {
     use super::*;
     use crate::{Db, Options};
 
-    /// Goal: U1, U2: a directory that others can change, or look into, is refused with the command that mends it; one that is there and
-    /// empty is closed. Method: a real directory with each mode.
+    /// Goal: U1, U2: a directory that other accounts can change, or look into, is refused with the command that
+    /// repairs it; an existing empty one is closed. Method: a real directory with each mode.
     #[test]
     fn a_directory_that_others_can_change_is_refused() {
         let above = tempfile::tempdir().unwrap();

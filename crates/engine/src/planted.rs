@@ -1,20 +1,21 @@
-//! Mistakes that a test may plant, to see that it would be noticed. In a product build none is ever made.
+//! Mistakes that a test can plant in order to see that it would be noticed. A product build never makes one.
 //!
-//! Unit tests plant them on a thread; `tests/planted.rs`, with the feature `planted-bugs`, in a whole process.
+//! Unit tests plant them on one thread; `tests/planted.rs`, with the feature `planted-bugs`, plants them in a whole
+//! process.
 
-/// Returns whether `mistake` is to be made on this thread.
+/// Returns whether this thread is to make `mistake`.
 #[cfg(all(any(not(test), loom), not(feature = "planted-bugs")))]
 pub(crate) const fn is_planted(_mistake: &str) -> bool {
     false
 }
 
-/// Returns whether `mistake` is to be made in this process.
+/// Returns whether this process is to make `mistake`.
 #[cfg(all(any(not(test), loom), feature = "planted-bugs"))]
 pub(crate) fn is_planted(mistake: &str) -> bool {
     collie_sync::is_mutant(mistake)
 }
 
-/// Says that this thread is at `place`, where a test may do something in between.
+/// Reports that this thread is at `place`, where a test may run code of its own.
 #[cfg(any(not(test), loom))]
 pub(crate) const fn passes(_place: &str) {}
 
@@ -25,7 +26,7 @@ pub(crate) use in_tests::{is_planted, passes, with_planted, with_visit};
 mod in_tests {
     use std::cell::{Cell, RefCell};
 
-    /// What a test does at a place.
+    /// The place, and the code that a test runs there.
     type Visit = (&'static str, Box<dyn FnOnce()>);
 
     std::thread_local! {
@@ -37,7 +38,7 @@ mod in_tests {
         MISTAKE.get() == Some(mistake)
     }
 
-    /// Runs `act` with `mistake` made on this thread.
+    /// Runs `act` while this thread makes `mistake`.
     pub(crate) fn with_planted<R>(mistake: &'static str, act: impl FnOnce() -> R) -> R {
         MISTAKE.set(Some(mistake));
         let answer = act();
@@ -52,7 +53,7 @@ mod in_tests {
         }
     }
 
-    /// Runs `act`; `visit` is called once, the first time that this thread passes `place` meanwhile.
+    /// Runs `act`; calls `visit` once, the first time that this thread passes `place` within it.
     pub(crate) fn with_visit<R>(place: &'static str, visit: impl FnOnce() + 'static, act: impl FnOnce() -> R) -> R {
         VISIT.set(Some((place, Box::new(visit))));
         let answer = act();

@@ -1,47 +1,48 @@
-//! How far opening a directory has come, for whoever waits for it.
+//! The progress of opening a directory, reported to a function of the caller.
 
-/// Records, or rows, between two calls of the progress function.
+/// Number of records, or rows, between two calls of the progress function.
 pub(crate) const PROGRESS_RECORDS: u64 = 16_384;
 
-/// What opening is busy with.
+/// A phase of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenPhase {
-    /// The log's files are checked, and its end is found.
+    /// The opening checks the files of the log and finds its end.
     Verify,
-    /// The levels are loaded.
+    /// The opening loads the LSM tree.
     Levels,
-    /// The log is read for how its large transactions end. Comes in the midst of the replay, once, and only where they are
-    /// larger than memory should be.
+    /// The opening scans the log for the outcome of its large transactions. This phase interrupts the replay, at
+    /// most once, and only if the waiting operations of these transactions exceed their memory limit.
     Survey,
-    /// The log is read and applied.
+    /// The opening reads the log and applies it.
     Replay,
     /// Everything is ready.
     Done,
 }
 
-/// How far opening has come. The function that is given it is called at the beginning of each phase, when one goes on after
-/// another, and every some thousand rows or tenth of a second, by the thread that opens.
+/// The progress of an opening. The opening thread calls the caller's function at the beginning of each phase, when
+/// it resumes an interrupted phase, and every few thousand rows or tenth of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenProgress {
-    /// What it is busy with.
+    /// The current phase.
     pub phase: OpenPhase,
-    /// Bytes of log read; while it is verified, of its files; of the levels, bytes of tables, about.
+    /// Bytes of log read; in `Verify`, bytes of its files checked; in `Levels`, the approximate number of bytes of
+    /// tables loaded.
     pub bytes_done: u64,
-    /// As many of those as there are.
+    /// The total number of these bytes.
     pub bytes_total: u64,
-    /// Rows loaded, or row writes read from the log. 0 while it is verified or surveyed.
+    /// Rows loaded, or row writes read from the log. 0 in `Verify` and `Survey`.
     pub rows: u64,
 }
 
 impl OpenProgress {
-    /// Returns how much of the phase is done: 100 when there is nothing to do.
+    /// Returns the finished share of the phase in percent: 100 when there is nothing to do.
     pub fn percent(&self) -> u64 {
         let percent = u128::from(self.bytes_done) * 100 / u128::from(self.bytes_total.max(1));
         if self.bytes_total == 0 { 100 } else { u64::try_from(percent).unwrap_or(100).min(100) }
     }
 }
 
-/// Tells the progress function.
+/// Calls the progress function.
 pub(crate) struct Meter<'p> {
     now: OpenProgress,
     tell: &'p mut dyn FnMut(&OpenProgress),
@@ -52,24 +53,24 @@ impl<'p> Meter<'p> {
         Self { now: OpenProgress { phase: OpenPhase::Verify, bytes_done: 0, bytes_total: 0, rows: 0 }, tell }
     }
 
-    /// Begins a phase of so many bytes.
+    /// Begins a phase of `bytes_total` bytes.
     pub(crate) fn begin(&mut self, phase: OpenPhase, bytes_total: u64) {
         self.go_on(OpenProgress { phase, bytes_done: 0, bytes_total, rows: 0 });
     }
 
-    /// Goes on with a phase as it was left for another.
+    /// Resumes a phase at the point where another one interrupted it.
     pub(crate) fn go_on(&mut self, left: OpenProgress) {
         self.now = left;
         (self.tell)(&self.now);
     }
 
-    /// Tells how far it has come.
+    /// Reports the progress within the phase.
     pub(crate) fn note(&mut self, bytes_done: u64, rows: u64) {
         (self.now.bytes_done, self.now.rows) = (bytes_done, rows);
         (self.tell)(&self.now);
     }
 
-    /// As [`Meter::note`], where it shows only now how many bytes there are.
+    /// Does the same as [`Meter::note`] where the total number of bytes becomes known only now.
     pub(crate) fn note_of(&mut self, bytes_done: u64, bytes_total: u64, rows: u64) {
         self.now.bytes_total = bytes_total;
         self.note(bytes_done, rows);
@@ -80,7 +81,8 @@ impl<'p> Meter<'p> {
 mod tests {
     use super::*;
 
-    /// Goal: percent is whole, never above 100, and nothing to do is all of it. Method: some.
+    /// Goal: the percentage is a whole number and never above 100, and an empty phase is complete. Method: a few
+    /// values.
     #[test]
     fn percent_of_a_phase_is_of_its_bytes() {
         let percent = |bytes_done, bytes_total| {
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!([percent(0, 0), percent(u64::MAX, u64::MAX), percent(u64::MAX / 2, u64::MAX)], [100, 100, 49]);
     }
 
-    /// Goal: a phase begins at nothing, whatever the one before came to. Method: two phases.
+    /// Goal: a phase begins at zero, wherever the one before ended. Method: two phases.
     #[test]
     fn phase_begins_at_nothing_and_is_told_at_once() {
         let mut told = Vec::new();

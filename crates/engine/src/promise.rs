@@ -1,18 +1,19 @@
-//! `Promise`: the highest term that a node has promised to follow or to lead in, and whom.
+//! `Promise`: the highest term in which a node has promised to lead or to follow, and the leader of that term.
 //!
-//! The file `promise` of the data directory, replaced whole; frame ([`frame`]) `COLLIEPR`, version 1:
+//! It is kept in the file `promise` of the data directory, which is always replaced as a whole; frame ([`frame`])
+//! `COLLIEPR`, version 1:
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 16 | 8 | term |
-//! | 24 | 8 | node id of who leads in it, or wants to; 0: that the term began was heard, not whose it is |
+//! | 24 | 8 | node id of the leader of the term, or of the candidate; 0: the term is known, its leader is not |
 //!
-//! A directory without the file has promised nothing beyond the term of its control file.
+//! A directory without the file has promised nothing beyond the term in its control file.
 //!
 //! # Invariants
-//! - K1. The term of the file never falls, and within a term the node changes from 0 only, unless two lead in it by force; but for
-//!   [`Promise::force`], by which a person gives up what was promised.
-//! - K2. A promise is durable before it is told (replication.md R8).
+//! - K1. The term in the file never falls, and within a term the node changes from 0 only, unless two nodes are
+//!   forced to lead in it. The exception is [`Promise::force`], by which an operator gives up a promise.
+//! - K2. A promise is durable before any other node learns of it (replication.md R8).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::path::Path;
@@ -33,15 +34,15 @@ const VERSION: u32 = 1;
 pub struct Promise {
     /// The term.
     pub term: Term,
-    /// Who leads in it; 0: not known.
+    /// The id of its leader; 0 if it is not known.
     pub node: u64,
 }
 
 impl Promise {
-    /// Reads what the directory `dir` has promised; nothing when there is no file.
+    /// Reads the promise of the directory `dir`; returns the default if there is no file.
     ///
     /// # Errors
-    /// The file is damaged, of a newer version, or cannot be read.
+    /// The file is damaged, has a newer version, or cannot be read.
     pub fn read(env: &Env, dir: &Path) -> Result<Self, EngineError> {
         let found = read_framed(env, dir.join(NAME), |bytes| {
             let (_version, mut fields) = frame::decode(MAGIC, VERSION, bytes)?;
@@ -52,26 +53,27 @@ impl Promise {
         Ok(found.unwrap_or_default())
     }
 
-    /// Replaces the file of the directory `dir`.
+    /// Replaces the file in the directory `dir`.
     ///
     /// # Durability
     /// Durable when this returns (K2).
     ///
     /// # Errors
-    /// The system's: the file is the old or the new one.
+    /// An I/O error: the file is then the old or the new one.
     pub fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let fields = [self.term.get().to_le_bytes(), self.node.to_le_bytes()].concat();
         write_framed(env, dir, NAME, &frame::encode(MAGIC, VERSION, &fields))
     }
 
-    /// Has the closed directory `dir` be one that has promised `term` and nothing else, higher or lower; returns what it had promised. A
-    /// primary's leads in it again, and has to have led in it; a replica's follows whoever leads in it or in a higher one.
+    /// Replaces the promise of the closed directory `dir`, whatever its term, by one of `term`; returns the old
+    /// promise. A primary's directory leads again in `term`, which must be the term of its records; a replica's
+    /// follows any leader of `term` or of a higher one.
     ///
     /// # Durability
     /// Durable when this returns.
     ///
     /// # Errors
-    /// There is no database; its records are of another term; the system's.
+    /// There is no database; `term` does not fit the term of its records; an I/O error.
     pub fn force(env: &Env, dir: &Path, term: Term) -> Result<Self, EngineError> {
         let who = Who::read(dir, env)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
         let fits = if who.follows { term >= who.term } else { term == who.term };
@@ -85,7 +87,8 @@ impl Promise {
         Ok(before)
     }
 
-    /// Returns what is promised once `node` has asked for `term` (K1); `None`: it was promised to somebody else, or a higher one was.
+    /// Returns the promise after `node` has asked for `term` (K1); `None` if the term is promised to another node,
+    /// or a higher term is promised.
     #[must_use]
     pub fn after(&self, term: Term, node: u64) -> Option<Self> {
         let is_free = term > self.term || (term == self.term && (self.node == 0 || self.node == node || node == 0));
@@ -98,7 +101,8 @@ impl Promise {
 mod tests {
     use super::*;
 
-    /// Goal: a promise is read as it was written, a damaged one is refused, and none is none. Method: write, read, flip a bit.
+    /// Goal: a written promise reads back, a damaged one is refused, and a missing one is the default. Method:
+    /// write, read, flip a bit.
     #[test]
     fn promise_is_read_as_written_and_refused_when_damaged() {
         let (env, disk) = Env::simulated(5);
@@ -117,7 +121,7 @@ mod tests {
         assert!(matches!(Promise::read(&env, dir), Err(EngineError::BadControlFile { .. })));
     }
 
-    /// Goal: a term is promised to one node, and a lower one to nobody (K1). Method: each order of asking.
+    /// Goal: a term is promised to one node, and a lower term to no node (K1). Method: each order of requests.
     #[test]
     fn a_term_is_promised_to_one_node() {
         let promise = |term, node| Promise { term: Term::new(term), node };

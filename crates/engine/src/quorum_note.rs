@@ -1,12 +1,14 @@
-//! [`QuorumNote`]: what a QUORUM record says of who is asked for a commit; `QuorumNotes`: those of a log, by position.
+//! [`QuorumNote`]: the content of a QUORUM record, which names the replicas whose confirmation commits need.
+//! `QuorumNotes`: the notes of a log, by position.
 //!
-//! Lists are text here: what they mean is said where replicas are counted (`replica`).
+//! Lists are plain text here; the code that counts replicas (`replica`) interprets them.
 //!
 //! # Invariants
-//! - N1. The newest note whose record is in the log is in force. It is remembered from before anything behind it is shown, and a log that is
-//!   cut leaves it in MANIFEST (`carry.rs`).
-//! - N2. A note counts only while its record is in the log, or was cut away as settled: what is remembered of a record that a failover
-//!   takes back goes with it. So a cut carries the newest note below it, not the newest.
+//! - N1. The newest note whose record is in the log is in force. A lookup finds it as soon as any position above
+//!   its record is visible, and a cut of the log keeps it in MANIFEST (`carry.rs`).
+//! - N2. A note counts only while its record is in the log, or after the record was cut away as quorum-durable. So
+//!   if a failover takes a record back, its note is lost with it, and a cut carries the newest note below it, not
+//!   the newest of all.
 //!
 //! Checked by the tests here, and by `tests/quorum.rs`: reopening, cuts, replicas.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -17,39 +19,39 @@ use parking_lot::Mutex;
 
 use crate::redo::REDO_VERSION;
 
-/// Commits do without replicas.
+/// Commits do not wait for replicas.
 const WITHOUT: u8 = 1;
 /// The fields that make the record count follow.
 const COUNTS: u8 = 2;
-/// So does the list before: the change is not over.
+/// The previous list follows too: the change of the list is not complete.
 const CHANGES: u8 = 4;
 
-/// Who is asked for a commit.
+/// The replicas whose confirmation commits need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuorumNote {
-    /// The list of replicas, as text; empty: nobody is asked.
+    /// The list of replicas, as text; if it is empty, no replica is asked.
     pub list: String,
-    /// While the list changes, the one before, which is asked too.
+    /// While the list changes, the previous list, whose quorum is needed too.
     pub before: Option<String>,
-    /// Whether commits do without them just now.
+    /// Whether commits currently do not wait for these replicas.
     pub degraded: bool,
-    /// The directory that led when it was noted.
+    /// Id of the node that led when the note was written.
     pub node: u64,
-    /// The list in that node's configuration.
+    /// The list in the configuration of that node.
     pub configured: String,
 }
 
-/// The payload of a QUORUM record behind its version.
+/// The payload of a QUORUM record after its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuorumRedo<'a> {
     pub(crate) degraded: bool,
     pub(crate) wall_us: i64,
     pub(crate) list: &'a str,
-    /// Records of earlier programs do not have it: they are for people.
+    /// Missing in records of earlier programs, which are informational.
     pub(crate) in_force: Option<InForce<'a>>,
 }
 
-/// What makes a record count.
+/// The fields that make a record count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InForce<'a> {
     pub(crate) node: u64,
@@ -58,7 +60,7 @@ pub(crate) struct InForce<'a> {
 }
 
 impl<'a> QuorumRedo<'a> {
-    /// Reads what is behind the version.
+    /// Reads the payload after its version.
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let list = |reader: &mut Reader<'a>| {
             std::str::from_utf8(reader.length_prefixed()?).map_err(|_| DecodeError { what: "list of replicas" })
@@ -77,7 +79,7 @@ impl<'a> QuorumRedo<'a> {
         Ok(Self { degraded: flags & WITHOUT != 0, wall_us, list: text, in_force })
     }
 
-    /// Returns what is in force from here on, if the record counts.
+    /// Returns the note that is in force from this record on, if the record counts.
     pub(crate) fn note(&self) -> Option<QuorumNote> {
         let InForce { node, configured, before } = self.in_force?;
         Some(QuorumNote {
@@ -91,7 +93,7 @@ impl<'a> QuorumRedo<'a> {
 }
 
 impl QuorumNote {
-    /// Returns whether somebody is asked.
+    /// Returns whether commits need the confirmation of any replica.
     pub fn asks(&self) -> bool {
         !self.list.is_empty() || self.before.as_ref().is_some_and(|before| !before.is_empty())
     }
@@ -117,20 +119,21 @@ pub(crate) type NotedAt = (Lsn, QuorumNote);
 pub(crate) struct QuorumNotes(Mutex<Vec<NotedAt>>);
 
 impl QuorumNotes {
-    /// Those that were found, in the order of the log.
+    /// Makes the list of the `found` notes, in log order.
     pub(crate) fn new(found: Vec<NotedAt>) -> Self {
         Self(Mutex::new(found))
     }
 
-    /// Takes note of the record at `at`, which lies above all before.
+    /// Adds the note of the record at `at`, which is above those of all earlier notes.
     pub(crate) fn note(&self, at: Lsn, note: QuorumNote) {
         self.0.lock().push((at, note));
     }
 
-    /// Appends one by `append`, which returns where the record begins and what its caller wants; nobody else does meanwhile.
+    /// Adds a note while `append` appends its record; no other note is added in between. `append` returns the start
+    /// of the record and a result for the caller.
     ///
     /// # Errors
-    /// `append`'s: nothing is noted.
+    /// Those of `append`: no note is added.
     pub(crate) fn append<R, E>(&self, note: &QuorumNote, append: impl FnOnce() -> Result<(Lsn, R), E>) -> Result<R, E> {
         let mut notes = self.0.lock();
         let (at, result) = append()?;
@@ -138,12 +141,12 @@ impl QuorumNotes {
         Ok(result)
     }
 
-    /// Returns what is in force (N1).
+    /// Returns the note in force (N1).
     pub(crate) fn newest(&self) -> Option<NotedAt> {
         self.0.lock().last().cloned()
     }
 
-    /// Returns what a log that is cut at `cut` leaves behind (N2); what is older is forgotten.
+    /// Returns the note that a cut of the log at `cut` must carry (N2), and drops the older ones.
     pub(crate) fn carried(&self, cut: Lsn) -> Option<NotedAt> {
         let mut notes = self.0.lock();
         let below = notes.iter().take_while(|(at, _)| *at < cut).count();
@@ -175,8 +178,9 @@ mod tests {
         Ok(redo)
     }
 
-    /// Goal: reading inverts writing, nothing shorter or of unknown flags is taken, and the records of earlier programs are read as notes
-    /// for people. Method: each form; one cut at each byte; each byte of flags; a record as it was written before.
+    /// Goal: decoding inverts encoding, a truncated payload or one with unknown flags is refused, and records of
+    /// earlier programs are informational. Method: each form, truncated at each byte; each value of the flags byte;
+    /// a record of an earlier program.
     #[test]
     fn notes_round_trip_and_earlier_ones_do_not_count() {
         for degraded in [false, true] {
@@ -201,14 +205,15 @@ mod tests {
         assert_eq!((redo.degraded, redo.wall_us, redo.list, redo.note()), (true, 9, "ANY 1 (a)", None));
     }
 
-    /// Goal: nobody is asked when no list names anybody. Method: no list with each kind of one before.
+    /// Goal: no replica is asked if no list names one. Method: an empty list with each kind of previous list.
     #[test]
     fn notes_without_a_list_ask_nobody() {
         let asks = |before| note("", before).asks();
         assert_eq!([asks(None), asks(Some("")), asks(Some("ANY 1 (a)"))], [false, false, true]);
     }
 
-    /// Goal: a cut carries the newest note below it, and those above stay (N2). Method: cuts below, at, between and above three notes.
+    /// Goal: a cut carries the newest note below it, and the notes above it stay (N2). Method: cuts below, at,
+    /// between and above three notes.
     #[test]
     fn a_cut_carries_the_newest_note_below_it() {
         let [first, second, third] = ["1", "2", "3"].map(|list| note(list, None));

@@ -1,12 +1,14 @@
-//! Opening without writing a byte (`read_only`): what an opening would recover, in memory only.
+//! Opens a database without writing a byte (`read_only`): recovers in memory the state that an ordinary opening
+//! would find.
 //!
-//! For looking at a database on a medium or with permissions that take no writes, and at a copy that must stay as it is. What
-//! an ordinary opening refuses is refused here too.
+//! This serves to inspect a database on a medium, or with permissions, that allows no writes, or a copy that must
+//! not change. It refuses whatever an ordinary opening refuses.
 //!
 //! # Invariants
-//! - D1. Nothing in any directory is changed, not even a `LOCK`; a shared ring stays where it is.
-//! - D2. Rows are those that an opening would find. While they are read nobody opens the database (`collie_wal::ReadLock`);
-//!   afterwards nothing of the directory is looked at again, so that whoever opens it then does no harm.
+//! - D1. Nothing in any directory changes, not even a `LOCK`; a shared ring stays where it is.
+//! - D2. The rows are those that an ordinary opening would find. While they are read, no process can open the
+//!   database (`collie_wal::ReadLock`). Afterwards nothing in the directory is read again, so a later opening does
+//!   no harm.
 //! - D3. Every write is refused ([`EngineError::OpenedReadOnly`]).
 //!
 //! Checked by `tests/read_only.rs`.
@@ -60,7 +62,7 @@ pub(crate) fn open(
     let mut log_options = options.log.clone();
     let has_log = has_log_files(&log_dir, env)? || log_options.copies.iter().any(|copy| copy_has_log_files(copy, env));
     let lock = if has_log { Some(ReadLock::take(env, &log_dir, &log_options.copies)?) } else { None };
-    // Read again: before the lock somebody may have been at work.
+    // Read again: another process may have changed the directory before the lock was taken.
     let mut control = Control::read(env, dir)?.ok_or_else(nothing_there)?;
     let levels_dir = Control::levels_dir(dir);
     let noted = Levels::noted_in(env, &levels_dir).map_err(EngineError::levels)?;
@@ -69,7 +71,7 @@ pub(crate) fn open(
     let Some(lock) = lock else {
         return Err(match had_history {
             true => EngineError::MissingLog { path: log_dir, start: None, needed },
-            false => nothing_there(), // one whose making was cut short
+            false => nothing_there(), // the creation of this database was interrupted
         });
     };
     log_options.known_start = had_history.then_some(needed);

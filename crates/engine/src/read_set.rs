@@ -1,22 +1,24 @@
-//! `ReadSet`: the keys and ranges of keys that an open SERIALIZABLE transaction has read, within bounded memory.
+//! `ReadSet`: the keys and key ranges that an open SERIALIZABLE transaction has read, in bounded memory.
 //!
-//! It holds no values and no versions. The transaction has one snapshot, so what it read is unchanged exactly if nothing
-//! was committed to these keys at or above that snapshot, and rows can say so: the newest committed version of a row stays
-//! as long as the snapshot is held, a deletion included, and a key that was never there has none. This finds inserts into a
-//! range, deletions from it, and rows that were moved into it. Own versions are unfinished until the commit, so they never
-//! count; below one of them nothing newer than the snapshot can lie, else the write had failed.
+//! It holds no values and no versions. The transaction has one snapshot, so its reads are unchanged exactly if no
+//! transaction committed to these keys at or above that snapshot. The rows can answer this: the newest committed
+//! version of a row, even a deletion, stays as long as the snapshot is held, and a key that never existed has none.
+//! This detects inserts into a range, deletions from it, and rows that moved into it. The transaction's own
+//! versions are unfinished until the commit and so never count; below one of them there is no version newer than
+//! the snapshot, since otherwise the write would have failed.
 //!
 //! # Invariants
-//! - D1. Every key of which a call told the caller something, presence or absence, lies in a piece. What was not read may
-//!   lie in one as well (D3): that can cost a retry, never a wrong answer.
-//! - D2. `bytes` is the size of all pieces and at most `limit` after a call that returned `Ok`.
-//! - D3. At the limit, pieces that overlap or touch are joined; where that does not make it half empty, neighbours are
-//!   joined two by two, gaps included, in the family that has most of them. What is left is one range per family.
-//! - D4. The catalog is not in it: definitions are read under table locks, which a change of them waits for, so none of
-//!   those that the transaction relied on has changed when it commits.
+//! - D1. Every key of which a call revealed presence or absence to the caller is in a piece. A piece may also
+//!   contain keys that were not read (D3): that can cost a retry, never a wrong answer.
+//! - D2. `bytes` is the size of all pieces, and at most `limit` after a call that returned `Ok`.
+//! - D3. At the limit, pieces that overlap or touch are joined. If the set is then more than half full, neighbours
+//!   are joined in pairs, gaps included, in the family that has the most pieces, until one range per family
+//!   remains.
+//! - D4. The catalog is not in the set: definitions are read under table locks, for which a change of them waits,
+//!   so no definition that the transaction relied on has changed when it commits.
 //!
-//! Progress: keeping a read is a push; joining is a sort, paid for by the pushes that filled the half. Checked by the tests
-//! below against a plain set of keys, and by `serial_tests.rs`.
+//! Progress: adding a read is a push; joining is a sort, paid for by the pushes that filled half of the set.
+//! Checked by the tests below against a plain set of keys, and by `serial_tests.rs`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -30,23 +32,24 @@ use crate::EngineError;
 use crate::families::Families;
 use crate::planted::is_planted;
 
-/// What one transaction may keep: about 50,000 keys of 16 bytes, which take some ten milliseconds to validate.
+/// Size limit of the set of one transaction: about 50,000 keys of 16 bytes, which take some ten milliseconds to
+/// validate.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Keys that one part of a look takes in.
+/// Number of keys that one step of a validation examines.
 const PART_KEYS: usize = 1_024;
-/// What a part of a range counts for.
+/// Number of keys as which one step within a range counts.
 const RANGE_KEYS: usize = 64;
 
 type Key = Box<[u8]>;
 
-/// How far a look at everything that was read has come.
+/// The progress of a validation that examines the whole set in steps.
 #[derive(Debug)]
 pub(crate) struct Look {
     family: CfId,
-    /// Pieces of it that were looked at.
+    /// Number of pieces of the family that were examined.
     piece: usize,
-    /// The last key that was looked at of the next piece.
+    /// The last key of the next piece that was examined.
     after: Option<Vec<u8>>,
 }
 
@@ -56,7 +59,7 @@ impl Default for Look {
     }
 }
 
-/// Keys that were read.
+/// A key or a range of keys that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     One(Key),
@@ -69,9 +72,10 @@ pub(crate) struct ReadSet {
     families: BTreeMap<CfId, Vec<Piece>>,
     bytes: usize,
     limit: usize,
-    /// Whether the caller was told of a commit that its snapshot does not show: that is no state of any moment.
+    /// Whether a call revealed a commit that the snapshot does not show: the reads are then not the state at any
+    /// one moment.
     beyond: bool,
-    /// How often something was read that was not in it: for who has looked at all of it.
+    /// Number of additions to the set, by which a finished validation recognizes later reads.
     grown: u64,
 }
 
@@ -86,10 +90,10 @@ impl ReadSet {
         Self { families: BTreeMap::new(), bytes: 0, limit, beyond: false, grown: 0 }
     }
 
-    /// Keeps that `key` was read, or found absent.
+    /// Adds `key`, which was read or found absent.
     ///
     /// # Errors
-    /// [`EngineError::TransactionLimit`] when the limit is reached with one range for each family.
+    /// [`EngineError::TransactionLimit`] if the set reaches the limit with one range for each family.
     pub(crate) fn read_key(&mut self, cf: CfId, key: &[u8]) -> Result<(), EngineError> {
         if cf == CfId::CATALOG || is_planted("keys are not kept") {
             return Ok(()); // D4
@@ -105,10 +109,10 @@ impl ReadSet {
         self.make_room()
     }
 
-    /// Keeps that every key of `span` was looked for, up to `stop` in its direction where the scan stopped there.
+    /// Adds every key of `span`, in its direction up to and including `stop` if the scan stopped there.
     ///
     /// # Errors
-    /// As [`ReadSet::read_key`].
+    /// Those of [`ReadSet::read_key`].
     pub(crate) fn read_range(&mut self, cf: CfId, span: Span<'_>, stop: Option<&[u8]>) -> Result<(), EngineError> {
         if cf == CfId::CATALOG || span.is_empty() || is_planted("ranges are not kept") || mutant!("RANGES_NOT_KEPT") {
             return Ok(()); // D4
@@ -121,7 +125,7 @@ impl ReadSet {
         let piece = Piece::Range(start.map(Key::from), end.map(Key::from));
         self.grown += 1;
         let pieces = self.families.entry(cf).or_default();
-        // The next batch of a scan begins where the last one ended.
+        // The next batch of a scan begins where the previous one ended.
         match pieces.last_mut().filter(|last| last.touches(&piece) && piece.touches(last)) {
             Some(last) => {
                 self.bytes -= last.bytes();
@@ -136,10 +140,11 @@ impl ReadSet {
         self.make_room()
     }
 
-    /// Keeps that `key` was found taken by the commit at `csn`, which lies at or above the snapshot or below it.
+    /// Adds `key`, at which an insert found a row of the commit `csn`, which may be below the snapshot or not.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`] when the transaction had read the key before, and so in another state.
+    /// [`EngineError::ReadChanged`] if `csn` is not below the snapshot and the transaction had already read the
+    /// key, and so in another state.
     pub(crate) fn found_taken(&mut self, cf: CfId, key: &[u8], csn: Lsn, snapshot: Lsn) -> Result<(), EngineError> {
         if csn >= snapshot && !is_planted("later duplicates are forgotten") {
             self.beyond = true;
@@ -150,11 +155,11 @@ impl ReadSet {
         self.read_key(cf, key)
     }
 
-    /// Keeps that the versions at `keys` were there and are taken back: that they could be written told the caller whether
-    /// there were rows, and nothing holds others off any more.
+    /// Adds the keys of own versions that are undone: the success of these writes revealed whether there were rows,
+    /// and the versions no longer keep other writers off.
     ///
     /// # Errors
-    /// As [`ReadSet::read_key`].
+    /// Those of [`ReadSet::read_key`].
     pub(crate) fn undone<'k>(&mut self, keys: impl Iterator<Item = (CfId, &'k [u8])>) -> Result<(), EngineError> {
         if is_planted("undone writes are forgotten") {
             return Ok(());
@@ -165,19 +170,19 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Keeps that the caller is about to read at a later snapshot than its own.
+    /// Notes that the caller is about to read at a snapshot later than its own.
     pub(crate) fn sees_beyond(&mut self) {
         self.beyond = true;
     }
 
-    /// Returns whether the caller was told of a commit that its snapshot does not show: such a transaction must not even
-    /// commit nothing.
+    /// Returns whether a call revealed a commit that the snapshot does not show. Such a transaction must not commit
+    /// even if it wrote nothing.
     pub(crate) const fn saw_beyond(&self) -> bool {
         self.beyond
     }
 
-    /// Returns the place of a commit at or above `snapshot` to something that was read. Looks at each key and at every row
-    /// of each range.
+    /// Returns the CSN of a commit at or above `snapshot` to a key of the set, if there is one. Examines each key
+    /// and every row of each range.
     pub(crate) fn changed_since(&self, snapshot: Lsn, families: &Families, fates: &impl Resolve) -> Option<Lsn> {
         if is_planted("nothing is validated") || mutant!("READS_NOT_VALIDATED") {
             return None;
@@ -194,7 +199,8 @@ impl ReadSet {
         })
     }
 
-    /// Returns whether it is so little that one look at it, under the lock of validation, takes less than a millisecond.
+    /// Returns whether the set is so small that examining it under the validation mutex takes less than a
+    /// millisecond.
     pub(crate) fn is_small(&self, snapshot: Lsn, families: &Families, fates: &impl Resolve) -> bool {
         let pieces: usize = self.families.values().map(Vec::len).sum();
         let is_one = |piece: &Piece| matches!(piece, Piece::One(_));
@@ -203,26 +209,26 @@ impl ReadSet {
                 || self.look_on(&mut Look::default(), snapshot, families, fates).is_some())
     }
 
-    /// Returns how often something was read that was not in it.
+    /// Returns the number of additions to the set.
     pub(crate) const fn grown(&self) -> u64 {
         self.grown
     }
 
-    /// Brings the pieces into order, for looks at single keys: nothing is read any more.
+    /// Sorts the pieces for [`ReadSet::holds_sorted`]; the caller reads nothing after this.
     pub(crate) fn sort(&mut self) {
         self.families.values_mut().for_each(join_touching);
         self.count();
     }
 
-    /// As [`ReadSet::holds`], after [`ReadSet::sort`].
+    /// Does the same as [`ReadSet::holds`], after [`ReadSet::sort`].
     pub(crate) fn holds_sorted(&self, cf: CfId, key: &[u8]) -> bool {
         let Some(pieces) = self.families.get(&cf) else { return false };
         let after = pieces.partition_point(|piece| by_start(piece.start(), Bound::Included(key)).is_le());
         after > 0 && pieces[after - 1].holds(key)
     }
 
-    /// Goes on with a look at everything that was read, by about a millisecond of work. Returns what [`ReadSet::changed_since`] does
-    /// once all was looked at, or something has changed; `None` before.
+    /// Continues a validation of the whole set by about a millisecond of work. Returns the result of
+    /// [`ReadSet::changed_since`] once everything has been examined or a change was found; `None` before that.
     pub(crate) fn look_on(
         &self,
         look: &mut Look,
@@ -320,7 +326,7 @@ impl Piece {
             }
     }
 
-    /// Whether no key lies between the end of this piece and the start of `next`, if that comes later.
+    /// Returns whether there is no key between the end of this piece and the start of `next`, if that is later.
     fn touches(&self, next: &Self) -> bool {
         match (self.end(), next.start()) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
@@ -331,7 +337,7 @@ impl Piece {
         }
     }
 
-    /// The smallest piece that has the keys of both, and what lies between them.
+    /// Returns the smallest piece that contains both, gap included.
     fn hull(self, other: Self) -> Self {
         let (first, second) = if by_start(self.start(), other.start()).is_le() { (self, other) } else { (other, self) };
         if first == second {
@@ -362,7 +368,7 @@ impl Piece {
     }
 }
 
-/// The order of lower ends: what begins earlier is less.
+/// Orders lower bounds: the one that begins earlier is less.
 fn by_start(a: Bound<&[u8]>, b: Bound<&[u8]>) -> Ordering {
     let place = |bound| match bound {
         Bound::Unbounded => (None, false),
@@ -372,7 +378,7 @@ fn by_start(a: Bound<&[u8]>, b: Bound<&[u8]>) -> Ordering {
     place(a).cmp(&place(b))
 }
 
-/// The order of upper ends: what ends earlier is less.
+/// Orders upper bounds: the one that ends earlier is less.
 fn by_end(a: Bound<&[u8]>, b: Bound<&[u8]>) -> Ordering {
     let place = |bound| match bound {
         Bound::Excluded(key) => (false, Some(key), false),
@@ -382,7 +388,7 @@ fn by_end(a: Bound<&[u8]>, b: Bound<&[u8]>) -> Ordering {
     place(a).cmp(&place(b))
 }
 
-/// Joins pieces that overlap or have nothing between them; leaves them in order.
+/// Joins pieces that overlap or have nothing between them; leaves the pieces sorted.
 fn join_touching(pieces: &mut Vec<Piece>) {
     pieces.sort_unstable_by(|a, b| by_start(a.start(), b.start()));
     let mut joined: Vec<Piece> = Vec::new();
@@ -398,7 +404,7 @@ fn join_touching(pieces: &mut Vec<Piece>) {
     *pieces = joined;
 }
 
-/// Joins the first piece with the second, the third with the fourth, and so on. They are in order.
+/// Joins the first piece with the second, the third with the fourth, and so on. The pieces must be sorted.
 fn join_neighbours(pieces: &mut Vec<Piece>) {
     let mut joined = Vec::with_capacity(pieces.len().div_ceil(2));
     let mut rest = pieces.drain(..);

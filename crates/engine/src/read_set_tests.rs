@@ -44,7 +44,7 @@ fn within(start: Bound<u8>, end: Bound<u8>, key: u8) -> bool {
     })
 }
 
-/// Applies `read` to the set and returns the keys it covers.
+/// Applies `read` to the set and returns the keys that it covers.
 fn apply(set: &mut ReadSet, cf: CfId, read: &Read) -> Vec<u8> {
     match *read {
         Read::Key(key) => {
@@ -71,8 +71,8 @@ fn kept(set: &ReadSet, cf: CfId) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Goal: what was read is kept (D1), and nothing else while there is room; joining what touches changes nothing. Method:
-    /// random reads of two families against sets of keys.
+    /// Goal: the set contains the keys that were read (D1), and no others while there is room; joining touching
+    /// pieces changes nothing. Method: random reads of two families against sets of keys.
     #[test]
     fn read_set_holds_exactly_what_was_read_while_there_is_room(reads in proptest::collection::vec(read(), 1..40)) {
         let mut set = ReadSet::default();
@@ -94,8 +94,8 @@ proptest! {
         }
     }
 
-    /// Goal: at the limit nothing that was read is lost, and memory stays within it (D1, D2). Method: random reads within
-    /// room for five pieces; the sizes are counted again after each.
+    /// Goal: at the limit the set loses no key that was read, and its memory stays within the limit (D1, D2).
+    /// Method: random reads with room for five pieces; the sizes are counted again after each.
     #[test]
     fn full_read_set_grows_coarser_and_forgets_nothing(reads in proptest::collection::vec(read(), 1..80)) {
         let mut set = ReadSet::within(5 * (size_of::<Piece>() + 2));
@@ -113,7 +113,8 @@ proptest! {
     }
 }
 
-/// Goal: more tables than the limit has room for are refused, not forgotten. Method: one key of each family.
+/// Goal: reads of more tables than the limit has room for are refused, not forgotten. Method: one key of each
+/// family.
 #[test]
 fn too_many_families_are_refused() {
     let mut set = ReadSet::within(10 * (size_of::<Piece>() + 1));
@@ -122,8 +123,8 @@ fn too_many_families_are_refused() {
     assert!(matches!(set.read_key(CfId::new(200), b"k"), Err(EngineError::TransactionLimit { .. })));
 }
 
-/// Goal: a scan in batches takes the room of one range, in both directions. Method: 1000 batches, each going on after the
-/// last key of the one before.
+/// Goal: a scan in batches takes the room of one range, in both directions. Method: 1000 batches, each of which
+/// continues after the last key of the previous one.
 #[test]
 fn batches_of_a_scan_are_one_piece() {
     for reverse in [false, true] {
@@ -142,7 +143,7 @@ fn batches_of_a_scan_are_one_piece() {
     }
 }
 
-/// Goal: the catalog is left to its locks (D4). Method: read it in both ways.
+/// Goal: catalog rows, which locks protect, are not in the set (D4). Method: both kinds of reads.
 #[test]
 fn catalog_is_not_kept() {
     let mut set = ReadSet::default();

@@ -1,8 +1,8 @@
 //! Redo: the bytes of the log records that rebuild rows.
 //!
-//! A record's *tag* (5 bits, kept by the log beside the payload) says its kind; every payload begins with a version byte.
-//! Integers named `varint` are unsigned LEB128 in their shortest form, others little-endian; `bytes` is a varint count and
-//! the bytes.
+//! A record's *tag* (5 bits, kept by the log next to the payload) states its kind. Every payload begins with a
+//! version byte. A `varint` is an unsigned LEB128 integer in its shortest form; other integers are little-endian;
+//! `bytes` is a varint count and the bytes.
 //!
 //! | tag | record | payload after the version byte (1) |
 //! |---|---|---|
@@ -10,27 +10,36 @@
 //! | 2 | CHUNK | xid varint, operations |
 //! | 3 | ABORT | xid varint; only of a transaction with chunks |
 //! | 4 | ROLLBACK_TO | xid varint, number of the first void operation varint (counted from 0 over all chunks) |
-//! | 5 | RELOG | LSN of the re-log's beginning varint (0: this record is the beginning), whether it is the last one u8, entries |
+//! | 5 | RELOG | LSN of the re-log's beginning varint (0: this record), u8 1 in the last record and else 0, entries |
 //! | 6 | ACTIVE | reserved |
-//! | 7 | XID_LIMIT | xid varint: every id handed out is below |
-//! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
-//! | 9 | UNLOGGED | column family varint: rows of it, and perhaps of families of its atomic group with lower ids, were committed here that are not in the log (a log record of kind UNLOGGED) |
-//! | 10 | TIME | wall time i64 (microseconds since 1970), LSN varint: everything below it was appended before that time |
-//! | 11 | QUORUM | flags u8 (1 commits do without replicas, 2 the rest follows, 4 the last field too), wall time i64 (microseconds since 1970), list of replicas bytes: from here on they are asked for; node u64, the list of its configuration bytes, the list before bytes, which is asked for too |
-//! | 12 | COMMIT_TIMED | LSN varint where its transaction began, LSN varint of the oldest begin about then, and what follows the version byte in a COMMIT: only benchmarks write it, and everybody reads a COMMIT |
+//! | 7 | XID_LIMIT | xid varint: every assigned id is below |
+//! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8, wall time i64 |
+//! | 9 | UNLOGGED | column family varint |
+//! | 10 | TIME | wall time i64, LSN varint: everything below it was appended before that time |
+//! | 11 | QUORUM | flags u8, wall time i64, list bytes, node u64, configured list bytes, previous list bytes |
+//! | 12 | COMMIT_TIMED | snapshot LSN varint, horizon LSN varint, and the rest as in a COMMIT |
 //!
 //! | operation | fields |
 //! |---|---|
 //! | put | column family varint, 1 u8, key bytes, value bytes |
 //! | delete | column family varint, 2 u8, key bytes |
 //!
-//! An entry of a RELOG is the commit position varint of a row's state, and the operation that gives it. It stands for that commit,
-//! whose record may be gone; a later commit of the row wins, wherever its record lies. A reader of changes leaves RELOG out.
+//! A wall time is in microseconds since 1970. The reason of an INCARNATION is 0 (created), 1 (opened after a crash)
+//! or 2 (promoted). UNLOGGED, in a log record of that kind, states that rows of this family, and perhaps of
+//! families of its atomic group with lower ids, were committed here that are not in the log. The flags of a QUORUM
+//! are 1 (commits do not wait for replicas), 2 (the fields from `node` on follow; without it the record is
+//! informational) and 4 (so does the last field); commits need the quorum of the list from here on, and with flag 4
+//! that of the previous list too. Only benchmarks write COMMIT_TIMED, with the snapshot that the writes are based
+//! on and the horizon of about that time; every reader takes it as a COMMIT.
 //!
-//! A history starts at the position of its INCARNATION record; the one before ends where the record before ends. An
-//! INCARNATION record ends every transaction that is open in the log. A COMMIT's position is the transaction's commit
-//! number; its chunks lie before it, and it names their count, so that a missing one is damage and never a smaller
-//! transaction.
+//! An entry of a RELOG is the commit position of a row's state, a varint, and the operation that sets this state.
+//! It stands for that commit, whose record may be gone; a later commit of the row wins, wherever its record is.
+//! Readers of changes skip RELOG.
+//!
+//! A history starts at the position of its INCARNATION record; the previous one ends where the record before it
+//! ends. An INCARNATION record ends every transaction that is open in the log. The position of a COMMIT is the
+//! commit number of the transaction. Its chunks precede it, and it states their number, so that a missing chunk is
+//! damage and is never taken for a smaller transaction.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
@@ -41,41 +50,41 @@ use crate::quorum_note::QuorumRedo;
 /// The version byte of every payload.
 pub(crate) const REDO_VERSION: u8 = 1;
 
-/// Longest key.
+/// The longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 65_531;
-/// Longest value.
+/// The longest value, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// The kinds of records, as tags of the log.
 pub(crate) mod tag {
-    /// A transaction's end and its last operations.
+    /// The end of a transaction and its last operations.
     pub(crate) const COMMIT: u8 = 1;
-    /// Operations of a transaction that is not over.
+    /// Operations of an unfinished transaction.
     pub(crate) const CHUNK: u8 = 2;
-    /// The end of a transaction with chunks that changed nothing.
+    /// The rollback of a transaction with chunks.
     pub(crate) const ABORT: u8 = 3;
-    /// Operations that are void.
+    /// Makes operations void.
     pub(crate) const ROLLBACK_TO: u8 = 4;
-    /// States of rows once more, so that the log below can go.
+    /// Row states logged a second time, so that older log can be released.
     pub(crate) const RELOG: u8 = 5;
-    /// A bound of the ids handed out.
+    /// An upper bound of the assigned xids.
     pub(crate) const XID_LIMIT: u8 = 7;
     /// The start of a history.
     pub(crate) const INCARNATION: u8 = 8;
     /// The end of a transaction whose operations are not in the log.
     pub(crate) const UNLOGGED: u8 = 9;
-    /// When what lies below was appended.
+    /// The time before which everything below a position was appended.
     pub(crate) const TIME: u8 = 10;
-    /// Which replicas commits are to have, and whether they do without.
+    /// The replicas whose confirmation commits need, and whether they wait for it.
     pub(crate) const QUORUM: u8 = 11;
-    /// A COMMIT with when its transaction began.
+    /// A COMMIT with the snapshot of its transaction and the horizon.
     pub(crate) const COMMIT_TIMED: u8 = 12;
 }
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 
-/// Version byte and three varints: the most that precedes the operations of a COMMIT.
+/// Version byte and three varints: the longest header before the operations of a COMMIT.
 pub(crate) const HEADER_BYTES_MAX: usize = 31;
 
 /// One row write.
@@ -83,7 +92,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = 31;
 pub(crate) struct Op<'a> {
     pub(crate) cf: CfId,
     pub(crate) key: &'a [u8],
-    /// `None` deletes.
+    /// `None` for a deletion.
     pub(crate) value: Option<&'a [u8]>,
 }
 
@@ -115,7 +124,7 @@ impl<'a> Op<'a> {
 /// The state of a row in a RELOG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relogged<'a> {
-    /// Where it was committed.
+    /// The position of its commit.
     pub(crate) csn: Lsn,
     pub(crate) op: Op<'a>,
 }
@@ -133,8 +142,8 @@ impl<'a> Relogged<'a> {
     }
 }
 
-/// A record of the log, as far as it concerns rows. `ops` are operations to decode with [`Op::decode`], `entries` to decode with
-/// [`Relogged::decode`].
+/// The content of a log record, as far as it concerns rows. `ops` must be decoded with [`Op::decode`], `entries`
+/// with [`Relogged::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redo<'a> {
     Commit { xid: Xid, chunks: u64, first_chunk: Lsn, ops: &'a [u8] },
@@ -161,7 +170,7 @@ pub(crate) struct Incarnation {
 }
 
 impl<'a> Redo<'a> {
-    /// Reads the payload of a record.
+    /// Decodes the payload of a record.
     pub(crate) fn decode(record_tag: u8, payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         if reader.u8()? != REDO_VERSION {
@@ -213,7 +222,7 @@ impl<'a> Redo<'a> {
     }
 }
 
-/// Encodes the payload of a record that carries one or two integers.
+/// Encodes the payload of a record that consists of integers.
 pub(crate) fn encode_integers(integers: &[u64]) -> Vec<u8> {
     let mut out = vec![REDO_VERSION];
     integers.iter().for_each(|integer| put_varint(&mut out, *integer));
@@ -228,7 +237,7 @@ pub(crate) fn encode_time(wall_us: i64, below: Lsn) -> Vec<u8> {
     out
 }
 
-/// Encodes what precedes the entries of a RELOG; `begin` zero: it is the beginning.
+/// Encodes the part of a RELOG before its entries; `begin` is zero in the record that begins the re-log.
 pub(crate) fn encode_relog(begin: Lsn, last: bool) -> Vec<u8> {
     let mut out = encode_integers(&[begin.get()]);
     out.push(u8::from(last));
@@ -255,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Goal: reading inverts writing. Method: random operations and records through both.
+        /// Goal: decoding inverts encoding. Method: random operations and records through both.
         #[test]
         fn redo_round_trips(
             xid: u64, chunks: u64, first: u64, cf: u32, key: Vec<u8>, value: Option<Vec<u8>>, words: [u64; 4], reason: u8,
@@ -301,7 +310,7 @@ mod tests {
             );
         }
 
-        /// Goal: a marker names its family, and nothing that is none. Method: random numbers.
+        /// Goal: a marker names its family, and a number that is no family is refused. Method: random numbers.
         #[test]
         fn marker_of_unlogged_writes_round_trips(number: u64) {
             let bytes = encode_integers(&[number]);

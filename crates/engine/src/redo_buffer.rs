@@ -1,29 +1,32 @@
 //! `RedoBuffer`: the operations of one open transaction, until the log takes them.
 //!
-//! Operations gather here and leave with the COMMIT record; what would not fit into one piece of the log leaves earlier,
-//! as CHUNK records. The buffer is kept from transaction to transaction, so a small one allocates nothing.
+//! Operations are collected here and leave with the COMMIT record. If they do not fit into one piece of the log,
+//! they leave earlier, in CHUNK records. The buffer is reused by the next transaction, so a small transaction
+//! allocates nothing.
 //!
 //! # Invariants
-//! - B1. `bytes` is room for a header, then the operations `chunked_ops..chunked_ops + ends.len()`.
-//! - B2. When a COMMIT is built, the operations here fit one piece: a larger rest was flushed as a chunk before.
-//! - B3. `families` has the family of every operation since the transaction began, voided ones too; those aside that the log will
-//!   have nothing of, which are only counted.
+//! - B1. `bytes` is room for a header, followed by the operations `chunked_ops..chunked_ops + ends.len()`.
+//! - B2. When a COMMIT is built, the operations in the buffer fit into one piece: more of them were written as a
+//!   chunk before.
+//! - B3. `families` contains the family of every operation since the transaction began, voided ones included. The
+//!   exception is unlogged operations, which are only counted.
 
 use collie_base::{CfId, Lsn, Xid};
 
 use crate::redo::{HEADER_BYTES_MAX, Op, encode_integers};
 
-/// Most operations' bytes that stay for the COMMIT record: with the header below the smallest piece limit of the log.
+/// Most bytes of operations that stay for the COMMIT record: with the header they fit into a piece of the default
+/// size.
 const PIECE_BYTES_MAX: usize = (64 << 10) - 64;
-/// A buffer grown beyond this by one large transaction is given back.
+/// The capacity above which the buffer is shrunk after a large transaction.
 const KEPT_BYTES_MAX: usize = 256 << 10;
-/// Redo of one transaction at most.
+/// Bytes in chunks above which a transaction may write no further chunk.
 const REDO_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(crate) struct RedoBuffer {
     bytes: Vec<u8>,
-    /// Where each operation in `bytes` ends.
+    /// The end of each operation in `bytes`.
     ends: Vec<usize>,
     piece_bytes_max: usize,
     chunked_ops: u64,
@@ -34,7 +37,7 @@ pub(crate) struct RedoBuffer {
 }
 
 impl RedoBuffer {
-    /// An empty buffer over a log whose pieces hold `chunk_bytes`.
+    /// Makes an empty buffer for a log whose pieces hold `chunk_bytes`.
     pub(crate) fn new(chunk_bytes: u64) -> Self {
         let limit = usize::try_from(chunk_bytes).unwrap_or(usize::MAX).saturating_sub(64);
         Self {
@@ -58,62 +61,62 @@ impl RedoBuffer {
         self.ends.push(self.bytes.len());
     }
 
-    /// Counts an operation that the log will have nothing of.
+    /// Counts an operation that the log does not get.
     pub(crate) fn push_unlogged(&mut self) {
         self.ends.push(self.bytes.len());
     }
 
-    /// Returns the number of operations so far: the place to go back to.
+    /// Returns the number of operations so far, as a position for [`RedoBuffer::truncate`].
     pub(crate) fn position(&self) -> u64 {
         self.chunked_ops + u64::try_from(self.ends.len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether the transaction wrote nothing that the log must know.
+    /// Returns whether the transaction wrote nothing that must be committed by a record.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ends.is_empty() && self.chunks == 0
     }
 
-    /// Returns the families written to (B3).
+    /// Returns the families of its operations (B3).
     pub(crate) fn families(&self) -> &[CfId] {
         &self.families
     }
 
-    /// Returns where the first chunk lies; zero without one.
+    /// Returns the LSN of the first chunk; zero without one.
     pub(crate) const fn first_chunk(&self) -> Lsn {
         self.first_chunk
     }
 
-    /// Returns how many chunks of it are in the log.
+    /// Returns the number of its chunks in the log.
     pub(crate) const fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// Returns the bytes of its operations, those in chunks too.
+    /// Returns the bytes of its operations, including those in chunks.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.chunked_bytes + u64::try_from(self.ops().len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether chunks of it are in the log.
+    /// Returns whether the log has chunks of it.
     pub(crate) const fn has_chunks(&self) -> bool {
         self.chunks > 0
     }
 
-    /// Returns whether the operations here must leave as a chunk before anything else.
+    /// Returns whether the operations in the buffer must be written as a chunk before anything else happens.
     pub(crate) const fn must_flush(&self) -> bool {
         self.bytes.len() - HEADER_BYTES_MAX > self.piece_bytes_max
     }
 
-    /// Returns whether a transaction's limit is reached.
+    /// Returns whether the transaction has reached its limit.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.chunked_bytes > REDO_BYTES_MAX
     }
 
-    /// Returns the operations, for a CHUNK.
+    /// Returns the operations in the buffer, for a CHUNK.
     pub(crate) fn ops(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES_MAX..]
     }
 
-    /// Notes that the operations went into the CHUNK at `lsn`.
+    /// Notes that the operations in the buffer are in the CHUNK at `lsn`.
     pub(crate) fn chunk_written(&mut self, lsn: Lsn) {
         if self.chunks == 0 {
             self.first_chunk = lsn;
@@ -124,7 +127,7 @@ impl RedoBuffer {
         self.forget_ops();
     }
 
-    /// Drops the operations from `position` on. Returns whether some of them are in the log already.
+    /// Drops the operations from `position` on. Returns whether some of them are already in the log.
     pub(crate) fn truncate(&mut self, position: u64) -> bool {
         if position < self.chunked_ops {
             self.chunked_ops = position;
@@ -146,7 +149,7 @@ impl RedoBuffer {
         &self.bytes[start..]
     }
 
-    /// Makes the buffer ready for the next transaction.
+    /// Prepares the buffer for the next transaction.
     pub(crate) fn clear(&mut self) {
         self.forget_ops();
         self.families.clear();
@@ -162,7 +165,7 @@ impl RedoBuffer {
     }
 }
 
-/// The header of a COMMIT, without an allocation: the common one is a dozen bytes.
+/// Encodes the header of a COMMIT without an allocation: the usual one has a dozen bytes.
 fn encode_integers_into(xid: Xid, chunks: u64, first_chunk: Lsn) -> ([u8; HEADER_BYTES_MAX], usize) {
     let mut header = [0; HEADER_BYTES_MAX];
     let mut len = 1;
@@ -192,7 +195,8 @@ mod tests {
         Op { cf: CfId::new(1), key, value: Some(b"value") }
     }
 
-    /// Goal: what was rolled back is not in the commit, in the buffer or in chunks. Method: push, chunk, truncate, build.
+    /// Goal: the commit contains no operation that was rolled back, whether it was in the buffer or in a chunk.
+    /// Method: push, chunk, truncate, build.
     #[test]
     fn redo_buffer_forgets_what_is_rolled_back() {
         let mut buffer = RedoBuffer::new(16 << 10);

@@ -1,18 +1,21 @@
-//! Re-logging: the few unflushed rows of families that hold old log are written to the log once more, so that it can be cut
-//! without flushes of a few rows each.
+//! Re-logging: the few unflushed rows of families that need old log are written to the log a second time, so that
+//! the log can be cut without a flush for a few rows of each family.
 //!
 //! # Invariants
-//! - R1. A re-log begins with a record of its own, which is durable before the position `f` is loaded below which rows are taken. So
-//!   a deletion that is not among what was taken was committed behind that beginning, and whoever reads the log from the beginning
-//!   on meets it.
-//! - R2. Rows need the log from the beginning on, and no longer from where they did, once every record of the re-log is durable.
-//! - R3. An entry has its row's commit position: whatever was committed later wins at replay, wherever it lies.
-//! - R4. Nobody flushes or re-logs one of its families meanwhile (F1).
-//! - R5. The bytes that families were re-logged with stay within an eighth of the log's limit, and each below
-//!   [`FLUSH_FLOOR_BYTES`]: beyond, the largest one is flushed.
-//! - R6. A family with unlogged rows is flushed instead: a re-log that is cut short would bring a part of them back.
+//! - R1. A re-log begins with a record of its own, which is durable before `f` is loaded, the position below which
+//!   rows are taken. So a deletion that is not among the taken rows was committed above that record, and a reader
+//!   that starts at the record meets it.
+//! - R2. The rows need the log from this first record on, instead of from their old position, once every record of
+//!   the re-log is durable.
+//! - R3. An entry carries the commit position of its row: at replay every later commit wins, wherever its record
+//!   is.
+//! - R4. No other job flushes or re-logs one of the families during a re-log (F1).
+//! - R5. The bytes with which families were re-logged stay within an eighth of the log limit, and each family is
+//!   below [`FLUSH_FLOOR_BYTES`]. Beyond that, the largest family is flushed.
+//! - R6. A family with unlogged rows is flushed instead: a re-log that is cut short would restore only a part of
+//!   them.
 //!
-//! Checked by `relog_tests.rs`, which makes each mistake too, and by `tests/model.rs`.
+//! Checked by `relog_tests.rs`, which also makes each mistake, and by `tests/model.rs`.
 
 use std::sync::Arc;
 
@@ -30,15 +33,15 @@ use crate::planted::{is_planted, passes};
 use crate::redo::{Op, Relogged, encode_relog, tag};
 use crate::writes::Fates;
 
-/// A record is ended beyond so many bytes of entries.
+/// Bytes of entries after which a record ends.
 const RECORD_BYTES: usize = 32 << 10;
 
-/// How a family's oldest log is given up.
+/// The way in which the oldest log becomes releasable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// These are re-logged together.
+    /// These families are re-logged together.
     Relog(Vec<CfId>),
-    /// This one is flushed.
+    /// This family is flushed.
     Flush(CfId),
 }
 
@@ -48,23 +51,24 @@ pub(crate) struct Relogs(Map<CfId, Done>);
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
-    /// What was committed below is behind the re-log's beginning too.
+    /// Commits below this position do not need log from before the re-log.
     position: Lsn,
     bytes: u64,
 }
 
 impl Relogs {
-    /// Returns below which commits to the family are in a re-log.
+    /// Returns the position below which commits to the family are in a re-log.
     pub(crate) fn position(&self, cf: CfId) -> Lsn {
         self.0.get(&cf).map_or(Lsn::ZERO, |done| done.position)
     }
 
-    /// Notes that the family's levels have it.
+    /// Notes that the family was flushed.
     pub(crate) fn flushed(&mut self, cf: CfId) {
         self.0.remove(&cf);
     }
 
-    /// Chooses for the families that need old log, the oldest first, with their bytes of unflushed rows (R5).
+    /// Decides what to do about `old`, the families that need old log, oldest first, with their bytes of unflushed
+    /// rows (R5).
     pub(crate) fn way(&mut self, old: &[(CfId, u64)], limit_bytes: u64, families: &Families) -> Option<Way> {
         self.0.retain(|cf, _| families.get(*cf).is_some());
         let (first, first_bytes) = *old.first()?;
@@ -85,14 +89,14 @@ impl Relogs {
         if chosen.contains(&first) {
             return Some(Way::Relog(chosen));
         }
-        // Too much in all: the one that weighs most, unless the oldest is too large by itself.
+        // Too much in total: flush the largest family, or the oldest one if it is too large by itself.
         let before = self.0.iter().map(|(cf, done)| (*cf, done.bytes));
         let largest = old.iter().copied().take(1).chain(before).max_by_key(|(_, bytes)| *bytes);
         Some(Way::Flush(if is_small(first_bytes) { largest.map_or(first, |(cf, _)| cf) } else { first }))
     }
 }
 
-/// A family whose rows were taken.
+/// A family and the rows that were taken from its lists.
 struct Taken {
     family: Arc<Family>,
     rows: Unflushed,
@@ -101,14 +105,14 @@ struct Taken {
 }
 
 impl Base {
-    /// Has the families that need the oldest log need newer log: re-logs or flushes. `old` are all that need log from the older half
-    /// of what is kept, the oldest first.
+    /// Makes the families that need the oldest log need newer log only, by a re-log or flushes. `old` lists all
+    /// families that need log from the older half of the retained log, oldest first.
     ///
     /// # Errors
-    /// The log's, the levels'. Nothing is lost then.
+    /// Those of the log and the LSM tree. Nothing is lost then.
     pub(crate) fn advance(&self, old: &[(CfId, u64)], limit_bytes: u64, parts: &Parts<'_>) -> Result<(), EngineError> {
         if parts.txns.log().followed().is_some() {
-            // Nothing is appended to a log that is followed: small flushes do it.
+            // A replica appends nothing to the log that it follows, so it flushes, even a few rows.
             return old.first().map_or(Ok(()), |(cf, _)| self.flush(&[*cf], FlushCause::LogLimit, parts));
         }
         let way = self.relogs.lock().way(old, limit_bytes, parts.families);
@@ -117,16 +121,18 @@ impl Base {
             Some(Way::Flush(cf)) => self.flush(&[cf], FlushCause::LogLimit, parts),
             Some(Way::Relog(cfs)) => match self.relog(&cfs, limit_bytes / 8, parts) {
                 Ok(true) => Ok(()),
-                // Values grew since they were listed, or the log has no room: the levels may.
+                // The re-log was refused or failed, perhaps because values grew or the log is full: a flush may
+                // still succeed.
                 Ok(false) | Err(_) => self.flush(&cfs[..1], FlushCause::LogLimit, parts),
             },
         }
     }
 
-    /// Re-logs families; `false`: it would be more than `bytes_max`, or unlogged rows (R6), and nothing was done.
+    /// Re-logs families. Returns `false`, without a re-logged row, if that took more than `bytes_max`, if there are
+    /// unlogged rows (R6), or if the beginning is not yet quorum-durable (R1).
     ///
     /// # Durability
-    /// Durable on return; after an error the rows need the log from where they did.
+    /// Durable on return; after `false` or an error the rows need the log from their old position.
     pub(crate) fn relog(&self, cfs: &[CfId], bytes_max: u64, parts: &Parts<'_>) -> Result<bool, EngineError> {
         let mut claim = self.jobs.claim(|| cfs.to_vec()); // R4
         let log = parts.txns.log();
@@ -149,7 +155,8 @@ impl Base {
             taken.push(Taken { family, rows, entries: count, bytes });
         }
         passes("re-log has taken its rows");
-        // R6: who committed such rows below the position has said so before.
+        // R6: a transaction with unlogged rows below the position has reported them to the family before its
+        // commit.
         let fits = taken.iter().map(|taken| taken.bytes).sum::<u64>() <= bytes_max
             && taken.iter().all(|taken| !taken.family.has_unlogged());
         let done = if fits { append(log, begin.start, &entries) } else { Ok(()) };
@@ -176,7 +183,7 @@ fn entry_bytes(entry: &FlushEntry) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Writes the entries of a re-log, durably.
+/// Appends the entries of a re-log and waits until they are durable.
 fn append(log: &EngineLog, begin: Lsn, entries: &[(CfId, FlushEntry)]) -> Result<(), WalError> {
     let mut entries = entries.iter().peekable();
     let end = loop {

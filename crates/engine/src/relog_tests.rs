@@ -1,4 +1,4 @@
-//! Re-logging, and each of the mistakes that it could make.
+//! Tests of re-logging, and of each of the mistakes that it could make.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn open(env: Env, options: Options) -> Db {
     Db::open(Path::new("/db"), options, env, &mut |_| ()).unwrap().0
 }
 
-/// Opens what is on the disk after a power cut that loses everything not synced.
+/// Opens the state of the disk after a power cut that loses everything that was not synced.
 fn after_power_cut(disk: &SimFiles, seed: u64) -> Db {
     let point = disk.crash_point();
     open(Env::over(point.state(&point.none_kept()), seed), tiny())
@@ -35,14 +35,15 @@ fn relog(db: &Db, cfs: &[CfId]) {
     assert!(base.relog(cfs, u64::MAX, &db.shared.parts()).unwrap());
 }
 
-/// Adds more than a file of log that nobody needs.
+/// Adds more than one file of log that is not needed after its flush.
 fn pad(db: &Db, cf: CfId, from: u8) {
     (from..from + 20).for_each(|n| put_one(db, &db.family(cf), &[n], &[n; 3000]));
     db.flush_cf(&[cf]).unwrap();
 }
 
-/// Goal: a thousand families with a row each and one that is busy keep no more log than the limit and a file, without a flush for each,
-/// and every row is there after a power cut. Method: rounds of the flusher between the writes of the busy one.
+/// Goal: a thousand idle families with one row each next to a busy one retain no more log than the limit and one
+/// file, without a flush for each, and every row survives a power cut. Method: rounds of the flusher between the
+/// writes of the busy family.
 #[test]
 fn thousand_idle_families_keep_no_log() {
     let (env, disk) = Env::simulated(41);
@@ -75,7 +76,8 @@ fn thousand_idle_families_keep_no_log() {
     assert_eq!(again.rows_in(busy), 1600);
 }
 
-/// Returns what is at a key after a power cut, when `meanwhile` was done after the re-log had taken its rows and before it wrote them.
+/// Returns the value of a key after a power cut, where `meanwhile` ran after the re-log took its rows and before it
+/// wrote them.
 fn relogged_over(meanwhile: impl FnOnce(&Db, CfId) + 'static) -> Option<Vec<u8>> {
     let (env, disk) = Env::simulated(43);
     let db = open(env, tiny());
@@ -94,14 +96,15 @@ fn relogged_over(meanwhile: impl FnOnce(&Db, CfId) + 'static) -> Option<Vec<u8>>
     found
 }
 
-/// Goal: R3: what is committed while a re-log is under way wins, a deletion too, though the re-log's record lies behind; under new
-/// positions it would not, nor without a memory of deletions. Method: a commit between taking and writing; both mistakes are made.
+/// Goal: R3: a commit made during a re-log wins, even a deletion, although the record of the re-log comes later. It
+/// would not win if entries had new positions, or if deletions were not remembered. Method: a commit between taking
+/// and writing; both mistakes are made.
 #[test]
 fn relog_never_hides_what_was_committed_meanwhile() {
     let put = |db: &Db, cf: CfId| write_one(db, cf, b"k", Write::Put(b"new"));
     let delete = |db: &Db, cf: CfId| {
         write_one(db, cf, b"k", Write::Delete);
-        db.tick(); // the row goes from memory
+        db.tick(); // the row leaves memory
     };
     assert_eq!(relogged_over(|_, _| ()).as_deref(), Some(&b"old"[..]));
     assert_eq!(relogged_over(put).as_deref(), Some(&b"new"[..]));
@@ -112,8 +115,8 @@ fn relog_never_hides_what_was_committed_meanwhile() {
     assert_eq!(with_mistake.as_deref(), Some(&b"old"[..]), "the test sees nothing");
 }
 
-/// Goal: R2: log is given up for a re-log once that is durable, and not before. Method: log is cut right behind it, then the power
-/// goes; the mistake is made.
+/// Goal: R2: a re-log releases log once it is durable, and not before. Method: the log is cut right after the
+/// re-log, then power is cut; the mistake is made.
 #[test]
 fn log_goes_only_when_its_relog_is_durable() {
     let row = || {
@@ -131,8 +134,9 @@ fn log_goes_only_when_its_relog_is_durable() {
     assert_eq!(with_planted("re-log is not waited for", row), None, "the test sees nothing");
 }
 
-/// Goal: a re-log whose beginning is below the log that is needed brings nothing back: what was deleted after its beginning may be cut
-/// with it. Method: a deletion and another family's first row while it is under way; the next re-log lets the log go up to that row.
+/// Goal: a re-log that begins below the needed log restores nothing, since deletions after its beginning may have
+/// been cut with it. Method: during the re-log a deletion, and the first row of another family; the next re-log
+/// lets the log go up to that row.
 #[test]
 fn relog_whose_beginning_is_cut_counts_no_more() {
     let (env, disk) = Env::simulated(48);
@@ -164,8 +168,9 @@ fn relog_whose_beginning_is_cut_counts_no_more() {
     assert!(get(&again, cf, b"k").is_some(), "the test sees nothing");
 }
 
-/// Goal: rows that were re-logged are flushed later like any other, deletions of what the levels hold too, and a large transaction
-/// holds the log no longer than its families need it. Method: both between re-logs and flushes, with opens in between.
+/// Goal: re-logged rows are flushed later like any others, including deletions of values in the LSM tree, and a
+/// large transaction retains log no longer than its families need it. Method: both between re-logs and flushes,
+/// with openings in between.
 #[test]
 fn relogged_rows_are_flushed_later_and_free_large_transactions() {
     let (env, disk) = Env::simulated(51);
@@ -202,7 +207,8 @@ fn relogged_rows_are_flushed_later_and_free_large_transactions() {
     check(&after_power_cut(&disk, 53));
 }
 
-/// Goal: the power may go at any call of a re-log, or of the cut that follows: the rows are there. Method: each call's states.
+/// Goal: a power cut at any call of a re-log, or of the cut after it, loses no row. Method: the states of the disk
+/// at each call.
 #[test]
 fn power_cut_at_any_call_of_a_relog_loses_nothing() {
     let (env, disk) = Env::simulated(54);
@@ -228,8 +234,8 @@ fn power_cut_at_any_call_of_a_relog_loses_nothing() {
     }
 }
 
-/// Goal: R5: small families are re-logged together, a large one is flushed, and beyond an eighth of the limit the heaviest is. Method:
-/// choices by hand.
+/// Goal: R5: small families are re-logged together, a large one is flushed, and above an eighth of the limit the
+/// heaviest one is flushed. Method: direct calls of the choice.
 #[test]
 fn relogs_stay_within_an_eighth_of_the_limit() {
     let families = Families::with_levels();

@@ -1,23 +1,30 @@
-//! `Replay`: reads the log's records, once, at open, and has appliers put their row writes into families.
+//! `Replay`: reads the records of the log once, at an opening, and has appliers put their row writes into families.
 //!
-//! Records come in log order, which is commit order. Operations of chunks wait for their transaction's COMMIT, as long as
-//! they take up little memory; after that the log is surveyed for how its large transactions end, and operations of chunks are
-//! applied when they come. What has no COMMIT by the end, or by the next INCARNATION, never happened.
+//! Records come in log order, which is commit order. Operations of chunks wait for the COMMIT of their transaction
+//! while they take little memory. Above the limit the log is scanned for the outcome of its large transactions, and
+//! from then on operations of chunks are applied as they come. A transaction without a COMMIT before the end of the
+//! log or the next INCARNATION never happened.
 //!
 //! # Invariants
-//! - P1. An operation is applied under its transaction's commit position, never its chunk's. Of a key the highest position
-//!   wins, of one transaction the last operation; so a log replayed twice leaves what it leaves once.
-//! - P2. Nothing is applied of a transaction that ROLLBACK_TO voided, ABORT ended or nothing ended.
-//! - P3. A record that cannot be read, and a commit whose chunks are not all there, stop the open: they are damage.
-//! - P4. Of a log with holes (`gap`) only transactions are applied that lie whole beside them. Such a log is not surveyed.
-//! - P5. What was committed to a family below its last recorded flush is in its levels and is not applied, by the commit's
-//!   position, strictly. Nor is anything that begins below where the log is needed from: the levels have it, or nobody does.
-//! - P6. Operations held for their COMMIT take up no more than [`HELD_BYTES_MAX`], but in a log with holes, and a chunk.
-//! - P7. An entry of a re-log is applied under its own position. Deletions are remembered from a re-log's beginning to its end, and
-//!   one whose beginning was cut counts no more (P5): a deletion may be gone with it.
-//! - P8. Of what was committed unlogged nothing is applied: what a flush reached is in the levels.
+//! - P1. An operation is applied under the commit position of its transaction, never under that of its chunk. For
+//!   each key the highest position wins, and within a transaction the last operation; so replaying a log twice has
+//!   the effect of one replay.
+//! - P2. No operation is applied that ROLLBACK_TO voided, or whose transaction was aborted or never ended.
+//! - P3. A record that cannot be decoded, or a commit whose chunks are not all there, stops the opening: it is
+//!   damage.
+//! - P4. From a log with holes (`gap`) only transactions that are entirely outside the holes are applied. Such a
+//!   log is not scanned ahead.
+//! - P5. Commits to a family strictly below its last recorded flush are in its LSM tree and are not applied.
+//!   Neither is anything that begins below the position from which the log is needed: it is in the LSM tree, or it
+//!   is needed no more.
+//! - P6. Operations that wait for their COMMIT take at most [`HELD_BYTES_MAX`] and one chunk; in a log with holes
+//!   there is no limit.
+//! - P7. An entry of a re-log is applied under its own position. Deletions are remembered from the beginning of a
+//!   re-log to its end, and a re-log whose beginning was cut is ignored (P5), since a deletion may be gone with it.
+//! - P8. Nothing is applied of an unlogged commit: the LSM tree has the part that a flush reached.
 //!
-//! Checked by `replay_tests.rs`: random logs with levels, any number of appliers in any order, against a map; P7 by `relog_tests.rs`.
+//! Checked by `replay_tests.rs`: random logs over random LSM trees, with any number of appliers in any order,
+//! against a map; P7 by `relog_tests.rs`.
 
 use std::sync::Arc;
 
@@ -34,8 +41,8 @@ use crate::planted::is_planted;
 use crate::quorum_note::{NotedAt, QuorumNotes};
 use crate::redo::{Op, Redo, Relogged};
 
-/// Bytes of operations that wait for their transactions' ends above which the log is surveyed instead. Most logs have no
-/// transaction so large, and reading one twice costs little beside applying it.
+/// Bytes of waiting operations above which the log is scanned ahead. Most logs have no transaction of this size,
+/// and reading a log twice costs little compared with applying it.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Reads records in log order.
@@ -44,60 +51,61 @@ pub(crate) struct Replay {
     families: Arc<Families>,
     appliers: Appliers,
     open: Map<Xid, Open>,
-    /// The beginning of the re-log that is under way (P7).
+    /// The beginning of the current re-log (P7).
     relog: Option<Lsn>,
-    /// Of operations that wait.
+    /// Bytes of the operations that wait.
     held_bytes: usize,
     held_bytes_max: usize,
-    /// How the large transactions end, once it is known.
+    /// The outcome of the large transactions, once it is known.
     fates: Option<Fates>,
-    /// Where the log is needed from, and the last recorded flush of each family with levels (P5).
+    /// The position from which the log is needed, and the last recorded flush of each family in the LSM tree (P5).
     needed: Lsn,
     flushed: Map<CfId, Lsn>,
-    /// The family written last, and its last recorded flush: the next operation is mostly of the same.
+    /// The family of the last write, and its last recorded flush: the next operation is usually for the same
+    /// family.
     recent: Option<(CfId, Lsn)>,
-    /// The record at hand: nothing that comes later was committed below.
+    /// The LSN of the current record: all later COMMIT records are above.
     position: Lsn,
     /// Transactions with chunks in the log.
     large: LargeTransactions,
-    /// Row writes taken.
+    /// Number of row writes applied.
     pub(crate) rows: u64,
-    /// Every id handed out before is below.
+    /// Every xid in the log so far is below.
     pub(crate) xid_limit: Xid,
-    /// Where the record before the next one ends, as far as its reader says.
+    /// The end of the record before the next one, if the caller stated it.
     pub(crate) previous_end: Lsn,
     /// The histories that begin in the log.
     incarnations: Vec<History>,
-    /// The highest time of a mark.
+    /// The highest time of a TIME record.
     time_us: i64,
-    /// Who is asked for commits, in the order of the log; from log that is gone the newest.
+    /// The quorum notes in log order, first the one that MANIFEST carries from released log.
     pub(crate) quorum: Vec<NotedAt>,
 }
 
-/// What a log held, beside its rows.
+/// The content of a log, apart from its rows.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    /// Row writes applied.
+    /// Number of row writes applied.
     pub(crate) rows: u64,
-    /// Every id handed out before is below.
+    /// Every xid in the log is below.
     pub(crate) xid_limit: Xid,
-    /// The histories that begin in it.
+    /// The histories that begin in the log.
     pub(crate) incarnations: Vec<History>,
-    /// The highest time of a mark in it, in microseconds since 1970.
+    /// The highest time of a TIME record in the log, in microseconds since 1970.
     pub(crate) time_us: i64,
-    /// By how many bytes old versions grew: deletions that the levels lack.
+    /// Growth of the old versions in bytes, by deletions that the LSM tree lacks.
     pub(crate) old_bytes: i64,
-    /// Transactions with chunks in it.
+    /// Transactions with chunks in the log.
     pub(crate) large: LargeTransactions,
-    /// Who is asked for commits.
+    /// The replicas whose confirmation commits need.
     pub(crate) quorum: QuorumNotes,
 }
 
-/// A transaction that is not over.
+/// An unfinished transaction.
 #[derive(Debug, Default)]
 struct Open {
     course: Course,
-    /// Operations that wait, one after another; `ends` has the offset after each.
+    /// The waiting operations, one after another; `ends` has the end of each.
     held: Vec<u8>,
     ends: Vec<usize>,
     /// The families of operations that did not wait.
@@ -109,7 +117,7 @@ impl Open {
         self.held.len() + self.ends.len() * size_of::<usize>()
     }
 
-    /// Leaves the first `count` operations that wait.
+    /// Keeps the first `count` waiting operations.
     fn truncate(&mut self, count: u64) {
         self.ends.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         self.held.truncate(self.ends.last().copied().unwrap_or(0));
@@ -117,7 +125,7 @@ impl Open {
 }
 
 impl Replay {
-    /// For families in memory alone.
+    /// Makes a replay into families that are in memory only.
     pub(crate) fn new(families: &Arc<Families>, appliers: Appliers) -> Self {
         Self {
             families: Arc::clone(families),
@@ -141,7 +149,7 @@ impl Replay {
         }
     }
 
-    /// For families that were loaded from levels (P5).
+    /// Makes a replay into families that were loaded from the LSM tree (P5).
     pub(crate) fn over_levels(
         families: &Arc<Families>,
         appliers: Appliers,
@@ -151,7 +159,7 @@ impl Replay {
         Self { needed, flushed, ..Self::new(families, appliers) }
     }
 
-    /// Takes the record at `lsn`.
+    /// Applies the record at `lsn`.
     pub(crate) fn apply(&mut self, lsn: Lsn, tag: u8, payload: &[u8]) -> Result<(), EngineError> {
         let damage = |what| EngineError::Corruption { lsn, what };
         self.position = lsn;
@@ -161,7 +169,7 @@ impl Replay {
                 let open = self.open.remove(&xid);
                 self.held_bytes -= open.as_ref().map_or(0, Open::held_bytes);
                 if first_chunk != Lsn::ZERO && first_chunk < self.needed {
-                    return Ok(()); // P5: held until all its families were flushed above it
+                    return Ok(()); // P5: retained until all its families were flushed above it
                 }
                 if chunks == 0 && open.is_none() && first_chunk == Lsn::ZERO {
                     return self.write(ops, lsn, None).map_err(damage);
@@ -171,7 +179,8 @@ impl Replay {
                 self.write(&held, lsn, Some(&mut families)).map_err(damage)?;
                 self.write(ops, lsn, Some(&mut families)).map_err(damage)?;
                 if chunks > 0 {
-                    // The first piece of its first chunk lies nobody knows where, but in the log that is there.
+                    // The position of the first piece of its first chunk is unknown, but it is at or above
+                    // `needed`.
                     self.large.add(Large { since: self.needed, first_chunk, csn: lsn, families });
                 }
             }
@@ -204,11 +213,11 @@ impl Replay {
                 }
             }
             Redo::Relog { .. } => {} // P7
-            // P8: its rows are in the levels, or nowhere.
+            // P8: its rows are in the LSM tree, or lost.
             Redo::Unlogged { cf } => self.families.note_used(cf),
             Redo::Time { wall_us, .. } => self.time_us = self.time_us.max(wall_us),
             Redo::Quorum(quorum) => {
-                // What is carried may lie in the log still.
+                // The note that MANIFEST carries may still be in the log.
                 let is_new = self.quorum.last().is_none_or(|(at, _)| *at < lsn);
                 self.quorum.extend(quorum.note().filter(|_| is_new).map(|note| (lsn, note)));
             }
@@ -223,19 +232,20 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns whether so much waits that the log should be surveyed (P6): once, for [`Replay::take_fates`].
+    /// Returns whether so many operations wait that the log should be scanned (P6): at most once, for
+    /// [`Replay::take_fates`].
     pub(crate) fn is_crowded(&self) -> bool {
         self.held_bytes > self.held_bytes_max && self.fates.is_none()
     }
 
-    /// Goes on knowing how the large transactions of the log end: what waits is applied, or dropped, and nothing waits any
-    /// more.
+    /// Continues with the known outcome of the large transactions: the waiting operations are applied or dropped,
+    /// and later ones do not wait.
     pub(crate) fn take_fates(&mut self, fates: Fates) -> Result<(), EngineError> {
         let lsn = self.position;
         let mut open = std::mem::take(&mut self.open);
         for open in open.values_mut() {
             if let Some(fate) = fates.get(&open.course.first_chunk) {
-                // What is rolled back later is the end of it.
+                // Any later rollback removes operations from the end.
                 open.truncate(fate.count_below(open.course.logged()));
                 let written = self.write(&open.held, fate.csn, Some(&mut open.families));
                 written.map_err(|what| EngineError::Corruption { lsn, what })?;
@@ -246,8 +256,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Says that records are missing between the last one and the next: a transaction that is open here may have lost a
-    /// chunk, or what it rolled back, so it counts as incomplete whatever comes.
+    /// Notes that records are missing between the last one and the next. An open transaction may have lost a chunk
+    /// or a ROLLBACK_TO record, so it counts as incomplete whatever follows.
     pub(crate) fn gap(&mut self) {
         for open in self.open.values_mut() {
             *open = Open::default();
@@ -256,7 +266,7 @@ impl Replay {
         self.held_bytes = 0;
     }
 
-    /// Has everything applied that came. Call it at the end of the log, before anybody reads.
+    /// Waits until everything is applied. Call it at the end of the log, before anything is read.
     pub(crate) fn finish(self) -> Replayed {
         let Self { rows, xid_limit, incarnations, time_us, large, appliers, quorum, .. } = self;
         let (quorum, old_bytes) = (QuorumNotes::new(quorum), appliers.finish());
@@ -267,7 +277,7 @@ impl Replay {
         self.xid_limit = self.xid_limit.max(Xid::new(xid.get().saturating_add(1)));
     }
 
-    /// Takes a chunk: its operations wait, or are applied if it is known how the transaction ends.
+    /// Takes a chunk: its operations wait, or are applied at once if the outcome of the transaction is known.
     fn take_chunk(&mut self, xid: Xid, ops: &[u8]) -> Result<(), &'static str> {
         let mut open = self.open.remove(&xid).unwrap_or_default();
         open.course.note_chunk(self.position);
@@ -326,7 +336,7 @@ impl Replay {
         }
     }
 
-    /// Has an operation applied that the log is needed for from `since` on, unless the levels have it (P5).
+    /// Has an operation applied, which needs the log from `since` on, unless the LSM tree has it (P5).
     fn put_needed_since(&mut self, op: &Op<'_>, csn: Lsn, since: Lsn) {
         let flushed = match self.recent {
             Some((cf, flushed)) if cf == op.cf => flushed,
@@ -346,7 +356,8 @@ impl Replay {
         self.flushed.get(&cf).copied().unwrap_or(Lsn::ZERO)
     }
 
-    /// Returns the position below which nothing was committed that comes later.
+    /// Returns the position at or below which a deletion is final: no later record brings back an older state of
+    /// its key.
     fn settled(&self) -> Lsn {
         let relog = self.relog.filter(|_| !is_planted("re-log forgets deletions"));
         self.position.min(relog.unwrap_or(Lsn::MAX))

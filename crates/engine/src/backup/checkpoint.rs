@@ -1,9 +1,10 @@
-//! Making a copy of an open database.
+//! Makes a copy of an open database.
 //!
-//! In this order (K1 to K4): everything that returned is made durable; the log is pinned; the levels are linked, while flushes and
-//! compactions wait; the log is copied up to what is durable then; the control file; the list. Commits go on meanwhile. What was
-//! copied is compared with the checksums that the levels and the log have inside (K7); a tree that has rotted is written anew from
-//! memory, and the copy is begun again.
+//! The steps, in this order (K1 to K4): make every commit that has returned durable; pin the log; link the levels
+//! while flushes and compactions wait; copy the log up to its durable end at that moment; write the control file;
+//! write the list of files. Commits continue during the copy. The copied files are compared with the checksums
+//! inside the levels and the log (K7). If a tree has rotted, it is rewritten from memory, and the copy starts
+//! over.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -22,9 +23,9 @@ use crate::control::Control;
 use crate::no_log::NOTHING_TO_COPY;
 use crate::shared::Shared;
 
-/// Where links to tables stand, in the data directory, while they are copied elsewhere.
+/// The directory inside the data directory that holds links to tables while they are copied elsewhere.
 const STAGE: &str = "checkpoint.collie-partial";
-/// Times that a copy is made in which another tree has rotted each time.
+/// The number of attempts to make a copy when each attempt finds another rotten tree.
 const TRIES: u32 = 4;
 
 impl Shared {
@@ -38,7 +39,7 @@ impl Shared {
         self.mending_rot(|| self.checkpoint_as_it_is(target, options, &mut *watch))
     }
 
-    /// Makes a copy; where rot kept it from being made, mends that and makes it again (K7).
+    /// Makes a copy. If rot in the source prevents that, repairs the tree and tries again (K7).
     fn mending_rot<R>(&self, mut copy: impl FnMut() -> Result<R, EngineError>) -> Result<R, EngineError> {
         for _ in 1..TRIES {
             match copy() {
@@ -78,7 +79,7 @@ impl Shared {
         let pin = wal.pin(base.levels().log_start().max(Lsn::FIRST), "a checkpoint"); // K1
         let from = copy_levels(&mut work, base.levels(), wal, data, &Control::levels_dir(partial.dir()), options)?;
 
-        // So that there is a time that it can be restored to.
+        // The mark gives the copy a time to which it can be restored.
         log.wait_durable(self.mark_time()?)?;
         let log_dir = Control::log_dir(partial.dir());
         make_dir(files, &log_dir)?;
@@ -92,7 +93,7 @@ impl Shared {
 
         let (names, bytes) = tree(files, partial.dir())?;
         work.phase(CopyPhase::Summing, bytes)?;
-        // K7: of what is kept, not of what it was copied from.
+        // K7: these are the checksums of the copied files, not of their source.
         let sums = LevelSums::of(&self.env, &Control::levels_dir(partial.dir())).map_err(EngineError::levels)?;
         let mut listed = Vec::with_capacity(names.len());
         for name in names {
@@ -143,7 +144,7 @@ impl Shared {
         let dirs: Vec<&Path> = place.dirs().collect();
         let (target, partial) = admit(work.files(), &dirs, target)?;
         let partial = Partial::make(work.files(), partial)?;
-        // Read first: what the links say they need begins here or above (K1).
+        // Read before the links are made: the log that the linked tables need begins here or above (K1).
         let start = base.levels().log_start().max(Lsn::FIRST);
         let levels = Control::levels_dir(partial.dir());
         let from = copy_levels(&mut work, base.levels(), wal, dirs[0], &levels, options)?;
@@ -164,10 +165,12 @@ fn check_levels_watched(work: &mut Work<'_>, dir: &Path) -> Result<(), EngineErr
     faults.into_iter().next().map_or(Ok(()), |fault| Err(EngineError::levels(fault)))
 }
 
-/// Compares every file of the levels in `dir`, which nobody has open, with the checksums inside. Nothing is wrong where there are none.
+/// Compares every file of the levels in `dir`, which no process has open, with the checksums inside. Succeeds if
+/// there are no levels.
 ///
 /// # Errors
-/// [`EngineError::Levels`]: the first that is not as it was written, by name; [`EngineError::NewerFormat`], [`EngineError::Io`].
+/// [`EngineError::Levels`] names the first file that differs from what was written; [`EngineError::NewerFormat`],
+/// [`EngineError::Io`].
 pub(crate) fn check_levels(env: &Env, dir: &Path) -> Result<(), EngineError> {
     if env.files.list(dir).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(());
@@ -175,7 +178,7 @@ pub(crate) fn check_levels(env: &Env, dir: &Path) -> Result<(), EngineError> {
     check_levels_watched(&mut Work::new(env, &mut |_| ControlFlow::Continue(())), dir)
 }
 
-/// Why reading was stopped.
+/// The error that stopped the reading.
 struct Stopped(EngineError);
 
 impl From<LevelsError> for Stopped {
@@ -184,7 +187,7 @@ impl From<LevelsError> for Stopped {
     }
 }
 
-/// Links or copies the levels to `to`; returns a position that everything in them lies below, and that is durable (K2).
+/// Links or copies the levels to `to`. Returns a durable position above every entry in them (K2).
 fn copy_levels(
     work: &mut Work<'_>,
     levels: &Levels,
@@ -204,7 +207,8 @@ fn copy_levels(
             Err(error) => return Err(EngineError::levels(error)),
         }
     }
-    // Linked beside the tables, so that flushes wait no longer than that takes; then copied from there.
+    // The tables are linked next to the originals first, so that flushes wait only for the links, and then copied
+    // from there.
     let stage = Partial::make(work.files(), stage_of(data))?;
     let linked = stage.dir().join("levels");
     levels.checkpoint(&linked).map_err(EngineError::levels)?;
@@ -216,7 +220,7 @@ fn copy_levels(
     Ok(from)
 }
 
-/// Returns whether a failure says that the file system of the copy has no links to the source's files.
+/// Returns whether the error means that the copy's file system cannot link to the source's files.
 fn cannot_link(error: &LevelsError) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     match error {
@@ -231,16 +235,16 @@ fn stage_of(data: &Path) -> PathBuf {
     data.join(STAGE)
 }
 
-/// Removes what a copy that a crash ended left in the data directory; as well as it goes.
+/// Removes files that a copy interrupted by a crash left in the data directory. Best effort.
 pub(crate) fn remove_leftovers(env: &Env, data: &Path) {
     let stage = stage_of(data);
     if env.files.list(&stage).is_ok() {
-        // The next open, or the next copy, tries again.
+        // The next opening, or the next copy, tries again.
         let _best_effort = env.files.remove_dir_all(&stage);
     }
 }
 
-/// Removes the lock file of whoever worked on a closed log: it is nobody's.
+/// Removes the lock file that work on a closed log has left; no process holds it.
 pub(super) fn remove_lock_file(files: &dyn Files, log_dir: &Path) -> Result<(), EngineError> {
     let path = log_dir.join("LOCK");
     match files.remove(&path) {

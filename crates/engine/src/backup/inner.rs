@@ -1,5 +1,5 @@
-//! `Inner`: what the files of a copy say of themselves, by the checksums inside: rot that was there before the copy's list was made, which has
-//! that for whole, is found by these alone.
+//! `Inner`: checks the files of a copy by the checksums inside them. Only these find rot that is older than the
+//! copy's list, since the list records the rotten bytes as good.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +12,20 @@ use super::verify::BackupFault;
 use crate::EngineError;
 use crate::control::Control;
 
-/// What rot of this kind means.
+/// The explanation that accompanies such a fault.
 const BEFORE: &str = "it was so when the copy was made";
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Inner {
     sums: LevelSums,
-    /// Why the tables are not known.
+    /// The error that kept the list of tables from being read.
     unlisted: Option<LevelsError>,
 }
 
 impl Inner {
-    /// Reads what the levels of the copy in `dir` say of their tables. What is wrong with that is told by [`Inner::rest`]: it may be
-    /// one more sign of what the copy's list finds.
+    /// Reads the checksums of the tables from the levels of the copy in `dir`. An error here is reported by
+    /// [`Inner::rest`], because it may be one more symptom of a fault that the copy's list finds.
     pub(super) fn of(env: &Env, dir: &Path) -> Self {
         match LevelSums::of(env, &Control::levels_dir(dir)) {
             Ok(sums) => Self { sums, unlisted: None },
@@ -33,18 +33,19 @@ impl Inner {
         }
     }
 
-    /// Begins to compare the file at `path` with what the levels have of it; `None`: it is no table.
+    /// Begins to compare the file at `path` with its checksum in the levels. Returns `None` if the file is not a
+    /// table.
     pub(super) fn check(&self, path: &Path) -> Option<TableCheck> {
         self.sums.check(path)
     }
 
-    /// Returns what is wrong with a table whose bytes are as the copy's list has them.
+    /// Returns the fault of a table whose bytes match the copy's list.
     pub(super) fn end(check: Option<TableCheck>) -> Option<BackupFault> {
         check.and_then(|check| check.end().err()).map(fault_of)
     }
 
-    /// Returns what is wrong in the copy in `dir`, tables apart, of which every file is as its list has it: the first thing of the levels'
-    /// lists, of the control file and of the log's frames each.
+    /// Returns the faults in the copy in `dir` other than those of tables, once every file matches the copy's
+    /// list: the first one each of the lists in the levels, of the control file, and of the log's frames.
     pub(super) fn rest(self, env: &Env, dir: &Path, manifest: &Manifest) -> Result<Vec<BackupFault>, EngineError> {
         let mut faults = Vec::new();
         match self.unlisted {
@@ -69,7 +70,7 @@ impl Inner {
     }
 }
 
-/// Reads every frame of the log in `dir`; says what is wrong, if anything is.
+/// Reads every frame of the log in `dir`. Returns a description of the first fault.
 fn log_fault(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Option<String>, WalError> {
     let found = inspect(env, dir)?;
     if let Some(damage) = found.damage() {
@@ -87,7 +88,7 @@ fn fault(path: PathBuf, what: String) -> BackupFault {
     BackupFault { path, offset: None, what: format!("{what}; {BEFORE}") }
 }
 
-/// Says what is wrong with a file of the levels.
+/// Describes the fault of a file of the levels.
 fn fault_of(error: LevelsError) -> BackupFault {
     let text = error.to_string();
     let (LevelsError::TreeDamaged { path, .. } | LevelsError::ManifestDamaged { path, .. }) = error else {

@@ -1,4 +1,4 @@
-//! Backups whose list was made of files that had rotted before, as earlier versions made them.
+//! Tests with backups whose list was made from files that had already rotted, as earlier versions made them.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ fn go_on(_: &CopyProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Makes a backup of a database with levels and a log behind them.
+/// Makes a backup of a database that has levels and a log above them.
 fn backup_in(dir: &Path) -> PathBuf {
     let (data, backup) = (dir.join("db"), dir.join("backup"));
     let options = Options { background: false, ..Options::small() };
@@ -37,7 +37,7 @@ fn backup_in(dir: &Path) -> PathBuf {
     backup
 }
 
-/// Makes the list of a backup anew, of its files as they are, without looking at what they say of themselves.
+/// Rewrites the list of a backup from the present files, without checking the checksums inside them.
 fn list_anew(backup: &Path) {
     let env = Env::real();
     let mut manifest = Manifest::read(&env, backup).unwrap();
@@ -50,8 +50,9 @@ fn list_anew(backup: &Path) {
     manifest.write(&env, backup).unwrap();
 }
 
-/// Goal: rot that was there before the list was made is found in every file that an open needs, and named; a restore refuses it and makes
-/// nothing. Method: a bit of each file of a backup, its list made anew.
+/// Goal: rot that is older than the list is found in every file that an opening needs, and the file is named; a
+/// restore refuses the backup and creates nothing. Method: flip a bit of each file of a backup in turn and make
+/// the list again.
 #[test]
 fn rot_from_before_the_list_was_made_is_found_and_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +66,7 @@ fn rot_from_before_the_list_was_made_is_found_and_refused() {
     for name in names {
         let path = backup.join(&name);
         let whole = fs::read(&path).unwrap();
-        // In the log what is behind the header and the first frame.
+        // In the log, the byte behind the header and the first frame.
         let at = if name.ends_with(".wal") { 4096 + 70 } else { whole.len() / 2 };
         let Some(byte) = whole.get(at) else { continue };
         let mut bad = whole.clone();
@@ -81,7 +82,7 @@ fn rot_from_before_the_list_was_made_is_found_and_refused() {
         } else {
             met += 1;
             let above = path.parent().unwrap();
-            // Which of `current` and the list that it names has rotted cannot be told.
+            // If `current` or the list that it names has rotted, nothing shows which of the two it is.
             let is_list = |other: &Path| path.ends_with("current") && other.parent() == Some(above);
             let is_named = |other: &Path| other == path || other == above || is_list(other);
             assert!(faults.iter().all(|fault| is_named(&fault.path)), "{name}: {faults:?}");

@@ -1,4 +1,5 @@
-//! `Manifest`: the file `BACKUP` of a copy: what it holds, and every file with its size and checksums. Written once, last.
+//! `Manifest`: the file `BACKUP` of a copy, with a summary of the copy and every file with its size and checksums.
+//! It is written once, last.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -7,13 +8,13 @@
 //! | 12 | 4 | format version, 1 |
 //! | 16 | 16 | id of the database |
 //! | 32 | 8 | where the log begins |
-//! | 40 | 8 | the lowest position that it can be restored to |
-//! | 48 | 8 | where it ends |
-//! | 56 | 8 | when it was made: i64, microseconds since 1970 |
+//! | 40 | 8 | the lowest position to which the copy can be restored |
+//! | 48 | 8 | where the log ends |
+//! | 56 | 8 | when the copy was made: i64, microseconds since 1970 |
 //! | 64 | 4 | number of files |
 //! | 68 | each | name: varint count and UTF-8, parts between `/`; bytes varint; CRC-32C of each 64 KiB, the last one shorter |
 //!
-//! Little-endian. Names ascend strictly; each stays inside the directory, whatever is written here.
+//! Integers are little-endian. Names ascend strictly, and a name that leads out of the directory is refused.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::io;
@@ -31,9 +32,10 @@ const MAGIC: &[u8; 8] = b"COLLIEBK";
 const FORMAT_VERSION: u32 = 1;
 /// The file's name.
 pub(super) const NAME: &str = "BACKUP";
-/// Bytes under one checksum: where a file is damaged is known as closely, for 4 bytes in each.
+/// Bytes under one checksum. Damage is located to this precision, at a cost of 4 bytes per piece.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// Four terabytes of files: a limit for garbage, not for use.
+/// The largest list that is read, enough for four terabytes of files. It guards against garbage and does not limit
+/// use.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// A file of a copy.
@@ -46,7 +48,7 @@ pub(super) struct ListedFile {
     pub(super) pieces: Vec<u32>,
 }
 
-/// What `BACKUP` says.
+/// The content of `BACKUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) cluster: u128,
@@ -58,14 +60,14 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Says in short what the copy holds.
+    /// Returns a summary of the copy.
     pub(super) fn summary(&self) -> Backup {
         let Self { cluster, start, from, end, wall_us, .. } = *self;
         let files = u64::try_from(self.files.len()).unwrap_or(u64::MAX);
         Backup { cluster, start, from, end, wall_us, files, bytes: self.bytes() }
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| file.bytes.saturating_add(sum))
     }
@@ -89,7 +91,7 @@ impl Manifest {
         })
     }
 
-    /// Writes the list of the copy in `dir`. Durable but for its name.
+    /// Writes the list of the copy in `dir`. Its content is durable on return, its name is not.
     pub(super) fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let path = dir.join(NAME);
         let write = || -> io::Result<()> {
@@ -134,7 +136,7 @@ impl Manifest {
             let bytes = reader.varint()?;
             let piece_bytes = u64::try_from(PIECE_BYTES).unwrap_or(u64::MAX);
             let count = usize::try_from(bytes.div_ceil(piece_bytes)).map_err(|_| DecodeError { what: "file size" })?;
-            // Taken from the input first: a count that it does not have allocates nothing.
+            // Taken from the input first, so that a count beyond the input allocates nothing.
             let sums = reader.bytes(count.checked_mul(4).ok_or(DecodeError { what: "file size" })?)?;
             let word = |word: &[u8]| word.try_into().map_or(0, u32::from_le_bytes);
             let pieces = sums.chunks_exact(4).map(word).collect();
@@ -149,22 +151,22 @@ impl Manifest {
     }
 }
 
-/// Returns whether a name leads to a file below the directory it is joined to.
+/// Returns whether a name leads to a file below the directory that it is joined to.
 fn stays_inside(name: &str) -> bool {
     name.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0')) && name != NAME
 }
 
-/// Says whether the bytes of a `BACKUP` are accepted. For the fuzz target: nothing else reads without a file.
+/// Returns whether the bytes of a `BACKUP` are accepted. For the fuzz target: every other reader needs a file.
 ///
 /// # Panics
-/// When what is accepted does not survive being written again.
+/// If an accepted list does not survive being written and read again.
 pub fn check_backup_manifest(bytes: &[u8]) -> bool {
     let Ok(manifest) = Manifest::decode(bytes) else { return false };
     assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest), "what is written reads back");
     true
 }
 
-/// Returns the bytes of a `BACKUP` of three files. A seed for fuzzing.
+/// Returns the bytes of a `BACKUP` with three files, as a seed for fuzzing.
 pub fn sample_backup_manifest() -> Vec<u8> {
     let file = |name: &str, bytes, pieces: &[u32]| ListedFile { name: name.to_owned(), bytes, pieces: pieces.to_vec() };
     let files = vec![file("control", 76, &[7]), file("empty", 0, &[]), file("wal/1.wal", 65_537, &[1, 2])];
@@ -183,8 +185,8 @@ mod tests {
         Manifest::decode(&sample_backup_manifest()).unwrap()
     }
 
-    /// Goal: the file is read as written, and every damaged byte, and every cut, is noticed. Method: encode, flip each bit, cut
-    /// at each byte.
+    /// Goal: the file reads back as written, and every damaged byte and every cut is noticed. Method: encode, flip
+    /// each bit, cut at each byte.
     #[test]
     fn backup_manifest_round_trips_and_every_flipped_bit_is_refused() {
         let bytes = sample_backup_manifest();
@@ -201,8 +203,9 @@ mod tests {
         }
     }
 
-    /// Goal: no list leads out of its directory, to itself, or twice to one file, and none of a size that it does not have
-    /// allocates. Method: lists with such names and a huge file, under good checksums.
+    /// Goal: no list names a file outside its directory, the list itself, or one file twice, and a file size
+    /// without that many checksums allocates nothing. Method: lists with such names and with a huge file, under
+    /// valid checksums.
     #[test]
     fn names_that_leave_the_directory_and_sizes_without_sums_are_refused() {
         let with = |change: &dyn Fn(&mut Manifest)| {
@@ -218,7 +221,7 @@ mod tests {
         assert!(with(&|manifest| manifest.end = Lsn::new(8191)).is_err());
     }
 
-    /// Goal: the bytes are those of docs/format.md. Method: a list of one file, byte by byte.
+    /// Goal: the bytes are those of docs/format.md. Method: compare a list of one file byte by byte.
     #[test]
     fn backup_manifest_has_its_documented_bytes() {
         let mut manifest = sample();

@@ -1,4 +1,5 @@
-//! A directory from a copy. Every byte is compared with its checksum, in the copy's list and inside (K7), before anything is opened.
+//! Makes a directory from a copy. Every byte is compared with its checksums, in the copy's list and inside the
+//! files (K7), before anything is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,9 @@ pub enum RestoreTo {
     End,
     /// The commits below a position, which is a boundary of its log's records.
     Lsn(Lsn),
-    /// The commits up to a time, in microseconds since 1970, by the clock of the machine that made them: nothing later, and perhaps
-    /// not those of the second before, since times are noted once a second.
+    /// The commits up to a time, in microseconds since 1970, by the clock of the machine that made them. No later
+    /// commit is included; commits of the last second before the time may be missing, since times are noted once a
+    /// second.
     Time(i64),
 }
 
@@ -36,28 +38,30 @@ impl From<Option<Lsn>> for RestoreTo {
     }
 }
 
-/// What a restore made.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The copy that it was made from.
+    /// The copy that was restored.
     pub backup: Backup,
-    /// It holds every commit below, and no other.
+    /// The directory holds every commit below this position, and no other.
     pub end: Lsn,
 }
 
-/// Makes the directory `to` from the copy in `backup`: with every commit of it, or with those up to `at`. The copy stays as it is. `to` may be there if it is empty; it opens as a database afterwards.
+/// Makes the directory `to` from the copy in `backup`, with all of its commits or with those up to `at`. The copy
+/// is not changed. `to` may exist if it is empty; it opens as a database afterwards.
 ///
 /// # Durability
-/// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
+/// The directory is durable on return. After an error or a crash `to` does not exist, or is empty as before.
 ///
 /// # Progress
 /// Blocks on reading and writing every byte of the copy.
 ///
 /// # Errors
-/// [`EngineError::BadBackup`] when a file is not as it was made, with the place; [`EngineError::NotInBackup`],
-/// [`EngineError::TimeNotInBackup`]; the log's, when `at` is no boundary; [`EngineError::BadTarget`], [`EngineError::NewerFormat`], [`EngineError::Io`]; [`EngineError::Cancelled`]
-/// when `watch` says so.
+/// [`EngineError::BadBackup`] if a file is not as it was made, with the place; [`EngineError::NotInBackup`],
+/// [`EngineError::TimeNotInBackup`]; an error of the log if `at` is not a record boundary;
+/// [`EngineError::BadTarget`], [`EngineError::NewerFormat`], [`EngineError::Io`]; [`EngineError::Cancelled`] if
+/// `watch` returns `Break`.
 pub fn restore(
     backup: &Path,
     to: &Path,
@@ -110,7 +114,7 @@ pub fn restore(
     control.write(env, partial.dir())?;
     let log_dir = Control::log_dir(partial.dir());
     give_new_id(env, &log_dir)?;
-    sign_closed(env, &log_dir, &control, &target)?; // so that it can be moved to where the log is to be
+    sign_closed(env, &log_dir, &control, &target)?; // so that the log can be moved to its final place
     let mut end = match at {
         RestoreTo::End => manifest.end,
         RestoreTo::Lsn(lsn) => lsn,
@@ -119,7 +123,8 @@ pub fn restore(
     if end < manifest.end {
         let options = || TruncateOptions { backup: false, checkpoint: manifest.from };
         match (at, truncate_at(env, &log_dir, end, options())) {
-            // Positions jump to where a mark stands that is the first of a life.
+            // At a mark that is the first record of an incarnation, positions jump, so its position is not a
+            // boundary.
             (RestoreTo::Time(_), Err(WalError::Cut { why: CutRefusal::NotABoundary { below, .. }, .. })) => {
                 end = below;
                 truncate_at(env, &log_dir, end, options())?;
@@ -132,8 +137,9 @@ pub fn restore(
     Ok(Restored { backup: manifest.summary(), end })
 }
 
-/// Returns where the log in `log_dir` is to end, so that it has nothing later than `wall_us`: where the newest mark at or before it
-/// says. Without a later mark, and made before, the copy has nothing later.
+/// Returns the position at which to cut the log in `log_dir` so that it has nothing later than `wall_us`: the
+/// position in the newest mark at or before that time. If there is no later mark, and the copy was made by then,
+/// the copy has nothing later.
 fn end_at(env: &Env, log_dir: &Path, manifest: &Manifest, wall_us: i64) -> Result<Lsn, EngineError> {
     let (mut newest, mut first_us, mut is_passed) = (None, None, false);
     for record in inspect(env, log_dir)?.records(manifest.start) {

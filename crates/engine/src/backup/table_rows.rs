@@ -1,4 +1,4 @@
-//! `TableRows`: how many rows the table files of a directory of levels have, for who measures how they are copied.
+//! `TableRows`: the number of rows in each table file of a levels directory, for measuring how files are copied.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use collie_env::Env;
 use collie_obs::BackupChunk;
 use collie_store::{LevelOptions, Levels};
 
-/// Rows by file. What is not there has none: logs, lists and the like.
+/// Rows by file. Files that are not listed, such as logs and lists, have none.
 #[derive(Debug, Default)]
 pub(super) struct TableRows(Map<PathBuf, u64>);
 
 impl TableRows {
-    /// Asks the levels in `dir`, if pieces of files are measured at all. Of levels that cannot be read nothing is known: who copies them
-    /// finds what is wrong with them.
+    /// Reads the numbers from the levels in `dir`, if pieces of files are measured at all. If the levels cannot be
+    /// read, no numbers are known; the copy itself will report the fault.
     pub(super) fn of(env: &Env, dir: &Path) -> Self {
         if !collie_obs::is_measured::<BackupChunk>() {
             return Self::default();
@@ -28,8 +28,8 @@ impl TableRows {
     }
 }
 
-/// Returns how many of the `rows` of a file of `file_bytes` a piece of `bytes` at `at` has, taking all rows to be of one size: the pieces of
-/// a file have all its rows together.
+/// Returns the number of the `rows` of a file of `file_bytes` that are in a piece of `bytes` at `at`, assuming
+/// rows of equal size. The shares of all pieces of a file add up to `rows`.
 pub(super) fn share(rows: u64, file_bytes: u64, (at, bytes): (u64, usize)) -> u64 {
     let before = |at: u64| u128::from(rows) * u128::from(at.min(file_bytes)) / u128::from(file_bytes.max(1));
     u64::try_from(before(at + bytes as u64) - before(at)).unwrap_or(rows)
@@ -39,7 +39,8 @@ pub(super) fn share(rows: u64, file_bytes: u64, (at, bytes): (u64, usize)) -> u6
 mod tests {
     use super::*;
 
-    /// Goal: no row is told of twice, or in no piece. Method: files of several sizes in pieces that do not divide them.
+    /// Goal: every row is counted in exactly one piece. Method: files of several sizes in pieces that do not
+    /// divide them.
     #[test]
     fn pieces_have_the_rows_of_their_file() {
         for (rows, file_bytes, piece) in

@@ -1,4 +1,5 @@
-//! What of a copy is not as it was made, or was not whole when it was made (K7).
+//! Checks a copy: finds the files that are not as they were made, or that were already damaged when the copy was
+//! made (K7).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,9 @@ use crate::EngineError;
 pub struct BackupFault {
     /// The file.
     pub path: PathBuf,
-    /// From which of its bytes on; `None` when it is not there.
+    /// The offset of the first wrong byte; `None` if the file is missing or the fault has no offset.
     pub offset: Option<u64>,
-    /// What is wrong with it.
+    /// A description of the fault.
     pub what: String,
 }
 
@@ -29,13 +30,14 @@ impl BackupFault {
     }
 }
 
-/// Compares every file of the copy in `dir` with its size and checksums, and what is as it was made with the checksums inside: tables
-/// and lists of the levels, MANIFEST, the control file, every frame of the log. Returns what the copy holds and, for each file that
-/// is not as it was made, where that begins. Changes nothing. A copy that was opened in place is not as it was made.
+/// Compares every file of the copy in `dir` with its size and checksums in the list, and each file that matches
+/// with the checksums inside: tables and lists of the levels, MANIFEST, the control file, every frame of the log.
+/// Returns a summary of the copy and a fault for each file that is not as it was made. Changes nothing. A copy
+/// that was opened in place is not as it was made.
 ///
 /// # Errors
-/// [`EngineError::BadBackup`] when there is no list of files, or it is damaged; [`EngineError::NewerFormat`],
-/// [`EngineError::Io`]; [`EngineError::Cancelled`] when `watch` says so.
+/// [`EngineError::BadBackup`] if the list of files is missing or damaged; [`EngineError::NewerFormat`],
+/// [`EngineError::Io`]; [`EngineError::Cancelled`] if `watch` returns `Break`.
 pub fn verify_backup(dir: &Path, env: &Env, watch: CopyWatch<'_>) -> Result<(Backup, Vec<BackupFault>), EngineError> {
     let manifest = Manifest::read(env, dir)?;
     let mut work = Work::new(env, watch);
@@ -74,12 +76,12 @@ impl<'a> Check<'a> {
         Self { path, listed, fault: None }
     }
 
-    /// Takes the piece that begins at `at`.
+    /// Checks the piece that begins at `at`.
     pub(super) fn piece(&mut self, at: u64, piece: &[u8]) {
         let number = usize::try_from(at / PIECE_BYTES as u64).unwrap_or(usize::MAX);
         let stored = self.listed.pieces.get(number).copied();
         let whole = self.listed.bytes.saturating_sub(at).min(PIECE_BYTES as u64);
-        // A file of another size differs where it ends, or goes on.
+        // A piece of another length is not compared: `end` reports a file of another size.
         if let Some(stored) = stored.filter(|_| self.fault.is_none() && piece.len() as u64 == whole) {
             let computed = crc32c(piece);
             if stored != computed {
@@ -92,7 +94,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Takes the length of the file, or why it could not be read; returns what is wrong with it.
+    /// Takes the length of the file, or the error of reading it. Returns the fault, if any.
     pub(super) fn end(self, read: Result<u64, EngineError>) -> Result<Option<BackupFault>, EngineError> {
         match read {
             Ok(bytes) if bytes == self.listed.bytes || self.fault.is_some() => Ok(self.fault),

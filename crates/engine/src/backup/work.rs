@@ -1,5 +1,5 @@
-//! `Work`: reading, copying and summing files piece by piece, for somebody who watches and may stop it; and [`Partial`], a
-//! directory that is gone unless it is finished.
+//! `Work`: reads, copies and sums files piece by piece for a caller that watches and may stop it. [`Partial`] is a
+//! directory that is removed unless it is finished.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::manifest::{ListedFile, PIECE_BYTES};
 use super::table_rows::{TableRows, share};
 use crate::EngineError;
 
-/// What copying is busy with.
+/// The phase of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyPhase {
@@ -26,25 +26,26 @@ pub enum CopyPhase {
     Summing,
     /// Files are compared with their checksums.
     Checking,
-    /// Files are copied and compared with their checksums on the way.
+    /// Files are copied and, as they are read, compared with their checksums.
     Restoring,
 }
 
-/// How far copying has come.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// What it is busy with.
+    /// The current phase.
     pub phase: CopyPhase,
     /// Bytes of the phase that are done.
     pub bytes_done: u64,
-    /// Bytes of the phase, about while the database is written to.
+    /// Total bytes of the phase; an estimate while the database is written to.
     pub bytes_total: u64,
 }
 
-/// Called after each piece of work; with `Break` it ends with [`EngineError::Cancelled`], and nothing is left of it.
+/// Called after each piece of work. On `Break` the work ends with [`EngineError::Cancelled`], and everything that
+/// it made is removed.
 pub type CopyWatch<'a> = &'a mut dyn FnMut(&CopyProgress) -> ControlFlow<()>;
 
-/// Called with each piece of a file and where it begins; its error ends the reading.
+/// Called with each piece of a file and its offset. An error ends the reading.
 pub(super) type EachPiece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), EngineError>;
 
 /// Work on files, in phases.
@@ -52,7 +53,7 @@ pub(super) struct Work<'a> {
     pub(super) env: &'a Env,
     watch: CopyWatch<'a>,
     now: CopyProgress,
-    /// Of the files that are copied.
+    /// Rows of the files that are copied.
     rows: TableRows,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Work<'a> {
         Self { env, watch, now, rows: TableRows::default() }
     }
 
-    /// Says where the levels are that are to be copied, with all their files there.
+    /// Sets the directory of the levels to be copied. All their files must be there.
     pub(super) fn copies_levels_of(&mut self, dir: &Path) {
         self.rows = TableRows::of(self.env, dir);
     }
@@ -77,7 +78,7 @@ impl<'a> Work<'a> {
         self.step(0)
     }
 
-    /// Takes note of bytes that are done.
+    /// Adds to the completed bytes and notifies the watcher.
     pub(super) fn step(&mut self, bytes: u64) -> Result<(), EngineError> {
         self.now.bytes_done += bytes;
         self.now.bytes_total = self.now.bytes_total.max(self.now.bytes_done);
@@ -87,12 +88,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Hands the file to `visit` piece by piece; returns its length.
+    /// Passes the file to `visit` piece by piece. Returns its length.
     pub(super) fn read(&mut self, path: &Path, visit: EachPiece<'_>) -> Result<u64, EngineError> {
         self.pieces(path, visit, || None)
     }
 
-    /// As [`Work::read`]; each piece, with what `visit` does to it, is measured if `start` says so.
+    /// As [`Work::read`], but measures each piece, including the call of `visit`, if `start` returns a span.
     fn pieces(
         &mut self,
         path: &Path,
@@ -121,7 +122,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns the file's size and checksums, of a table after comparing it with what `sums` has of it (K7).
+    /// Returns the file's size and checksums. A table is compared with its checksum in `sums` first (K7).
     pub(super) fn sum(&mut self, dir: &Path, name: String, sums: &LevelSums) -> Result<ListedFile, EngineError> {
         let path = dir.join(&name);
         let (mut pieces, mut check) = (Vec::new(), sums.check(&path));
@@ -134,7 +135,8 @@ impl<'a> Work<'a> {
         Ok(ListedFile { name, bytes, pieces })
     }
 
-    /// Copies a file to a new one, durable but for its name; `check` sees each piece before it is written.
+    /// Copies a file to a new one. `check` sees each piece before it is written. The content is durable on return,
+    /// the name is not.
     pub(super) fn copy(&mut self, from: &Path, to: &Path, check: EachPiece<'_>) -> Result<u64, EngineError> {
         let failed = |error| EngineError::io("write", to.to_owned(), error);
         let target = self.files().create(to).map_err(failed)?;
@@ -147,7 +149,8 @@ impl<'a> Work<'a> {
         Ok(bytes)
     }
 
-    /// Copies a directory with everything in it to one that is made. Durable, apart from the name of `to`.
+    /// Copies a directory with everything in it to `to`, which is created if missing. Durable on return, apart
+    /// from the name of `to`.
     pub(super) fn copy_dir(&mut self, from: &Path, to: &Path) -> Result<(), EngineError> {
         make_dir(self.files(), to)?;
         for name in list(self.files(), from)? {
@@ -167,12 +170,12 @@ pub(super) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>, EngineE
     files.list(dir).map_err(|error| EngineError::io("list", dir.to_owned(), error))
 }
 
-/// Returns whether it is a directory: what can be listed.
+/// Returns whether the path is a directory, that is, whether it can be listed.
 fn is_dir(files: &dyn Files, path: &Path) -> bool {
     files.list(path).is_ok()
 }
 
-/// Makes a directory that may be there.
+/// Creates a directory, which may exist already.
 pub(super) fn make_dir(files: &dyn Files, dir: &Path) -> Result<(), EngineError> {
     files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))
 }
@@ -182,7 +185,8 @@ pub(super) fn sync_dir(files: &dyn Files, dir: &Path) -> Result<(), EngineError>
     files.sync_dir(dir).map_err(|error| EngineError::io("sync", dir.to_owned(), error))
 }
 
-/// Returns the names of all files below a directory, parts between `/`, ascending, and their bytes.
+/// Returns the names of all files below a directory, with parts separated by `/`, in ascending order, and their
+/// total size in bytes.
 pub(super) fn tree(files: &dyn Files, dir: &Path) -> Result<(Vec<String>, u64), EngineError> {
     let (mut found, mut bytes, mut todo) = (Vec::new(), 0, vec![String::new()]);
     while let Some(above) = todo.pop() {
@@ -202,7 +206,7 @@ pub(super) fn tree(files: &dyn Files, dir: &Path) -> Result<(Vec<String>, u64), 
     Ok((found, bytes))
 }
 
-/// A directory that is being made under another name than it will have. Dropped before it is finished, it is removed.
+/// A directory that is being made under a temporary name. If it is dropped before it is finished, it is removed.
 #[derive(Debug)]
 pub(super) struct Partial<'a> {
     files: &'a dyn Files,
@@ -211,7 +215,7 @@ pub(super) struct Partial<'a> {
 }
 
 impl<'a> Partial<'a> {
-    /// Makes `dir`, new: what an earlier try left there is removed.
+    /// Creates `dir`, empty. Removes the leftovers of an earlier attempt.
     pub(super) fn make(files: &'a dyn Files, dir: PathBuf) -> Result<Self, EngineError> {
         match files.remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(EngineError::io("remove", dir, error)),
@@ -222,12 +226,12 @@ impl<'a> Partial<'a> {
         Ok(partial)
     }
 
-    /// Returns where it is.
+    /// Returns its present path.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Syncs it and gives it its name (K4): what stands there, if anything, is an empty directory.
+    /// Syncs the directory and renames it to `to` (K4), which does not exist or is an empty directory.
     pub(super) fn finish(mut self, to: &Path) -> Result<(), EngineError> {
         sync_dir(self.files, &self.dir)?;
         self.files.replace(&self.dir, to).map_err(|error| EngineError::io("finish", to.to_owned(), error))?;
@@ -239,16 +243,17 @@ impl<'a> Partial<'a> {
 impl Drop for Partial<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // What stays is removed by the next try.
+            // The next attempt removes leftovers.
             let _best_effort = self.files.remove_dir_all(&self.dir);
         }
     }
 }
 
-/// Where copies may be made inside of a data directory: nothing of the database is there.
+/// The subdirectory of a data directory in which copies may be made; nothing of the database is in it.
 const COPIES: &str = "copies";
 
-/// Says where a copy may be made, and under which name it is made first: not inside one of `sources` but its [`COPIES`], not over anything.
+/// Returns the resolved target of a copy and the temporary path under which it is made first. The target must not
+/// be inside one of `sources`, except directly in its [`COPIES`], and must not hold anything.
 ///
 /// # Errors
 /// [`EngineError::BadTarget`], [`EngineError::Io`].
