@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::task::Poll;
 
 use collie_base::{CfId, HistoryId, Lsn, Term, Xid};
 use collie_env::Env;
@@ -142,6 +143,25 @@ impl Db {
     /// next opening, without a name.
     pub fn free_family(&self, cf: CfId) {
         self.shared.free_family(cf);
+    }
+
+    /// Waits until these families are freed, if rows occupy at least half of [`Options::memory_limit`]; else returns at once. After it the
+    /// memory of the families counts for no write any more.
+    ///
+    /// # Progress
+    /// Waits for the thread that frees families, a second for some hundred thousand rows. It returns when the database is closed, too.
+    pub async fn wait_freed(&self, cfs: &[CfId]) {
+        let shared = &self.shared;
+        let is_scarce = shared.memory.limit_bytes().is_some_and(|limit| shared.families.memory_bytes() >= limit / 2);
+        if !is_scarce {
+            return;
+        }
+        // The thread is looked for after the waker is left, so that the close wakes it.
+        std::future::poll_fn(|cx| match shared.dropped.poll_gone(cfs, cx) {
+            Poll::Pending if shared.freer.lock().is_none() => Poll::Ready(()),
+            polled => polled,
+        })
+        .await;
     }
 
     /// Returns the families in memory, in order of their ids.
@@ -650,6 +670,7 @@ impl Db {
         drop(flusher);
         let freer = self.shared.freer.lock().take();
         drop(freer);
+        self.shared.dropped.wake();
         let background = self.shared.background.lock().take();
         drop(background);
         let flushed = self.shared.flush_unlogged();

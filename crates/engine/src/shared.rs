@@ -321,10 +321,11 @@ impl Shared {
             base.family_goes(cf, &self.parts()); // before it is taken out
         }
         let mut gone = None;
-        self.garbage.while_nobody_cleans(|| gone = self.families.remove(cf));
+        self.garbage.while_nobody_cleans(|| gone = self.families.remove_counted(cf));
         // Who cleans looks families up, and finds this one no more.
         if let Some(family) = gone {
             self.garbage.freed(family.clear());
+            self.families.freed(&family);
         }
         self.dropped.gone(cf);
     }

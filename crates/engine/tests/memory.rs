@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use collie_engine::kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
@@ -116,6 +118,24 @@ fn near_the_limit_there_is_one_warning_and_changes_go_on() {
     let refused = db.put(&cf, "too large", vec![1; 100 << 10], &ASYNC).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "a large value is counted before it is stored");
     db.put(&cf, "small", "x", &ASYNC).unwrap();
+}
+
+/// Goal: after a wait for the end of a drop the room of the dropped rows is there, at the limit too (T302). Method: families filled to the
+/// limit and dropped, one after the other; a write right after each wait.
+#[test]
+fn room_of_a_dropped_family_is_there_after_the_wait() {
+    let Fixture { dir: _kept, db, .. } = limited(true);
+    for number in 0..20 {
+        let cf = db.create_cf(&format!("full {number}"), CfOptions::default()).unwrap();
+        fill(&db, &cf);
+        db.engine().free_family(cf.id());
+        let families = [cf.id()];
+        let mut wait = pin!(db.engine().wait_freed(&families));
+        while wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            std::thread::yield_now();
+        }
+        assert!(db.engine().stat().memory_bytes < LIMIT / 2, "{:?}", db.engine().stat());
+    }
 }
 
 /// Goal: rows that the levels hold go as well once they are deleted, by the engine's threads alone; a database above its limit

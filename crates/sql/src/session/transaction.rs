@@ -403,6 +403,8 @@ impl Session {
             (self.last_commit, self.is_commit_told) = (Some(end), false);
         }
         self.free(&transaction.replaced);
+        // So that a client that makes room for its next statement has it.
+        self.database.db.wait_freed(&transaction.replaced).await;
         if let Some(warning) = told? {
             client.notice(NoticeLevel::Warning, warning.report());
         }
