@@ -16,6 +16,7 @@ mod promote;
 mod render;
 mod replica_key;
 mod restore;
+mod returned_memory;
 mod serve;
 mod shell;
 mod status;

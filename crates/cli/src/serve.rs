@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use collie_env::Env;
 use collie_server::{Server, config::Config, log_lines};
 
-use crate::progress::Recovery;
+use crate::{progress::Recovery, returned_memory};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -96,6 +96,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     config.engine.log.warnings = collie_wal::Warnings::to(|line| log_lines::warn(&line));
     config.trainer = std::env::current_exe().ok();
     let env = Env::real();
+    returned_memory::start(&env);
     let mut recovery = Recovery::new(&*env.clock, |line| log_lines::note(&line));
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
     recovery.finish();
