@@ -1,6 +1,6 @@
 //! Rewrites a tree from the rows in memory after a write or a sync of its files failed, or after one of them has
 //! rotted. Every row is in memory, so the LSM levels need none of the old files, and none of them is ever synced
-//! again (faults.md F9).
+//! again (FAULT-9).
 //!
 //! # Invariants
 //! - A1. For each living family of the old tree, the new tree holds the state that the commits below the flush's

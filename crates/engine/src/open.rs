@@ -105,7 +105,7 @@ pub(crate) fn open(
     let (mut control, created) = identify(dir, &options, env)?;
     if control.consistent_at > Lsn::ZERO {
         // Its log would continue in the history of its primary, in which the primary may continue too
-        // (replication.md R2).
+        // (REPL-2).
         return Err(EngineError::Follows { path: dir.to_owned() });
     }
     // The log has to belong to this directory, and no other process may give the directory another log.

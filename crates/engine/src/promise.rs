@@ -13,7 +13,7 @@
 //! # Invariants
 //! - K1. The term in the file never falls, and within a term the node changes from 0 only, unless two nodes are
 //!   forced to lead in it. The exception is [`Promise::force`], by which an operator gives up a promise.
-//! - K2. A promise is durable before any other node learns of it (replication.md R8).
+//! - K2. A promise is durable before any other node learns of it (REPL-8).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::path::Path;

@@ -300,7 +300,7 @@ fn power_cut_at_any_call_of_a_promotion_leaves_a_replica_or_a_primary() {
     assert!(found[0] > 30 && found[1] > 10, "{found:?} states of a replica and of a primary");
 }
 
-/// Goal: once another node leads nothing commits any more, and reads go on (replication.md R8). Method: a transaction that wrote before.
+/// Goal: once another node leads nothing commits any more, and reads go on (REPL-8). Method: a transaction that wrote before.
 #[test]
 fn nothing_commits_once_another_node_leads() {
     let (_, disk) = Env::simulated(60);

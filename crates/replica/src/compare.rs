@@ -10,7 +10,7 @@
 //! *Log.* The primary sums up a stretch of its log that the replica has on its disk, and sends the sum (`V` of
 //! kind 0, with `result` its CRC-32C). The replica sums up its own bytes, and sends the packet back if the sums
 //! are equal. Frames and files are not compared: equal positions of one history must have equal bytes
-//! (replication.md R2).
+//! (REPL-2).
 //!
 //! # Invariants
 //! - C1. Only sums that were taken at the same position are compared. A replica that cannot take a snapshot there

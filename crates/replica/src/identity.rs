@@ -3,7 +3,7 @@
 //!
 //! A history is a line of positions: one begins when a database is created, when it opens after a crash (positions
 //! are skipped there) and at a promotion. Equal history and position mean equal bytes on every node
-//! (replication.md R2), so two lists of histories show how much two logs share without reading the logs.
+//! (REPL-2), so two lists of histories show how much two logs share without reading the logs.
 //!
 //! # Invariants
 //! - D1. [`Decision::Stream`]: the primary has everything that the replica has, at the same positions.

@@ -25,7 +25,7 @@
 //!   `Copying`, except where the log is still found.
 //! - A2. From the moment that making a copy begins until its replica is within the bounds, no bound takes away the
 //!   log that it needs: one copy is enough. Only the bound of the log itself remains (`wal.max_segments`), so that
-//!   no slot stops commits (replication.md R12); reaching it is `Beyond` too, and is logged.
+//!   no slot stops commits (REPL-12); reaching it is `Beyond` too, and is logged.
 //! - A3. A copy that ends before it is whole leaves nothing for which log should be kept.
 //! - A4. An event that is not in the drawing changes nothing: events may be late, from another thread or the other
 //!   side.

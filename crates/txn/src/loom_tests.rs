@@ -1,7 +1,7 @@
 //! Loom models of the product's own types: all or nothing, slot reuse, horizon, wake-up. Run with `--cfg loom`.
 //!
 //! Each correct model asserts a floor on its executions, and each mistake listed must be caught by the assertion that was
-//! meant. In brackets behind a model: its name in commit-protocol.md section 9 (`docs/models.md`). `LOOM_LONG=1` raises the
+//! meant. In brackets behind a model: its name in `docs/design/commit-protocol.md` section 9 (`docs/models.md`). `LOOM_LONG=1` raises the
 //! bounds. What loom does not check: load buffering, SeqCst accesses (fences are used where that matters),
 //! read-modify-writes that read an old value. The log is the oracle: one mutex around number, publication and boundary; over
 //! the lock-free log stand the engine's models.

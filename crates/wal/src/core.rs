@@ -1,7 +1,7 @@
 //! `Core`: what the handles of an open log share, and what an append meets when there is no room for it.
 //!
 //! A reservation promises bytes in the ring and bytes on disk. The ring's are waited for under the reservation ([`Room`],
-//! `reserve`); the disk's are asked for before it, so that a full disk refuses and never stops halfway (log.md L11).
+//! `reserve`); the disk's are asked for before it, so that a full disk refuses and never stops halfway (LOG-11).
 
 use std::{
     path::{Path, PathBuf},

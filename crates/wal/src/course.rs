@@ -7,10 +7,10 @@
 //!
 //! # Invariants
 //! - A1. The frames of a log are placed in its order, by one thread at a time.
-//! - A2. A frame holds whole records and never crosses a segment (log.md L2).
-//! - A3. A block below `durable` is never written again (log.md L3): `offset` only grows.
+//! - A2. A frame holds whole records and never crosses a segment (LOG-2).
+//! - A3. A block below `durable` is never written again (LOG-3): `offset` only grows.
 //! - A4. The current file is synced before it is left with anything unsynced in it: a later sync goes to another file.
-//! - A5. After a failed write or sync a file is never written or synced again (log.md L9): everything behind the anchor
+//! - A5. After a failed write or sync a file is never written or synced again (LOG-9): everything behind the anchor
 //!   goes from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
 //!
 //! Checked by the crash lab, `rewrite_tests` and `flights_tests`.

@@ -8,7 +8,7 @@
 //! - X1. A ring counts only if log, directory, boot and incarnation are those of the log that is opened: its positions
 //!   then continue that log's frames. The incarnation is that of the last frame that counts, not of one in a rewrite cut
 //!   short: until the new life's frame counts, the old ring does.
-//! - X2. `end` is what a scan by a live worker would return now (commit-protocol.md section 3): at or above everything
+//! - X2. `end` is what a scan by a live worker would return now (`docs/design/commit-protocol.md` section 3): at or above everything
 //!   that was ever acknowledged, and every record below is whole, in the ring or in a staging buffer.
 //! - X3. No content of a ring panics or sizes an allocation beyond what its own bytes hold.
 //!

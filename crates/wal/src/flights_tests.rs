@@ -269,7 +269,7 @@ fn two_flights_make_durable_what_is_contiguous_in_any_order() {
     }
 }
 
-/// Goal: the test above can fail, and says why each flight has a file description of its own (log.md L8): an error is
+/// Goal: the test above can fail, and says why each flight has a file description of its own (LOG-8): an error is
 /// reported once per description, so a sync through a shared one would take what another sync lost for durable. Method:
 /// the same with one description for all.
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - Q1. `position` is the end of the last frame taken, and the next frame taken starts there or, at a LINK that jumps,
-//!   behind it: no frame is skipped or taken twice, whichever source it comes from (log.md L12).
+//!   behind it: no frame is skipped or taken twice, whichever source it comes from (LOG-12).
 //! - Q2. Nothing at or above `durable` is taken.
 //! - Q3. A frame that `take` refused is offered again: nothing moves on an error.
 //!

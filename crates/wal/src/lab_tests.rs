@@ -1,7 +1,7 @@
 //! The crash lab's slice for every test run, and that it can fail: each mistake of the ancestors and of ours, made on
 //! purpose, is caught with the message that names it.
 //!
-//! | log.md section 12 | made here as | must show as |
+//! | fault of an earlier log (`docs/design/log.md`) | made here as | must show as |
 //! |---|---|---|
 //! | C1 sync does not reach the records | `WRITE_SKIPPED`, `SYNC_SKIPPED`, `ACK_BEFORE_SYNC` | an acknowledged record is lost |
 //! | C2 files used again without an epoch | `NO_EPOCH` | a record of an earlier use comes back |

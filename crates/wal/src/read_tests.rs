@@ -26,7 +26,7 @@ fn any_appends() -> impl Strategy<Value = Vec<(u8, usize, u8)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Goal: reading is the inverse of writing, whatever the source (N1, log.md L13). Method: random records in files of
+    /// Goal: reading is the inverse of writing, whatever the source (N1, LOG-13). Method: random records in files of
     /// 40 KiB with random flushes between them, read back by file, by mapping and by inspection, from the front and from
     /// each record on.
     #[test]

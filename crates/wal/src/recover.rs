@@ -1,7 +1,7 @@
 //! Opening: from what a [`Survey`] found to a log that takes appends.
 //!
 //! # Invariants
-//! - O1. What opening accepted is durable under a new incarnation before anything is appended (log.md L10). Nothing
+//! - O1. What opening accepted is durable under a new incarnation before anything is appended (LOG-10). Nothing
 //!   counts because it sits in the page cache: after a clean end the closing frame is written once more, after an
 //!   unclean end everything above the largest durable LSN that the frames name is.
 //! - O2. After an unclean end the next position lies beyond every position the last life can have handed out (L14).

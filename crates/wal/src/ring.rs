@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - R1. A byte is written only by the holder of the reservation that covers it, and only while its position is below
-//!   `durable + len` (log.md L4), so no two live positions share a byte. With the helping protocol `recycle` takes the
+//!   `durable + len` (LOG-4), so no two live positions share a byte. With the helping protocol `recycle` takes the
 //!   place of `durable`: no slot that is not white holds a position a ring below.
 //! - R2. A byte is read only by the flight, and only at positions from `durable` to the boundary, which was loaded
 //!   with Acquire after the writer stored it with Release: the writer is done and no other writer comes (R1). Positions

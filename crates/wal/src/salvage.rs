@@ -3,7 +3,7 @@
 //!
 //! Whether the log is damaged at all is the survey's word, as for an opening. If it is, then where opening follows the chain
 //! of frames and stops at the first that does not join, this takes every frame whose checksum holds and orders them by
-//! position: a position has one content for the life of a log (log.md L14), so a frame that is there twice is the same
+//! position: a position has one content for the life of a log (LOG-14), so a frame that is there twice is the same
 //! twice.
 //!
 //! # Invariants

@@ -8,7 +8,7 @@
 //! - G4. A freed file becomes a spare again while spares are wanted, and is removed otherwise.
 //! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
 //!   and the current segment is half full with the next frame, appends are refused before they reserve. What is reserved fits into the rest
-//!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11). A consumer
+//!   of the current segment, and the emergency spare is there for it should that segment fail (LOG-11). A consumer
 //!   at its bound (`holds` K4) closes admission too.
 //! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that give room
 //!   back may use it, and these are refused as G5 says. It may be lent too: its file goes, and its room is somebody else's for a
@@ -54,7 +54,7 @@ pub(crate) struct Span {
     pub(crate) first: Lsn,
     /// Where its frames stop counting; `None` while it is the current one.
     pub(crate) until: Option<u64>,
-    /// Whether a write or sync of it failed: it is never written again, not even as a spare (log.md L9).
+    /// Whether a write or sync of it failed: it is never written again, not even as a spare (LOG-9).
     pub(crate) broken: bool,
 }
 

@@ -9,7 +9,7 @@
 //! - X1. Shipments follow each other: `prev_end` is the `end` of the one before, or where the shipper began; every byte
 //!   of the stream from there on comes once, in order.
 //! - X2. A shipment is whole records without a jump inside; positions jump only from `prev_end` to `start`.
-//! - X3. `end <= durable`, the durable position of the same moment (replication.md R1).
+//! - X3. `end <= durable`, the durable position of the same moment (REPL-1).
 //! - X4. On an error, and when there is nothing, `out` is as it was.
 //! - X5. The files keep [`TAIL_CHECK_BYTES`] below the cursor: a replica that comes back proves by them that it holds the
 //!   same bytes (`tail_check`).

@@ -183,7 +183,7 @@ fn shipped_is_the_stream_byte_for_byte_over_crashes_and_failed_writes() {
     assert!(jumps > 8 && rewrites > 0, "the runs have {jumps} jumps and {rewrites} failed files");
 }
 
-/// Goal: nothing above `durable` is shipped, be it appended or written (replication.md R1). Method: ask at each step.
+/// Goal: nothing above `durable` is shipped, be it appended or written (REPL-1). Method: ask at each step.
 #[test]
 fn nothing_is_shipped_before_it_is_durable() {
     let (log, _) = open(&SimFiles::new(), tiny());

@@ -5,8 +5,8 @@
 //! bytes and know nothing of frames; recovery, readers, tails and tools all read frames through [`FrameSource::frame_at`].
 //!
 //! # Invariants
-//! - N1. Which source the bytes come from never shows: same bytes, same frames, same errors (log.md L13).
-//! - N2. No source allocates more than a window, or one frame (format: 4 MiB) if that is larger (log.md L15).
+//! - N1. Which source the bytes come from never shows: same bytes, same frames, same errors (LOG-13).
+//! - N2. No source allocates more than a window, or one frame (format: 4 MiB) if that is larger (LOG-15).
 //!
 //! Checked by `read_tests` (random logs read through all three) and by the fuzz target of the reader.
 
@@ -153,7 +153,7 @@ impl MappedSegment {
     ///
     /// # Safety
     /// All of these bytes are durable, and the segment is held against freeing and reuse until this value is dropped:
-    /// then nobody writes them (log.md L3) and nobody cuts the file.
+    /// then nobody writes them (LOG-3) and nobody cuts the file.
     pub(crate) unsafe fn new(files: &dyn Files, path: &Path, bytes: u64) -> Result<Self, WalError> {
         let file = files.open(path, Access::Read).map_err(|source| WalError::io("open", path, source))?;
         // SAFETY: the caller's promise is the one asked for.

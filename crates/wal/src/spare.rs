@@ -4,7 +4,7 @@
 //! # Invariants
 //! - H1. A spare's header, with its own number and a fresh salt, is on disk, and so is its name, before this returns.
 //! - H2. Every byte behind the header exists in the file, so that a sync of a frame changes no length and allocates
-//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (log.md L6). A hole
+//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (LOG-6). A hole
 //!   that `give_back_tail` left is filled before the file is used again.
 //! - H3. Preparation happens under a name that ends in `.tmp`, which opening removes: a crash on the way leaves nothing
 //!   that could be taken for a segment.

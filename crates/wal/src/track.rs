@@ -7,7 +7,7 @@
 //! - K1. Legs are numbered in the order of the log, without a gap; all lie in one segment (`course` A4).
 //! - K2. `written` is the end of the contiguous legs whose write succeeded.
 //! - K3. A leg is covered when a sync succeeded that began after its write had, on the description of the flight that
-//!   synced. `durable` is the end of the contiguous covered legs (log.md L8): the anchor.
+//!   synced. `durable` is the end of the contiguous covered legs (LOG-8): the anchor.
 //! - K4. Once a write or a sync failed none begins, until what lies behind the anchor is written elsewhere. What was on its
 //!   way may still succeed, and counts by K3; what was just being placed goes the way of the rest.
 //!

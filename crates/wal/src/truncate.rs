@@ -14,7 +14,7 @@
 //!   crash are whole logs.
 //! - T2. Every step may be repeated: a repeated cut finds either the old log, or nothing above the cut, and then only
 //!   clears away what an interrupted one left.
-//! - T3. No position is used twice (log.md L14): the next life starts beyond all that was or may have been handed out.
+//! - T3. No position is used twice (LOG-14): the next life starts beyond all that was or may have been handed out.
 //! - T4. No byte of an existing log file is written; the files behind the cut are removed after it is durable.
 //! - T5. Losing the new file to rot is damage, not silently the old log again: its last frame names a durable position
 //!   above every earlier one.
@@ -396,7 +396,7 @@ impl Truncation {
         file.write_at(0, &frames.bytes)?;
         file.sync_data()?;
         let mut offset = frames.bytes.len() as u64;
-        // Each names as durable what the sync before it covered (log.md L7).
+        // Each names as durable what the sync before it covered (LOG-7).
         for (durable, link) in [(end, link(end)), (self.next, None)] {
             frames.bytes.clear();
             frames.push(&[], self.next, durable, link);

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - B1. The records are those that a reader of the shipping log yields, whatever the runs of records it gets (`ship_tests`).
-//! - B2. No bytes panic, and none size an allocation beyond them and `wal.max_record` (log.md L15).
+//! - B2. No bytes panic, and none size an allocation beyond them and `wal.max_record` (LOG-15).
 //! - B3. Runs follow each other; pieces of one life of the log are never joined to pieces of another (`assemble` J2).
 
 use std::{path::Path, sync::Arc};

@@ -395,7 +395,7 @@ fn mistakes_break_the_rule_that_was_meant() {
 }
 
 /// Goal: a worker that stops for ever holds acknowledgements where the page says so, and nowhere else. Method: worker 0 stops
-/// before each of its steps; can the other be acknowledged from every state (commit-protocol.md section 7)?
+/// before each of its steps; can the other be acknowledged from every state (`docs/design/commit-protocol.md` section 7)?
 #[test]
 fn frozen_worker_holds_others_only_between_its_positions_and_the_end_of_black() {
     for (steps, blocking) in [(BASE, &[Take, CopyIn, Publish, White][..]), (HELP, &[Take, Publish, Stage])] {

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - K1. A position that was handed out lies below `first` + bytes written to the files + `ahead`: what is durable has been written to
-//!   them, and the log hands out no more than its ring and its writers' pieces beyond that (log.md L4).
+//!   them, and the log hands out no more than its ring and its writers' pieces beyond that (LOG-4).
 //! - K2. Before a write to them is taken, the file `reserved` names an end that K1 cannot pass with it. A disk that refuses that refuses
 //!   the write, and the log stops as for any file that fails.
 //! - K3. Nobody reads from them: a log without files is a new one, and what follows a log is refused (`no_log`).

@@ -1,7 +1,7 @@
 //! Replicas: a database that follows the log of another one and shows a prefix of it.
 //!
 //! Records come in the order of the log, which is the order of commits; row writes are applied by several workers, each with keys
-//! of its own, and sessions see every commit below a watermark, whole, and nothing above it (replication.md section 6).
+//! of its own, and sessions see every commit below a watermark, whole, and nothing above it (`docs/design/replication.md`).
 //!
 //! | file | noun |
 //! |---|---|

@@ -14,7 +14,7 @@
 //! # Invariants
 //! - P1. Everything that was received is applied and shown before the first write: nobody sees less than before.
 //! - P2. No write is let in before the new history is durable, in the log and in the control file: a commit never stands in the
-//!   history of the old primary (replication.md R2, R10).
+//!   history of the old primary (REPL-2, REPL-10).
 //! - P3. Transactions that the log has not ended never happened: the record of a history ends them, here as on every replica.
 //! - P4. Ids of transactions go on above every one in the log.
 //!

@@ -4,7 +4,7 @@
 //! - E1. Nothing is shown before the log is applied up to `consistent_at` of the control file: until then rows of a base backup are
 //!   newer than the log that was applied, or come from a re-log. Records are replayed as at open meanwhile, and there is no [`Db`].
 //! - E2. A replica appends nothing to its log: positions are its primary's. Small flushes take the place of re-logs.
-//! - E3. Levels have no row above what is shown here, nor above what is on disk here (replication.md R11).
+//! - E3. Levels have no row above what is shown here, nor above what is on disk here (REPL-11).
 //! - E4. What the own log has when it is opened is shown: none of it was shipped before it was durable on the primary (R1). Whether a quorum
 //!   has it is known once the primary says so: until then [`Db::is_unsettled`] is true, and whoever counts replicas reads no tables.
 //! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of every

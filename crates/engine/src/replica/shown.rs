@@ -1,7 +1,7 @@
 //! `Shown`: the position below which a replica's sessions see every commit.
 //!
 //! # Invariants
-//! - S1. It is min(`applied`, `show`): every commit below is complete here (R4 of replication.md), and the primary lets it be seen.
+//! - S1. It is min(`applied`, `show`): every commit below is complete here (REPL-4), and the primary lets it be seen.
 //! - S2. Both only grow, so it only grows.
 //! - S3. Who waits for a position registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
 //! - S4. The position moves a few instructions before new snapshots begin there (`Shared::shown_moved`). Whoever was told that it has

@@ -4,7 +4,7 @@
 //! is at and what it has done. From these words anybody computes the watermark.
 //!
 //! # Invariants
-//! - W1. `dispatched` passes a commit only after the last of its writes was handed over (replication.md R6).
+//! - W1. `dispatched` passes a commit only after the last of its writes was handed over (REPL-6).
 //! - W2. `at` of a lane is at or below the commit of every write that was handed to it and is not applied, as long as `done` is
 //!   below `handed`: the worker moves it on only after the write before is in place.
 //! - W3. `applied` only grows; below it every write of every commit is in place, for whoever read it (R4).

@@ -108,7 +108,7 @@ fn look() {
 }
 
 /// Goal: W1 to W3, R4, R6: whoever takes the watermark as a snapshot finds every write of every commit below it. Method: a
-/// dispatcher, two workers and a reader in every order; the mistakes of replication.md section 14, each of which must be caught,
+/// dispatcher, two workers and a reader in every order; the mistakes of `docs/design/replication.md`, each of which must be caught,
 /// and `at` stored late, which only lowers the bound and must pass.
 #[test]
 fn loom_watermark_shows_whole_commits_only() {

@@ -6,7 +6,7 @@
 //! # Invariants
 //! - V1. No byte of data leaves before the replica is known to be of this database, to know no higher term, and to
 //!   have the same log at its end.
-//! - V2. No byte at or above `durable` leaves (replication.md R1).
+//! - V2. No byte at or above `durable` leaves (REPL-1).
 //! - V3. The log that is kept for the slot is released only below the position that the replica reports to be on
 //!   its disk.
 //! - V4. A replica is given up when no ack arrives for as long as the timeout; it sends one every heartbeat. The
@@ -310,7 +310,7 @@ impl<S: Source> Served<S> {
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
-        // R7 of replication.md: the reports of the replica count while its acks are of this term, which `Progress`
+        // REPL-7: the reports of the replica count while its acks are of this term, which `Progress`
         // checks.
         let member = self.source.synchronous().map(|synchronous| synchronous.connected(slot));
         let successor =

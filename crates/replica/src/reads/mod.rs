@@ -17,7 +17,7 @@
 //!   [`BURST_BYTES`] are used up.
 //! - Q3. Reads are due as far apart as they arrived on the primary: a read that is late by more than [`LATE_US`]
 //!   is dropped, on either side.
-//! - Q4. Texts and parameters are kept in memory only, and appear in no message (training.md RT3).
+//! - Q4. Texts and parameters are kept in memory only, and appear in no message (TRAIN-3).
 //!
 //! Checked by `reads_tests` and, over connections, by `stream_tests`.
 

@@ -6,7 +6,7 @@
 //! - F2. A separate task sends acks at least every heartbeat, with or without news, so that neither a slow apply
 //!   nor a slow packet makes a primary consider its replica dead.
 //! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing is
-//!   acknowledged to it (replication.md R8): the promised term is read after the positions of the target (T2 of
+//!   acknowledged to it (REPL-8): the promised term is read after the positions of the target (T2 of
 //!   `terms.rs`).
 //! - F4. Where no session waits, one ack is sent as soon as readers see everything received, instead of one for
 //!   each packet, and one every [`LOOK_EVERY`] until then. It reports since when positions have been visible: a

@@ -4,7 +4,7 @@
 //! must be a node that has all of them, and at most one such node may lead.
 //!
 //! # Invariants
-//! - B1. A node that wins has everything that was ever acknowledged by `n` of the `m` (replication.md R9): it has
+//! - B1. A node that wins has everything that was ever acknowledged by `n` of the `m` (REPL-9): it has
 //!   at least `m - n + 1` promises, which intersect every set of `n`, and its log reaches as far as that of each
 //!   of them.
 //! - B2. No two nodes win in one term: each has more than half of the `m`, and no node promises a term twice.

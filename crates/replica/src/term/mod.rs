@@ -2,7 +2,7 @@
 //!
 //! Each term has at most one node that leads without force. A node that wants to lead asks the others to promise
 //! the next term; a leader announces itself until every node has acknowledged that. Promises are in a file before
-//! they are answered, and from then on nothing of a lower term is received or acknowledged (replication.md R8).
+//! they are answered, and from then on nothing of a lower term is received or acknowledged (REPL-8).
 //!
 //! | file | noun |
 //! |---|---|

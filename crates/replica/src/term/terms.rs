@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - T1. A promise counts in this process before anything else is done about it, is on disk before it is answered,
-//!   and never falls (replication.md R8).
+//!   and never falls (REPL-8).
 //! - T2. The position that is sent with a promise covers everything that was acknowledged before: an acknowledging
 //!   thread reads [`Terms::promised`] after its positions, and the position that is sent is read after the promise
 //!   counts.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - N1. One thread, which gives way to others, and one read at a time: at most one core, and of that what the budget gives. Nothing waits
-//!   for it (training.md RT4).
+//!   for it (TRAIN-4).
 //! - N2. A read runs once its time has come and everything that it saw is shown here; a second later it is dropped.
 //! - N3. It runs in a session that only reads, for at most [`STATEMENT_MS`], with at most [`ROW_BYTES_MAX`] of rows in memory; what it
 //!   returns is counted and dropped.

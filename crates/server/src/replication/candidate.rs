@@ -318,7 +318,7 @@ impl Candidate {
         fault_point!("promote.won");
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
-        // Before the first commit: none is answered as if there were no list (replication.md R7).
+        // Before the first commit: none is answered as if there were no list (REPL-7).
         let asks = !self.drops_list.load(Ordering::Acquire)
             && self.asked(false).unwrap_or_else(|_| self.configured.clone().into()).asks();
         if let Some(db) = self.replica.db().filter(|_| self.counts) {

@@ -9,7 +9,7 @@
 //!   in that to where it belongs, the control file last. Whatever a crash leaves, it goes on there. Both databases are there at once, so there
 //!   has to be room for both.
 //! - A3. What was set aside in `diverged` stays, as do `copies`, `samples` and `models`, which tell of the machine and not of the rows, the file
-//!   `promise`, by which a node keeps its word (replication.md R8), and `replication.key`, without which it could follow no node.
+//!   `promise`, by which a node keeps its word (REPL-8), and `replication.key`, without which it could follow no node.
 //! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
 //! - A5. What came is compared with the checksums inside before it is opened: a copy that is not whole is thrown away and made again,
 //!   while the old directory stays.

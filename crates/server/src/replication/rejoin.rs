@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! - J1. Nothing is cut before a copy of it is on disk, and the commits among it are counted and told (replication.md R13).
+//! - J1. Nothing is cut before a copy of it is on disk, and the commits among it are counted and told (REPL-13).
 //! - J2. Killed anywhere, it is found as before or cut: done again it leaves the same.
 //! - J3. Where levels have rows from above, or the log does not reach so far back, nothing is cut: the directory is filled anew, and
 //!   what was copied moves on with it.

@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! - O1. A node that has promised a higher term than it led in, or hears of one before it is open, does not lead
-//!   (replication.md R8).
+//!   (REPL-8).
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 

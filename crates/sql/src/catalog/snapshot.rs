@@ -5,7 +5,7 @@
 //! # Invariants
 //! - C1. A name is in `names` iff its relation or index is in `relations` or `index_owner`; tables, indexes and system
 //!   tables share one name space per schema.
-//! - C2. `epoch` grows with every published change; a plan runs only under the epoch it was made for (sql.md Q5).
+//! - C2. `epoch` grows with every published change; a plan runs only under the epoch it was made for (SQL-5).
 //! - C3. `referencing` has, for each table that foreign keys refer to, the tables that declare them, in order, and no other.
 
 use std::sync::Arc;

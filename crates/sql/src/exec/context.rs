@@ -1,6 +1,6 @@
 //! What a step of an execution is given: database, session, clock, virtual tables, and where rows go.
 //!
-//! Holds no state of a statement: that is `Execution`'s. Everything here is borrowed for one step (sql.md Q8).
+//! Holds no state of a statement: that is `Execution`'s. Everything here is borrowed for one step (SQL-8).
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! its buffers.
 //!
 //! # Invariants
-//! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (sql.md Q8).
+//! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (SQL-8).
 //! - X2. With a row limit, a statement that writes, in WITH too, writes all of its rows before the first is returned.
 //! - X3. Whoever runs it to its end takes its events and has them answered before the statement counts as done. A reset
 //!   keeps them: many runs may be one statement.

@@ -1,6 +1,6 @@
 //! Execution: runs a plan, row by row, as a state machine that can stop at a lock or at a full sink and go on later.
 //!
-//! Not a future, and nothing of it holds a pin or a latch across a return (sql.md Q8). Decides nothing about the shape of
+//! Not a future, and nothing of it holds a pin or a latch across a return (SQL-8). Decides nothing about the shape of
 //! a query: that was `plan`'s work.
 //!
 //! # Invariants
@@ -9,7 +9,7 @@
 //!   anything else runs (`cte` W3).
 //! - E2. A statement never sees its own writes (the engine's command id), so no operator guards against them.
 //! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one
-//!   statement, whatever it waits for in between (sql.md Q6).
+//!   statement, whatever it waits for in between (SQL-6).
 //!
 //! Checked by `tests`: SQL in, rows out; two sessions in conflict; index contents after random statements.
 

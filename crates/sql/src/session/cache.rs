@@ -3,7 +3,7 @@
 //! # Invariants
 //! - P1. An entry is found only under everything its meaning depends on: text, declared parameter types, search path, and
 //!   how literals are read (order of dates, time zone, style of intervals).
-//!   Its plan carries the epoch it was made for; the session checks that after it has the table locks (sql.md Q5).
+//!   Its plan carries the epoch it was made for; the session checks that after it has the table locks (SQL-5).
 //! - P2. Texts kept are at most [`CACHE_BYTES`] in each of two generations. What is not asked for while a generation
 //!   fills is forgotten: least recently used, coarsely.
 //! - P3. Simple text gets an entry when its form is seen again, so that texts sent once leave no trace but a hash, and

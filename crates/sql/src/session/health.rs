@@ -2,7 +2,7 @@
 //! their noticing. The one place that decides it: `collie_health`, `/readyz` and `collie status` show the same.
 //!
 //! # Invariants
-//! - E1. Lost redundancy is always among them (faults.md F11): a replica that is away, a slot that is expired, a quorum that commits do
+//! - E1. Lost redundancy is always among them (FAULT-11): a replica that is away, a slot that is expired, a quorum that commits do
 //!   without, a primary that is not heard.
 //! - E2. It is a failure only if clients are not served: redundancy that is lost while they are is a warning, since taking the server
 //!   out of service would make an outage of it.

@@ -3,7 +3,7 @@
 //! `session` joins the other modules: it parses, finds or makes a plan, takes table locks, checks the catalog again, takes
 //! a snapshot, steps the execution, and commits. It knows no socket: answers go to a [`Client`]. Its functions are async
 //! only where they wait for a lock, for the disk or for the client; nothing waits between the append of a commit record
-//! and its publication, and nothing but the registered snapshot and transaction locks is held over a wait (sql.md Q8, Q9).
+//! and its publication, and nothing but the registered snapshot and transaction locks is held over a wait (SQL-8, SQL-9).
 //!
 //! | file | noun |
 //! |---|---|

@@ -11,9 +11,9 @@
 //! # Invariants
 //! - W1. This node's disk is always waited for, where the level says so; only the wait for replicas can be given up. The commit stands
 //!   either way.
-//! - W2. A reply that leaves without the replicas that its level asked for says so (R14 of replication.md).
+//! - W2. A reply that leaves without the replicas that its level asked for says so (REPL-14).
 //! - W3. A request to cancel that ended the wait is used up by it.
-//! - W4. With a quorum no replica shows what a failover may take back: R4 of replication.md, also of what its log had when it was opened.
+//! - W4. With a quorum no replica shows what a failover may take back: REPL-4, also of what its log had when it was opened.
 //! - W5. No reply with a tag leaves without the replicas unless this node leads still, as far as it can learn
 //!   ([`NodeState::still_leads`](crate::session::NodeState::still_leads)); that is looked at when nothing but the reply is left to do.
 //!   Where another node leads, the session ends.

@@ -1,6 +1,6 @@
 //! One planned statement: find or make its plan, lock its tables, look at the catalog again, take a snapshot, step it.
 //!
-//! The order is the one of transactions.md section 7: names are resolved in the newest catalog, then tables are locked,
+//! The order is the one of `docs/design/transactions.md` section 7: names are resolved in the newest catalog, then tables are locked,
 //! then the catalog's epoch is compared (a change in between means planning again), and only then is the snapshot taken,
 //! so that it lies above every definition it will meet. A transaction that keeps its first snapshot meets definitions that
 //! lie above it: what it cannot read of them is settled before the statement runs (`publication.rs` P3).

@@ -43,7 +43,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// Stops a flight whose file another flight has broken (log.md L9).
+    /// Stops a flight whose file another flight has broken (LOG-9).
     pub(super) fn still_whole(&self) -> Result<(), WalError> {
         if self.track.lock().broken().is_some() { Err(self.refusal(State::Poisoned)) } else { Ok(()) }
     }

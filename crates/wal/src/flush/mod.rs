@@ -13,8 +13,8 @@
 //! - W2. Whoever parks has seen its mark not reached under the mutex, and whoever moves a mark takes the mutex before
 //!   waking: no wake-up is lost.
 //! - W3. When a flight ends and somebody is left waiting beyond those in the air, a thread or the keeper is woken to lead.
-//! - W4. `durable <= written <= boundary`; both move as [`Track`] says (log.md L8).
-//! - W5. After a failed write or sync that file is left for good (log.md L9). Nothing is placed, and whoever takes the course
+//! - W4. `durable <= written <= boundary`; both move as [`Track`] says (LOG-8).
+//! - W5. After a failed write or sync that file is left for good (LOG-9). Nothing is placed, and whoever takes the course
 //!   next waits for the flights on their way and writes everything above `durable` elsewhere (`course` A5); when that
 //!   fails too, the log is poisoned: every wait fails.
 //! - W6. No I/O under the queue's mutex, nor under the track's, and no code of a waker under the former: not to wake it,

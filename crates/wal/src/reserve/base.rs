@@ -1,6 +1,6 @@
 //! The base protocol: black, take positions, copy, publish, white. The boundary waits for whoever is between.
 //!
-//! The order of the statements is the protocol (commit-protocol.md section 3; N1, N9, N11). Copying comes before
+//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-9, RULE-11). Copying comes before
 //! publishing: until then the append can still fail, when the log stops while this waits for room.
 //!
 //! # Progress

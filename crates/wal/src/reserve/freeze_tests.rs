@@ -1,4 +1,4 @@
-//! A worker that stops inside an append, at every step: what the others can still do (commit-protocol.md section 7),
+//! A worker that stops inside an append, at every step: what the others can still do (`docs/design/commit-protocol.md` section 7),
 //! and what becomes of its record.
 
 use std::{

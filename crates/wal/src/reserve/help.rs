@@ -1,7 +1,7 @@
 //! The helping protocol: stage, black, take positions, publish, staged, copy, white. The boundary passes a worker that
 //! stalls in its copy; whoever flushes takes the record from the staging buffer.
 //!
-//! The order of the statements is the protocol (commit-protocol.md section 3; N1, N10, N12). Staging comes before black,
+//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-10, RULE-12). Staging comes before black,
 //! so nothing can fail between taking positions and staged; after publishing nothing is taken back (U4).
 //!
 //! # Invariants

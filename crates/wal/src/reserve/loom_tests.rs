@@ -7,7 +7,7 @@
 //! takes one preemption more than the page, but for P3, and what has no bound there (H, P; 20 is none for so few steps).
 //! Ring bytes are cells, so a byte touched by two sides at one time is found as such.
 //!
-//! The faults of the PostgreSQL port (log.md section 12) are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
+//! The faults of the PostgreSQL port (`docs/design/log.md`, "Faults of earlier logs") are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
 //! before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or a late one (NO_LIMIT, LIMIT_AFTER_FLAGS),
 //! slots counted before the limit (USED_BEFORE_LIMIT), a boundary that may go back (BOUNDARY_BY_STORE). Zeroed memory that
 //! means black is a const assert of `words`; an idle log with boundary = next is in `mix_tests`; that committers use it is
@@ -302,7 +302,7 @@ fn loom_anybody_may_move_the_boundary() {
 }
 
 /// Goal: a worker that registers while others look is not overlooked. Method: it takes its slot inside the race; the
-/// number of slots is loaded after the limit (P5 of log.md).
+/// number of slots is loaded after the limit (P5 of `docs/design/log.md`).
 #[test]
 fn loom_worker_that_registers_is_not_overlooked() {
     let (preemptions, floor) = bounds((3, 9_000), (4, 38_000));

@@ -8,7 +8,7 @@
 //!   helping protocol, in a staging buffer that the flush looks at.
 //! - P2. `publish` of a record runs before the boundary passes it. With the oracle also in the order of positions.
 //! - P3. Nothing is reserved once the state is not open: what fails later was reserved before.
-//! - P4. At most a ring and one record per slot are reserved beyond what is durable (log.md L1).
+//! - P4. At most a ring and one record per slot are reserved beyond what is durable (LOG-1).
 //!
 //! | file       | holds                                                         |
 //! |------------|---------------------------------------------------------------|
