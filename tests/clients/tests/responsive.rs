@@ -123,7 +123,7 @@ fn others_are_answered_while_a_long_statement_runs() {
     result.unwrap();
     assert_eq!(value::<i64>(&mut client, "SELECT sum(n - id % 100) FROM t"), 0);
     run(&mut client, "CREATE TABLE c (id int PRIMARY KEY, u int REFERENCES u DEFERRABLE INITIALLY DEFERRED)");
-    run(&mut client, "BEGIN; INSERT INTO c SELECT g, 1 + g % 10 FROM generate_series(1, 20000) g");
+    run(&mut client, "BEGIN; INSERT INTO c SELECT g, 1 + g % 10 FROM generate_series(1, 100000) g");
     lab.run_beside(client, "COMMIT").1.unwrap();
 }
 
