@@ -56,6 +56,13 @@ impl Course {
         self.live.iter().map(|range| range.end - range.start).sum()
     }
 
+    /// Returns whether each operation with one of these numbers counts.
+    pub(crate) fn counts_all(&self, numbers: &Range<u64>) -> bool {
+        let at = self.live.partition_point(|range| range.end < numbers.end);
+        numbers.is_empty()
+            || self.live.get(at).is_some_and(|range| range.start <= numbers.start && numbers.end <= range.end)
+    }
+
     /// Keeps the first `kept` of the operations that count. The log is needed from `needed` on, so the target of
     /// the rollback may be in log that was released; then the transaction is broken.
     ///
@@ -208,6 +215,10 @@ mod tests {
                 prop_assert_eq!(course.live_count(), list.len() as u64);
             }
             prop_assert!(course.roll_back_to(list.len() as u64 + 1, Lsn::FIRST).is_err());
+            for (start, end) in (0..=course.logged).flat_map(|end| (0..=end).map(move |start| (start, end))) {
+                let all = (start..end).all(|number| list.contains(&number));
+                prop_assert_eq!(course.counts_all(&(start..end)), all, "{} to {}", start, end);
+            }
             let (logged, fate) = (course.logged, Fate { csn: Lsn::FIRST, live: course.live });
             for number in 0..logged + 2 {
                 prop_assert_eq!(fate.has(number), list.contains(&number), "{}", number);

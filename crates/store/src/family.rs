@@ -8,6 +8,11 @@
 //!   into the index until its removal, a version from its linking until it is rolled back or unlinked. Locks are
 //!   not counted. The figure is exact while no thread writes, and approximate otherwise. Checked by the family's
 //!   model test, and against the allocator by `tests/memory.rs` of `engine`.
+//! - A2. No commit below `first_commit` wrote to the family. A version with a lower CSN was applied before its
+//!   commit was known (replay of a new table) and counts as committed at `first_commit`, or not at all while that
+//!   is `Lsn::MAX`. Flushes, re-logs and [`Family::states`] obey it. Reads and writes of sessions need not, since
+//!   no snapshot at or below `first_commit` knows the family. Checked by
+//!   `versions_applied_before_their_commit_count_from_the_first_commit`.
 
 mod applying;
 mod counters;
@@ -17,8 +22,8 @@ mod states;
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
 use collie_sync::mutant;
@@ -99,6 +104,8 @@ pub struct Family<I = RowIndex> {
     unflushed: Option<Box<Lists>>,
     /// Whether committed rows exist that are missing from the log.
     unlogged: AtomicBool,
+    /// A position (A2).
+    first_commit: AtomicU64,
     /// Includes the figure of A1.
     counters: Counters,
 }
@@ -120,7 +127,23 @@ impl<I: OrderedIndex> Family<I> {
     /// Creates an empty family over `index`.
     pub fn over(id: CfId, index: I) -> Self {
         let (cleared, unlogged) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, index, cleared, unflushed: None, unlogged, counters: Counters::default() }
+        let (first_commit, counters) = (AtomicU64::new(Lsn::ZERO.get()), Counters::default());
+        Self { id, index, cleared, unflushed: None, unlogged, first_commit, counters }
+    }
+
+    /// Sets the CSN of the family's first commit (A2). `Lsn::MAX` before the first row is written hides the rows
+    /// from flushes and from [`Family::states`]; the CSN follows once every row is applied.
+    pub fn set_first_commit(&self, csn: Lsn) {
+        self.first_commit.store(csn.get(), Release);
+    }
+
+    fn first_commit(&self) -> Lsn {
+        Lsn::new(self.first_commit.load(Acquire))
+    }
+
+    /// Returns whether the family's rows are applied and their commit is not known (A2).
+    pub fn is_uncommitted(&self) -> bool {
+        self.first_commit() == Lsn::MAX
     }
 
     /// Returns the family's id.
@@ -481,10 +504,11 @@ impl<I: OrderedIndex> Family<I> {
         self.unlogged.load(Relaxed)
     }
 
-    /// Returns how much state the LSM tree lacks. Takes one short lock per list.
+    /// Returns how much committed state the LSM tree lacks. Takes one short lock per list.
     pub fn unflushed(&self) -> UnflushedStat {
         let none = UnflushedStat { rows: 0, bytes: 0, since: None };
-        self.unflushed.as_ref().map_or(none, |lists| lists.stat())
+        let lists = self.unflushed.as_ref().filter(|_| !self.is_uncommitted()); // A2
+        lists.map_or(none, |lists| lists.stat())
     }
 
     /// Takes the rows whose newest state the LSM tree lacks. Load the position of the flush first: then every row
@@ -497,10 +521,10 @@ impl<I: OrderedIndex> Family<I> {
     /// be logged again. Hold a snapshot at the position during the call, and call [`Family::give_back`]
     /// afterwards.
     pub fn relog_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
-        let mut entries = Vec::new();
+        let (mut entries, first_commit) = (Vec::new(), self.first_commit());
         for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
             let pin = pin();
-            entries.extend(rows.iter().filter_map(|row| row.take_for_relog(at, fates, &pin)));
+            entries.extend(rows.iter().filter_map(|row| row.take_for_relog(at, first_commit, fates, &pin)));
         }
         entries
     }
@@ -518,11 +542,11 @@ impl<I: OrderedIndex> Family<I> {
     /// newer state again. Hold a snapshot at the position during the call. Call [`Family::note_flushed`] or
     /// [`Family::put_back`] afterwards.
     pub fn flush_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
-        let mut entries = Vec::new();
+        let (mut entries, first_commit) = (Vec::new(), self.first_commit());
         for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
             let pin = pin();
             for row in rows {
-                let (entry, newer) = row.take_for_flush(at, fates, &pin);
+                let (entry, newer) = row.take_for_flush(at, first_commit, fates, &pin);
                 if newer {
                     // The commit of the newer state is at or above the position, or has yet to happen.
                     self.mark(row, 0, at.position);

@@ -368,3 +368,42 @@ fn taken_rows_need_the_log_until_they_are_settled() {
         }
     }
 }
+
+/// Goal: A2: rows applied before their commit is known are hidden from flushes and states until the first commit
+/// is set, and carry its CSN from then on, also where the tree was flushed between the two positions. Method: two
+/// rows applied at 5000 and 5100, one written again by the commit at 6000; states and flushes below and above it.
+#[test]
+fn versions_applied_before_their_commit_count_from_the_first_commit() {
+    let (family, fates) = (Family::with_levels(CfId::new(1)), Fates::default());
+    let apply = |key: &[u8], lsn| {
+        let (csn, since) = (Lsn::new(lsn), Lsn::new(lsn));
+        let _superseded = family.apply(&LoggedWrite { key, value: Some(key), csn, since, is_settled: true }, &pin());
+    };
+    let states = |snapshot| {
+        let mut states = Vec::new();
+        family.states(Lsn::new(snapshot), &fates, &mut |state| states.push((state.key.to_vec(), state.csn.get())));
+        states
+    };
+    let entries_at = |position| {
+        let taken = family.take_unflushed();
+        let at = FlushAt { position: Lsn::new(position), flushed: Lsn::new(5500), uncertain: false };
+        let relogged: Vec<u64> = family.relog_entries(&taken, at, &fates).iter().map(|entry| entry.csn.get()).collect();
+        let entries = family.flush_entries(&taken, at, &fates);
+        let flushed: Vec<u64> = entries.iter().map(|entry| entry.csn.get()).collect();
+        assert_eq!(relogged, flushed);
+        family.note_flushed(&entries);
+        flushed
+    };
+    family.set_first_commit(Lsn::MAX);
+    apply(b"a", 5000);
+    apply(b"b", 5100);
+    assert!(family.is_uncommitted() && family.unflushed().since.is_none() && states(u64::MAX).is_empty());
+    apply(b"b", 6000);
+    family.set_first_commit(Lsn::new(6000));
+    assert!(!family.is_uncommitted() && family.unflushed().since == Some(Lsn::new(5000)));
+    assert!(states(6000).is_empty(), "a snapshot at the commit's start does not show it");
+    assert_eq!(states(6001), [(b"a".to_vec(), 6000), (b"b".to_vec(), 6000)]);
+    assert!(entries_at(5900).is_empty(), "nothing is committed below");
+    assert_eq!(entries_at(6100), [6000, 6000], "and nothing was in a flush at 5500");
+    assert!(entries_at(6200).is_empty());
+}

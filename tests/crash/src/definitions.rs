@@ -1,4 +1,6 @@
-//! Definitions while things break: one client creates, fills, truncates and drops tables, one step after the other.
+//! Definitions while things break: one client creates, fills, indexes, truncates and drops tables, one step after the
+//! other. Some tables are filled in the transaction that makes them, with more rows than one record of the log holds,
+//! and some of those rows are rolled back to a savepoint.
 //!
 //! # Oracles
 //! - D1. A step that was answered is there whole, and so are all before it.
@@ -15,6 +17,9 @@ use crate::random::Random;
 /// Names of tables that the client uses.
 const NAMES: u64 = 6;
 
+/// Rows of a large fill: they need several records of the log.
+const LARGE_ROWS: u64 = 3000;
+
 /// Rows by table.
 type Tables = BTreeMap<String, i64>;
 
@@ -30,21 +35,32 @@ pub(crate) struct Definitions {
 /// Appends what `act` does to one table, and keeps the model along.
 fn step(sql: &mut Vec<String>, tables: &mut Tables, random: &mut Random) {
     let name = format!("d_{}", random.below(NAMES));
+    let fill = |first: i64, last: i64| {
+        format!("INSERT INTO {name} SELECT n, repeat('x', 40) FROM generate_series({first}, {last}) n")
+    };
     let Some(rows) = tables.get_mut(&name) else {
         sql.push(format!("CREATE TABLE {name} (a int PRIMARY KEY, b text)"));
         if random.below(2) == 0 {
             sql.push(format!("CREATE INDEX ON {name} (b)"));
         }
-        tables.insert(name, 0);
+        let rows = if random.below(3) == 0 { (LARGE_ROWS + random.below(LARGE_ROWS)).cast_signed() } else { 0 };
+        if rows > 0 {
+            sql.push(fill(1, rows));
+        }
+        if rows > 0 && random.below(3) == 0 {
+            sql.extend(["SAVEPOINT s".to_owned(), fill(rows + 1, 2 * rows), "ROLLBACK TO s".to_owned()]);
+        }
+        tables.insert(name, rows);
         return;
     };
     match random.below(8) {
         0..=3 => {
             let to = *rows + 1 + random.below(200).cast_signed();
-            sql.push(format!("INSERT INTO {name} SELECT n, repeat('x', 40) FROM generate_series({rows} + 1, {to}) n"));
+            sql.push(fill(*rows + 1, to));
             *rows = to;
         }
-        4 | 5 => {
+        4 => sql.push(format!("CREATE INDEX ON {name} (b)")),
+        5 => {
             sql.push(format!("TRUNCATE {name}"));
             *rows = 0;
         }
@@ -105,6 +121,9 @@ impl Definitions {
             let row = client.query_one(&sql, &[]).context(sql)?;
             let [count, last, bytes] = [0, 1, 2].map(|column| row.get::<_, i64>(column));
             ensure!(count == last && bytes == 40 * count, "{name}: {count} rows, the last is {last}, {bytes} bytes");
+            let sql = format!("SELECT count(*) FROM {name} WHERE b = repeat('x', 40)");
+            let indexed: i64 = client.query_one(&sql, &[]).context(sql)?.get(0);
+            ensure!(indexed == count, "{name}: {count} rows, {indexed} by b, which may have an index");
             found.insert(name, count);
         }
         let fits = found == self.known || Some(&found) == self.pending.as_ref();

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | COMMIT | its writes go to the lanes, under its own position; with chunks those come first, as ROLLBACK_TO left them |
 //! | COMMIT of the catalog | the same, alone: all before it is in place first, and it is before anything after it; whoever knows the catalog is told before a snapshot shows it |
-//! | CHUNK, ROLLBACK_TO, ABORT | [`Unfinished`] |
+//! | CHUNK, ROLLBACK_TO, ABORT | [`Unfinished`]; rows of a table or an index that the transaction makes go to the lanes at once (D7) |
 //! | INCARNATION | a new history: what is unfinished never happened |
 //! | RELOG | skipped: its rows came by their own commits |
 //! | UNLOGGED | the family has a hole from here on, and those of its atomic group with lower ids, unless their levels have what was written |
@@ -26,6 +26,11 @@
 //! - D5. After an error nothing more is taken: a replica never skips.
 //! - D6. The catalog is read once. What a commit changes of it is told by its rows, so that a definition costs what it defines, however many
 //!   tables there are.
+//! - D7. Rows of a table or an index that an open transaction makes are applied as its chunks come, so that neither
+//!   the COMMIT of a large definition nor a commit behind it waits for them. No other transaction writes to such a
+//!   family, and no snapshot knows it, before that COMMIT. Until then it is uncommitted (A2 of the store's `family.rs`),
+//!   so no flush takes its rows. If the transaction aborts, the family is freed as if it were dropped (D4); if
+//!   ROLLBACK_TO voids a part of those rows, the COMMIT empties the family and applies the rows that count.
 //!
 //! Checked by `tests.rs`: parallel replay, replay by one worker and a map agree, whatever the number of workers and the packets.
 
@@ -42,11 +47,14 @@ use crate::names::{self, NameRow};
 use crate::redo::{Incarnation, Op, Redo};
 use crate::replica::followed::CatalogRows;
 use crate::replica::lanes::{Lanes, Target};
-use crate::replica::unfinished::{Open, RecordAt, Unfinished};
+use crate::replica::unfinished::{Ahead, Chunk, Open, RecordAt, Unfinished};
 use crate::{EngineError, QuorumNote};
 
 /// Called with the position, the tag and the payload of a record.
 pub(crate) type VisitRecord<'v> = dyn FnMut(Lsn, u8, &[u8]) -> Result<(), EngineError> + 'v;
+
+/// Called with replay, a chunk and its operations.
+type VisitChunk<'v, L> = dyn FnMut(&mut L, &Chunk, &[u8]) -> Result<(), EngineError> + 'v;
 
 /// What [`Live`] needs of the database that it replays into.
 pub(crate) trait Follow: Target {
@@ -223,7 +231,8 @@ impl<F: Follow> Live<F> {
                     self.lanes.drain()?;
                 }
                 let first = open.as_ref().and_then(|open| open.chunks.first()).map_or(at, |chunk| chunk.at);
-                let mut writing = Writing { at, since: at.since, families: Vec::new(), catalog: Vec::new() };
+                let mut writing =
+                    Writing { at, since: at.since, families: Vec::new(), catalog: Vec::new(), ahead: Vec::new() };
                 if let Some(open) = open.filter(|open| !open.chunks.is_empty()) {
                     self.write_chunks(open, &mut writing)?;
                     self.write(ops, &mut writing)?;
@@ -244,11 +253,12 @@ impl<F: Follow> Live<F> {
             }
             Redo::Chunk { xid, ops } => {
                 self.note_xid(xid);
-                self.unfinished.chunk(at, xid, ops, self.target.large()).map_err(damage)?;
+                self.take_chunk(at, xid, ops)?;
             }
             Redo::Abort { xid } => {
                 self.note_xid(xid);
-                self.unfinished.abort(xid, self.target.large());
+                let ahead = self.unfinished.abort(xid, self.target.large());
+                self.give_up(ahead, end);
             }
             Redo::RollbackTo { xid, first_void } => self.unfinished.roll_back_to(xid, first_void).map_err(damage)?,
             Redo::Relog { .. } => {}
@@ -263,7 +273,8 @@ impl<F: Follow> Live<F> {
             }
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
-                self.unfinished.clear(self.target.large());
+                let ahead = self.unfinished.clear(self.target.large());
+                self.give_up(ahead, end);
                 self.target.history_begins(lsn, self.position, &incarnation)?;
             }
         }
@@ -288,65 +299,122 @@ impl<F: Follow> Live<F> {
         self.xid_limit = self.xid_limit.max(Xid::new(xid.get().saturating_add(1)));
     }
 
-    /// Hands over the operations of chunks that count, reading back those that are not held.
+    /// Takes a chunk: its operations on families that the transaction makes are applied, the others are kept (D7).
+    fn take_chunk(&mut self, at: RecordAt, xid: Xid, ops: &[u8]) -> Result<(), EngineError> {
+        let damage = |what| EngineError::Corruption { lsn: at.lsn, what };
+        let Self { target, lanes, unfinished, named, gone, holes, row_writes, .. } = self;
+        let families = target.families();
+        // Only SQL names each family in the transaction that makes it; a program writes to one without a name.
+        let is_new = |cf: CfId| {
+            let is_unknown = cf != CfId::CATALOG
+                && ![&*named, &*gone].iter().any(|known| known.contains_key(&cf))
+                && !holes.contains_key(&cf)
+                && families.get(cf).is_none();
+            is_unknown && named.values().any(|owner| *owner == Owner::Sql)
+        };
+        let ahead = unfinished.chunk(at, xid, ops, target.large(), Some(&is_new)).map_err(damage)?;
+        for cf in ahead.iter().filter(|cf| families.get(**cf).is_none()) {
+            families.get_or_make(*cf).set_first_commit(Lsn::MAX); // before its first row
+        }
+        each_op(if ahead.is_empty() { &[] } else { ops }, at.lsn, &mut |op| {
+            if ahead.contains(&op.cf) {
+                lanes.put(&op, at.lsn, at.since);
+                *row_writes += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives up families with rows that were applied ahead of a COMMIT, which never comes: the record that says so ends
+    /// at `end`.
+    fn give_up(&mut self, ahead: Vec<CfId>, end: Lsn) {
+        ahead.iter().for_each(|cf| self.target.note_dropped(*cf, end));
+        self.gone.extend(ahead.into_iter().map(|cf| (cf, Owner::Sql)));
+    }
+
+    /// Takes the transactions out that are not over, at the end of replay.
+    pub(crate) fn take_unfinished(&mut self) -> Unfinished {
+        std::mem::replace(&mut self.unfinished, Unfinished::new(self.position, 0))
+    }
+
+    /// Hands over the operations of chunks that count and were not applied ahead.
     fn write_chunks(&mut self, open: Open, writing: &mut Writing) -> Result<(), EngineError> {
-        let Open { course, chunks, .. } = open;
-        let fate = course.into_fate(writing.at.lsn);
-        let mut number = 0;
-        let mut rest = &chunks[..];
-        while let Some(first) = rest.first() {
-            if let Some(ops) = &first.ops {
-                self.write_numbered(ops, &mut number, |number| fate.has(number), writing)?;
-                rest = &rest[1..];
+        let csn = writing.at.lsn;
+        let is_void = open.is_ahead_void();
+        let Open { course, chunks, ahead, .. } = open;
+        for cf in &ahead {
+            self.target.families().get_or_make(*cf).set_first_commit(csn);
+        }
+        if is_void {
+            // D7: the rows that were applied ahead are deleted, and those that count are written again.
+            self.visit_chunks(&chunks, csn, &|chunk| chunk.ahead() != Ahead::None, &mut |live, _, ops| {
+                each_op(ops, csn, &mut |op| {
+                    let is_ahead = ahead.contains(&op.cf);
+                    if is_ahead { live.put(&Op { value: None, ..op }, writing) } else { Ok(()) }
+                })
+            })?;
+        } else {
+            writing.families.clone_from(&ahead);
+            writing.ahead = ahead;
+        }
+        let fate = course.into_fate(csn);
+        let is_wanted = |chunk: &Chunk| is_void || chunk.ahead() != Ahead::All;
+        self.visit_chunks(&chunks, csn, &is_wanted, &mut |live, chunk, ops| {
+            let mut number = chunk.first_number();
+            each_op(ops, csn, &mut |op| {
+                let counts = fate.has(number);
+                number += 1;
+                match counts {
+                    false => live.target.families().note_used(op.cf),
+                    true if writing.ahead.contains(&op.cf) => {}
+                    true => live.put(&op, writing)?,
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Calls `visit` with each chunk that is wanted and its operations, in order; reads those back that are not held. The
+    /// COMMIT is at `csn`.
+    fn visit_chunks(
+        &mut self,
+        chunks: &[Chunk],
+        csn: Lsn,
+        is_wanted: &dyn Fn(&Chunk) -> bool,
+        visit: &mut VisitChunk<'_, Self>,
+    ) -> Result<(), EngineError> {
+        let mut rest = chunks;
+        while let Some((first, others)) = rest.split_first() {
+            if let Some(ops) = first.ops.as_ref().filter(|_| is_wanted(first)) {
+                visit(self, first, ops)?;
+            }
+            if first.ops.is_some() || !is_wanted(first) {
+                rest = others;
                 continue;
             }
-            let count = rest.iter().take_while(|chunk| chunk.ops.is_none()).count();
-            let (absent, held) = rest.split_at(count);
+            let count = rest.iter().take_while(|chunk| chunk.ops.is_none() && is_wanted(chunk)).count();
+            let (absent, others) = rest.split_at(count);
             let (mut left, target) = (absent.iter().peekable(), Arc::clone(&self.target));
             target.read_back(first.at, absent[count - 1].at, &mut |lsn, tag, payload| {
-                if left.next_if(|chunk| chunk.at.lsn == lsn).is_none() {
-                    return Ok(()); // somebody else's record
-                }
+                let Some(chunk) = left.next_if(|chunk| chunk.at.lsn == lsn) else {
+                    return Ok(()); // a record of another transaction
+                };
                 match Redo::decode(tag, payload) {
-                    Ok(Redo::Chunk { ops, .. }) => {
-                        self.write_numbered(ops, &mut number, |number| fate.has(number), writing)
-                    }
+                    Ok(Redo::Chunk { ops, .. }) => visit(self, chunk, ops),
                     _ => Err(EngineError::Corruption { lsn, what: "a chunk that reads back as something else" }),
                 }
             })?;
-            if let Some(missing) = left.next() {
-                let what = "a chunk that the own log lacks";
-                return Err(EngineError::Corruption { lsn: missing.at.lsn, what });
+            if left.next().is_some() {
+                return Err(EngineError::Corruption { lsn: csn, what: "a chunk that the own log lacks" });
             }
-            rest = held;
+            rest = others;
         }
         Ok(())
     }
 
-    /// Hands over the operations that count.
-    fn write_numbered(
-        &mut self,
-        ops: &[u8],
-        number: &mut u64,
-        counts: impl Fn(u64) -> bool,
-        writing: &mut Writing,
-    ) -> Result<(), EngineError> {
-        let mut reader = Reader::new(ops);
-        while !reader.is_empty() {
-            let lsn = writing.at.lsn;
-            let op = Op::decode(&mut reader).map_err(|error| EngineError::Corruption { lsn, what: error.what })?;
-            if counts(*number) {
-                self.put(&op, writing)?;
-            } else {
-                self.target.families().note_used(op.cf);
-            }
-            *number += 1;
-        }
-        Ok(())
-    }
-
+    /// Hands over the operations of a COMMIT.
     fn write(&mut self, ops: &[u8], writing: &mut Writing) -> Result<(), EngineError> {
-        self.write_numbered(ops, &mut 0, |_| true, writing)
+        each_op(ops, writing.at.lsn, &mut |op| self.put(&op, writing))
     }
 
     fn put(&mut self, op: &Op<'_>, writing: &mut Writing) -> Result<(), EngineError> {
@@ -354,6 +422,9 @@ impl<F: Follow> Live<F> {
         if writing.families.last() != Some(&op.cf) && !writing.families.contains(&op.cf) {
             self.target.families().note_used(op.cf);
             writing.families.push(op.cf);
+            if self.target.families().get(op.cf).is_some_and(|family| family.is_uncommitted()) {
+                return Err(EngineError::Corruption { lsn: csn, what: "a write to a table of another transaction" }); // D7
+            }
         }
         match self.gone.get(&op.cf) {
             None => {}
@@ -406,6 +477,13 @@ impl<F: Follow> Live<F> {
             self.named.insert(cf, owner);
         }
         Ok(())
+    }
+
+    /// Notes a record as an opening notes it, before replay is live.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn note(&mut self, at: RecordAt, redo: &Redo<'_>, large: &LargeTransactions) {
+        self.unfinished.note(at, redo, large).expect("the record makes sense");
+        self.position = at.lsn;
     }
 
     /// Hands over what was taken, of which nothing is seen yet.
@@ -464,6 +542,17 @@ struct Writing {
     families: Vec<CfId>,
     /// What it writes of the catalog.
     catalog: CatalogRows,
+    /// The families of which the chunks' rows are in place already (D7).
+    ahead: Vec<CfId>,
+}
+
+/// Calls `visit` with each operation of a record at `lsn`, in order.
+fn each_op(ops: &[u8], lsn: Lsn, visit: &mut dyn FnMut(Op<'_>) -> Result<(), EngineError>) -> Result<(), EngineError> {
+    let mut reader = Reader::new(ops);
+    while !reader.is_empty() {
+        visit(Op::decode(&mut reader).map_err(|error| EngineError::Corruption { lsn, what: error.what })?)?;
+    }
+    Ok(())
 }
 
 /// Whether an operation is on the catalog. What cannot be read is found later.

@@ -30,6 +30,7 @@ use crate::log_place::LogPlace;
 use crate::open::CHECKPOINT;
 use crate::redo::{Incarnation, tag};
 use crate::replica::follower_log::FollowerLog;
+use crate::replica::live::Follow as _;
 use crate::replica::replica::{Inner, Opened, Phase};
 use crate::time_marks::TimeMarks;
 use crate::{Db, EngineError};
@@ -82,6 +83,7 @@ impl Inner {
         }
         let place = LogPlace::find(&self.env, &self.dir, None, &[], &control)?;
         let time_us = live.time_us();
+        let mut unfinished = live.take_unfinished();
 
         // From here on nothing is received any more, whatever comes of it: a failure ends the replica until it is opened again.
         let ended = std::mem::replace(&mut *phase, Phase::Over(EngineError::Closed));
@@ -94,6 +96,9 @@ impl Inner {
         let log = shared.txns.log();
         log.promote(wal, self.options.log.slots);
         drop(kept);
+        // No record of the new history ends them (T304).
+        let ahead = unfinished.clear(open.following.large());
+        ahead.into_iter().for_each(|cf| open.following.note_dropped(cf, end));
         let began = shared.log_xid_limit_now();
         began.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
         let time_marks = shared.time_marks_from(time_us);

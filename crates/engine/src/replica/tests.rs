@@ -68,6 +68,11 @@ impl Change {
     }
 }
 
+/// The row of the catalog by which a family has a name.
+fn named(name: &str, cf: u32) -> Change {
+    Change { cf: 0, key: names::name_key(name), value: Some(names::name_value(CfId::new(cf), "")) }
+}
+
 /// A record of a made log.
 #[derive(Clone, Debug)]
 struct Made {
@@ -142,7 +147,26 @@ impl Log {
     }
 
     fn of(steps: &[Step]) -> Self {
-        let (mut log, mut running, mut next_xid) = (Self::new(), Vec::<Running>::new(), 1);
+        Self::continued(Self::new(), steps, false)
+    }
+
+    /// As [`Log::of`], of a database with SQL tables. Writes of large transactions to family 3 are to a family that the
+    /// transaction makes instead, and names in its COMMIT if any of them count.
+    fn with_definitions(steps: &[Step]) -> Self {
+        let mut log = Self::new();
+        let tables: Vec<Change> = (1..4).map(|cf| named(&format!("sql:{cf}"), cf)).collect();
+        log.commit(&[1, 0, 0], &tables, tables.clone());
+        Self::continued(log, steps, true)
+    }
+
+    fn continued(mut log: Self, steps: &[Step], defines: bool) -> Self {
+        let (mut running, mut next_xid) = (Vec::<Running>::new(), 1);
+        let own = |xid: u64, changes: &[Change]| {
+            let mut changes = changes.to_vec();
+            let third = changes.iter_mut().filter(|change| defines && change.cf == 3);
+            third.for_each(|change| change.cf = 100 + u32::try_from(xid).unwrap());
+            changes
+        };
         for step in steps {
             let at = |of: u8, running: &[Running]| usize::from(of) % running.len().max(1);
             match step {
@@ -156,6 +180,7 @@ impl Log {
                         running.push(Running { xid: next_xid, first_chunk: 0, chunks: 0, live: Vec::new() });
                     }
                     let at = at(*of, &running);
+                    let changes = &own(running[at].xid, changes);
                     let lsn = log.chunk(running[at].xid, changes);
                     if running[at].chunks == 0 {
                         running[at].first_chunk = lsn;
@@ -187,8 +212,11 @@ impl Log {
                 }
                 Step::End { of, changes } => {
                     let Running { xid, first_chunk, chunks, mut live } = running.remove(at(*of, &running));
-                    live.extend_from_slice(changes);
-                    log.commit(&[xid, chunks, first_chunk], changes, live);
+                    let mut changes = own(xid, changes);
+                    let made = live.iter().chain(&changes).map(|change| change.cf).find(|cf| *cf >= 100);
+                    changes.extend(made.map(|cf| named(&format!("sql:{cf}"), cf)));
+                    live.extend_from_slice(&changes);
+                    log.commit(&[xid, chunks, first_chunk], &changes, live);
                 }
                 Step::Abort { of } => {
                     let xid = running.remove(at(*of, &running)).xid;
@@ -321,7 +349,7 @@ impl Follow for World {
     fn free_dropped(&self) {
         self.dropped.free_below(Lsn::new(self.horizon.load(SeqCst)));
         while let Some(cf) = self.dropped.due() {
-            self.families.remove(cf).unwrap().clear();
+            self.garbage.freed(self.families.remove(cf).unwrap().clear());
             self.freed.lock().push(cf);
             self.dropped.gone(cf);
         }
@@ -416,6 +444,10 @@ fn check(log: &Log, way: &Way) -> u64 {
     let end = Lsn::new(log.end);
     assert_eq!(live.position(), end);
     settle(&world, &live);
+    let ahead = live.take_unfinished().clear(&world.large);
+    ahead.into_iter().for_each(|cf| world.note_dropped(cf, end));
+    world.horizon.store(u64::MAX, SeqCst);
+    live.flush(); // frees what transactions made that never committed
     let expected = log.rows_at(Lsn::MAX);
     assert_eq!(rows_at(&world.families, end), expected, "at the end");
     let ids = log.records.iter().filter(|made| made.tag != tag::RELOG && made.tag != tag::INCARNATION);
@@ -512,6 +544,20 @@ proptest! {
         prop_assert_eq!(parallel, check(&log, &Way::plain(1)), "the state hash");
         let without_relogs: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Relog(_))).collect();
         let log = Log::of(&without_relogs);
+        prop_assert_eq!(recovered(&log), log.rows_at(Lsn::MAX));
+    }
+
+    /// Goal: D7: as above, where large transactions make tables whose rows are applied ahead of the COMMIT. Method: the same logs with
+    /// such tables.
+    #[test]
+    fn rows_of_new_tables_are_those_of_their_commit(
+        steps in proptest::collection::vec(step(), 1..60), way in way(),
+    ) {
+        let log = Log::with_definitions(&steps);
+        let parallel = check(&log, &way);
+        prop_assert_eq!(parallel, check(&log, &Way::plain(1)), "the state hash");
+        let without_relogs: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Relog(_))).collect();
+        let log = Log::with_definitions(&without_relogs);
         prop_assert_eq!(recovered(&log), log.rows_at(Lsn::MAX));
     }
 }
@@ -698,6 +744,67 @@ fn large_transactions_are_read_back_and_hold_the_log() {
     assert_eq!(*world.histories.lock(), [(Lsn::new(history.lsn), Lsn::new(before.end))]);
     live.drain().unwrap();
     assert_eq!(rows_at(&world.families, Lsn::MAX), log.rows_at(Lsn::MAX));
+}
+
+/// Goal: D7: rows of a table that an open transaction makes are applied before its COMMIT and count from it on; they
+/// go with an abort and with a new history; what ROLLBACK_TO voids never counts; rows of other tables wait for the
+/// COMMIT, and so does a transaction whose first chunk came before replay was live. Method: one transaction of two
+/// chunks that makes family 9, ended in each way.
+#[test]
+fn rows_of_a_new_table_are_applied_before_their_commit() {
+    let (table, new) = (CfId::new(5), CfId::new(9));
+    for ending in ["commit", "abort", "incarnation", "rollback", "late"] {
+        let mut log = Log::new();
+        let names = vec![named("sql:16384", 5)];
+        log.commit(&[2, 0, 0], &names, names.clone());
+        let first = vec![Change::put(9, b"a", b"1"), Change::put(5, b"row", b"1"), Change::put(9, b"b", b"1")];
+        let second = vec![Change::put(9, b"b", b"2"), Change::put(9, b"c", b"1")];
+        let first_chunk = log.chunk(7, &first);
+        log.chunk(7, &second);
+        let before_end = log.records.len();
+        let mut live_changes = [&first[..], &second].concat();
+        let own = vec![Change::put(9, b"d", b"1"), named("sql:16385", 9)];
+        match ending {
+            "abort" => drop(log.push(tag::ABORT, encode_integers(&[7]))),
+            "incarnation" => drop(log.push(tag::INCARNATION, incarnation().encode())),
+            "rollback" => {
+                live_changes.truncate(3);
+                log.push(tag::ROLLBACK_TO, encode_integers(&[7, 3]));
+            }
+            _ => {}
+        }
+        let commits = !matches!(ending, "abort" | "incarnation");
+        if commits {
+            live_changes.extend_from_slice(&own);
+            log.commit(&[7, 2, first_chunk], &own, live_changes);
+        }
+        let (world, mut live) = follow(&log, &Way::plain(2), Map::default());
+        let mut taken = 0;
+        if ending == "late" {
+            take(&mut live, &log.records[0]).unwrap();
+            let (made, large) = (&log.records[1], &world.large);
+            let at = RecordAt { since: live.position(), lsn: Lsn::new(made.lsn) };
+            live.note(at, &crate::redo::Redo::decode(made.tag, &made.body).unwrap(), large);
+            taken = 2;
+        }
+        log.records[taken..before_end].iter().for_each(|made| take(&mut live, made).unwrap());
+        live.drain().unwrap();
+        settle(&world, &live);
+        let rows = |cf| world.families.get(cf).map_or(0, |family| family.stat().rows);
+        assert_eq!((rows(new), rows(table)), if ending == "late" { (0, 0) } else { (3, 0) }, "{ending}");
+        assert_eq!(rows_at(&world.families, Lsn::MAX).len(), 1, "{ending}: the name of the first table");
+        let hash = state_hash(&world.families, Lsn::MAX, &Stamped, &[CfId::CATALOG]);
+        assert_eq!(hash, 0, "{ending}: uncommitted rows are no part of the state");
+        log.records[before_end..].iter().for_each(|made| take(&mut live, made).unwrap());
+        live.drain().unwrap();
+        settle(&world, &live);
+        let end = Lsn::new(log.end);
+        assert_eq!(rows_at(&world.families, end), log.rows_at(end), "{ending}");
+        assert_eq!(world.read_back.load(SeqCst), usize::from(ending == "rollback") * 2, "{ending}: read twice");
+        world.horizon.store(log.end, SeqCst);
+        live.flush();
+        assert_eq!((world.freed.lock().contains(&new), world.families.get(new).is_some()), (!commits, commits));
+    }
 }
 
 /// Goal: D4: a dropped family is kept until no snapshot is at or below the drop, then freed once; a write to it afterwards is damage if

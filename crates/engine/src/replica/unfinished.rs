@@ -3,10 +3,15 @@
 //! # Invariants
 //! - U1. Operations of chunks are held in memory up to [`HELD_BYTES_MAX`] for all transactions together; of the other chunks only
 //!   their place is known, and they are read back from the follower's own log when the COMMIT comes.
+//! - U4. Operations on a family that the transaction itself made are applied ahead of the COMMIT (`live.rs` D7), if all of the
+//!   transaction's chunks were taken by live replay. A chunk without other operations is not held; it is read back only if
+//!   ROLLBACK_TO voids a part of it.
 //! - U2. The log is needed from the first chunk of each transaction on (`since`), which `large.rs` is told.
 //! - U3. What ROLLBACK_TO voids, ABORT ends or an INCARNATION ends never counts; a COMMIT counts with all of its chunks or is damage.
 //!
 //! Memory: the held bytes, and some words a chunk.
+
+use std::ops::Range;
 
 use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
@@ -33,6 +38,29 @@ pub(crate) struct Chunk {
     pub(crate) at: RecordAt,
     /// Its operations, when they are held (U1).
     pub(crate) ops: Option<Box<[u8]>>,
+    /// The numbers of its operations.
+    numbers: Range<u64>,
+    ahead: Ahead,
+}
+
+impl Chunk {
+    /// Returns how many of its operations are applied ahead of the COMMIT.
+    pub(crate) const fn ahead(&self) -> Ahead {
+        self.ahead
+    }
+
+    /// Returns the number of its first operation.
+    pub(crate) const fn first_number(&self) -> u64 {
+        self.numbers.start
+    }
+}
+
+/// How many operations of a chunk are applied ahead of the COMMIT (U4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    None,
+    Some,
+    All,
 }
 
 /// A transaction that is not over.
@@ -42,7 +70,19 @@ pub(crate) struct Open {
     pub(crate) chunks: Vec<Chunk>,
     /// Whether an operation is on the catalog, a void one perhaps.
     pub(crate) writes_catalog: bool,
+    /// The families whose rows are applied ahead of the COMMIT (U4).
+    pub(crate) ahead: Vec<CfId>,
+    /// Whether a chunk was taken before live replay began: then nothing is applied ahead.
+    began_earlier: bool,
     held_bytes: usize,
+}
+
+impl Open {
+    /// Returns whether ROLLBACK_TO has voided an operation of a chunk that was applied ahead.
+    pub(crate) fn is_ahead_void(&self) -> bool {
+        let mut ahead = self.chunks.iter().filter(|chunk| chunk.ahead != Ahead::None);
+        ahead.any(|chunk| !self.course.counts_all(&chunk.numbers))
+    }
 }
 
 /// See the module's documentation.
@@ -61,7 +101,8 @@ impl Unfinished {
         Self { open: Map::default(), held_bytes: 0, held_bytes_max, needed }
     }
 
-    /// Takes a chunk.
+    /// Takes a chunk. `is_new` states whether a family is known to no other transaction; of a transaction all of
+    /// whose chunks came with it, the operations on such families are to be applied ahead (U4): returns the families.
     ///
     /// # Errors
     /// It cannot be read.
@@ -71,23 +112,39 @@ impl Unfinished {
         xid: Xid,
         ops: &[u8],
         large: &LargeTransactions,
-    ) -> Result<(), &'static str> {
+        is_new: Option<&dyn Fn(CfId) -> bool>,
+    ) -> Result<&[CfId], &'static str> {
         large.begin(xid, at.since); // U2: the first one counts
         let open = self.open.entry(xid).or_default();
         open.course.note_chunk(at.lsn);
+        open.began_earlier |= is_new.is_none();
+        let is_new = is_new.filter(|_| !open.began_earlier);
+        let (first, mut ahead_count) = (open.course.logged(), 0);
         let mut reader = Reader::new(ops);
         while !reader.is_empty() {
             let op = Op::decode(&mut reader).map_err(|error| error.what)?;
             open.writes_catalog |= op.cf == CfId::CATALOG;
             open.course.note_operation();
+            if let Some(is_new) = is_new {
+                if !open.ahead.contains(&op.cf) && is_new(op.cf) {
+                    open.ahead.push(op.cf);
+                }
+                ahead_count += u64::from(open.ahead.contains(&op.cf));
+            }
         }
-        let is_held = self.held_bytes + ops.len() <= self.held_bytes_max;
+        let numbers = first..open.course.logged();
+        let ahead = match ahead_count {
+            0 => Ahead::None,
+            all if all == numbers.end - numbers.start => Ahead::All,
+            _ => Ahead::Some,
+        };
+        let is_held = ahead != Ahead::All && self.held_bytes + ops.len() <= self.held_bytes_max;
         if is_held {
             self.held_bytes += ops.len();
             open.held_bytes += ops.len();
         }
-        open.chunks.push(Chunk { at, ops: is_held.then(|| ops.into()) });
-        Ok(())
+        open.chunks.push(Chunk { at, ops: is_held.then(|| ops.into()), numbers, ahead });
+        Ok(if ahead == Ahead::None { &[] } else { &open.ahead })
     }
 
     /// Leaves the first `kept` of the operations that count.
@@ -98,16 +155,20 @@ impl Unfinished {
         self.open.entry(xid).or_default().course.roll_back_to(kept, self.needed)
     }
 
-    /// Gives up a transaction.
-    pub(crate) fn abort(&mut self, xid: Xid, large: &LargeTransactions) {
-        drop(self.take(xid));
+    /// Gives up a transaction. Returns the families whose rows were applied ahead.
+    pub(crate) fn abort(&mut self, xid: Xid, large: &LargeTransactions) -> Vec<CfId> {
         large.abort(xid);
+        self.take(xid).map(|open| open.ahead).unwrap_or_default()
     }
 
-    /// Gives up all of them: a new history begins.
-    pub(crate) fn clear(&mut self, large: &LargeTransactions) {
-        self.open.drain().for_each(|(xid, _)| large.abort(xid));
+    /// Gives up all of them: a new history begins. Returns the families whose rows were applied ahead.
+    pub(crate) fn clear(&mut self, large: &LargeTransactions) -> Vec<CfId> {
         self.held_bytes = 0;
+        let give_up = |(xid, open): (Xid, Open)| {
+            large.abort(xid);
+            open.ahead
+        };
+        self.open.drain().flat_map(give_up).collect()
     }
 
     /// Takes a transaction out that is committed; `None`: it has no chunk here.
@@ -141,14 +202,14 @@ impl Unfinished {
                 large.abort(*xid);
                 Ok(())
             }
-            Redo::Chunk { xid, ops } => self.chunk(at, *xid, ops, large),
+            Redo::Chunk { xid, ops } => self.chunk(at, *xid, ops, large, None).map(|_| ()),
             Redo::Abort { xid } => {
-                self.abort(*xid, large);
+                drop(self.abort(*xid, large));
                 Ok(())
             }
             Redo::RollbackTo { xid, first_void } => self.roll_back_to(*xid, *first_void),
             Redo::Incarnation(_) => {
-                self.clear(large);
+                drop(self.clear(large));
                 Ok(())
             }
             Redo::Relog { .. }

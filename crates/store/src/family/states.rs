@@ -42,12 +42,16 @@ impl<I: OrderedIndex> Family<I> {
         fates: &impl Resolve,
         visit: &mut dyn FnMut(State<'_>),
     ) -> Option<Vec<u8>> {
+        let first_commit = self.first_commit();
+        if first_commit >= snapshot && first_commit > Lsn::ZERO {
+            return None; // A2
+        }
         let (pin, mut seen, mut next) = (pin(), 0, Vec::new());
         let whole = Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
         let from = after.map_or(whole, |key| whole.after(key));
         let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
             if let Some((csn, value)) = row.state_below(snapshot, fates, &pin) {
-                visit(State { key, value, csn });
+                visit(State { key, value, csn: csn.max(first_commit) });
             }
             seen += 1;
             if seen == SCAN_BATCH_ROWS {

@@ -65,6 +65,7 @@ impl Row {
     pub(crate) fn take_for_flush(
         self: &Arc<Self>,
         at: FlushAt,
+        first_commit: Lsn,
         fates: &impl Resolve,
         pin: &Pin,
     ) -> (Option<FlushEntry>, bool) {
@@ -75,7 +76,7 @@ impl Row {
         while !self.take_pruning() {
             collie_sync::thread::yield_now();
         }
-        let taken = self.newest_below(at, fates, pin);
+        let taken = self.newest_below(at, first_commit, fates, pin);
         if taken.0.is_some() {
             self.flags.fetch_or(FLUSHING, Relaxed); // L3: seen by who takes the pruning next
         }
@@ -87,17 +88,30 @@ impl Row {
     }
 
     /// Takes what a flush would, and leaves the mark (L5).
-    pub(crate) fn take_for_relog(self: &Arc<Self>, at: FlushAt, fates: &impl Resolve, pin: &Pin) -> Option<FlushEntry> {
+    pub(crate) fn take_for_relog(
+        self: &Arc<Self>,
+        at: FlushAt,
+        first_commit: Lsn,
+        fates: &impl Resolve,
+        pin: &Pin,
+    ) -> Option<FlushEntry> {
         while !self.take_pruning() {
             collie_sync::thread::yield_now();
         }
-        let (entry, _newer_is_listed_with_it) = self.newest_below(at, fates, pin);
+        let (entry, _newer_is_listed_with_it) = self.newest_below(at, first_commit, fates, pin);
         self.give_pruning();
         entry
     }
 
-    /// Finds the newest state below the position, with the pruning held.
-    fn newest_below(self: &Arc<Self>, at: FlushAt, fates: &impl Resolve, pin: &Pin) -> (Option<FlushEntry>, bool) {
+    /// Finds the newest state below the position, with the pruning held. No state was committed below
+    /// `first_commit` (A2 of `family.rs`).
+    fn newest_below(
+        self: &Arc<Self>,
+        at: FlushAt,
+        first_commit: Lsn,
+        fates: &impl Resolve,
+        pin: &Pin,
+    ) -> (Option<FlushEntry>, bool) {
         let head = self.head.load(ord!("ROW_HEAD_LOAD", Acquire));
         if head == DEAD {
             return (None, false); // L3: the levels hold nothing of it
@@ -110,8 +124,9 @@ impl Row {
             match version.fate(fates) {
                 Fate::Aborted => {}
                 Fate::InProgress(_) => newer = true,
-                Fate::Committed(csn) if csn >= at.position => newer = true,
+                Fate::Committed(csn) if csn.max(first_commit) >= at.position => newer = true,
                 Fate::Committed(csn) => {
+                    let csn = csn.max(first_commit);
                     let value = version.value().map(Arc::clone);
                     let was_on_disk = self.flags.load(Relaxed) & ON_DISK != 0; // L2: ours to change
                     let held = (was_on_disk || at.uncertain) && !mutant!("ON_DISK_IGNORED_BY_FLUSH");
