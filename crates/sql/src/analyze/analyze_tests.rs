@@ -1,8 +1,8 @@
-//! Analysis against PostgreSQL 15's answers, and the shapes of bound trees.
+//! Compares analysis with PostgreSQL 15's answers, and checks the shapes of bound trees.
 //!
-//! `cases.tsv` holds a statement per line and what PostgreSQL 15 says of it when it is prepared: parameter types, then
-//! output columns as name, type and modifier; or SQLSTATE, position in characters, message and hint. A third field stands
-//! where this analyzer answers differently on purpose, mostly with 0A000.
+//! Each line of `cases.tsv` holds a statement and the answer of PostgreSQL 15 when it is prepared: the parameter types
+//! and then the output columns as name, type and modifier; or SQLSTATE, position in characters, message and hint. A
+//! third field holds the answer of this analyzer where it differs on purpose, mostly 0A000.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     types::{SqlType, TextContext, Value, oid},
 };
 
-/// Describes a table for tests: name, columns as name and type, places of the primary key.
+/// Describes a table for tests: its name, its columns as name and type, and the indexes of its primary key's columns.
 fn table(oid: u32, name: &str, columns: &[(&str, SqlType)], key: &[usize]) -> Relation {
     let types: Vec<SqlType> = columns.iter().map(|(_, ty)| *ty).collect();
     let columns: Vec<Column> = columns
@@ -173,7 +173,7 @@ fn run(sql: &str) -> Result<Analyzed> {
     analyze(&statements.remove(0).stmt, &cx)
 }
 
-/// Says what analysis answers in the form of `cases.tsv`.
+/// Returns the answer of analysis in the form of `cases.tsv`.
 fn answer(sql: &str) -> String {
     match run(sql) {
         Ok(analyzed) => {
@@ -194,7 +194,8 @@ fn answer(sql: &str) -> String {
     }
 }
 
-/// Goal: types, names, parameters and errors are PostgreSQL's. Method: every line of `cases.tsv`, all differences at once.
+/// Goal: types, names, parameters and errors are PostgreSQL's. Method: all lines of `cases.tsv`; all differences are
+/// reported at once.
 #[test]
 fn statements_mean_what_postgresql_says_they_mean() {
     let mut wrong = Vec::new();
@@ -222,8 +223,8 @@ fn target(sql: &str) -> String {
     deparse::expression(&select.targets[0], &names)
 }
 
-/// Goal: what is stored of a DEFAULT or CHECK is what PostgreSQL would show, and reads back the same. Method: expressions
-/// over `t` printed, compared with `pg_get_expr` of PostgreSQL 15, read again and printed again.
+/// Goal: the stored text of a DEFAULT or CHECK is the text that PostgreSQL shows, and reads back the same. Method:
+/// print expressions over `t`, compare them with `pg_get_expr` of PostgreSQL 15, read them back and print them again.
 #[test]
 fn printed_expressions_read_back_as_themselves() {
     for (sql, printed) in [
@@ -293,7 +294,8 @@ fn deep_statements_are_refused_and_never_overflow() {
     worker.unwrap().join().unwrap();
 }
 
-/// Goal: the tree says what exec reads in it. Method: one look at each shape that other modules lean on.
+/// Goal: bound trees have the shapes that execution expects. Method: one check of each shape that other modules rely
+/// on.
 #[test]
 fn bound_shapes_are_those_agreed() {
     let select = |sql: &str| match run(sql).unwrap().bound {
@@ -339,7 +341,7 @@ fn bound_shapes_are_those_agreed() {
     assert_eq!(run("select a as z from t").unwrap().columns[0].origin, Some((20_100, 1)));
 }
 
-/// Goal: declared parameter types are kept and later ones inferred beside them. Method: one declared, one not.
+/// Goal: declared parameter types are kept, and the types of undeclared parameters are inferred. Method: one of each.
 #[test]
 fn declared_parameter_types_stand() {
     let catalog = catalog();
@@ -356,7 +358,7 @@ fn declared_parameter_types_stand() {
     assert_eq!(analyze(stmt, &cx).unwrap().parameters, [oid::INT8, oid::TEXT]);
 }
 
-/// Goal: DEFAULT and CHECK refuse what PostgreSQL refuses there, in its words. Method: one of each.
+/// Goal: DEFAULT and CHECK refuse the same constructs as PostgreSQL, in its words. Method: one of each.
 #[test]
 fn defaults_and_checks_refuse_what_cannot_stand_in_them() {
     let catalog = catalog();
@@ -389,7 +391,7 @@ fn defaults_and_checks_refuse_what_cannot_stand_in_them() {
     assert_eq!(default_of("'x'"), "invalid input syntax for type integer: \"x\"");
 }
 
-/// Pieces of statements over the test catalog, of all types and with most constructs.
+/// Returns random expressions over the test catalog, of all types and with most constructs.
 fn any_expr() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::prelude::*;
     let leaf = prop::sample::select(vec![
@@ -491,8 +493,8 @@ fn any_expr() -> impl proptest::strategy::Strategy<Value = String> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
 
-    /// Goal: no statement panics, and what is accepted obeys B1 as far as types show. Method: random statements around
-    /// random expressions.
+    /// Goal: no statement panics, and every accepted one obeys B1 as far as its types show. Method: random statements
+    /// around random expressions.
     #[test]
     fn random_statements_are_analyzed_or_refused_but_never_panic(
         shape in 0_usize..16,

@@ -1,13 +1,14 @@
 //! The bound tree: a statement after analysis, with every name, type, operator and cast decided.
 //!
-//! Planning and execution read nothing else of a statement. Not a plan: it says what, not how.
+//! Planning and execution read no other form of a statement. The tree says what the statement computes, not how.
 //!
 //! # Invariants
-//! - B1. Every expression has a type; arguments of a call already have the types its procedure takes (casts are explicit nodes).
+//! - B1. Every expression has a type, and the arguments of a call already have the types that its procedure takes:
+//!   casts are explicit nodes.
 //! - B2. `Expr::Column { up, range, column }` names column `column` of `ranges[range]` of the select `up` levels out.
-//! - B3. Above grouping (targets, HAVING, ORDER BY of a grouped select) a column of the select's own level appears only
-//!   inside `GroupKey` and `Aggregate` references.
-//! - B4. Nothing was dropped on the way: a clause is represented here or was refused with its position.
+//! - B3. Above grouping (targets, HAVING, ORDER BY of a grouped select), columns of the select's own level appear only
+//!   through `GroupKey` and `Aggregate` references.
+//! - B4. Analysis drops nothing: every clause is either represented here or refused with its position.
 
 use std::sync::Arc;
 
@@ -31,33 +32,33 @@ pub enum Bound {
     Delete(Box<Delete>),
 }
 
-/// What analysis gives: the statement, its parameters and its result columns.
+/// The result of analysis: the statement, its parameters and its result columns.
 #[derive(Clone, Debug)]
 pub struct Analyzed {
     /// The statement.
     pub bound: Bound,
-    /// Type OID of each parameter `$1..`, all decided.
+    /// Type OID of each parameter `$1..`; all are known.
     pub parameters: Vec<u32>,
     /// Result columns; empty for a statement that returns no rows.
     pub columns: Vec<ResultColumn>,
     /// Its data-modifying common table expressions, in the order of WITH. Each runs once, whether it is read or not.
     pub modifying: Vec<Arc<Bound>>,
-    /// Common table expressions that say MATERIALIZED: they are computed with all of their columns.
+    /// Its common table expressions that say MATERIALIZED. They are computed with all of their columns.
     pub whole: Vec<Arc<Bound>>,
-    /// Every table it touches and how, for table locks and for the epoch check.
+    /// Every table that it uses, with the kind of use. Table locks and the epoch check need it.
     pub relations: Vec<(Oid, Access)>,
     /// Whether it writes or locks rows.
     pub writes: bool,
-    /// How strong it locks rows by its first locking clause, if it has one; the outermost level comes first.
+    /// The strength of its first locking clause, if it has one; the outermost level comes first.
     pub lock_strength: Option<ast::LockStrength>,
-    /// Whether it asks for the transaction's id, which it has to have before it runs.
+    /// Whether it asks for the transaction's id, which must then be assigned before it runs.
     pub assigns_xid: bool,
-    /// Whether it calls a function that waits where it is evaluated: `pg_sleep`, advisory locks.
+    /// Whether it calls a function that waits during its evaluation: `pg_sleep`, advisory locks.
     pub may_block: bool,
 }
 
 impl Analyzed {
-    /// Returns the locking clause of a query that has one, as it is written; of several, of the first table.
+    /// Returns the name of a query's locking clause, such as FOR UPDATE, if it has one; of several, that of the first.
     pub(crate) fn lock_clause(&self) -> Option<&'static str> {
         match self.bound {
             Bound::Query(_) => self.lock_strength.map(super::locking::clause_name),
@@ -77,18 +78,18 @@ pub enum Access {
     Write,
 }
 
-/// A column of a result, as a client is told.
+/// A column of a result, as it is described to a client.
 #[derive(Clone, Debug)]
 pub struct ResultColumn {
     /// Its name.
     pub name: String,
     /// Its type.
     pub ty: SqlType,
-    /// The table and column number it is read from unchanged, if it is.
+    /// The table and column number that it is read from unchanged, if there is one.
     pub origin: Option<(Oid, i16)>,
 }
 
-/// Something that yields rows.
+/// A source of rows.
 #[derive(Clone, Debug)]
 pub enum Query {
     /// One SELECT.
@@ -104,33 +105,33 @@ pub enum Query {
 pub struct Select {
     /// Range table: every FROM item of this level, left to right (B2).
     pub ranges: Vec<Range>,
-    /// How the ranges are joined; `None` without FROM. Comma items are cross joins, in order.
+    /// Join tree of the ranges; `None` without FROM. Items separated by commas are cross joins, in order.
     pub from: Option<FromItem>,
     /// WHERE.
     pub filter: Option<Expr>,
-    /// GROUP BY expressions; empty with `aggregates` means one group of everything.
+    /// GROUP BY expressions. If there are none but `aggregates`, all rows form one group.
     pub group_by: Vec<Expr>,
-    /// Aggregate calls, each named by position from `Expr::Aggregate`.
+    /// Aggregate calls; `Expr::Aggregate` refers to them by index.
     pub aggregates: Vec<Aggregate>,
-    /// Whether this select groups at all (GROUP BY, an aggregate, or HAVING).
+    /// Whether this select groups at all (by GROUP BY, an aggregate, or HAVING).
     pub grouped: bool,
     /// HAVING.
     pub having: Option<Expr>,
     /// Output expressions: the first `visible` are the result, the rest serve ORDER BY and DISTINCT ON.
     pub targets: Vec<Expr>,
-    /// How many targets are results.
+    /// Number of targets that are results.
     pub visible: usize,
     /// DISTINCT.
     pub distinct: Distinct,
     /// ORDER BY, over targets.
     pub order_by: Vec<SortKey>,
-    /// LIMIT, int8, no columns of this level.
+    /// LIMIT: int8, without columns of this level.
     pub limit: Option<Expr>,
     /// OFFSET, int8.
     pub offset: Option<Expr>,
-    /// FOR UPDATE and kin, of tables only.
+    /// FOR UPDATE and the other locking clauses, of tables only.
     pub locking: Vec<Locking>,
-    /// Whether the last range is a set-returning function of the output list.
+    /// Whether the last range is a set-returning function from the output list.
     pub returns_set: bool,
 }
 
@@ -139,13 +140,14 @@ pub struct Select {
 pub struct Range {
     /// Alias or table name, for messages and EXPLAIN.
     pub name: String,
-    /// What it reads.
+    /// Its source.
     pub source: RangeSource,
-    /// Names and types of its columns (of `Relation::columns`, place by place, dropped ones included, for tables).
+    /// Names and types of its columns. Those of a table match `Relation::columns` index by index, dropped columns
+    /// included.
     pub columns: Vec<(String, SqlType)>,
 }
 
-/// What a FROM item reads.
+/// The source of a FROM item.
 #[derive(Clone, Debug)]
 pub enum RangeSource {
     /// A table.
@@ -157,16 +159,16 @@ pub enum RangeSource {
         /// Whether it may name ranges to its left.
         lateral: bool,
     },
-    /// A set-returning or scalar function; its arguments may name ranges to the left (`up: 0`).
+    /// A set-returning or scalar function; its arguments may name ranges to its left (`up: 0`).
     Function {
         /// The function.
         proc: &'static Proc,
         /// Its arguments.
         args: Vec<Expr>,
-        /// Whether a last column counts rows from 1.
+        /// Whether a last column numbers the rows from 1.
         ordinality: bool,
     },
-    /// Rows of a common table expression of this statement, computed once.
+    /// Rows of a common table expression of this statement, which is computed once.
     Cte(Arc<Bound>),
 }
 
@@ -175,7 +177,7 @@ pub enum RangeSource {
 pub enum FromItem {
     /// One range.
     Range(usize),
-    /// A join. RIGHT joins are turned into LEFT by analysis, columns keep their order through `targets`.
+    /// A join. Analysis turns RIGHT joins into LEFT joins; `targets` keeps the order of the columns.
     Join {
         /// Inner, left or full.
         kind: JoinKind,
@@ -183,7 +185,7 @@ pub enum FromItem {
         left: Box<FromItem>,
         /// Right input.
         right: Box<FromItem>,
-        /// ON, or what USING and NATURAL mean; `None` for a cross join.
+        /// ON, or the condition that USING or NATURAL stands for; `None` for a cross join.
         on: Option<Expr>,
     },
 }
@@ -202,7 +204,7 @@ pub enum JoinKind {
 /// DISTINCT.
 #[derive(Clone, Debug)]
 pub enum Distinct {
-    /// Not asked for.
+    /// No DISTINCT.
     No,
     /// Over all visible targets.
     All,
@@ -213,7 +215,7 @@ pub enum Distinct {
 /// One ORDER BY item.
 #[derive(Clone, Copy, Debug)]
 pub struct SortKey {
-    /// Which target (or column of a set operation's result).
+    /// Index of the target, or of the column of a set operation's result.
     pub target: usize,
     /// DESC.
     pub descending: bool,
@@ -238,21 +240,21 @@ pub struct Aggregate {
     pub ty: SqlType,
 }
 
-/// What the locking clauses say of one table.
+/// The locking clauses' effect on one table.
 #[derive(Clone, Debug)]
 pub struct Locking {
     /// Its range.
     pub range: usize,
-    /// How strong.
+    /// Strength of the lock.
     pub strength: ast::LockStrength,
-    /// What to do with a row somebody else has.
+    /// Reaction to a row that another transaction has locked.
     pub wait: ast::LockWait,
 }
 
 /// UNION, INTERSECT, EXCEPT.
 #[derive(Clone, Debug)]
 pub struct SetOperation {
-    /// Which.
+    /// Its kind.
     pub kind: SetKind,
     /// ALL.
     pub all: bool,
@@ -301,11 +303,13 @@ pub struct ValuesQuery {
 pub struct Insert {
     /// The table.
     pub table: Arc<Relation>,
-    /// Rows to insert; column i of it goes to table column `columns[i]`, already cast to its type (typmod included).
+    /// Rows to insert. Column i goes to table column `columns[i]` and is already cast to that column's type, typmod
+    /// included.
     pub source: Query,
-    /// Target columns, as places in `Relation::columns`.
+    /// Target columns, as indexes into `Relation::columns`.
     pub columns: Vec<usize>,
-    /// Value of every column not in `columns`: its default, or NULL. Indexed by place in `Relation::columns`; `None` for given ones.
+    /// Values for the columns that are not in `columns`: the default, or NULL. Indexed like `Relation::columns`; `None`
+    /// for a column in `columns`.
     pub defaults: Vec<Option<Expr>>,
     /// CHECK conditions over the new row (`Column { up: 0, range: 0 }`), with their names.
     pub checks: Vec<(String, Expr)>,
@@ -318,42 +322,43 @@ pub struct Insert {
 /// ON CONFLICT.
 #[derive(Clone, Debug)]
 pub struct OnConflict {
-    /// Which conflicts are meant.
+    /// Unique indexes whose conflicts are meant.
     pub arbiter: Arbiter,
     /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
-/// Which unique indexes decide whether a row conflicts. Looked up when the statement is planned.
+/// The unique indexes that decide whether a row conflicts. They are looked up when the statement is planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arbiter {
-    /// All of them: no target was written.
+    /// All of them: the statement names no target.
     Every,
-    /// Those over exactly these, on all the rows that are meant.
+    /// Those over exactly these keys, and over all the rows that the clause is about.
     Keys(ArbiterKeys),
-    /// The one with this OID, of a named constraint.
+    /// The one with this OID, which belongs to the named constraint.
     Index(Oid),
-    /// None can be meant: an order that no index has.
+    /// None can match: the clause asks for an order that no index has.
     Unmatched,
     /// None: the named constraint has no index.
     Unindexed,
 }
 
-/// What a unique index must be over to be an arbiter.
+/// The keys that a unique index must have to be an arbiter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArbiterKeys {
-    /// Columns: places in `Relation::columns`, ascending, each once.
+    /// Columns: indexes into `Relation::columns`, ascending, each once.
     pub columns: Vec<usize>,
     /// Expressions: the text and the type OID of each.
     pub expressions: Vec<(String, u32)>,
-    /// What is true of the rows that are meant, as texts: a partial index is meant when its predicate is among it.
+    /// Facts about the rows that the clause is about, as texts. A partial index matches if its predicate is one of
+    /// them.
     pub facts: Vec<String>,
 }
 
-/// DO UPDATE. Range 0 is the row that is there, range 1 (`excluded`) the row proposed for insertion.
+/// DO UPDATE. Range 0 is the existing row, range 1 (`excluded`) the row proposed for insertion.
 #[derive(Clone, Debug)]
 pub struct ConflictUpdate {
-    /// New values: place in `Relation::columns`, expression cast to the column's type (typmod included).
+    /// New values: an index into `Relation::columns`, and an expression cast to that column's type (typmod included).
     pub assignments: Vec<(usize, Expr)>,
     /// WHERE.
     pub filter: Option<Expr>,
@@ -370,7 +375,8 @@ pub struct Update {
     pub from: FromItem,
     /// WHERE.
     pub filter: Option<Expr>,
-    /// New values: place in `Relation::columns`, expression over `ranges`, cast to the column's type (typmod included).
+    /// New values: an index into `Relation::columns`, and an expression over `ranges` cast to that column's type
+    /// (typmod included).
     pub assignments: Vec<(usize, Expr)>,
     /// CHECK conditions over the new row as range 0.
     pub checks: Vec<(String, Expr)>,
@@ -398,15 +404,15 @@ pub struct Delete {
 pub enum Expr {
     /// A constant.
     Const(Value, SqlType),
-    /// Parameter, from 0.
+    /// A parameter; the first is 0.
     Param(usize, SqlType),
     /// A column (B2).
     Column {
-        /// Levels out: 0 is the select it stands in.
+        /// Levels out; 0 is the select in which the expression stands.
         up: usize,
-        /// Which range of that level.
+        /// Index of the range at that level.
         range: usize,
-        /// Which column of the range.
+        /// Index of the column in the range.
         column: usize,
         /// Its type.
         ty: SqlType,
@@ -415,7 +421,7 @@ pub enum Expr {
     GroupKey {
         /// Levels out.
         up: usize,
-        /// Which.
+        /// Index of the GROUP BY expression.
         index: usize,
         /// Its type.
         ty: SqlType,
@@ -424,33 +430,35 @@ pub enum Expr {
     Aggregate {
         /// Levels out.
         up: usize,
-        /// Which.
+        /// Index of the aggregate.
         index: usize,
         /// Its type.
         ty: SqlType,
     },
     /// A function or operator call. A strict procedure gives NULL when an argument is NULL.
     Call {
-        /// The procedure; operators are resolved to theirs.
+        /// The procedure; an operator is resolved to its procedure.
         proc: &'static Proc,
-        /// Arguments of the types it takes.
+        /// Arguments, of the types that it takes.
         args: Vec<Expr>,
         /// Result type.
         ty: SqlType,
-        /// Where it stands in the text, for run-time errors.
+        /// Its position in the text, for run-time errors.
         pos: ast::Pos,
-        /// Operator name when it was written as one, for printing.
+        /// Operator name, for printing, if the call was written as an operator.
         operator: Option<Box<str>>,
     },
-    /// A conversion through `builtin::cast_value`, or a relabelling when both are stored alike; applies `to.typmod`.
+    /// A conversion through `builtin::cast_value`, or a relabelling if both types are stored alike; applies
+    /// `to.typmod`.
     Cast {
-        /// What is converted.
+        /// The value to convert.
         arg: Box<Expr>,
-        /// To which type.
+        /// The target type.
         to: SqlType,
-        /// Whether the user wrote it (truncates) or it is an assignment or implicit one.
+        /// Whether the user wrote the cast, which then truncates; otherwise it is an assignment cast or an implicit
+        /// one.
         explicit: bool,
-        /// Where it stands in the text.
+        /// Its position in the text.
         pos: ast::Pos,
     },
     /// AND of all.
@@ -459,16 +467,16 @@ pub enum Expr {
     Or(Vec<Expr>),
     /// NOT.
     Not(Box<Expr>),
-    /// IS NULL, IS NOT NULL. Of a row value: all fields are (not) null.
+    /// IS NULL, IS NOT NULL. On a row value: all fields are (not) null.
     IsNull {
-        /// What is tested.
+        /// The tested value.
         arg: Box<Expr>,
         /// IS NOT NULL.
         negated: bool,
     },
     /// IS [NOT] TRUE, FALSE, UNKNOWN.
     BooleanTest {
-        /// What is tested.
+        /// The tested value.
         arg: Box<Expr>,
         /// `Some(true)`: TRUE, `Some(false)`: FALSE, `None`: UNKNOWN.
         value: Option<bool>,
@@ -492,36 +500,36 @@ pub enum Expr {
         operand: Option<Box<Expr>>,
         /// Condition and result, in order.
         arms: Vec<(Expr, Expr)>,
-        /// ELSE, NULL without.
+        /// ELSE; NULL if there is none.
         otherwise: Box<Expr>,
         /// Result type.
         ty: SqlType,
     },
-    /// The operand of the innermost simple CASE around.
+    /// The operand of the innermost enclosing simple CASE.
     CaseOperand(SqlType),
-    /// First argument that is not NULL.
+    /// The first argument that is not NULL.
     Coalesce(Vec<Expr>, SqlType),
-    /// NULL when both are equal, else the left one.
+    /// NULL if both sides are equal, otherwise the left one.
     NullIf {
-        /// Equality of both.
+        /// Equality of the two sides.
         equal: &'static Proc,
-        /// Result unless equal.
+        /// Result unless the sides are equal.
         left: Box<Expr>,
-        /// Compared with.
+        /// The value to compare with.
         right: Box<Expr>,
         /// Result type (of the left side).
         ty: SqlType,
     },
-    /// GREATEST or LEAST; NULLs are left out.
+    /// GREATEST or LEAST; NULLs are ignored.
     Extreme {
-        /// GREATEST.
+        /// Whether it is GREATEST.
         greatest: bool,
         /// Candidates of one type.
         args: Vec<Expr>,
         /// Their type.
         ty: SqlType,
     },
-    /// `arg [NOT] IN (list)`, all of one comparable pair of types; NULL rules as `= ANY`, `<> ALL`.
+    /// `arg [NOT] IN (list)`, where one equality fits all candidates. NULLs are treated as in `= ANY` and `<> ALL`.
     InList {
         /// Compared value.
         arg: Box<Expr>,
@@ -538,22 +546,22 @@ pub enum Expr {
         arg: Box<Expr>,
         /// The array.
         array: Box<Expr>,
-        /// Operator's procedure, bool result.
+        /// The operator's procedure, which returns bool.
         proc: &'static Proc,
         /// ALL instead of ANY.
         all: bool,
     },
-    /// Row comparison `(a, b) op (c, d)`, lexicographic; for `=` and `<>` field by field.
+    /// Row comparison `(a, b) op (c, d)`: lexicographic; `=` and `<>` compare field by field.
     RowCompare {
-        /// Which comparison.
+        /// Its kind.
         kind: RowComparison,
         /// Left fields.
         left: Vec<Expr>,
         /// Right fields.
         right: Vec<Expr>,
-        /// Per field: equality.
+        /// Equality of each field.
         equal: Vec<&'static Proc>,
-        /// Per field: less-than (for ordering comparisons).
+        /// Less-than of each field, for ordering comparisons.
         less: Vec<&'static Proc>,
     },
     /// A row value.
@@ -565,18 +573,18 @@ pub enum Expr {
         /// The array type.
         ty: SqlType,
     },
-    /// `array[index]`, from 1 or the array's lower bound.
+    /// `array[index]`; the first element has index 1 or the array's lower bound.
     Subscript {
         /// The array.
         array: Box<Expr>,
-        /// int4.
+        /// The index, an int4.
         index: Box<Expr>,
         /// Element type.
         ty: SqlType,
     },
-    /// A subquery in an expression. Inside it, columns of this level have `up` one higher.
+    /// A subquery in an expression. In the subquery, `up` of this level's columns is one higher.
     Subquery {
-        /// How its rows become a value.
+        /// The way its rows become a value.
         kind: SubqueryKind,
         /// The subquery.
         query: Box<Query>,
@@ -604,28 +612,29 @@ pub enum RowComparison {
     GreaterOrEqual,
 }
 
-/// How a subquery's rows become a value.
+/// The way in which a subquery's rows become a value.
 #[derive(Clone, Debug)]
 pub enum SubqueryKind {
-    /// One column, at most one row (21000 beyond); NULL without rows.
+    /// One column and at most one row; more rows are 21000, none is NULL.
     Scalar,
     /// Whether there is a row.
     Exists,
-    /// `left op ANY/ALL (query)`: `IN` is `= ANY`, `NOT IN` is `<> ALL`. One procedure per column, bool result; fields are AND-ed for `=`.
+    /// `left op ANY/ALL (query)`: `IN` is `= ANY`, `NOT IN` is `<> ALL`. There is one procedure per column, which
+    /// returns bool; for `=` the fields are combined by AND.
     Compare {
-        /// Left fields (one for a plain value).
+        /// Left fields; a plain value is one field.
         left: Vec<Expr>,
-        /// Per column: the operator's procedure.
+        /// The operator's procedure for each column.
         procs: Vec<&'static Proc>,
         /// ALL instead of ANY.
         all: bool,
     },
-    /// ARRAY(query): all rows of one column.
+    /// ARRAY(query): all rows of the only column.
     Array,
 }
 
 impl Expr {
-    /// Returns its type.
+    /// Returns the type of the expression.
     pub fn ty(&self) -> SqlType {
         match self {
             Self::Const(_, ty)

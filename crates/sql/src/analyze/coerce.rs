@@ -1,11 +1,12 @@
-//! Conversions between types: which are allowed where, the type that several values have in common, and the nodes that
+//! Conversions between types: the contexts that allow them, the common type of several values, and the nodes that
 //! convert.
 //!
-//! Not how a value is converted (`builtin::cast_value`), and not which function is meant (`resolve`).
+//! `builtin::cast_value` converts values; `resolve` chooses functions.
 //!
 //! # Invariants
-//! - C1. A literal of unknown type becomes a constant of its type here, so that a bad one is an error with its position.
-//! - C2. One conversion is one `Cast` node, which applies the target's modifier too.
+//! - C1. A literal of unknown type becomes a constant of its type here, so that a bad one is an error with its
+//!   position.
+//! - C2. One conversion is one `Cast` node, which also applies the target's modifier.
 
 use super::{Analyzer, Typed, bound::Expr, error};
 use crate::{
@@ -27,7 +28,7 @@ pub(super) fn category(ty: u32) -> (u8, bool) {
     }
 }
 
-/// Returns whether it stands for other types in a signature.
+/// Returns whether the type stands for other types in a signature.
 pub(super) fn is_polymorphic(ty: u32) -> bool {
     matches!(
         ty,
@@ -42,7 +43,7 @@ pub(super) fn is_polymorphic(ty: u32) -> bool {
     )
 }
 
-/// Returns whether a value of type `source` may become one of `target` where `context` rules.
+/// Returns whether `context` allows a value of type `source` to become one of type `target`.
 pub(super) fn can_coerce(source: u32, target: u32, context: CastContext) -> bool {
     if source == target || source == oid::UNKNOWN || target == oid::ANY {
         return true;
@@ -73,10 +74,10 @@ fn array_element(ty: u32) -> Option<u32> {
     if oid::is_array(ty) { oid::element_of(ty) } else { None }
 }
 
-/// Finds the type that `nodes` have in common. `what` names the construct for errors.
+/// Finds the common type of `nodes`. `what` names the construct in errors.
 ///
 /// # Errors
-/// 42804 when there is none; a plain `None` when `what` is `None`.
+/// 42804 if there is none; if `what` is `None`, the result is `None` instead.
 pub(super) fn common_type(nodes: &[&Typed], what: Option<&str>) -> Result<Option<u32>> {
     let Some(first) = nodes.first() else { return Ok(Some(oid::TEXT)) };
     let mut chosen = first.ty().oid;
@@ -107,7 +108,7 @@ pub(super) fn common_type(nodes: &[&Typed], what: Option<&str>) -> Result<Option
     Ok(Some(if chosen == oid::UNKNOWN { oid::TEXT } else { chosen }))
 }
 
-/// Returns the modifier that all nodes of type `ty` share, or none.
+/// Returns the modifier that all nodes share if all are of type `ty`, otherwise -1.
 pub(super) fn common_typmod(nodes: &[&Typed], ty: u32) -> i32 {
     let mut typmods = nodes.iter().map(|node| node.ty());
     let Some(first) = typmods.next() else { return -1 };
@@ -115,7 +116,7 @@ pub(super) fn common_typmod(nodes: &[&Typed], ty: u32) -> i32 {
 }
 
 impl Analyzer<'_> {
-    /// Converts `node` to `to` where `context` rules; `None` when that is not allowed.
+    /// Converts `node` to `to`; `None` if `context` does not allow it.
     pub(super) fn try_coerce(&mut self, node: Typed, to: SqlType, context: CastContext) -> Result<Option<Typed>> {
         let from = node.ty();
         let pos = node.pos;
@@ -126,7 +127,7 @@ impl Analyzer<'_> {
             let plain = SqlType::new(to.oid);
             let typed = match node.expr {
                 Expr::Const(Value::Null, _) => Expr::Const(Value::Null, to),
-                // What a number without a unit counts follows from the modifier: INTERVAL '1' DAY.
+                // The modifier tells the unit of a number that has none: INTERVAL '1' DAY.
                 Expr::Const(value, _) if to.oid == oid::INTERVAL => self.literal(&value, to, pos)?,
                 Expr::Const(value, _) => self.literal(&value, plain, pos)?,
                 Expr::Param(place, _) => {
@@ -152,7 +153,7 @@ impl Analyzer<'_> {
         Ok(Some(Typed::new(Expr::Cast { arg: Box::new(node.expr), to, explicit, pos }, pos)))
     }
 
-    /// Converts `node`, which [`can_coerce`] already allowed.
+    /// Converts `node` to `to`; the caller has checked [`can_coerce`].
     pub(super) fn coerce(&mut self, node: Typed, to: u32) -> Result<Typed> {
         let from = node.ty();
         let pos = node.pos;
@@ -196,7 +197,8 @@ impl Analyzer<'_> {
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, pos));
         }
         let value = io::text_in(to.oid, to.typmod, text, self.cx.text).map_err(placed)?;
-        // Plans are shared by sessions and kept: 'now' and kin are read when the statement runs. What is stored is of now.
+        // Sessions share plans and keep them, so 'now' and the like are read when the statement runs. A stored
+        // expression keeps the moment of its definition.
         if !self.is_stored() && self.names_a_moment(&value, to, text) {
             let arg = Box::new(Expr::Const(Value::text(text), SqlType::TEXT));
             return Ok(Expr::Cast { arg, to, explicit: true, pos });
@@ -204,23 +206,23 @@ impl Analyzer<'_> {
         Ok(Expr::Const(value, to))
     }
 
-    /// Returns whether a text that was read as `value` would be another at another time.
+    /// Returns whether the text that was read as `value` would give a different value at another time.
     fn names_a_moment(&self, value: &Value, to: SqlType, text: &str) -> bool {
         let element = to.element().map_or(to.oid, |element| element.oid);
         if !matches!(element, oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) {
             return false;
         }
-        // Another day, and another time of day.
+        // A different day and a different time of day.
         let later = TextContext { now: self.cx.text.now.saturating_add(datetime::DAY_US + 1), ..*self.cx.text };
         io::text_in(to.oid, to.typmod, text, &later).is_ok_and(|other| other != *value)
     }
 
-    /// Gives a literal or parameter of unknown type the type text, as an output column gets it.
+    /// Gives a literal or parameter of unknown type the type text, as for an output column.
     pub(super) fn resolve_unknown(&mut self, node: Typed) -> Result<Typed> {
         if node.ty().oid == oid::UNKNOWN { self.coerce(node, oid::TEXT) } else { Ok(node) }
     }
 
-    /// Converts all nodes to one type, chosen as [`common_type`] does. `what` names the construct.
+    /// Converts all nodes to their [`common_type`]. `what` names the construct in errors.
     pub(super) fn unify(&mut self, nodes: Vec<Typed>, what: &str) -> Result<(Vec<Typed>, SqlType)> {
         let borrowed: Vec<&Typed> = nodes.iter().collect();
         let ty = common_type(&borrowed, Some(what))?.expect("with a name, no common type is an error");
@@ -269,7 +271,7 @@ impl Analyzer<'_> {
         })
     }
 
-    /// Converts a value for storing into the column `column` of type `to`.
+    /// Converts a value that is to be stored in the column `column` of type `to`.
     pub(super) fn coerce_assigned(&mut self, node: Typed, column: &str, to: SqlType) -> Result<Typed> {
         let (from, pos) = (node.ty(), node.pos);
         self.try_coerce(node, to, CastContext::Assignment)?.ok_or_else(|| {
@@ -303,7 +305,7 @@ impl Analyzer<'_> {
         })
     }
 
-    /// Converts as CAST does. `pos` is where the cast stands.
+    /// Converts as CAST does. `pos` is the position of the cast.
     pub(super) fn cast(&mut self, node: Typed, to: SqlType, pos: Pos) -> Result<Typed> {
         let from = node.ty();
         let converted = self.try_coerce(node, to, CastContext::Explicit)?.ok_or_else(|| {
@@ -317,7 +319,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Applies the modifier of `to` to a node of its type already.
+/// Applies the modifier of `to` to a node that already has the type of `to`.
 fn with_typmod(node: Typed, to: SqlType, context: CastContext) -> Typed {
     if to.typmod < 0 || node.ty().typmod == to.typmod {
         return node;

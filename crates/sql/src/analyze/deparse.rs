@@ -1,25 +1,25 @@
-//! Prints a bound expression as SQL text: what the catalog stores of defaults and CHECKs and what `pg_get_expr` shows.
+//! Prints bound expressions as SQL text: for the DEFAULTs and CHECKs that the catalog stores, and for `pg_get_expr`.
 //!
-//! Prints expressions over one row only; subqueries, aggregates and parameters never stand in those and print as marks
-//! that do not read back.
+//! Only expressions over one row are printed. They never contain subqueries, aggregates or parameters, which print as
+//! marks that do not read back.
 //!
 //! # Invariants
-//! - P1. Analyzing the text again, under the same names, gives an expression of the same meaning and type; a conversion
-//!   that was implied inside an expression reads back as a written one.
-//! - P2. The text does not depend on the session: operators and functions print without a schema, which their built-in
-//!   names never need.
+//! - P1. If the text is analyzed again under the same names, the result has the same meaning and type. A conversion
+//!   that was implicit inside an expression is then an explicit one.
+//! - P2. The text does not depend on the session. Operators and functions print without a schema, which built-in names
+//!   never need.
 
 use super::bound::{Expr, RowComparison};
 use crate::types::{SqlType, TextContext, Value, io, oid};
 
-/// Prints `expr`. `names` gives the name of a column by range and place.
+/// Prints `expr`. `names` returns the name of a column by range and index.
 pub fn expression(expr: &Expr, names: &dyn Fn(usize, usize) -> String) -> String {
     let mut out = String::new();
     Printer { out: &mut out, names }.top(expr);
     out
 }
 
-/// Prints a name, quoted when it must be.
+/// Prints a name, in quotes if it needs them.
 pub fn identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$')
@@ -27,7 +27,7 @@ pub fn identifier(name: &str) -> String {
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// Returns whether the grammar gives the word a meaning of its own where a name could stand.
+/// Returns whether the word has a special meaning in the grammar where a name could stand.
 fn is_keyword(name: &str) -> bool {
     const WORDS: &[&str] = &[
         "all",
@@ -191,7 +191,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints a whole expression: a conversion that storing implies is left out.
+    /// Prints a whole expression, without the outermost conversion if storing implies it.
     fn top(&mut self, expr: &Expr) {
         match expr {
             Expr::Cast { arg, explicit: false, .. } if !is_current_date(expr) => self.top(arg),
@@ -244,7 +244,7 @@ impl Printer<'_> {
                 if is_current_date(expr) {
                     return self.push("CURRENT_DATE");
                 }
-                // A constant of the type already only gains its modifier.
+                // A constant that already has the type only gains its modifier.
                 let alone = matches!(&**arg, Expr::Const(_, ty) if ty.oid == to.oid);
                 match &**arg {
                     Expr::Const(value, ty) if alone && !value.is_null() => self.constant_as(value, *ty, *to),
@@ -382,7 +382,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints a constant as a string cast to a type.
+    /// Prints a constant as a string with a cast to `to`.
     fn constant_as(&mut self, value: &Value, ty: SqlType, to: SqlType) {
         if value.is_null() {
             return self.push(&format!("NULL::{}", to.name()));
@@ -400,13 +400,13 @@ fn text_of(value: &Value, ty: u32) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns whether it is what CURRENT_DATE became.
+/// Returns whether `expr` is the bound form of CURRENT_DATE.
 fn is_current_date(expr: &Expr) -> bool {
     matches!(expr, Expr::Cast { arg, to, explicit: false, .. }
         if to.oid == oid::DATE && matches!(&**arg, Expr::Call { proc, .. } if proc.name == "now"))
 }
 
-/// Returns how a function's name prints: some are words of the grammar.
+/// Returns the printed form of a function's name; names that are words of the grammar are quoted.
 fn function_name(name: &str) -> String {
     match name {
         "current_user" | "session_user" | "current_schema" => format!("\"{name}\""),

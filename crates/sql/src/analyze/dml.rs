@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - D1. Every column of the table has exactly one source: a given value, or its default.
-//! - D2. A given value has the column's type, modifier included.
+//! - D2. A given value is converted to the column's type, modifier included.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Analyzer<'_> {
         Ok((Bound::Insert(Box::new(bound)), result))
     }
 
-    /// Finds the table that a statement writes.
+    /// Finds the target table of a statement and notes the write access.
     fn target_table(&mut self, name: &ast::RelationName) -> Result<Arc<Relation>> {
         let table = self.table(name)?;
         if table.storage == Storage::Virtual {
@@ -85,7 +85,7 @@ impl Analyzer<'_> {
         Ok(table)
     }
 
-    /// Finds the place of each column listed; without a list, of every live column.
+    /// Finds the index of each listed column; without a list, of every live column.
     fn insert_columns(&self, table: &Relation, listed: &[ast::AssignTarget]) -> Result<Vec<usize>> {
         if listed.is_empty() {
             return Ok(table.live_columns().map(|(place, _)| place).collect());
@@ -102,7 +102,8 @@ impl Analyzer<'_> {
         Ok(out)
     }
 
-    /// Checks a row's width against the columns; without a column list, the columns are cut to fit.
+    /// Checks a row's width against the columns. Without a column list, drops the columns that the row has no value
+    /// for.
     fn fit_columns(
         &self,
         insert: &ast::Insert,
@@ -137,7 +138,7 @@ impl Analyzer<'_> {
         let types: Vec<SqlType> = columns.iter().map(|&place| table.columns[place].ty).collect();
         self.levels.push(Level::new(Clause::Values));
         self.hidden_target = Some(table.clone());
-        // All values are read before any is converted: parameters and errors depend on it.
+        // PostgreSQL analyzes all values before it converts any: the types of parameters and the errors depend on it.
         let mut read = Vec::with_capacity(rows.len());
         for row in rows {
             let values: Result<Vec<Given>> = row.iter().map(|expr| self.given(expr)).collect();
@@ -178,7 +179,7 @@ impl Analyzer<'_> {
         self.convert_output(output, &types)
     }
 
-    /// Reads a value to be assigned.
+    /// Analyzes a value to be assigned.
     fn given(&mut self, expr: &ast::Expr) -> Result<Given> {
         match expr.kind {
             ExprKind::Default => Ok(Given::Default),
@@ -195,7 +196,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Returns a column's default, NULL without one (D1).
+    /// Returns a column's default, or NULL if it has none (D1).
     fn column_default(&mut self, table: &Relation, place: usize) -> Result<Expr> {
         let column = &table.columns[place];
         match &column.default {
@@ -213,7 +214,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Returns the CHECKs of a table over its row as range 0.
+    /// Returns the CHECKs of a table as conditions over its row, which is range 0.
     fn checks(&self, table: &Arc<Relation>) -> Result<Vec<(String, Expr)>> {
         table
             .checks
@@ -236,7 +237,7 @@ impl Analyzer<'_> {
         Ok((targets.into_iter().map(|target| target.node.expr).collect(), columns))
     }
 
-    /// Opens the level of an UPDATE or DELETE: the target as range 0, then FROM or USING.
+    /// Opens the level of an UPDATE or DELETE. The target is range 0; FROM or USING follows.
     fn open_target(
         &mut self,
         table: &Arc<Relation>,
@@ -246,7 +247,7 @@ impl Analyzer<'_> {
         let mut level = Level::new(Clause::From);
         let name = alias.cloned().unwrap_or_else(|| table.name.to_string());
         level.add_table(table, name, alias.is_some());
-        // FROM cannot name the target, not even laterally.
+        // Neither FROM nor USING can name the target, not even laterally.
         level.items[0].lateral_only = true;
         level.items[0].lateral_ok = false;
         self.levels.push(level);
@@ -260,7 +261,7 @@ impl Analyzer<'_> {
         })
     }
 
-    /// Analyzes UPDATE. WHERE and RETURNING come before SET, as in PostgreSQL.
+    /// Analyzes UPDATE. As in PostgreSQL, WHERE and RETURNING are analyzed before SET.
     pub(super) fn update(&mut self, update: &ast::Update) -> Result<(Bound, Vec<ResultColumn>)> {
         let mark = self.ctes.len();
         if let Some(with) = &update.with {
@@ -281,10 +282,10 @@ impl Analyzer<'_> {
         Ok((Bound::Update(Box::new(bound)), result))
     }
 
-    /// Reads SET of UPDATE and of ON CONFLICT inside the current level.
+    /// Analyzes the SET of UPDATE or of ON CONFLICT inside the current level.
     pub(super) fn assignments(&mut self, table: &Arc<Relation>, set: &[ast::SetClause]) -> Result<Vec<(usize, Expr)>> {
         self.level().clause = Clause::Update;
-        // All values are read before any is converted: parameters and errors depend on it.
+        // PostgreSQL analyzes all values before it converts any: the types of parameters and the errors depend on it.
         let mut read: Vec<(&ast::AssignTarget, Given)> = Vec::with_capacity(set.len());
         for clause in set {
             match clause {
@@ -307,7 +308,7 @@ impl Analyzer<'_> {
         Ok(assignments)
     }
 
-    /// Reads `(a, b) = source`.
+    /// Analyzes `(a, b) = source`.
     fn given_many<'t>(
         &mut self,
         targets: &'t [ast::AssignTarget],
@@ -336,7 +337,8 @@ impl Analyzer<'_> {
         if output.columns.len() != targets.len() {
             return Err(mismatch());
         }
-        // One row for all columns: without a reference to the row that is assigned to, the query runs once.
+        // One row gives the values of all columns. If the query is not correlated, its rows are shared, so it runs
+        // once.
         let shared = (!correlated).then(|| Arc::new(Bound::Query(output.query.clone())));
         for (at, target) in targets.iter().enumerate() {
             let ty = output.columns[at].ty;
@@ -371,13 +373,13 @@ impl Analyzer<'_> {
     }
 }
 
-/// A value to be assigned, before conversion.
+/// A value to be assigned, before its conversion.
 enum Given {
     Default,
     Value(Typed),
 }
 
-/// Finds the place of the column that a target names.
+/// Finds the index of the column that an assignment names.
 fn assigned_place(table: &Relation, target: &ast::AssignTarget) -> Result<usize> {
     let Some((place, _)) = table.column(&target.column) else {
         return Err(error(
@@ -392,7 +394,7 @@ fn assigned_place(table: &Relation, target: &ast::AssignTarget) -> Result<usize>
     Ok(place)
 }
 
-/// Returns whether VALUES stands alone, so that each value goes to its column as written.
+/// Returns whether VALUES stands alone, so that each value goes directly to its column.
 fn plain(select: &ast::Select) -> bool {
     select.with.is_none()
         && select.order_by.is_empty()

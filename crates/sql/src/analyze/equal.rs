@@ -1,7 +1,7 @@
-//! Sameness of bound expressions, as GROUP BY, DISTINCT and ORDER BY need it: same meaning written the same way, wherever
-//! it stands in the text.
+//! Sameness of bound expressions, as GROUP BY, DISTINCT and ORDER BY need it: the same meaning written in the same way,
+//! at any position in the text.
 //!
-//! Not equivalence: `a + b` is not `b + a`.
+//! Sameness is not equivalence: `a + b` is not the same as `b + a`.
 
 use super::bound::{Aggregate, Expr};
 
@@ -79,7 +79,8 @@ pub(super) fn same(left: &Expr, right: &Expr, depth: usize) -> bool {
         (Expr::Subscript { array, index, .. }, Expr::Subscript { array: a, index: i, .. }) => {
             both(array, a) && both(index, i)
         }
-        // Printed forms without positions are compared: rare, and exact enough to refuse whatever differs.
+        // Compares printed forms without positions: subqueries are rare here, and any difference makes the forms
+        // differ.
         (Expr::Subquery { .. }, Expr::Subquery { .. }) => depth == 0 && printed(left) == printed(right),
         _ => false,
     }
@@ -104,7 +105,7 @@ pub(super) fn same_aggregate(left: &Aggregate, right: &Aggregate) -> bool {
         && all_same(&left.args, &right.args, 0)
 }
 
-/// Prints an expression and leaves positions (`@` and digits) out.
+/// Prints an expression without its positions (`@` and digits).
 fn printed(expr: &Expr) -> String {
     let text = format!("{expr:?}");
     let mut parts = text.split("pos: @");

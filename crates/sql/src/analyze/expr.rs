@@ -1,6 +1,6 @@
 //! Expressions: from the parsed tree to typed nodes.
 //!
-//! Comparisons of lists, rows, arrays and subqueries are in `expr_compare`, calls and aggregates in `expr_call`.
+//! `expr_compare` handles comparisons of lists, rows, arrays and subqueries; `expr_call` handles calls and aggregates.
 
 use super::{
     Analyzer, Typed,
@@ -104,7 +104,7 @@ impl Analyzer<'_> {
         Ok(Typed::new(typed.expr, start))
     }
 
-    /// Makes a constant: integers by size, other numbers numeric, strings of unknown type.
+    /// Makes a constant: integers get a type by their size, other numbers are numeric, strings are of unknown type.
     fn constant(&mut self, literal: &Literal, pos: Pos) -> Result<Typed> {
         let (value, ty) = match literal {
             Literal::Null => (Value::Null, SqlType::UNKNOWN),
@@ -125,7 +125,7 @@ impl Analyzer<'_> {
         Ok(Typed::new(Expr::Const(value, ty), pos))
     }
 
-    /// Returns whether the expression is about to be kept in the catalog.
+    /// Returns whether the expression will be stored in the catalog.
     pub(super) fn is_stored(&self) -> bool {
         self.levels.last().is_some_and(|level| matches!(level.clause, Clause::Default | Clause::Check))
     }
@@ -140,7 +140,7 @@ impl Analyzer<'_> {
 
     fn explicit_cast(&mut self, expr: &ast::Expr, ty: &ast::TypeName, pos: Pos) -> Result<Typed> {
         let to = type_name::resolve(ty, self.cx)?;
-        // The elements of a written array are converted one by one, so that literals in it get their type.
+        // Each element of a written array is converted on its own, so that literals in it get their type.
         if let (ExprKind::Array(items), true) = (&expr.kind, to.is_array()) {
             let array = self.array(items, Some(to), expr.pos)?;
             return self.cast(array, to, ty.pos.or(pos));
@@ -242,7 +242,7 @@ impl Analyzer<'_> {
             Some(default) => self.transform(default)?,
             None => Typed::new(Expr::Const(Value::Null, SqlType::UNKNOWN), pos),
         };
-        // ELSE decides first, as in PostgreSQL.
+        // PostgreSQL lets the type of ELSE count first.
         results.insert(0, otherwise);
         let (mut results, ty) = self.unify(results, "CASE")?;
         let otherwise = Box::new(results.remove(0).expr);
@@ -264,7 +264,7 @@ impl Analyzer<'_> {
         Ok(Expr::Extreme { greatest, args: exprs(nodes), ty }.at(pos))
     }
 
-    /// Analyzes `ARRAY[...]`; `target` is the array type it is cast to, if it is.
+    /// Analyzes `ARRAY[...]`; `target` is the array type of the cast around it, if there is one.
     fn array(&mut self, items: &[ast::Expr], target: Option<SqlType>, pos: Pos) -> Result<Typed> {
         if items.iter().any(|item| matches!(item.kind, ExprKind::Array(_))) {
             return Err(unsupported("an array of more than one dimension", pos));
@@ -297,7 +297,7 @@ impl Analyzer<'_> {
     }
 
     fn indirection(&mut self, base: &ast::Expr, steps: &[Step], pos: Pos) -> Result<Typed> {
-        // `(t).a` is `t.a` when `t` is a FROM item.
+        // `(t).a` is `t.a` if `t` is a FROM item.
         if let (ExprKind::Column { path, star: false }, [Step::Field(field)]) = (&base.kind, steps)
             && let ([table], true) = (path.as_slice(), self.is_item(path))
         {
@@ -331,7 +331,7 @@ impl Analyzer<'_> {
         Ok(node)
     }
 
-    /// Accepts the collations that mean byte order; all text is compared so.
+    /// Accepts the collations that mean byte order, by which all text is compared.
     fn collate(&mut self, node: Typed, collation: &ast::ObjectName) -> Result<Typed> {
         known_collation(collation, collation.pos)?;
         let node = self.resolve_unknown(node)?;
@@ -368,7 +368,7 @@ impl Analyzer<'_> {
 }
 
 impl Expr {
-    /// Gives the expression a place.
+    /// Attaches a position to the expression.
     pub(super) fn at(self, pos: Pos) -> Typed {
         Typed::new(self, pos)
     }
@@ -398,7 +398,7 @@ pub(super) fn is_collated(ty: SqlType) -> bool {
     coerce::category(element).0 == b'S'
 }
 
-/// Takes the places away.
+/// Returns the expressions without their positions.
 pub(super) fn exprs(nodes: Vec<Typed>) -> Vec<Expr> {
     nodes.into_iter().map(|node| node.expr).collect()
 }

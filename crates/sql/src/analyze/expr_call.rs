@@ -1,11 +1,11 @@
 //! Calls: functions, casts written as calls, and aggregates.
 //!
-//! Which function a name means is `resolve`'s.
+//! `resolve` decides which function a name means.
 //!
 //! # Invariants
-//! - F1. An aggregate belongs to the nearest level that its arguments name, its own when they name none; its arguments are
-//!   kept as seen from there.
-//! - F2. Equal aggregates of a level are one entry.
+//! - F1. An aggregate belongs to the nearest level that its arguments name, or to its own level if they name none. Its
+//!   arguments are stored as seen from that level.
+//! - F2. Equal aggregates of a level share one entry.
 
 use super::{
     Analyzer, Typed,
@@ -23,7 +23,7 @@ use crate::{
     types::{SqlType, oid},
 };
 
-/// A function in FROM after resolution.
+/// A resolved function in FROM.
 pub(super) struct TableFunction {
     pub(super) proc: &'static Proc,
     pub(super) args: Vec<Expr>,
@@ -70,13 +70,14 @@ impl Analyzer<'_> {
         Ok(Expr::Call { proc, args, ty, pos, operator: None }.at(pos))
     }
 
-    /// Notes what a function needs before the statement runs.
+    /// Records what a function requires before the statement runs.
     pub(super) fn note_call(&mut self, proc: &Proc) {
         self.assigns_xid |= proc.source == "pg_current_xact_id";
         self.may_block |= proc.source == "pg_sleep" || proc.source.starts_with("pg_advisory");
     }
 
-    /// Makes a set-returning function of the output list a range, joined laterally: one row per row of the set.
+    /// Turns a set-returning function of the output list into a range that is joined laterally: each row of the set
+    /// gives one row.
     fn set_target(&mut self, proc: &'static Proc, args: Vec<Expr>, ty: SqlType, pos: Pos) -> Result<Typed> {
         let level = self.level();
         match level.clause {
@@ -104,7 +105,7 @@ impl Analyzer<'_> {
         Ok(Expr::Column { up: 0, range, column: 0, ty }.at(pos))
     }
 
-    /// Calls a function without arguments by a name that is known to exist.
+    /// Calls a function without arguments; the caller knows that the name exists.
     pub(super) fn plain_call(&mut self, name: &str, pos: Pos) -> Result<Typed> {
         let name = ObjectName { parts: vec!["pg_catalog".to_owned(), name.to_owned()], pos };
         match resolve::function(&name, &[], false, pos)? {
@@ -116,7 +117,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Analyzes a call that stands in FROM.
+    /// Analyzes a call in FROM.
     pub(super) fn table_function(&mut self, function: &ast::Expr) -> Result<TableFunction> {
         let pos = function.pos;
         let call = match &function.kind {
@@ -146,7 +147,8 @@ impl Analyzer<'_> {
         Ok(TableFunction { proc, args, ty: SqlType::new(result) })
     }
 
-    /// Makes an aggregate call of a level (F1). `seen` is how many references the level had before the arguments.
+    /// Makes an aggregate call of a level (F1). `seen` is the number of references that the level had before the
+    /// arguments.
     fn aggregate(
         &mut self,
         call: &ast::Call,
@@ -171,7 +173,7 @@ impl Analyzer<'_> {
         for item in &call.order_by {
             let node = self.transform(&item.expr)?;
             let node = self.resolve_unknown(node)?;
-            // In an ordered call, an argument written again is the argument as converted.
+            // With DISTINCT, an ORDER BY expression that repeats an argument is the argument as converted.
             let node =
                 match aggregate.args.iter().find(
                     |arg| matches!(arg, Expr::Cast { arg, explicit: false, .. } if equal::same(arg, &node.expr, 0)),
@@ -212,6 +214,7 @@ impl Analyzer<'_> {
         if !level.clause.allows_aggregates() {
             return Err(aggregate_refused(level.clause, pos));
         }
+        // References from inside the aggregate are not above grouping.
         if up == 0 {
             level.references.truncate(seen);
         } else {
@@ -224,7 +227,7 @@ impl Analyzer<'_> {
                 }
                 Ok(true)
             })?;
-            // The places noted for this level while the arguments were read are inside an aggregate.
+            // References that were recorded for that level while the arguments were analyzed are inside the aggregate.
             level.references.retain(|(.., at)| !call.args.iter().any(|arg| arg.start() == *at));
         }
         let index = match level.aggregates.iter().position(|old| equal::same_aggregate(old, &aggregate)) {
@@ -278,7 +281,7 @@ fn nearest(aggregate: &mut Aggregate) -> Option<usize> {
     nearest
 }
 
-/// Returns whether a part of the aggregate is an aggregate of the level that it belongs to itself.
+/// Returns whether a part of the aggregate is itself an aggregate of the same level.
 fn names_aggregate_of(aggregate: &mut Aggregate, up: usize) -> bool {
     let mut found = false;
     visit::walk_aggregate(aggregate, 0, &mut |node, depth| {
@@ -289,7 +292,7 @@ fn names_aggregate_of(aggregate: &mut Aggregate, up: usize) -> bool {
     found
 }
 
-/// Gathers the arguments that a variadic one takes in into one array, as the procedure takes it.
+/// Packs the arguments that belong to a variadic parameter into one array.
 fn packed(proc: &'static Proc, arguments: &[u32], expanded: usize, nodes: Vec<Typed>) -> Vec<Expr> {
     let mut args = exprs(nodes);
     if expanded == 0 || proc.variadic == oid::ANY {
@@ -302,7 +305,7 @@ fn packed(proc: &'static Proc, arguments: &[u32], expanded: usize, nodes: Vec<Ty
     args
 }
 
-/// Returns whether an ORDER BY item descends, and whether NULLs come first.
+/// Returns whether an ORDER BY item is descending, and whether its NULLs come first.
 pub(super) fn direction(item: &ast::SortItem) -> Result<(bool, bool)> {
     let descending = match &item.direction {
         SortDirection::Asc => false,
@@ -331,7 +334,7 @@ fn aggregate_refused(clause: Clause, pos: Pos) -> crate::error::SqlError {
     error(SqlState::GROUPING_ERROR, text, pos)
 }
 
-/// Refuses what only aggregates may have.
+/// Refuses the parts of a call that only aggregates may have.
 fn refuse_aggregate_parts(call: &ast::Call, pos: Pos) -> Result<()> {
     let name = &call.name;
     let what = if call.star {

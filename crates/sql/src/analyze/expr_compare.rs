@@ -1,7 +1,7 @@
-//! Comparisons that are more than one operator call: BETWEEN, IN, IS DISTINCT FROM, ANY and ALL, rows, and subqueries as
-//! values.
+//! Comparisons that are more than one operator call: BETWEEN, IN, IS DISTINCT FROM, ANY and ALL, rows, and subqueries
+//! as values.
 //!
-//! Follows PostgreSQL in what becomes AND and OR of single comparisons, so that planning sees those.
+//! Like PostgreSQL, this module turns some of them into AND and OR of single comparisons, so that planning sees those.
 
 use super::{
     Analyzer, Typed,
@@ -67,8 +67,9 @@ impl Analyzer<'_> {
         Ok(Expr::DistinctFrom { equal, left: Box::new(left.expr), right: Box::new(right.expr), negated }.at(pos))
     }
 
-    /// Compares rows of which at least one is written `table.*`, as records are: column by column, and NULLs are equal.
-    /// `None` when neither is; with `equal` whether they are equal, else whether they are distinct.
+    /// Compares two rows, at least one of which is written `table.*`, like records: column by column, with NULLs equal
+    /// to each other. Returns whether they are equal if `equal` is set, otherwise whether they are distinct; `None` if
+    /// neither side is written so.
     ///
     /// A whole row that an outer join filled with NULLs counts as a row of NULLs.
     pub(super) fn whole_rows(
@@ -84,7 +85,7 @@ impl Analyzer<'_> {
         let (Some(left), Some(right)) = (self.row_parts(left)?, self.row_parts(right)?) else {
             return Err(unsupported("comparing a whole row with what is not written as a row", pos));
         };
-        // Without a place in the text: in PostgreSQL it is the rows that say it.
+        // No position: in PostgreSQL this error comes from the rows, when the statement runs.
         let dissimilar = |text: String| Err(SqlError::new(SqlState::DATATYPE_MISMATCH, text));
         if left.len() != right.len() {
             return dissimilar("cannot compare record types with different numbers of columns".to_owned());
@@ -106,7 +107,7 @@ impl Analyzer<'_> {
         Ok(Some(if equal { Expr::Not(Box::new(any)) } else { any }.at(pos)))
     }
 
-    /// Returns the columns of `table.*`, or the fields of a row.
+    /// Returns the columns of `table.*` or the fields of a row; `None` for any other expression.
     fn row_parts(&mut self, node: &ast::Expr) -> Result<Option<Vec<Typed>>> {
         match &node.kind {
             ExprKind::Column { path, star: true } => Ok(Some(self.star_columns(path, node.pos)?)),
@@ -127,7 +128,7 @@ impl Analyzer<'_> {
         Ok(nodes)
     }
 
-    /// Analyzes `x BETWEEN low AND high`; `parts` are the three of them.
+    /// Analyzes `x BETWEEN low AND high`; `parts` holds the three expressions in this order.
     pub(super) fn between(
         &mut self,
         parts: [&ast::Expr; 3],
@@ -153,8 +154,8 @@ impl Analyzer<'_> {
         Ok(if negated { Expr::And(both) } else { Expr::Or(both) }.at(pos))
     }
 
-    /// Analyzes `x [NOT] IN (list)`. What names no column becomes one list of a common type; the rest, and rows, become
-    /// single comparisons.
+    /// Analyzes `x [NOT] IN (list)`. Items that name no column become one list of a common type. Other items, and rows,
+    /// become single comparisons.
     pub(super) fn in_list(&mut self, expr: &ast::Expr, list: &[ast::Expr], negated: bool, pos: Pos) -> Result<Typed> {
         let op = named(if negated { "<>" } else { "=" }, pos);
         let mut terms = Vec::new();
@@ -334,7 +335,7 @@ impl Analyzer<'_> {
         query: &ast::Select,
         pos: Pos,
     ) -> Result<Typed> {
-        // The subquery first: PostgreSQL reads it first, and parameters take their types in that order.
+        // PostgreSQL analyzes the subquery before the left side, and parameters take their types in that order.
         let (output, correlated) = self.subquery(query, pos)?;
         let left = match row_fields(left) {
             Some(fields) => self.transform_all(fields)?,
@@ -386,7 +387,7 @@ impl Analyzer<'_> {
         Ok(Expr::Subquery { kind: SubqueryKind::Array, query: Box::new(output.query), correlated, ty }.at(pos))
     }
 
-    /// Analyzes a subquery inside an expression; also returns whether it names a level outside itself.
+    /// Analyzes a subquery in an expression; also returns whether it names a level outside itself.
     pub(super) fn subquery(&mut self, query: &ast::Select, pos: Pos) -> Result<(Output, bool)> {
         match self.levels.last().map(|level| level.clause) {
             Some(Clause::Default) => {
@@ -409,7 +410,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Joins comparisons by AND or OR; a single one stays alone.
+/// Joins comparisons by AND or OR; a single comparison stays as it is.
 fn joined(mut terms: Vec<Expr>, and: bool) -> Expr {
     match (terms.len(), and) {
         (1, _) => terms.pop().expect("there is one"),

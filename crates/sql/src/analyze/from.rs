@@ -1,10 +1,11 @@
-//! FROM: ranges, the join tree over them, and the items that names see.
+//! FROM: ranges, their join tree, and the items that names refer to.
 //!
 //! # Invariants
-//! - J1. While FROM is read, items to the left are visible to lateral subqueries and functions only; after it, to all.
-//! - J2. A RIGHT join is a LEFT join with its sides exchanged; the order of columns is the items', not the tree's.
-//! - J3. A column merged by USING or NATURAL is the left one, the right one of a RIGHT join, or COALESCE of both of a FULL
-//!   one; the merged ones come first.
+//! - J1. While FROM is read, items to the left are visible only to lateral subqueries and functions; afterwards they
+//!   are visible everywhere.
+//! - J2. A RIGHT join is a LEFT join with its sides exchanged; the items, not the tree, give the order of the columns.
+//! - J3. A column merged by USING or NATURAL is the left column; in a RIGHT join it is the right one, and in a FULL
+//!   join COALESCE of both. Merged columns come first.
 
 use super::{
     Access, Analyzer, DEPTH_MAX, Typed,
@@ -43,7 +44,7 @@ impl Analyzer<'_> {
         Ok(tree)
     }
 
-    /// Refuses items whose name another item of the level has.
+    /// Refuses items whose name another item of the level already has.
     fn no_conflict(&mut self, items: &[Item]) -> Result<()> {
         let level = self.level();
         for item in items.iter().filter(|item| item.named) {
@@ -93,7 +94,7 @@ impl Analyzer<'_> {
             let columns = cte.columns.clone();
             let (depth, inner) = (cte.depth, cte.outer);
             let source = if inner {
-                // It names a level around its WITH, so it is computed where it is used.
+                // The query names a level outside its WITH, so it is computed at each use.
                 let Bound::Query(mut query) = (*cte.bound).clone() else {
                     unreachable!("a data-modifying expression stands at the top, where nothing is outside it")
                 };
@@ -161,7 +162,7 @@ impl Analyzer<'_> {
         }
         let own = super::target::column_name(function);
         let name = alias.map_or_else(|| own.clone(), |alias| alias.name.clone());
-        // A function of one column gives it the alias's name.
+        // The only column of a function takes the alias's name.
         let mut columns = vec![(name.clone(), call.ty)];
         if ordinality {
             columns.push(("ordinality".to_owned(), SqlType::INT8));
@@ -174,6 +175,7 @@ impl Analyzer<'_> {
         let (left, mut left_items) = self.read_item(&join.left)?;
         let lateral_ok = matches!(join.kind, ast::JoinKind::Inner | ast::JoinKind::Left);
         lateral_state(&mut left_items, true, lateral_ok);
+        // The right side may use the left one laterally, so its items are in scope meanwhile (J1).
         let before = self.level().items.len();
         self.level().items.extend(left_items.iter().cloned());
         let (right, right_items) = self.read_item(&join.right)?;
@@ -272,7 +274,7 @@ impl Analyzer<'_> {
             ast::JoinKind::Full => Expr::Coalesce(vec![left, right], ty),
             ast::JoinKind::Right => right,
             ast::JoinKind::Left => left,
-            // Either will do; a plain column tells planning more than a converted one.
+            // Both sides are equal; planning can use a plain column better than a converted one.
             ast::JoinKind::Inner => match (&left, &right) {
                 (Expr::Cast { .. }, Expr::Column { .. }) => right,
                 _ => left,
@@ -298,7 +300,8 @@ fn lateral_state(items: &mut [Item], only: bool, ok: bool) {
     }
 }
 
-/// Returns whether two items cannot stand side by side: same name, unless both are unaliased tables of two schemas.
+/// Returns whether two items cannot be in one FROM: they have the same name and are not two different tables without an
+/// alias.
 fn clashes(left: &Item, right: &Item) -> bool {
     left.name.is_some()
         && left.name == right.name
@@ -317,7 +320,7 @@ fn open_names(items: &[Item]) -> impl Iterator<Item = &str> {
     items.iter().filter(|item| item.open).flat_map(|item| item.columns.iter().map(|(name, _)| name.as_str()))
 }
 
-/// Finds the one column of this name on one side of a join.
+/// Finds the only column with this name on one side of a join.
 fn the_column(items: &[Item], name: &str, side: &str) -> Result<Expr> {
     let mut found =
         items.iter().filter(|item| item.open).flat_map(|item| item.columns.iter().filter(|(column, _)| column == name));
@@ -336,7 +339,7 @@ fn the_column(items: &[Item], name: &str, side: &str) -> Result<Expr> {
     }
 }
 
-/// Gives an item the names of an alias.
+/// Gives an item and its columns the names of an alias.
 fn rename(item: &mut Item, alias: &ast::Alias) -> Result<()> {
     if alias.columns.len() > item.columns.len() {
         return Err(error(

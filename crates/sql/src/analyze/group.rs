@@ -1,8 +1,9 @@
-//! Grouping: what stands above it may name groups and aggregates only (bound B3).
+//! Grouping: expressions above it may name only groups and aggregates (bound B3).
 //!
 //! # Invariants
-//! - G1. After `regroup` no column of the level stands above grouping outside `GroupKey` and `Aggregate`.
-//! - G2. A column that the grouped primary key of its table determines becomes a further group key: that splits no group.
+//! - G1. After `regroup`, no column of the level stands above grouping outside `GroupKey` and `Aggregate`.
+//! - G2. A column that is determined by its table's grouped primary key becomes an additional group key, which splits
+//!   no group.
 
 use super::{
     Analyzer,
@@ -18,7 +19,7 @@ use crate::{
 };
 
 impl Analyzer<'_> {
-    /// Rewrites targets and HAVING of the current, grouped level.
+    /// Rewrites the targets and HAVING of the current level, which is grouped (G1).
     pub(super) fn regroup(
         &mut self,
         group_by: &mut Vec<Expr>,
@@ -37,7 +38,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Replaces what equals a group key, and columns that the keys determine.
+/// Replaces expressions that equal a group key, and columns that the keys determine, by group keys.
 fn replace(level: &Level, written: &[Expr], group_by: &mut Vec<Expr>, expr: &mut Expr) -> Result<()> {
     visit::walk(expr, 0, &mut |node, depth| {
         if matches!(node, Expr::Const(..)) {
@@ -60,7 +61,7 @@ fn replace(level: &Level, written: &[Expr], group_by: &mut Vec<Expr>, expr: &mut
     })
 }
 
-/// Returns whether the written keys hold the whole primary key of a range.
+/// Returns whether the written keys contain the whole primary key of a range.
 fn determined(level: &Level, written: &[Expr], range: usize) -> bool {
     let RangeSource::Table(relation) = &level.ranges[range].source else { return false };
     relation.primary_key().is_some_and(|key| {

@@ -1,13 +1,13 @@
-//! What an index computes of a row: the expressions of its key and the terms of its predicate, and whether a query's
-//! conditions are about them.
+//! Index expressions: the expressions of a key and the terms of a predicate, and whether a query's conditions are about
+//! them.
 //!
-//! Expressions are told apart by the text that `deparse` prints of them: the catalog keeps it, and by `deparse` P1 equal
-//! texts over one table mean the same.
+//! Expressions are compared by the text that `deparse` prints of them: the catalog stores this text, and by `deparse`
+//! P1 equal texts over one table mean the same.
 //!
 //! # Invariants
-//! - I1. Only an expression over columns of the one range has a text; one that names another level, a parameter or a
-//!   subquery has none, so that it is never taken for an index's.
-//! - I2. Where a condition is true, every fact of it is true.
+//! - I1. Only an expression over columns of the one range has a text. An expression that names another level, a
+//!   parameter or a subquery has none, so it is never mistaken for an index expression.
+//! - I2. Where a condition is true, each of its facts is true.
 //!
 //! Checked by the tests of `exec` (same rows with the index and without it) and by the SQL scripts.
 
@@ -30,11 +30,11 @@ use crate::{
 /// Analyzes an expression of an index key over `relation`, which becomes range 0.
 ///
 /// # Errors
-/// As [`super::analyze`]; subqueries, aggregates and sets are refused in PostgreSQL's words.
+/// As for [`super::analyze`]; subqueries, aggregates and sets are refused in PostgreSQL's words.
 pub fn index_expression(expr: &ast::Expr, relation: &Arc<Relation>, cx: &AnalyzeContext<'_>) -> Result<Expr> {
     with_stack(cx, |analyzer| {
         analyzer.levels.push(Level { clause: Clause::IndexExpression, ..Level::of_relation(relation) });
-        // A literal stays of unknown type, by which nothing is ordered.
+        // A literal keeps its unknown type, which has no order.
         let node = analyzer.transform(expr)?;
         analyzer.levels.pop();
         Ok(node.expr)
@@ -44,7 +44,7 @@ pub fn index_expression(expr: &ast::Expr, relation: &Arc<Relation>, cx: &Analyze
 /// Analyzes the WHERE of an index over `relation`, which becomes range 0.
 ///
 /// # Errors
-/// As [`index_expression`]; 42804 for what is no condition.
+/// As for [`index_expression`]; 42804 if the expression is not a condition.
 pub fn index_predicate(expr: &ast::Expr, relation: &Arc<Relation>, cx: &AnalyzeContext<'_>) -> Result<Expr> {
     with_stack(cx, |analyzer| {
         analyzer.levels.push(Level { clause: Clause::IndexPredicate, ..Level::of_relation(relation) });
@@ -55,7 +55,7 @@ pub fn index_predicate(expr: &ast::Expr, relation: &Arc<Relation>, cx: &AnalyzeC
     })
 }
 
-/// Returns the name of the column that an expression makes in an index.
+/// Returns the name of the index column that an expression forms.
 pub fn index_column_name(expr: &ast::Expr) -> String {
     target::figure(expr).map_or_else(|| "expr".to_owned(), |(name, _)| name)
 }
@@ -90,7 +90,7 @@ pub fn terms(condition: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Returns the text of an expression over range `range`, which is `relation`; `None` when it is over more (I1).
+/// Returns the text of an expression over range `range`, which reads `relation`; `None` if it names anything else (I1).
 pub fn text_over(expr: &Expr, relation: &Relation, range: usize) -> Option<String> {
     let mut own = true;
     visit::walk(&mut expr.clone(), 0, &mut |node, _| {
@@ -106,15 +106,15 @@ pub fn text_over(expr: &Expr, relation: &Relation, range: usize) -> Option<Strin
     own.then(|| deparse::expression(expr, &name))
 }
 
-/// Collects what is true of a row of range `range`, which is `relation`, where the condition is true, as texts (I2): its
-/// terms, and of what they are strict in that it is not NULL.
+/// Collects facts about a row of range `range`, which reads `relation`, that hold where the condition is true (I2), as
+/// texts: the condition's terms, and IS NOT NULL for each part in which a term is strict.
 pub fn facts(condition: &Expr, relation: &Relation, range: usize, out: &mut Vec<String>) {
     for term in terms(condition) {
         out.extend(text_over(term, relation, range));
         let mut known = Vec::new();
         match term {
             Expr::Column { .. } => known.push(term),
-            // These two can be false of a NULL, but not true.
+            // With a NULL these two can be false, but not true.
             Expr::ArrayCompare { arg, array, all: false, .. } => known.extend([&**arg, &**array]),
             Expr::RowCompare { kind: RowComparison::Equal, left, right, .. } => known.extend(left.iter().chain(right)),
             term => strict_parts(term, &mut known),
@@ -126,7 +126,7 @@ pub fn facts(condition: &Expr, relation: &Relation, range: usize, out: &mut Vec<
     }
 }
 
-/// Collects the parts that are not NULL where the expression is not NULL.
+/// Collects the parts that are not NULL if the expression is not NULL.
 fn strict_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
     let mut inside = |parts: &[&'e Expr]| {
         for &part in parts {

@@ -1,15 +1,16 @@
-//! FOR UPDATE and kin: which tables a clause means, down into subqueries in FROM.
+//! FOR UPDATE and the other locking clauses: the tables that a clause applies to, down into subqueries in FROM.
 //!
-//! As in PostgreSQL: a clause that means a subquery means every table in it. A subquery that has no clause of its own is
-//! then joined into the level around it where it can be, so that only the rows that reach the level's result are locked.
-//! One that keeps its own level locks what it yields, and conditions of the level around it on its columns move into it.
-//! A common table expression is computed for itself: no clause and no condition from outside enters it.
+//! The rules are PostgreSQL's. A clause that applies to a subquery applies to every table in it. A subquery without a
+//! clause of its own is then merged into the enclosing level if possible, so that only rows that reach that level's
+//! result are locked. A subquery that keeps its own level locks the rows that it returns, and conditions of the
+//! enclosing level on its columns move into it. A common table expression is computed on its own: no clause and no
+//! condition from outside enters it.
 //!
 //! # Invariants
-//! - K1. After [`Analyzer::lock`], `Select::locking` names tables only, each once: by the strongest of the clauses that mean
-//!   it, without waiting if one of them says so.
-//! - K2. What moves between levels keeps its meaning: it is neither volatile nor evaluated for rows it was not before,
-//!   except those that an inner join or a condition beside it would have removed.
+//! - K1. After [`Analyzer::lock`], `Select::locking` names only tables, each once, with the strongest of the clauses
+//!   that apply to it, and without waiting if one of them says so.
+//! - K2. An expression that moves between levels keeps its meaning: it is not volatile, and the only additional rows
+//!   that it is evaluated for are those that an inner join or a neighbouring condition would have removed.
 //!
 //! Checked by `analyze_tests` and, on both servers, by `tests/clients/tests/row_locks.rs`.
 
@@ -27,7 +28,7 @@ use crate::{
     parse::ast::{self, LockStrength, LockWait, Pos},
 };
 
-/// A locking clause, its names resolved.
+/// A locking clause with resolved names.
 pub(super) struct LockClause {
     strength: LockStrength,
     wait: LockWait,
@@ -35,7 +36,7 @@ pub(super) struct LockClause {
     of: Option<Vec<(usize, Pos)>>,
 }
 
-/// Returns how the clause of a lock strength is written.
+/// Returns the clause that asks for a lock strength, as it is written.
 pub(super) fn clause_name(strength: LockStrength) -> &'static str {
     match strength {
         LockStrength::KeyShare => "FOR KEY SHARE",
@@ -46,7 +47,7 @@ pub(super) fn clause_name(strength: LockStrength) -> &'static str {
 }
 
 impl Analyzer<'_> {
-    /// Resolves the names of a level's clauses, inside that level.
+    /// Resolves the names in the clauses of the current level.
     pub(super) fn locking_clauses(&mut self, clauses: &[ast::Locking]) -> Result<Vec<LockClause>> {
         clauses.iter().map(|clause| self.locking_clause(clause)).collect()
     }
@@ -69,13 +70,13 @@ impl Analyzer<'_> {
         Ok(LockClause { strength: clause.strength, wait: clause.wait, of })
     }
 
-    /// Applies a level's clauses to it (K1).
+    /// Applies the clauses of a level to it (K1).
     pub(super) fn lock(&mut self, select: &mut Select, clauses: &[LockClause]) -> Result<()> {
         if let Some(first) = clauses.first() {
             let is_outermost = self.levels.is_empty();
             self.lock_strength = self.lock_strength.filter(|_| !is_outermost).or(Some(first.strength));
         }
-        // What a subquery locks by itself, not by a clause from outside, decides whether it keeps its level.
+        // Only a subquery's own clauses, not those from outside, make it keep its level.
         let own: Vec<bool> = select.ranges.iter().map(|range| locks_itself(&range.source)).collect();
         for clause in clauses {
             self.apply(select, clause)?;
@@ -132,7 +133,7 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// Applies a clause that means a subquery to everything in it.
+    /// Applies a clause on a subquery to every table in it.
     fn apply_within(&mut self, query: &mut Query, clause: &LockClause) -> Result<()> {
         match query {
             Query::Select(select) => {
@@ -148,7 +149,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Says what of a level does not go with row locks.
+/// Returns the error text for the part of a level that excludes row locks, if there is one.
 fn conflict(select: &Select) -> Option<&'static str> {
     if !matches!(select.distinct, Distinct::No) {
         Some("is not allowed with DISTINCT clause")
@@ -165,7 +166,7 @@ fn conflict(select: &Select) -> Option<&'static str> {
     }
 }
 
-/// Notes that a clause means a table (K1).
+/// Records that a clause applies to a table (K1).
 fn mark(locking: &mut Vec<Locking>, range: usize, clause: &LockClause) {
     match locking.iter_mut().find(|locking| locking.range == range) {
         Some(locking) => {
@@ -184,7 +185,7 @@ fn locks_itself(source: &RangeSource) -> bool {
     }
 }
 
-/// Collects the ranges whose columns an outer join may make NULL.
+/// Collects the ranges whose columns an outer join may set to NULL.
 fn nullable_ranges(from: &FromItem, nullable: bool, out: &mut Vec<usize>) {
     match from {
         FromItem::Range(range) if nullable => out.push(*range),
@@ -196,7 +197,7 @@ fn nullable_ranges(from: &FromItem, nullable: bool, out: &mut Vec<usize>) {
     }
 }
 
-/// Joins a subquery into the level around it, if it is no more than tables, conditions and expressions.
+/// Merges a subquery into the enclosing level if it has only tables, conditions and expressions.
 fn pull_up(select: &mut Select, range: usize) {
     let RangeSource::Subquery { query: Query::Select(sub), lateral: false } = &select.ranges[range].source else {
         return;
@@ -218,7 +219,7 @@ fn pull_up(select: &mut Select, range: usize) {
     else {
         unreachable!("it was one above");
     };
-    // Its first range takes its place, the others stand at the end.
+    // The first range of the subquery takes its place; the others are appended.
     let moved = select.ranges.len();
     let place = |inner: usize| if inner == 0 { range } else { moved + inner - 1 };
     visit::walk_select(&mut sub, 0, &mut |node, depth| {
@@ -273,7 +274,7 @@ fn rename_tree(from: &mut FromItem, place: &impl Fn(usize) -> usize) {
     }
 }
 
-/// Puts a tree where a range stood.
+/// Replaces the leaf of a range by a tree.
 fn replace_leaf(from: &mut FromItem, range: usize, tree: FromItem) -> Option<FromItem> {
     match from {
         FromItem::Range(leaf) if *leaf == range => {
@@ -288,7 +289,7 @@ fn replace_leaf(from: &mut FromItem, range: usize, tree: FromItem) -> Option<Fro
     }
 }
 
-/// Moves the conditions on nothing but a subquery's columns into it, so that it locks no row that they leave out.
+/// Moves the conditions that read only a subquery's columns into it, so that it does not lock rows that they exclude.
 fn push_down(select: &mut Select, range: usize) {
     let mut nullable = Vec::new();
     if let Some(from) = &select.from {
@@ -326,7 +327,8 @@ fn push_down(select: &mut Select, range: usize) {
     add_filter(&mut select.filter, stay);
 }
 
-/// Returns whether a condition reads columns of one range, whose values are `targets`, and may be evaluated inside it.
+/// Returns whether a condition reads only columns of one range, whose values are `targets`, and may be evaluated inside
+/// it.
 fn may_move(term: &Expr, range: usize, targets: &[Expr]) -> bool {
     let (mut reads, mut may) = (false, true);
     visit::walk(&mut term.clone(), 0, &mut |node, _| {
@@ -357,7 +359,7 @@ fn add_filter(filter: &mut Option<Expr>, mut more: Vec<Expr>) {
     };
 }
 
-/// Returns whether evaluating an expression twice could differ from once.
+/// Returns whether two evaluations of an expression could give different results.
 fn is_volatile(expr: &Expr) -> bool {
     let mut found = false;
     visit::walk(&mut expr.clone(), 0, &mut |node, _| {

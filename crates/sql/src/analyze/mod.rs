@@ -1,15 +1,16 @@
 //! Analysis: from a parsed statement to the bound tree, with every name, type, operator and cast decided.
 //!
-//! Follows PostgreSQL's order of work (FROM, targets, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, LIMIT, locking),
-//! because the types of parameters and the places of errors depend on it. Reads a catalog and nothing else: no rows, no
-//! session, no clock. Chooses no access path (`plan`) and folds no calls; only literals become constants of their type.
+//! The order of work is PostgreSQL's (FROM, targets, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, LIMIT, locking),
+//! because the types of parameters and the positions of errors depend on it. Analysis reads a catalog and nothing else:
+//! no rows, no session, no clock. It chooses no access path (`plan`) and folds no calls; only literals become constants
+//! of their type.
 //!
 //! # Invariants
-//! - A1. The tree that comes out obeys `bound` B1 to B4.
-//! - A2. Recursion over the statement is counted, through the names of common table expressions too, which planning and
-//!   execution go through: deeper than [`DEPTH_MAX`] is 54001, and anything deeper than
-//!   `DEPTH_INLINE` runs on a thread with a stack that fits it.
-//! - A3. Analysis of one statement under one catalog gives one result, whatever was analyzed before.
+//! - A1. The resulting tree obeys `bound` B1 to B4.
+//! - A2. Recursion over the statement is counted, also through the names of common table expressions, since planning
+//!   and execution follow them. A statement nested deeper than [`DEPTH_MAX`] is 54001; one deeper than `DEPTH_INLINE`
+//!   is analyzed on a thread with a sufficient stack.
+//! - A3. Analysis of one statement under one catalog always gives the same result, whatever was analyzed before.
 //!
 //! Checked by `analyze_tests`.
 
@@ -62,21 +63,21 @@ pub const DEPTH_MAX: u32 = 500;
 /// Deepest nesting that is analyzed on the caller's stack.
 const DEPTH_INLINE: u32 = 60;
 
-/// Stack for deeper statements, in bytes: 64 KiB per level, an order of magnitude above what a level takes.
+/// Stack for deeper statements, in bytes: 64 KiB per level, an order of magnitude more than a level uses.
 const DEEP_STACK_BYTES: usize = 32 << 20;
 
-/// What analysis may read besides the statement.
+/// The input of analysis besides the statement.
 #[derive(Clone, Copy)]
 pub struct AnalyzeContext<'a> {
     /// The definitions.
     pub catalog: &'a Catalog,
     /// Schemas searched for unqualified names, in order; `pg_catalog` comes first unless it is named.
     pub search_path: &'a [Oid],
-    /// Declared type of each parameter `$1..`; 0 is not declared. There may be more parameters than entries.
+    /// Declared type of each parameter `$1..`; 0 means undeclared. There may be more parameters than entries.
     pub parameter_types: &'a [u32],
-    /// Whether parameters may stand in the statement at all.
+    /// Whether the statement may have parameters at all.
     pub parameters_allowed: bool,
-    /// How literals of dates and times are read.
+    /// The settings by which literals of dates and times are read.
     pub text: &'a TextContext,
     /// Name of the database, which a three-part name may repeat.
     pub database: &'a str,
@@ -84,20 +85,21 @@ pub struct AnalyzeContext<'a> {
 
 /// Analyzes a SELECT, VALUES, INSERT, UPDATE or DELETE.
 ///
-/// Pure. Cost: some microseconds for a point statement; linear in the statement's length except for long lists of
-/// ambiguous names. A statement nested more than 60 levels costs a thread besides.
+/// Pure. Cost: some microseconds for a point statement; linear in the statement's length, except for long lists of
+/// ambiguous names. A statement nested more than 60 levels also costs a thread.
 ///
 /// # Errors
-/// What PostgreSQL's analysis raises, with its SQLSTATE, text and position; 0A000 with position for what is not built.
+/// Those of PostgreSQL's analysis, with SQLSTATE, text and position; 0A000 with a position for a feature that is not
+/// built.
 pub fn analyze(stmt: &ast::Stmt, cx: &AnalyzeContext<'_>) -> Result<Analyzed> {
     with_stack(cx, |analyzer| analyzer.statement(stmt))
 }
 
-/// Analyzes the expression of a CHECK constraint (with `relation`) or of a DEFAULT (without), and casts it to `target`
-/// as an assignment does. Columns become `Expr::Column { up: 0, range: 0 }`.
+/// Analyzes the expression of a CHECK constraint (with `relation`) or of a DEFAULT (without), and converts it to
+/// `target` as an assignment does. Columns become `Expr::Column { up: 0, range: 0 }`.
 ///
 /// # Errors
-/// As [`analyze`]; subqueries, aggregates, parameters and, in a DEFAULT, columns are refused in PostgreSQL's words.
+/// As for [`analyze`]; subqueries, aggregates, parameters and, in a DEFAULT, columns are refused in PostgreSQL's words.
 pub fn expression(
     expr: &ast::Expr,
     relation: Option<&Arc<Relation>>,
@@ -124,10 +126,10 @@ pub fn expression(
     })
 }
 
-/// Analyzes the DEFAULT of the column `column` of type `ty`. As [`expression`], with the column named in errors.
+/// Analyzes the DEFAULT of the column `column` of type `ty`, like [`expression`]; errors name the column.
 ///
 /// # Errors
-/// As [`expression`]; 42804 when the expression's type cannot be assigned.
+/// As for [`expression`]; 42804 if the expression's type cannot be assigned.
 pub fn default(expr: &ast::Expr, column: &str, ty: SqlType, cx: &AnalyzeContext<'_>) -> Result<Expr> {
     with_stack(cx, |analyzer| {
         analyzer.levels.push(Level::new(Clause::Default));
@@ -141,7 +143,8 @@ pub fn default(expr: &ast::Expr, column: &str, ty: SqlType, cx: &AnalyzeContext<
 /// Reads back an expression that `deparse` printed: a CHECK over `relation`, or a DEFAULT without one.
 ///
 /// # Errors
-/// XX001 when the text is not one expression, since the catalog then holds what was never put there.
+/// XX001 if the text holds anything but one expression, the parser's error if it does not parse; otherwise as for
+/// [`expression`].
 pub fn stored_expression(
     text: &str,
     relation: Option<&Arc<Relation>>,
@@ -151,15 +154,15 @@ pub fn stored_expression(
     expression(&names::parse_expression(text)?, relation, target, cx)
 }
 
-/// Finds the type that `name` means, with its modifier and array dimensions.
+/// Finds the type that `name` denotes, with its modifier and array dimensions.
 ///
 /// # Errors
-/// 42704 for an unknown type, 0A000 for a known one that is not built, 22023 for bad modifiers.
+/// 42704 for an unknown type, 0A000 for a known type that is not built, 22023 for bad modifiers.
 pub fn type_name(name: &ast::TypeName, cx: &AnalyzeContext<'_>) -> Result<SqlType> {
     type_name::resolve(name, cx)
 }
 
-/// An expression with where its text starts, which is where errors about its value point.
+/// An expression with the start of its text; errors about its value point there.
 #[derive(Clone, Debug)]
 struct Typed {
     expr: Expr,
@@ -179,12 +182,12 @@ impl Typed {
 /// State of the analysis of one statement.
 struct Analyzer<'a> {
     cx: &'a AnalyzeContext<'a>,
-    /// The selects around the point of work, outermost first.
+    /// The selects around the current expression, outermost first.
     levels: Vec<Level>,
-    /// Common table expressions in scope, the innermost last.
+    /// Common table expressions in scope, innermost last.
     ctes: Vec<scope::CteEntry>,
     params: params::Params,
-    /// Queries and statements around the point of work, common table expressions included.
+    /// Number of enclosing queries and statements, common table expressions included.
     nesting: usize,
     modifying: Vec<Arc<Bound>>,
     whole: Vec<Arc<Bound>>,
@@ -194,15 +197,15 @@ struct Analyzer<'a> {
     assigns_xid: bool,
     may_block: bool,
     depth: u32,
-    /// The largest `depth` so far, common table expressions counted where they are named: planning and execution go as
-    /// deep.
+    /// The largest `depth` so far. References to common table expressions count with those expressions' depth, since
+    /// planning and execution go as deep.
     reached: u32,
     depth_max: u32,
-    /// Whether `depth_max` was met, so that the error is about it.
+    /// Whether `depth_max` was reached, which is then the reason for the error.
     too_deep: bool,
-    /// The target of an INSERT while its query is analyzed: errors know its columns, names do not.
+    /// The target of an INSERT while its query is analyzed. Errors mention its columns, names do not refer to them.
     hidden_target: Option<Arc<Relation>>,
-    /// Where the last aggregate was seen, for errors about nested ones.
+    /// Position of the last aggregate, for errors about nested aggregates.
     aggregate_pos: Pos,
 }
 
@@ -252,7 +255,7 @@ impl<'a> Analyzer<'a> {
         self.writes |= access != Access::Read;
     }
 
-    /// Returns the level of the point of work.
+    /// Returns the current level.
     fn level(&mut self) -> &mut Level {
         self.levels.last_mut().expect("work on expressions happens inside a level")
     }
@@ -286,8 +289,8 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// Runs `work` here, and again on a larger stack when it turns out to be deep (A2). A first run that met the limit left
-/// no trace (A3).
+/// Runs `work` on this stack, and again on a larger one if the statement proves too deep (A2). The first run leaves no
+/// trace (A3).
 fn with_stack<T: Send>(cx: &AnalyzeContext<'_>, work: impl Fn(&mut Analyzer<'_>) -> Result<T> + Sync) -> Result<T> {
     let mut analyzer = Analyzer::new(cx, DEPTH_INLINE);
     let result = work(&mut analyzer);
@@ -307,18 +310,18 @@ fn with_stack<T: Send>(cx: &AnalyzeContext<'_>, work: impl Fn(&mut Analyzer<'_>)
     })
 }
 
-/// Makes the error of a statement nested deeper than so many levels.
+/// Makes the error for a statement nested deeper than `depth_max` levels.
 fn too_deep(depth_max: u32, pos: Pos) -> SqlError {
     error(SqlState::STATEMENT_TOO_COMPLEX, format!("statement is nested deeper than {depth_max} levels"), pos)
         .hint("Split the statement, or nest its expressions less deeply.")
 }
 
-/// Makes an error with a position, if that is known.
+/// Makes an error with the position, if it is known.
 fn error(state: SqlState, message: impl Into<String>, pos: Pos) -> SqlError {
     SqlError::new(state, message).at_opt(pos.get())
 }
 
-/// Makes the error for something that is not built: 0A000.
+/// Makes the 0A000 error for a feature that is not built.
 fn unsupported(what: impl std::fmt::Display, pos: Pos) -> SqlError {
     SqlError::unsupported(what).at_opt(pos.get())
 }

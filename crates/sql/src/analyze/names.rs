@@ -1,4 +1,4 @@
-//! Look-ups in the catalog by name, and names that a literal of a `reg*` type holds.
+//! Look-ups in the catalog by name, and the names in literals of `reg*` types.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     types::{Value, oid},
 };
 
-/// What a relation's name leads to.
+/// The object that a relation's name refers to.
 pub(super) enum Named {
     Table(Arc<Relation>),
     Index,
@@ -19,7 +19,7 @@ pub(super) enum Named {
 }
 
 impl Analyzer<'_> {
-    /// Finds the table that `name` means, or says why it cannot be used.
+    /// Finds the table that `name` refers to, or returns the reason why it cannot be used.
     pub(super) fn table(&self, name: &ast::RelationName) -> Result<Arc<Relation>> {
         if let Some(database) = &name.catalog
             && database != self.cx.database
@@ -61,7 +61,8 @@ impl Analyzer<'_> {
         self.cx.catalog.object_named(schema, self.cx.search_path, name)
     }
 
-    /// Reads a literal of a `reg*` type, whose meaning only the catalog knows. `None`: the session must read it.
+    /// Reads a literal of a `reg*` type, whose meaning depends on the catalog. `None` means that the session must read
+    /// it.
     pub(super) fn registered(&self, target: u32, text: &str) -> Result<Option<Value>> {
         let text = text.trim();
         if text == "-" {
@@ -115,7 +116,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Splits a dotted name with optional quotes, folding what is not quoted. `None` when it is not a name.
+/// Splits a dotted name with optional quotes and folds unquoted parts to lower case. `None` if the text is not a name.
 fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -154,7 +155,7 @@ fn split_name(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Parses one expression that the catalog or a literal holds as text.
+/// Parses a text from the catalog or from a literal as one expression.
 pub(super) fn parse_expression(text: &str) -> Result<ast::Expr> {
     let broken = || {
         SqlError::new(SqlState::DATA_CORRUPTED, format!("stored text is not an expression: {text}"))

@@ -1,10 +1,11 @@
-//! ON CONFLICT: which unique indexes decide, and what DO UPDATE makes of the row that is there.
+//! ON CONFLICT: the unique indexes that decide, and the effect of DO UPDATE on the existing row.
 //!
-//! Not here: which index the columns mean. That is decided when the statement is planned, as in PostgreSQL, so that a
-//! statement whose index is missing can be prepared.
+//! The index for a list of columns is chosen when the statement is planned, as in PostgreSQL, so that a statement whose
+//! index is missing can be prepared.
 //!
 //! # Invariants
-//! - O1. `excluded` is range 1 of the level, after the table. Names find it in SET and WHERE only; elsewhere errors know it.
+//! - O1. `excluded` is range 1 of the level, after the table. Names refer to it only in SET and WHERE; in other places
+//!   only errors mention it.
 
 use std::sync::Arc;
 
@@ -74,7 +75,7 @@ impl Analyzer<'_> {
         (item.named, item.open) = (open, open);
     }
 
-    /// Reads what stands between ON CONFLICT and DO.
+    /// Analyzes the conflict target, which stands between ON CONFLICT and DO.
     fn arbiter(&mut self, table: &Relation, target: &ast::ConflictTarget) -> Result<Arbiter> {
         match target {
             ast::ConflictTarget::Constraint(name, _) => named_constraint(table, name),
@@ -103,8 +104,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Returns the column or expression that an element means; `None` when no index can have it: it is asked for under
-    /// another order than indexes have.
+    /// Returns the column or expression that an element stands for; `None` if no index can match it, because the
+    /// element asks for an order that indexes do not have.
     fn arbiter_element(&mut self, element: &IndexElement, pos: Pos) -> Result<Option<Expr>> {
         let refuse = |what: &str| {
             Err(error(SqlState::INVALID_COLUMN_REFERENCE, format!("{what} is not allowed in ON CONFLICT clause"), pos))
@@ -134,8 +135,8 @@ impl Analyzer<'_> {
             })?),
         };
         let ty = node.ty();
-        // Every index has the order that its columns' types have of themselves; all text is compared bytewise, which is
-        // what the other classes and the collations of text ask for.
+        // Every index has the default order of its columns' types. All text is compared bytewise, as the other operator
+        // classes and the collations of text ask for.
         let ordered = class.is_none_or(|class| op_class_for(ty.oid).is_some_and(|own| own.input == class.input));
         let collated = element.collation.is_none() || is_collated(ty);
         Ok((ordered && collated).then_some(node.expr))

@@ -1,8 +1,8 @@
 //! ORDER BY, GROUP BY and DISTINCT ON: items that may be ordinals, output names or expressions.
 //!
 //! # Invariants
-//! - O1. ORDER BY and DISTINCT ON take a bare name as an output name first, GROUP BY as a FROM column first.
-//! - O2. An item that no output column equals becomes a hidden one, after all visible ones.
+//! - O1. ORDER BY and DISTINCT ON read a bare name first as an output name, GROUP BY first as a FROM column.
+//! - O2. An item that equals no output column becomes a hidden one, after all visible columns.
 
 use super::{
     Analyzer, Typed,
@@ -20,14 +20,14 @@ use crate::{
     types::SqlType,
 };
 
-/// What an item means.
+/// The meaning of an item.
 enum Item {
     Target(usize),
     Expr(Typed),
 }
 
 impl Analyzer<'_> {
-    /// Finds what an item means (O1).
+    /// Finds the meaning of an item (O1).
     fn item(&mut self, expr: &ast::Expr, targets: &[Target]) -> Result<Item> {
         let clause = self.level().clause;
         match &expr.kind {
@@ -72,7 +72,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Makes an item a target, hidden if need be (O2).
+    /// Returns the target for an item; adds a hidden one if necessary (O2).
     fn item_target(&mut self, expr: &ast::Expr, targets: &mut Vec<Target>) -> Result<usize> {
         match self.item(expr, targets)? {
             Item::Target(at) => {
@@ -141,7 +141,7 @@ impl Analyzer<'_> {
         Ok(out)
     }
 
-    /// Analyzes DISTINCT ON, whose items ORDER BY must start with.
+    /// Analyzes DISTINCT ON; its items must be the first ones of ORDER BY.
     pub(super) fn distinct_on(
         &mut self,
         items: &[ast::Expr],
@@ -174,7 +174,7 @@ impl Analyzer<'_> {
         Ok(out)
     }
 
-    /// Analyzes ORDER BY over result columns, as set operations and VALUES have it.
+    /// Analyzes ORDER BY over result columns, for set operations and VALUES.
     pub(super) fn order_columns(
         &mut self,
         items: &[ast::SortItem],
@@ -221,7 +221,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Reads an ordinal, from 1.
+/// Converts an ordinal, which counts from 1, to an index.
 fn ordinal(literal: &Literal, columns: usize, clause: Clause, pos: Pos) -> Result<usize> {
     let Literal::Integer(number) = literal else {
         let text = format!("non-integer constant in {}", clause.described());

@@ -1,8 +1,8 @@
-//! `Params`: the types of `$1..`, declared or taken from the first use.
+//! `Params`: the types of `$1..`, declared or inferred from the first use.
 //!
 //! # Invariants
-//! - P1. A type once decided never changes; a second, different demand is 42P08.
-//! - P2. After `finish` every parameter has a type and no node is left with an undecided one.
+//! - P1. A known type never changes; a second, different demand is 42P08.
+//! - P2. After `finish` every parameter has a type, and no node of unknown type is left.
 
 use super::error;
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
     types::{SqlType, oid},
 };
 
-/// Most parameters of a statement: what the protocol can carry.
+/// Most parameters of a statement: the limit of the protocol.
 const PARAMS_MAX: u32 = 65_535;
 
 struct Slot {
-    /// 0 while undecided.
+    /// 0 while the type is unknown.
     oid: u32,
-    /// Nodes that were made without a type and got none since.
+    /// Number of nodes that were made without a type and still have none.
     open: u32,
-    /// Where it was last used undecided.
+    /// Position of the last use without a type.
     pos: Pos,
 }
 
@@ -33,7 +33,7 @@ impl Params {
         Self { slots: declared.iter().map(|oid| Slot { oid: decided(oid), open: 0, pos: Pos::NONE }).collect() }
     }
 
-    /// Uses parameter `number` (from 1); returns its place and type, unknown while undecided.
+    /// Uses parameter `number` (from 1); returns its index and its type, which may be unknown yet.
     pub(super) fn use_at(&mut self, number: u32, pos: Pos) -> Result<(usize, SqlType)> {
         if number == 0 || number > PARAMS_MAX {
             return Err(error(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), pos));
@@ -51,7 +51,7 @@ impl Params {
         Ok((place, SqlType::UNKNOWN))
     }
 
-    /// Gives a node that was made undecided the type its use demands (P1).
+    /// Gives a node of unknown type the type that its use demands (P1).
     pub(super) fn decide(&mut self, place: usize, demanded: u32, pos: Pos) -> Result<()> {
         let slot = &mut self.slots[place];
         slot.open = slot.open.saturating_sub(1);
@@ -69,13 +69,13 @@ impl Params {
         Ok(())
     }
 
-    /// Forgets a node that was made undecided and is not kept.
+    /// Forgets a node of unknown type that is not kept.
     pub(super) fn forget(&mut self, place: usize) {
         let slot = &mut self.slots[place];
         slot.open = slot.open.saturating_sub(1);
     }
 
-    /// Returns all types (P2).
+    /// Returns the types of all parameters (P2).
     pub(super) fn finish(&self) -> Result<Vec<u32>> {
         for (place, slot) in self.slots.iter().enumerate() {
             let what = || format!("could not determine data type of parameter ${}", place + 1);

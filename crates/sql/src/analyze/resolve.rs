@@ -1,11 +1,12 @@
-//! Which operator or function a name means for given argument types: PostgreSQL's rules of overload resolution.
+//! Overload resolution by PostgreSQL's rules: the operator or function that a name means for given argument types.
 //!
-//! Not the rows to choose from (`builtin`), and nothing is converted before a choice is made.
+//! `builtin` lists the candidates. Nothing is converted before a candidate is chosen.
 //!
 //! # Invariants
-//! - R1. An exact match wins; else the candidates that the arguments can be converted to, narrowed step by step; what is
-//!   left must be one.
-//! - R2. A chosen call's arguments get exactly the types it takes (bound B1), polymorphic ones replaced by real ones.
+//! - R1. An exact match wins. Otherwise the candidates to whose types the arguments can be converted are narrowed step
+//!   by step until one is left.
+//! - R2. The arguments of a chosen call get exactly the types that it takes (bound B1); real types replace polymorphic
+//!   ones.
 
 use super::{
     Analyzer, Typed,
@@ -27,16 +28,16 @@ enum Choice<T> {
     Many,
 }
 
-/// A function that a call may mean, with one type per argument given.
+/// A function that a call may mean, with one type per given argument.
 #[derive(Clone)]
 struct Candidate {
     proc: &'static Proc,
     arguments: Vec<u32>,
-    /// How many arguments the variadic one takes in; 0 when it is taken as declared.
+    /// Number of arguments that the variadic parameter takes; 0 if the call passes it as declared.
     expanded: usize,
 }
 
-/// Narrows candidates by PostgreSQL's steps (R1). Each candidate is its argument types.
+/// Narrows the candidates by PostgreSQL's steps (R1). `types` returns the argument types of a candidate.
 fn select<T: Clone>(inputs: &[u32], mut candidates: Vec<T>, types: impl Fn(&T) -> &[u32]) -> Choice<T> {
     let matching = |candidates: &[T], score: &dyn Fn(usize, u32) -> bool| -> Vec<T> {
         let scores: Vec<usize> = candidates
@@ -65,7 +66,7 @@ fn select<T: Clone>(inputs: &[u32], mut candidates: Vec<T>, types: impl Fn(&T) -
         candidates = by_unknown_categories(inputs, candidates, &types);
     }
     if candidates.len() > 1 {
-        // When all known arguments are of one type, the unknown ones are taken to be of it too.
+        // If all known arguments have one type, the unknown ones are assumed to have it too.
         let mut known = inputs.iter().copied().filter(|&ty| ty != oid::UNKNOWN);
         if let Some(first) = known.next()
             && inputs.contains(&oid::UNKNOWN)
@@ -87,7 +88,8 @@ fn select<T: Clone>(inputs: &[u32], mut candidates: Vec<T>, types: impl Fn(&T) -
     }
 }
 
-/// Keeps the candidates whose types at the unknown arguments are of the category chosen there: string if any takes one.
+/// Keeps the candidates whose types at the unknown arguments belong to the category chosen there, which is string if
+/// any candidate takes one.
 fn by_unknown_categories<T: Clone>(inputs: &[u32], candidates: Vec<T>, types: impl Fn(&T) -> &[u32]) -> Vec<T> {
     let mut slots = vec![(0_u8, false); inputs.len()];
     for (i, slot) in slots.iter_mut().enumerate().filter(|(i, _)| inputs[*i] == oid::UNKNOWN) {
@@ -121,14 +123,14 @@ fn by_unknown_categories<T: Clone>(inputs: &[u32], candidates: Vec<T>, types: im
     if kept.is_empty() { candidates } else { kept }
 }
 
-/// Returns whether every input can become the candidate's type unasked.
+/// Returns whether every input can be implicitly converted to the candidate's type.
 fn all_fit(inputs: &[u32], arguments: &[u32]) -> bool {
     inputs.len() == arguments.len()
         && inputs.iter().zip(arguments).all(|(&from, &to)| can_coerce(from, to, CastContext::Implicit))
         && consistent(inputs, arguments)
 }
 
-/// Returns whether the polymorphic arguments agree with one another.
+/// Returns whether the polymorphic arguments are consistent with each other.
 fn consistent(inputs: &[u32], arguments: &[u32]) -> bool {
     let mut element = None;
     let mut array_free = false;
@@ -208,7 +210,7 @@ fn map<T, U>(choice: Choice<T>, f: impl FnOnce(T) -> U) -> Choice<U> {
     }
 }
 
-/// Finds the operator that `name` means for operands of these types; `left` 0 is a prefix operator.
+/// Finds the operator that `name` means for operands of these types; a `left` of 0 asks for a prefix operator.
 ///
 /// # Errors
 /// 42883, 42725.
@@ -244,9 +246,10 @@ pub(super) fn operator_proc(op: &Operator) -> &'static Proc {
     builtin::proc_by_oid(op.code).expect("an operator's function is listed")
 }
 
-/// What a call by name means.
+/// The meaning of a call by name.
 pub(super) enum Called {
-    /// A function or aggregate with the types its arguments take, and how many the variadic one takes in.
+    /// A function or aggregate, with the types of its arguments and the number of those that the variadic parameter
+    /// takes.
     Proc { proc: &'static Proc, arguments: Vec<u32>, expanded: usize },
     /// A cast written as a call, such as `text(x)`.
     Cast(SqlType),
@@ -289,7 +292,7 @@ fn called(candidate: Candidate) -> Called {
     Called::Proc { proc: candidate.proc, arguments: candidate.arguments, expanded: candidate.expanded }
 }
 
-/// Fits a function's arguments to the number given, if it can take so many.
+/// Returns the function as a candidate for this number of arguments, if it can take so many.
 fn candidate(proc: &'static Proc, given: usize, variadic: bool) -> Option<Candidate> {
     let declared = proc.arguments.len();
     if variadic || proc.variadic == 0 {
@@ -305,7 +308,8 @@ fn candidate(proc: &'static Proc, given: usize, variadic: bool) -> Option<Candid
     Some(Candidate { proc, arguments, expanded: given - fixed })
 }
 
-/// Returns the type that a call of one argument casts to, when its name is a type's and no function's rules are needed.
+/// Returns the target type of a one-argument call that is a cast: its name is a type's, and no function is needed for
+/// it.
 fn cast_named(name: &str, input: u32) -> Option<SqlType> {
     let target = builtin::type_by_name(name).filter(|ty| ty.supported)?;
     let direct = input == oid::UNKNOWN
@@ -326,7 +330,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Converts arguments to what the chosen signature takes and returns its real result type (R2).
+    /// Converts arguments to the types of the chosen signature; returns them with the real result type (R2).
     pub(super) fn fit_arguments(
         &mut self,
         arguments: &[u32],
@@ -342,7 +346,7 @@ impl Analyzer<'_> {
         Ok((nodes, result))
     }
 
-    /// Replaces polymorphic types by what the arguments say.
+    /// Replaces polymorphic types by the types that the arguments determine.
     fn real_types(&self, arguments: &[u32], result: u32, nodes: &[Typed]) -> Result<(Vec<u32>, u32)> {
         let undetermined = || {
             SqlError::new(
@@ -394,7 +398,7 @@ impl Analyzer<'_> {
         Ok((types, real(result, oid::TEXT, false)?))
     }
 
-    /// Makes the call of an operator. `pos` is the operator's place; `left` is absent for a prefix operator.
+    /// Makes the call of an operator. `pos` is the operator's position; `left` is absent for a prefix operator.
     pub(super) fn operate(&mut self, name: &ObjectName, left: Option<Typed>, right: Typed, pos: Pos) -> Result<Typed> {
         let start = left.as_ref().map_or(pos, |left| left.pos.leftmost(pos));
         self.schema_exists(name, pos)?;
@@ -418,8 +422,8 @@ impl Analyzer<'_> {
         Ok(Typed::new(call, start))
     }
 
-    /// As [`Analyzer::operate`] for a comparison of two values that must yield a boolean; returns the procedure and both
-    /// operands as it takes them.
+    /// Resolves a comparison of two values, which must return a boolean, like [`Analyzer::operate`]; returns the
+    /// procedure and both operands with the types that it takes.
     pub(super) fn comparison(
         &mut self,
         name: &ObjectName,
@@ -443,7 +447,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Makes the name of an operator that the grammar does not spell.
+/// Makes the name of an operator that the text does not spell.
 pub(super) fn named(name: &str, pos: Pos) -> ObjectName {
     ObjectName { parts: vec![name.to_owned()], pos }
 }

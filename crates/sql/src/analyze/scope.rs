@@ -1,9 +1,9 @@
-//! What names mean at the point of work: the select levels around it, their FROM items, and the clause being analyzed.
+//! Names in scope: the enclosing select levels, their FROM items, and the clause that is being analyzed.
 //!
 //! # Invariants
-//! - S1. An [`Item`]'s columns are expressions over the ranges of its own level (`up: 0`).
-//! - S2. A name that two visible columns of one level share is ambiguous; an inner level hides outer ones.
-//! - S3. `outer` is set on every level from which a name was found further out.
+//! - S1. The columns of an [`Item`] are expressions over the ranges of its own level (`up: 0`).
+//! - S2. A name that two visible columns of one level share is ambiguous; names of an inner level hide outer ones.
+//! - S3. `outer` is set on every level from which a name of a level further out was found.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     types::{SqlType, Value},
 };
 
-/// The clause being analyzed, which decides what may stand in it.
+/// The clause being analyzed, which decides which constructs are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clause {
     Target,
@@ -44,7 +44,7 @@ pub(super) enum Clause {
 }
 
 impl Clause {
-    /// Returns how errors call it, after "are not allowed in".
+    /// Returns the clause's name in errors, after "are not allowed in".
     pub(super) fn described(self) -> &'static str {
         match self {
             Self::Target => "SELECT",
@@ -69,30 +69,30 @@ impl Clause {
         }
     }
 
-    /// Returns whether aggregates may stand in it.
+    /// Returns whether the clause may contain aggregates.
     pub(super) fn allows_aggregates(self) -> bool {
         matches!(self, Self::Target | Self::Having | Self::OrderBy | Self::DistinctOn)
     }
 }
 
-/// A FROM item as names see it.
+/// A FROM item as names refer to it.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// Alias or table name; a join without alias has none.
+    /// Alias or table name; a join without an alias has none.
     pub(super) name: Option<String>,
     /// Schema and OID of the table, unless an alias hides its name.
     pub(super) relation: Option<(Oid, Oid)>,
     /// Names and values of its columns (S1).
     pub(super) columns: Vec<(String, Expr)>,
-    /// The range it is, if it is one and not a join.
+    /// Its range; `None` for a join.
     pub(super) range: Option<usize>,
-    /// Whether `name.column` finds it.
+    /// Whether `name.column` refers to it.
     pub(super) named: bool,
-    /// Whether `column` and `*` find it.
+    /// Whether `column` and `*` refer to it.
     pub(super) open: bool,
-    /// Whether only lateral items may use it yet.
+    /// Whether only lateral items may use it so far.
     pub(super) lateral_only: bool,
-    /// Whether the join it is in allows that.
+    /// Whether its join allows lateral use.
     pub(super) lateral_ok: bool,
 }
 
@@ -104,9 +104,9 @@ pub(super) struct Level {
     pub(super) lateral: bool,
     pub(super) clause: Clause,
     pub(super) aggregates: Vec<Aggregate>,
-    /// Where columns of this level were named above grouping, outside aggregates: range, column, place.
+    /// References to columns of this level that stand above grouping and outside aggregates: range, column, position.
     pub(super) references: Vec<(usize, usize, Pos)>,
-    /// The range that a set-returning function of the output list became.
+    /// The range made of a set-returning function of the output list.
     pub(super) set_range: Option<usize>,
     /// The range of `excluded`, which has no system columns.
     pub(super) excluded: Option<usize>,
@@ -118,18 +118,18 @@ pub(super) struct Level {
 pub(super) struct CteEntry {
     pub(super) name: String,
     pub(super) bound: Arc<Bound>,
-    /// Its columns; none when it is data-modifying and has no RETURNING.
+    /// Its columns; none if it is data-modifying and has no RETURNING.
     pub(super) columns: Vec<(String, SqlType)>,
-    /// How many levels surround it.
+    /// Number of levels around it.
     pub(super) depth: usize,
-    /// How deep it goes by itself.
+    /// Its own nesting depth.
     pub(super) height: u32,
-    /// Whether it names a level outside itself, so that it cannot be computed once.
+    /// Whether it names a level outside itself and so cannot be computed once.
     pub(super) outer: bool,
 }
 
 impl Item {
-    /// Makes the item of a range whose columns are `names`, `None` for those that cannot be named.
+    /// Makes the item of a range with these columns, without those for which `hidden` returns true.
     pub(super) fn of_range(
         range: usize,
         name: String,
@@ -179,7 +179,7 @@ impl Level {
         }
     }
 
-    /// Makes the level of a statement over one table, range 0.
+    /// Makes the level of a statement over one table, which is range 0.
     pub(super) fn of_relation(relation: &Arc<Relation>) -> Self {
         let mut level = Self::new(Clause::Check);
         level.add_table(relation, relation.name.to_string(), false);
@@ -200,7 +200,7 @@ impl Level {
     }
 }
 
-/// What a look-up on one level found.
+/// The result of a look-up on one level.
 enum Found {
     Nothing,
     Column(Expr),
@@ -236,7 +236,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Returns whether the path names a FROM item and no column.
+    /// Returns whether the path names a FROM item and not a column.
     pub(super) fn is_item(&self, path: &[String]) -> bool {
         let [name] = path else { return false };
         let level = self.levels.iter().rev().find(|level| {
@@ -294,7 +294,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Finds the item called `table`: how many levels out, and which.
+    /// Finds the item named `table`; returns the number of levels out and its index there.
     pub(super) fn named_item(&self, schema: Option<&str>, table: &str, pos: Pos) -> Result<Option<(usize, usize)>> {
         let wanted = match schema {
             None => None,
@@ -328,7 +328,7 @@ impl Analyzer<'_> {
         Ok(None)
     }
 
-    /// Makes the error for a table name that FROM does not hold.
+    /// Makes the error for a table name that is not in FROM.
     pub(super) fn missing_table(&self, schema: Option<&str>, table: &str, pos: Pos) -> SqlError {
         let shown = schema.map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"));
         let present =
@@ -358,7 +358,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Notes a column found `up` levels out and returns it as seen from here.
+    /// Records the use of a column found `up` levels out and returns it as seen from the current level.
     pub(super) fn found(&mut self, mut expr: Expr, up: usize, pos: Pos) -> Typed {
         let at = self.levels.len() - 1 - up;
         for level in &mut self.levels[at + 1..] {
@@ -425,7 +425,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Answers for a system column of a table; `None` when `name` is none or the item is no table.
+/// Resolves a system column of a table; `None` if `name` is not one or the item is not a table.
 fn system_column(level: &Level, item: &Item, name: &str, pos: Pos) -> Option<Result<Typed>> {
     let range = item.range.filter(|range| level.excluded != Some(*range))?;
     let RangeSource::Table(relation) = &level.ranges.get(range)?.source else { return None };
@@ -436,12 +436,12 @@ fn system_column(level: &Level, item: &Item, name: &str, pos: Pos) -> Option<Res
     }
 }
 
-/// Returns whether the point of work may see the item at all.
+/// Returns whether the item is in scope for the current expression.
 fn usable(level: &Level, item: &Item) -> bool {
     !item.lateral_only || level.lateral
 }
 
-/// Refuses an item whose join does not let lateral items use it.
+/// Refuses an item whose join does not allow lateral use.
 fn lateral_allowed(item: &Item, pos: Pos) -> Result<()> {
     if item.lateral_only && !item.lateral_ok {
         let name = item.name.as_deref().unwrap_or_default();
@@ -482,7 +482,7 @@ fn ambiguous(name: &str, pos: Pos) -> SqlError {
     error(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), pos)
 }
 
-/// Returns how many single-character edits lead from one name to the other.
+/// Returns the number of single-character edits that turn one name into the other.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,7 +1,7 @@
-//! Queries: WITH, one SELECT level, VALUES; in PostgreSQL's order of work.
+//! Queries: WITH, one SELECT level, and VALUES, in PostgreSQL's order of work.
 //!
-//! FROM is `from`, output columns `target`, ORDER BY and DISTINCT `order`, grouping `group`, UNION and kin
-//! `set_operation`.
+//! FROM is in `from`, output columns in `target`, ORDER BY and DISTINCT in `order`, grouping in `group`, and UNION,
+//! INTERSECT and EXCEPT in `set_operation`.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::{
     types::{SqlType, oid},
 };
 
-/// A query after analysis.
+/// An analyzed query.
 pub(super) struct Output {
     pub(super) query: Query,
-    /// Its result columns; a type may still be unknown when the caller asked for that.
+    /// Its result columns; a type may still be unknown if the caller did not ask to resolve it.
     pub(super) columns: Vec<ResultColumn>,
-    /// Where each column's expression starts.
+    /// Start of each column's expression.
     pub(super) places: Vec<Pos>,
     /// Whether it names a level outside itself.
     pub(super) outer: bool,
@@ -54,7 +54,7 @@ impl Analyzer<'_> {
         })
     }
 
-    /// Brings the queries of a WITH into scope, one after another.
+    /// Brings the queries of a WITH into scope in their order.
     pub(super) fn with(&mut self, with: &ast::With) -> Result<()> {
         if with.recursive {
             return Err(unsupported("WITH RECURSIVE", with.pos));
@@ -70,6 +70,7 @@ impl Analyzer<'_> {
                     cte.pos,
                 ));
             }
+            // `reached` restarts here to measure this query's depth, which counts again wherever it is named (A2).
             let around = std::mem::replace(&mut self.reached, self.depth);
             let (bound, columns, outer) = self.with_query(cte, is_outermost)?;
             let height = std::mem::replace(&mut self.reached, around) - self.depth + 1;
@@ -103,7 +104,7 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// Analyzes one query of a WITH; returns its columns, and whether it names a level outside itself.
+    /// Analyzes one query of a WITH; also returns its columns, and whether it names a level outside itself.
     fn with_query(&mut self, cte: &ast::Cte, is_outermost: bool) -> Result<(Arc<Bound>, Vec<ResultColumn>, bool)> {
         let (bound, columns) = match &*cte.stmt {
             ast::Stmt::Select(select) => {
@@ -132,6 +133,7 @@ impl Analyzer<'_> {
     }
 
     fn core(&mut self, select: &ast::Select, core: &ast::SelectCore, resolve: bool) -> Result<Output> {
+        // The order of the clauses is PostgreSQL's: parameter types and error positions depend on it.
         self.levels.push(Level::new(Clause::From));
         let from = self.read_from(&core.from)?;
         self.level().clause = Clause::Target;
@@ -178,6 +180,7 @@ impl Analyzer<'_> {
         }
         let clauses = self.locking_clauses(&select.locking)?;
         let mut having = having.map(|node| node.expr);
+        // Comes after every clause that adds targets, so that B3 holds for all of them.
         if grouped {
             self.regroup(&mut group_by, &mut targets, having.as_mut())?;
         }
@@ -246,7 +249,7 @@ impl Analyzer<'_> {
         Ok(Some(node.expr))
     }
 
-    /// Analyzes VALUES as a query of its own.
+    /// Analyzes VALUES as a stand-alone query.
     fn values(&mut self, select: &ast::Select, rows: &[Vec<ast::Expr>]) -> Result<Output> {
         if !select.locking.is_empty() {
             return Err(SqlError::new(
@@ -311,7 +314,7 @@ pub(super) fn same_width(rows: &[Vec<ast::Expr>]) -> Result<()> {
     }
 }
 
-/// Describes the visible targets; a column read unchanged names its table.
+/// Describes the visible targets; a column that is read unchanged names its table.
 pub(super) fn result_columns(
     targets: &[Target],
     level: &Level,
@@ -344,7 +347,7 @@ pub(super) fn sort_key(target: usize, (descending, nulls_first): (bool, bool)) -
     SortKey { target, descending, nulls_first }
 }
 
-/// Returns whether the type is still open.
+/// Returns whether the type is not known yet.
 pub(super) fn is_unknown(ty: SqlType) -> bool {
     ty.oid == oid::UNKNOWN
 }

@@ -1,8 +1,8 @@
-//! UNION, INTERSECT, EXCEPT, and casting the columns of a finished query.
+//! UNION, INTERSECT, EXCEPT, and casts of the columns of an analyzed query.
 //!
 //! # Invariants
-//! - U1. Both inputs have the types of the result; a literal of unknown type was read as that type, with its position.
-//! - U2. A query whose rows are compared, sorted or cut inside is wrapped rather than changed, so that casts come after.
+//! - U1. Both inputs have the result's types; a literal of unknown type is read as that type, with its position.
+//! - U2. A query that compares, sorts or limits its rows is wrapped, not changed, so that the casts come afterwards.
 
 use super::{
     Analyzer, Typed,
@@ -91,7 +91,7 @@ impl Analyzer<'_> {
         Ok(Output { query: Query::SetOperation(Box::new(query)), columns, places, outer })
     }
 
-    /// Converts a query's columns to `types`, literals and parameters of unknown type in place (U1).
+    /// Converts a query's columns to `types`; literals and parameters of unknown type are converted in place (U1).
     pub(super) fn convert_output(&mut self, mut output: Output, types: &[SqlType]) -> Result<Query> {
         if let Query::Select(select) = &mut output.query {
             for (at, &ty) in types.iter().enumerate() {
@@ -110,7 +110,8 @@ impl Analyzer<'_> {
     }
 }
 
-/// Casts the columns of a query to `types`, which the caller found possible. Columns of the right type stay as they are.
+/// Casts the columns of a query to `types`; the caller has checked that this is possible. Columns that have their type
+/// already stay unchanged.
 pub(super) fn cast_columns(mut query: Query, columns: &[ResultColumn], types: &[SqlType]) -> Query {
     let needed = |at: usize| {
         let (from, to) = (columns[at].ty, types[at]);
@@ -154,13 +155,13 @@ pub(super) fn cast_columns(mut query: Query, columns: &[ResultColumn], types: &[
     }
 }
 
-/// Makes a query that reads all rows of `query`, range 0, and returns `targets`.
+/// Makes a query that reads all rows of `query` as range 0 and returns `targets`.
 pub(super) fn over(mut query: Query, columns: &[ResultColumn], targets: Vec<Expr>) -> Query {
     visit::shift_query(&mut query, 1);
     over_source(RangeSource::Subquery { query, lateral: false }, columns, targets)
 }
 
-/// Makes a query that reads all rows of a source, range 0, and returns `targets`.
+/// Makes a query that reads all rows of a source as range 0 and returns `targets`.
 pub(super) fn over_source(source: RangeSource, columns: &[ResultColumn], targets: Vec<Expr>) -> Query {
     let visible = targets.len();
     Query::Select(Box::new(Select {

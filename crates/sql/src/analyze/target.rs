@@ -6,7 +6,7 @@ use crate::{
     parse::ast::{self, ExprKind, Pos, SqlValue, Step},
 };
 
-/// One output column, or a hidden one that ORDER BY or DISTINCT ON needs.
+/// An output column, or a hidden column that ORDER BY or DISTINCT ON needs.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) node: Typed,
@@ -86,12 +86,12 @@ impl Analyzer<'_> {
     }
 }
 
-/// Returns the name PostgreSQL gives an output column without AS.
+/// Returns the name that PostgreSQL gives an output column without AS.
 pub(super) fn column_name(expr: &ast::Expr) -> String {
     figure(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
-/// Returns a name and whether it is a strong one, which a cast around does not replace.
+/// Returns a name and whether it is a strong name, which a cast around the expression does not replace.
 pub(super) fn figure(expr: &ast::Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match &expr.kind {

@@ -1,6 +1,6 @@
-//! Names of types: from what the grammar gives to an OID and modifier.
+//! Resolution of type names to an OID and a modifier.
 //!
-//! Not the names themselves (`builtin` and `types::oid`), nor what a modifier does (`types::typmod`).
+//! `builtin` and `types::oid` hold the names; `types::typmod` defines the effect of a modifier.
 
 use super::{AnalyzeContext, error, unsupported};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     types::{SqlType, oid, typmod},
 };
 
-/// Finds the type that `name` means.
+/// Finds the type that `name` denotes.
 pub(super) fn resolve(name: &ast::TypeName, cx: &AnalyzeContext<'_>) -> Result<SqlType> {
     let schema = name.name.schema();
     if let Some(schema) = schema
@@ -51,7 +51,7 @@ pub(super) fn resolve(name: &ast::TypeName, cx: &AnalyzeContext<'_>) -> Result<S
     })
 }
 
-/// Encodes the modifiers that follow the name.
+/// Encodes the modifiers after the name.
 fn modifier(base: u32, name: &ast::TypeName) -> Result<i32> {
     let mut modifiers = Vec::new();
     for item in &name.modifiers {

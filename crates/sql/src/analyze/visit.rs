@@ -1,18 +1,19 @@
-//! Walks over bound trees: every node of an expression, into subqueries, with the number of select levels passed.
+//! Walks over bound trees: they visit every node of an expression, also in subqueries, with the number of select levels
+//! entered.
 //!
-//! Not a rewriter: what to do with a node is the caller's.
+//! The visitor decides what happens to a node.
 //!
 //! # Invariants
-//! - V1. A node is visited before its parts; the parts are visited only when the visitor says so.
+//! - V1. A node is visited before its parts; the parts are visited only if the visitor asks for it.
 //! - V2. `depth` counts the levels entered since the start, so `up == depth` in a node means the starting level.
 
 use super::bound::{Aggregate, Expr, FromItem, Query, Range, RangeSource, Select, SubqueryKind};
 use crate::error::Result;
 
-/// What is called at every node, with its depth; returns whether to go on into the node's parts.
+/// The function called at every node, with its depth; it returns whether to visit the node's parts.
 pub(super) type Visitor<'v> = dyn FnMut(&mut Expr, usize) -> Result<bool> + 'v;
 
-/// Visits `expr` and everything below.
+/// Visits `expr` and everything below it.
 pub(super) fn walk(expr: &mut Expr, depth: usize, visit: &mut Visitor<'_>) -> Result<()> {
     if !visit(expr, depth)? {
         return Ok(());
@@ -151,7 +152,7 @@ fn walk_option(expr: &mut Option<Expr>, depth: usize, visit: &mut Visitor<'_>) -
     expr.as_mut().map_or(Ok(()), |expr| walk(expr, depth, visit))
 }
 
-/// Returns the level reference of a node, if it is one.
+/// Returns the level reference of a node, if it has one.
 pub(super) fn reference(expr: &mut Expr) -> Option<&mut usize> {
     match expr {
         Expr::Column { up, .. } | Expr::GroupKey { up, .. } | Expr::Aggregate { up, .. } => Some(up),
@@ -159,7 +160,7 @@ pub(super) fn reference(expr: &mut Expr) -> Option<&mut usize> {
     }
 }
 
-/// Returns a visitor that adds `by` to every reference to a level at or outside the start.
+/// Returns a visitor that adds `by` to every reference to the starting level or a level outside it.
 fn shifter(by: isize, start: usize) -> impl FnMut(&mut Expr, usize) -> Result<bool> {
     move |node, depth| {
         if let Some(up) = reference(node)
@@ -171,7 +172,7 @@ fn shifter(by: isize, start: usize) -> impl FnMut(&mut Expr, usize) -> Result<bo
     }
 }
 
-/// Moves an expression `by` levels further in (or out, when negative).
+/// Moves an expression `by` levels further in, or further out if `by` is negative.
 pub(super) fn shift(expr: &mut Expr, by: isize) {
     walk(expr, 0, &mut shifter(by, 0)).expect("shifting never fails");
 }
@@ -181,7 +182,7 @@ pub(super) fn shift_query(query: &mut Query, by: isize) {
     walk_query(query, 0, &mut shifter(by, 1)).expect("shifting never fails");
 }
 
-/// Returns the nearest level that the expression names, 0 being the level it stands in.
+/// Returns the nearest level that the expressions name; 0 is the level that they stand in.
 pub(super) fn nearest_level(exprs: &mut [Expr]) -> Option<usize> {
     let mut nearest: Option<usize> = None;
     walk_all(exprs, 0, &mut |node, depth| {
@@ -202,7 +203,7 @@ pub(super) fn names_own_level(expr: &Expr) -> bool {
     }
 }
 
-/// Returns whether any aggregate of the level it stands in is named.
+/// Returns whether the expression names an aggregate of the level that it stands in.
 pub(super) fn names_own_aggregate(expr: &Expr) -> bool {
     let mut found = false;
     walk(&mut expr.clone(), 0, &mut |node, depth| {
