@@ -1,7 +1,7 @@
-//! The states of aggregates over one group of rows. Which aggregate has which state is `aggregate`'s.
+//! The states of aggregates over one group of rows. `aggregate` maps aggregates to states.
 //!
 //! # Invariants
-//! - G1. No sum wraps: integer sums are kept in 128 bits and checked when they leave.
+//! - G1. No sum wraps: integer sums are kept in 128 bits and checked when they are returned.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -14,7 +14,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::types::numeric::Numeric;
 use crate::types::{Array, ArrayDim, Interval, Value};
 
-/// `count(*)`, and with an argument the rows where it is not NULL.
+/// `count(*)`; with an argument, the number of rows in which it is not NULL.
 #[derive(Default)]
 pub(super) struct Count(i64);
 
@@ -29,7 +29,7 @@ impl Accumulator for Count {
     }
 }
 
-/// What an [`IntegerSum`] ends as.
+/// The result of an [`IntegerSum`].
 #[derive(Clone, Copy)]
 pub(super) enum IntegerResult {
     /// The sum as int8.
@@ -56,7 +56,7 @@ impl IntegerSum {
 impl Accumulator for IntegerSum {
     fn add(&mut self, args: &[Value]) -> Result<()> {
         if !args[0].is_null() {
-            // 2^64 rows of the largest int8 fit.
+            // Even 2^64 rows of the largest int8 fit.
             self.sum += i128::from(int(&args[0]));
             self.count += 1;
         }
@@ -148,7 +148,7 @@ impl Accumulator for IntervalSum {
     }
 }
 
-/// What a [`FloatSum`] ends as.
+/// The result of a [`FloatSum`].
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum FloatResult {
     /// The sum of float4, added in single precision.
@@ -215,7 +215,8 @@ pub(super) struct Extreme {
 }
 
 impl Extreme {
-    /// Keeps the last value for which nothing compares as `replaces` to it: of equal ones the last, as in PostgreSQL.
+    /// Makes a state that keeps the value to which no other value compares as `replaces`; of equal values it keeps the
+    /// last, as PostgreSQL does.
     pub(super) fn new(type_oid: u32, replaces: Ordering) -> Self {
         Self { type_oid, replaces, best: Value::Null }
     }
@@ -236,7 +237,8 @@ impl Accumulator for Extreme {
     }
 }
 
-/// `bool_and` (starts true) and `bool_or` (starts false): the first value other than the start decides.
+/// `bool_and` (starts with true) and `bool_or` (starts with false): the first value that differs from the start
+/// decides.
 pub(super) struct Every {
     start: bool,
     state: Option<bool>,
@@ -385,7 +387,7 @@ impl Accumulator for Collected {
     }
 }
 
-/// `array_agg` of arrays: they become the slices of one array with a dimension more.
+/// `array_agg` of arrays: they become the slices of one array with one more dimension.
 #[derive(Default)]
 pub(super) struct Stacked {
     first: Option<Arc<Array>>,

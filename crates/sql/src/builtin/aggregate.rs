@@ -1,4 +1,4 @@
-//! Which aggregate has which state, by argument types. The states are `accumulate`'s.
+//! Maps aggregates, by their argument types, to their states, which `accumulate` implements.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 

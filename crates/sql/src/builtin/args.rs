@@ -1,5 +1,5 @@
-//! Accessors that take a function's argument as the Rust type it must have. A mismatch is a bug of the caller
-//! (`implementation` I3) and panics. Also the errors that many functions share.
+//! Accessors that return a function's argument as the Rust type that it must have, and errors that many functions
+//! share. A mismatch is a bug of the caller (`implementation` I3) and panics.
 
 use collie_base::Lsn;
 
@@ -20,7 +20,7 @@ pub(super) fn boolean(value: &Value) -> bool {
     }
 }
 
-/// Any of the integer types.
+/// Returns the value of any integer type.
 pub(super) fn int(value: &Value) -> i64 {
     match value {
         Value::Int2(i) => i64::from(*i),
@@ -37,7 +37,7 @@ pub(super) fn int4(value: &Value) -> i32 {
     }
 }
 
-/// Either of the float types, widened.
+/// Returns the value of either float type, widened.
 pub(super) fn float(value: &Value) -> f64 {
     match value {
         Value::Float8(f) => *f,
@@ -102,7 +102,7 @@ pub(super) fn date(value: &Value) -> i32 {
     }
 }
 
-/// Microseconds of a time, timestamp or timestamptz.
+/// Returns the microseconds of a time, timestamp or timestamptz.
 pub(super) fn micros(value: &Value) -> i64 {
     match value {
         Value::Timestamp(t) | Value::TimestampTz(t) | Value::Time(t) => *t,
@@ -129,19 +129,19 @@ pub(super) fn new_text(text: impl Into<std::sync::Arc<str>>) -> Value {
     Value::Text(text.into())
 }
 
-/// 22003 for a type: "integer out of range".
+/// Makes the 22003 error for a type: "integer out of range".
 #[cold]
 pub(super) fn out_of_range(type_name: &str) -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{type_name} out of range"))
 }
 
-/// 22012.
+/// Makes the 22012 error.
 #[cold]
 pub(super) fn division_by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-/// 22023.
+/// Makes a 22023 error.
 #[cold]
 pub(super) fn invalid_parameter(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)

@@ -1,8 +1,8 @@
-//! Functions over arrays. Not their comparisons (`compare`), their text (`types::io`), or subscripts and `= ANY`, which
-//! are expressions of their own.
+//! Functions over arrays. Comparisons are in `compare`, text forms in `types::io`; subscripts and `= ANY` are
+//! expressions.
 //!
 //! # Invariants
-//! - A2. Every subscript fits in an integer, and so does the one after the last.
+//! - A2. Every subscript fits in an integer, and so does the subscript after the last.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -24,13 +24,13 @@ fn int(number: usize) -> Value {
     Value::Int4(i32::try_from(number).expect("an array has fewer than 2^31 elements"))
 }
 
-/// The dimension with this number, counted from 1.
+/// Returns the dimension with this number, counted from 1.
 fn dimension(args: &[Value]) -> Option<ArrayDim> {
     let at = usize::try_from(i64::from(int4(&args[1])) - 1).ok()?;
     array(&args[0]).dims.get(at).copied()
 }
 
-/// The last subscript of a dimension.
+/// Returns the last subscript of a dimension.
 fn last(dim: ArrayDim) -> i32 {
     let last = i64::from(dim.lower) + i64::from(dim.len) - 1;
     i32::try_from(last).expect("an array's subscripts fit in an integer (A2)")
@@ -77,17 +77,17 @@ fn bounded(array: Array) -> Result<Value> {
     }
 }
 
-/// Elements with the dimensions of a list.
+/// Makes a one-dimensional array of these elements.
 fn list(element_oid: u32, lower: i32, values: Vec<Value>) -> Result<Value> {
     bounded(Array::with_lower(element_oid, lower, values))
 }
 
-/// The element type of an argument that may be a NULL array.
+/// Returns the element type of an argument that may be a NULL array.
 fn element_of(array_type: u32) -> u32 {
     oid::element_of(array_type).unwrap_or(oid::TEXT)
 }
 
-/// The array's elements and lower bound, for functions over lists; NULL counts as empty.
+/// Returns the element type, lower bound and elements of an array, for functions over lists; NULL counts as empty.
 fn as_list(value: &Value, array_type: u32) -> Result<(u32, i32, &[Value])> {
     let Value::Array(array) = value else { return Ok((element_of(array_type), 1, &[])) };
     match array.dims.as_slice() {
@@ -133,7 +133,7 @@ fn concatenate(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     bounded(Array { element_oid: a.element_oid, dims, values })
 }
 
-/// Whether two elements are the same, NULL being the same as NULL.
+/// Returns whether two elements are the same; NULL is the same as NULL.
 fn same(a: &Value, b: &Value, element: u32) -> bool {
     a.compare(b, element) == Ordering::Equal
 }
@@ -150,7 +150,7 @@ fn searched(value: &Value) -> Result<(&Array, i32)> {
     }
 }
 
-/// The subscripts at which the element stands.
+/// Returns the subscripts of the elements that are the same as the searched one.
 fn found<'a>(args: &'a [Value]) -> Result<impl Iterator<Item = i32> + 'a> {
     let (array, lower) = searched(&args[0])?;
     let hits = (i64::from(lower)..).zip(&array.values).filter(|(_, value)| same(value, &args[1], array.element_oid));
@@ -204,7 +204,7 @@ fn replace(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Array(Arc::new(replaced)))
 }
 
-/// Whether `array` has an element equal to `value`; NULL equals nothing.
+/// Returns whether `array` has an element equal to `value`; NULL equals nothing.
 fn has(array: &Array, value: &Value) -> bool {
     !value.is_null() && array.values.iter().any(|v| !v.is_null() && same(v, value, array.element_oid))
 }

@@ -1,5 +1,5 @@
-//! Tests of the built-in functions: `expected.tsv` holds calls and what PostgreSQL 15 answers to each (see
-//! `expect.py`); the tables are checked against the implementations and against themselves.
+//! Tests of the built-in functions. `expected.tsv` holds calls and PostgreSQL 15's answers to them (see `expect.py`);
+//! the tables are checked against the implementations and against themselves.
 
 use collie_base::Set;
 
@@ -99,7 +99,7 @@ fn signature(call: &str) -> (&str, Vec<SqlType>) {
     (&call[..open], types.split(", ").filter(|t| !t.is_empty()).map(named_type).collect())
 }
 
-/// A simple overload resolution: exact types first, then polymorphic ones.
+/// Decides overloads in a simple way: exact types first, then polymorphic ones.
 fn accepts(declared: u32, given: u32) -> bool {
     let is_array = type_by_oid(given).unwrap().category == b'A';
     match declared {
@@ -128,7 +128,7 @@ fn resolve(name: &str, types: &[SqlType]) -> &'static Proc {
         .unwrap_or_else(|| panic!("no function {name} takes {given:?}"))
 }
 
-/// The type of a result, with polymorphic ones made real from the arguments.
+/// Returns the type of a result; the arguments decide polymorphic types.
 fn result_type(declared: u32, types: &[SqlType]) -> u32 {
     let array = types.iter().map(|t| t.oid).find(|&t| type_by_oid(t).unwrap().category == b'A');
     match declared {
@@ -197,8 +197,8 @@ fn evaluate(case: &Case, context: &EvalContext<'_>) -> Result<String> {
     call_proc(proc, &args, &types, context)
 }
 
-/// Goal: built-in functions, operators, casts and aggregates answer as PostgreSQL 15 does, value for value and error
-/// for error. Method: every line of `expected.tsv`.
+/// Goal: built-in functions, operators, casts and aggregates give the same values and errors as PostgreSQL 15. Method:
+/// every line of `expected.tsv`.
 #[test]
 fn every_call_answers_as_postgresql_does() {
     let mut wrong = Vec::new();
@@ -236,7 +236,7 @@ fn every_row_is_implemented_and_every_implementation_has_a_row() {
     }
 }
 
-/// Goal: B2. Method: every reference is followed.
+/// Goal: B2. Method: follow every reference.
 #[test]
 fn no_row_refers_to_one_that_is_missing() {
     for operator in operators() {
@@ -318,7 +318,7 @@ fn oid_and_regclass_convert_through_the_session_and_change_variant() {
     });
 }
 
-/// Goal: the session's zone shifts what depends on it and nothing else. Method: PostgreSQL's answers at UTC+2.
+/// Goal: the session's zone shifts exactly what depends on it. Method: PostgreSQL's answers at UTC+2.
 #[test]
 fn the_time_zone_of_the_session_moves_timestamps_with_time_zone() {
     with_context(7200, |context| {
@@ -339,8 +339,8 @@ fn the_time_zone_of_the_session_moves_timestamps_with_time_zone() {
     });
 }
 
-/// Goal: a template of a number is read in time that grows with it, not with its square (T289). Method: one of two million places, which took
-/// hours before.
+/// Goal: the time to read a number template grows with its length, not with its square (T289). Method: a template of
+/// two million places, which took hours before.
 #[test]
 fn long_template_of_a_number_is_read_once() {
     with_context(0, |context| {
@@ -352,7 +352,7 @@ fn long_template_of_a_number_is_read_once() {
     });
 }
 
-/// Goal: the three clocks are the ones of the context. Method: a context with three different times.
+/// Goal: the three clocks are those of the context. Method: a context with three different times.
 #[test]
 fn now_is_the_start_of_the_transaction_and_the_clock_runs_on() {
     with_context(0, |context| {
@@ -367,7 +367,7 @@ fn now_is_the_start_of_the_transaction_and_the_clock_runs_on() {
     });
 }
 
-/// Goal: a series of any length costs nothing until it is read. Method: the first rows of one over all of int8.
+/// Goal: a series of any length costs nothing until it is read. Method: the first rows of a series over all of int8.
 #[test]
 fn generate_series_makes_rows_as_they_are_asked_for() {
     with_context(0, |context| {

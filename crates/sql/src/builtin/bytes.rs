@@ -1,4 +1,4 @@
-//! Functions over bytea. Not its comparisons (`compare`) or input and output (`types::io`).
+//! Functions over bytea. Comparisons are in `compare`, input and output in `types::io`.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 

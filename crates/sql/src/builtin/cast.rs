@@ -1,9 +1,9 @@
-//! Conversions between types: which one applies where, and applying it. Not the functions that do the work (those are
-//! built-in functions like others) and not the reading and writing of text (`types::io`).
+//! Conversions between types: choosing the one for a context, and applying it. The functions that do the work are
+//! ordinary built-in functions; `types::io` reads and writes text.
 //!
 //! # Invariants
-//! - K1. After a conversion the value has the variant of the target type: `int4` to `oid` is binary-coercible in
-//!   PostgreSQL and changes the variant here.
+//! - K1. After a conversion the value has the variant of the target type. A conversion from `int4` to `oid`, which is
+//!   binary-coercible in PostgreSQL, changes the variant here.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -15,23 +15,23 @@ use super::tables::{self, CastContext, CastMethod, Proc, Volatility};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Array, SqlType, Value, io, oid, typmod};
 
-/// How a value of one type becomes one of another. The modifier of the target is applied after it.
+/// The way a value of one type becomes one of another. The target's modifier is applied afterwards.
 #[derive(Clone, Debug)]
 pub enum Conversion {
-    /// The value is the same: drop the conversion, unless the target has a modifier.
+    /// The value stays the same: the conversion can be dropped, unless the target has a modifier.
     Same,
-    /// The bits are the same and the variant is not (`int4` and `oid`).
+    /// The bits stay the same but the variant changes (`int4` and `oid`).
     Relabel,
-    /// By this function of one argument; its result may still need relabelling, which [`convert`] does.
+    /// By this function of one argument; [`convert`] also relabels its result if necessary.
     Function(&'static Proc),
     /// Through the text form.
     ViaText,
-    /// Each element of an array by itself.
+    /// Each element of an array on its own.
     Elements(Box<Conversion>, u32, u32),
 }
 
 impl Conversion {
-    /// Returns whether it gives one result for one value of `source`, whatever the settings are and whatever is defined.
+    /// Returns whether the result for a value of `source` is always the same, independent of settings and definitions.
     pub fn is_immutable(&self, source: u32, target: u32) -> bool {
         match self {
             Self::Same | Self::Relabel => true,
@@ -42,13 +42,14 @@ impl Conversion {
     }
 }
 
-/// Returns whether the text form of a type depends on nothing but the value: not on DateStyle, IntervalStyle, TimeZone or
-/// the catalog.
+/// Returns whether the text form of a type depends only on the value: not on DateStyle, IntervalStyle, TimeZone or the
+/// catalog.
 fn is_printed_alike(type_oid: u32) -> bool {
     is_plain(type_oid) && !matches!(type_oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL)
 }
 
-/// Returns whether the text form of a type is read in one way: it names no moment like `now`, and nothing of the catalog.
+/// Returns whether a text is always read as the same value of a type: the text names no moment like `now` and no
+/// catalog object.
 fn is_read_alike(type_oid: u32) -> bool {
     let moments = [oid::DATE, oid::TIME, oid::TIMETZ, oid::TIMESTAMP, oid::TIMESTAMPTZ, oid::INTERVAL];
     is_plain(type_oid) && !moments.contains(&type_oid)
@@ -59,10 +60,11 @@ fn is_plain(type_oid: u32) -> bool {
     !is_array && !is_pseudo(type_oid) && catalog_forms(type_oid).is_none()
 }
 
-/// Finds how `source` becomes `target` where `context` is what the place allows; `None` when it may not.
+/// Finds the conversion from `source` to `target` that `context` allows; `None` if there is none.
 ///
-/// Follows PostgreSQL: a listed cast if its context fits; else arrays by their elements; else, when storing, anything
-/// to a string type through text; else, when asked for, a string type to anything through text.
+/// Follows PostgreSQL: a listed cast if its context fits; otherwise arrays by their elements; otherwise, for an
+/// assignment, any type to a string type through text; otherwise, for an explicit cast, a string type to any type
+/// through text.
 pub fn conversion(source: u32, target: u32, context: CastContext) -> Option<Conversion> {
     if source == target {
         return Some(Conversion::Same);
@@ -84,7 +86,7 @@ pub fn conversion(source: u32, target: u32, context: CastContext) -> Option<Conv
         });
     }
     let (from, to) = (tables::type_by_oid(source)?, tables::type_by_oid(target)?);
-    // What only system functions return reads as text, and comes from nothing.
+    // A type that only system functions return can become text, but no other type can become it.
     let shown = from.supported || matches!(source, oid::XID8 | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT);
     if !shown || !to.supported || is_pseudo(source) || is_pseudo(target) {
         return None;
@@ -104,8 +106,8 @@ pub fn conversion(source: u32, target: u32, context: CastContext) -> Option<Conv
     through_text.then_some(Conversion::ViaText)
 }
 
-/// Returns whether a value of `source` may stand where `target` is declared without any work: what overload resolution
-/// calls binary-coercible. Polymorphic targets accept what they stand for.
+/// Returns whether a value of `source` can be used where `target` is declared without a conversion, which overload
+/// resolution calls binary-coercible. A polymorphic target accepts the types that it stands for.
 pub fn binary_coercible(source: u32, target: u32) -> bool {
     let is_array = || tables::type_by_oid(source).is_some_and(|t| t.category == b'A' && t.element != 0);
     match target {
@@ -133,8 +135,8 @@ fn is_vector(type_oid: u32) -> bool {
 /// Converts `value` by `how` and applies the target's modifier. NULL stays NULL.
 ///
 /// # Errors
-/// What the function or the text input raises; 22001 and 22003 from the modifier, which an `explicit` cast of text
-/// avoids by cutting.
+/// Those of the function or of the text input; 22001 and 22003 from the modifier. An `explicit` cast of text cuts
+/// instead of failing with 22001.
 pub fn convert(
     how: &Conversion,
     value: Value,
@@ -171,11 +173,11 @@ pub fn convert(
     if target.typmod < 0 { Ok(converted) } else { typmod::apply(converted, target, explicit) }
 }
 
-/// Converts `value` from one type to another, with the modifier of the target. Looks the conversion up each time: a
-/// plan keeps the [`Conversion`] instead.
+/// Converts `value` from one type to another and applies the target's modifier. It looks the conversion up at each
+/// call; a plan keeps the [`Conversion`] instead.
 ///
 /// # Errors
-/// 42846 when there is no such conversion; else as [`convert`].
+/// 42846 if there is no such conversion; otherwise as for [`convert`].
 pub fn cast_value(
     value: Value,
     source: u32,
@@ -200,12 +202,12 @@ fn relabelled(value: Value, target: u32) -> Value {
     }
 }
 
-/// Returns the source of the output function of a type whose text form needs the catalog.
+/// Returns the source name of the output function of a type whose text form needs the catalog.
 pub fn catalog_output(type_oid: u32) -> Option<&'static str> {
     catalog_forms(type_oid).map(|(_, output)| output)
 }
 
-/// The input and output functions of the types whose text form needs the catalog.
+/// Returns the input and output functions of a type whose text form needs the catalog.
 fn catalog_forms(type_oid: u32) -> Option<(&'static str, &'static str)> {
     Some(match type_oid {
         oid::REGCLASS => ("regclassin", "regclassout"),
@@ -220,7 +222,7 @@ fn catalog_forms(type_oid: u32) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Returns the text form of a value that is not NULL, also of the types that need the catalog for it.
+/// Returns the text form of a value that is not NULL; it may be of a type whose text form needs the catalog.
 pub(crate) fn text_of<'v>(value: &'v Value, type_oid: u32, context: &EvalContext<'_>) -> Result<Cow<'v, str>> {
     if let Value::Text(text) = value {
         return Ok(Cow::Borrowed(text));
@@ -236,7 +238,7 @@ pub(crate) fn text_of<'v>(value: &'v Value, type_oid: u32, context: &EvalContext
     Ok(Cow::Owned(String::from_utf8(bytes).expect("a text form is UTF-8")))
 }
 
-/// Returns the value cast to text, which for a few types differs from its text form (`true`, not `t`).
+/// Returns the value cast to text, which for a few types differs from its text form (`true` instead of `t`).
 pub(crate) fn cast_to_text<'v>(value: &'v Value, type_oid: u32, context: &EvalContext<'_>) -> Result<Cow<'v, str>> {
     match tables::cast(type_oid, oid::TEXT).map(|cast| cast.method) {
         Some(CastMethod::Function) => match cast_value(value.clone(), type_oid, SqlType::TEXT, true, context)? {
@@ -247,7 +249,7 @@ pub(crate) fn cast_to_text<'v>(value: &'v Value, type_oid: u32, context: &EvalCo
     }
 }
 
-/// Reads a text form, also of the types that need the catalog for it. No modifier is applied.
+/// Reads a text form; the type may be one whose text form needs the catalog. No modifier is applied.
 pub(crate) fn value_of(text: &str, type_oid: u32, context: &EvalContext<'_>) -> Result<Value> {
     match catalog_forms(type_oid) {
         Some((input, _)) => context.system.call(input, &[Value::text(text)]),

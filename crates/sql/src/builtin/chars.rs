@@ -1,4 +1,4 @@
-//! Lengths, single characters, and conversions between the string types. Not functions that build text (`text`).
+//! Lengths, single characters, and conversions between the string types. `text` has the functions that build text.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -8,10 +8,10 @@ use super::implementation::{Entry, entries};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::Value;
 
-/// Bytes of a name, without PostgreSQL's closing NUL.
+/// Maximum length of a name in bytes, without PostgreSQL's closing NUL.
 const NAME_BYTES_MAX: usize = 63;
 
-/// The words that cannot be identifiers everywhere unless quoted, in order.
+/// The words that need quotes as identifiers in some places, in order.
 const KEYWORDS: &str = "\
 all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both case
 cast char character check coalesce collate collation column concurrently constraint create cross
@@ -38,7 +38,7 @@ fn length(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     count(text(&args[0]).chars().count())
 }
 
-/// Length of a `char(n)`: the blanks at its end do not count.
+/// Returns the length of a `char(n)`, without the blanks at its end.
 fn blank_padded_length(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     count(text(&args[0]).trim_end_matches(' ').chars().count())
 }
@@ -83,7 +83,7 @@ fn same(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(args[0].clone())
 }
 
-/// Cuts text to the length of a name, at a character's boundary.
+/// Cuts text to the length of a name, at a character boundary.
 fn to_name(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let name = text(&args[0]);
     Ok(if name.len() <= NAME_BYTES_MAX {
@@ -101,7 +101,7 @@ fn bool_to_text(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(if boolean(&args[0]) { "true" } else { "false" }))
 }
 
-/// A `"char"` above 127 prints as a backslash and three octal digits.
+/// Converts a `"char"` to text; one above 127 prints as a backslash and three octal digits.
 fn char_to_text(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(match char(&args[0]) {
         0 => new_text(""),

@@ -1,9 +1,10 @@
-//! The comparison operators `=`, `<>`, `<`, `<=`, `>`, `>=` of every type, also across number and time types.
+//! The comparison operators `=`, `<>`, `<`, `<=`, `>`, `>=` of every type, also between number types and between time
+//! types.
 //!
 //! # Invariants
-//! - C1. Within one type they agree with `Value::compare`, so with index and sort order.
+//! - C1. Within one type they agree with `Value::compare`, and so with the order of indexes and sorts.
 //!
-//! The registry is by operator function; what differs between types is only how two values are ordered.
+//! The registry lists operator functions; the types differ only in the order of two values.
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
 use std::cmp::Ordering;
@@ -58,18 +59,19 @@ orders! {
     Intervals: |a, b, _| interval(a).cmp(&interval(b));
     /// Timestamps and dates.
     LocalMoments: |a, b, _| local(a).cmp(&local(b));
-    /// Timestamps with time zone against dates and timestamps, which are meant in the session's zone.
+    /// Timestamps with time zone against dates and timestamps, which are taken in the session's zone.
     Instants: |a, b, context| instant(a, context).cmp(&instant(b, context));
     /// By `Value::compare`: arrays and rows.
     Generic: |a, b, _| a.compare(b, type_oid::ANYARRAY);
 }
 
-/// NaN is equal to itself and above every number; -0 equals 0.
+/// Orders floats: NaN is equal to itself and above every number; -0 equals 0.
 fn order_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Microseconds of a date or timestamp. Wide, because dates reach further than timestamps; infinities stay outside.
+/// Returns the microseconds of a date or timestamp. The result is wide because dates reach further than timestamps;
+/// infinities lie outside.
 fn local(value: &Value) -> i128 {
     const DAY: i128 = 86_400_000_000;
     match value {
@@ -80,7 +82,7 @@ fn local(value: &Value) -> i128 {
     }
 }
 
-/// Microseconds in UTC of a timestamptz, or of a date or timestamp taken in the session's zone.
+/// Returns the microseconds in UTC of a timestamptz, or of a date or timestamp taken in the session's zone.
 fn instant(value: &Value, context: &EvalContext<'_>) -> i128 {
     match value {
         Value::TimestampTz(i64::MIN) => i128::MIN,
@@ -117,7 +119,7 @@ fn ge<O: Order>(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(O::order(&args[0], &args[1], context).is_ge()))
 }
 
-/// Equality of text: lengths first, so that most unequal pairs cost no byte.
+/// Compares text for equality. The lengths come first, so that most unequal pairs cost no byte comparison.
 fn text_eq(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(text(&args[0]) == text(&args[1])))
 }
@@ -126,7 +128,7 @@ fn text_ne(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(text(&args[0]) != text(&args[1])))
 }
 
-/// The support function of a btree class: -1, 0 or 1.
+/// Implements the support function of a btree class: returns -1, 0 or 1.
 fn three_way<O: Order>(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Int4(O::order(&args[0], &args[1], context) as i32))
 }

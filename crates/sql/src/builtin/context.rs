@@ -1,5 +1,5 @@
-//! `EvalContext`: what a built-in function may know beyond its arguments. Not a session: it is made per statement
-//! from one, and anything that needs the catalog or session state goes through [`SystemFunctions`].
+//! `EvalContext`: the input of a built-in function beyond its arguments. It is not a session: it is made from one per
+//! statement. Functions that need the catalog or session state use [`SystemFunctions`].
 //!
 //! Checked by the tests of the functions that read it.
 
@@ -7,49 +7,50 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::types::Value;
 use crate::types::io::TextContext;
 
-/// Rows of a set-returning function, made as they are asked for.
+/// Rows of a set-returning function, made on demand.
 pub type Rows = Box<dyn Iterator<Item = Result<Value>> + Send>;
 
-/// Everything a built-in function may read besides its arguments. One per statement; cheap to make.
+/// Everything that a built-in function may read besides its arguments. There is one per statement; it is cheap to make.
 ///
 /// Times are microseconds since 2000-01-01 00:00 UTC.
 #[derive(Clone, Copy)]
 pub struct EvalContext<'a> {
-    /// How values are read from and written as text: time zone, date order, `bytea_output`.
+    /// The settings by which values are read from text and written as text: time zone, date order, `bytea_output`.
     pub text: &'a TextContext,
-    /// When the transaction began: what `now()` returns.
+    /// The start of the transaction, which `now()` returns.
     pub transaction_time: i64,
-    /// When the statement arrived: what `statement_timestamp()` returns.
+    /// The arrival of the statement, which `statement_timestamp()` returns.
     pub statement_time: i64,
-    /// Reads the clock: what `clock_timestamp()` returns.
+    /// Reads the clock, as `clock_timestamp()` does.
     pub clock_time: &'a dyn Fn() -> i64,
     /// Answers functions that need the catalog or the session.
     pub system: &'a dyn SystemFunctions,
-    /// The most bytes that one value may have which a function makes longer than its arguments.
+    /// Maximum length in bytes of a value that a function makes longer than its arguments.
     pub value_bytes_max: usize,
 }
 
-/// The longest value that PostgreSQL makes; beyond it is 54000.
+/// A value of this length or more is 54000, as in PostgreSQL.
 const VALUE_BYTES_LIMIT: usize = 1 << 30;
 
-/// Memory of one piece of text in a list of them, without its bytes: its value, the counts of who shares it, and what the allocator rounds.
+/// Memory of one piece of text in a list, without its bytes: its value, its reference counts, and the allocator's
+/// rounding.
 pub(super) const ELEMENT_BYTES: usize = size_of::<Value>() + 24;
 
-/// Returns the memory of a list of so many pieces of a text.
+/// Returns the memory of a list of this many pieces of a text.
 pub(super) fn list_bytes(subject: &str, pieces: usize) -> usize {
     subject.len().saturating_add(pieces.saturating_mul(ELEMENT_BYTES))
 }
 
 impl EvalContext<'_> {
-    /// Returns the most bytes for which [`EvalContext::check_length`] is content.
+    /// Returns the largest length in bytes that [`EvalContext::check_length`] accepts.
     pub(super) fn bytes_max(&self) -> usize {
         self.value_bytes_max.min(VALUE_BYTES_LIMIT - 1)
     }
 
-    /// Checks the length of a value that is about to be made, in bytes.
+    /// Checks the length in bytes of a value that is about to be made.
     ///
     /// # Errors
-    /// 54000 from 1 GiB on; 53200 beyond [`EvalContext::value_bytes_max`].
+    /// 54000 from 1 GiB on; 53200 above [`EvalContext::value_bytes_max`].
     #[inline]
     pub fn check_length(&self, bytes: usize) -> Result<()> {
         if bytes < VALUE_BYTES_LIMIT && bytes <= self.value_bytes_max { Ok(()) } else { Err(self.too_long(bytes)) }
@@ -68,18 +69,18 @@ impl EvalContext<'_> {
 
 /// Answers the functions whose [`Implementation`](super::Implementation) is `System` or `SystemSet`.
 ///
-/// `source` is the function's [`Proc::source`](super::Proc::source) (`pg_proc.prosrc`), or for the functions that are
-/// not internal ones in PostgreSQL, `name(type, ...)`.
+/// `source` is the function's [`Proc::source`](super::Proc::source) (`pg_proc.prosrc`), or `name(type, ...)` for a
+/// function that is not internal in PostgreSQL.
 pub trait SystemFunctions {
     /// Computes one value.
     ///
     /// # Errors
-    /// Whatever the function raises; 0A000 for a source that it does not know.
+    /// Those of the function; 0A000 for an unknown source.
     fn call(&self, source: &str, args: &[Value]) -> Result<Value>;
 
     /// Computes the rows of a set-returning function.
     ///
     /// # Errors
-    /// As [`SystemFunctions::call`].
+    /// As for [`SystemFunctions::call`].
     fn call_set(&self, source: &str, args: &[Value]) -> Result<Rows>;
 }

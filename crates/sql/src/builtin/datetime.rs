@@ -1,5 +1,5 @@
-//! Functions over dates, times and timestamps: arithmetic, conversions, `extract` and `date_trunc`. Not their text
-//! forms (`types::datetime`) and not `to_char` (`datetime_format`).
+//! Functions over dates, times and timestamps: arithmetic, conversions, `extract` and `date_trunc`. `types::datetime`
+//! has the text forms, `datetime_format` has `to_char`.
 //!
 //! # Invariants
 //! - D1. Every result lies within PostgreSQL's range of its type, or is an infinity (22008 otherwise).
@@ -16,20 +16,20 @@ use crate::types::datetime::{
 };
 use crate::types::numeric::Numeric;
 
-/// 4714-11-24 BC, the first day of both types.
+/// 4714-11-24 BC, the first day of dates and of timestamps.
 const DATE_MIN: i32 = -2_451_545;
 /// The day after 5874897-12-31.
 const DATE_END: i32 = 2_145_031_949;
 /// The first microsecond of a timestamp.
 const TIMESTAMP_MIN: i64 = -211_813_488_000_000_000;
-/// The microsecond after the last of a timestamp.
+/// The microsecond after the last timestamp.
 const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 const UNIX_EPOCH_US: i64 = 946_684_800_000_000;
 /// The Julian day of 2000-01-01.
 pub(super) const JULIAN_2000: i32 = 2_451_545;
 
-/// Microseconds that the session's clock is ahead of UTC.
+/// Returns the microseconds by which the session's clock is ahead of UTC.
 pub(super) fn zone_micros(context: &EvalContext<'_>) -> i64 {
     i64::from(context.text.zone.east_s) * 1_000_000
 }
@@ -63,7 +63,7 @@ pub(super) fn moved(at: i64, by: i64) -> Result<i64> {
     if is_infinite(at) { Ok(at) } else { checked_timestamp(at.checked_add(by)) }
 }
 
-/// A timestamp with time zone as the session's clock shows it.
+/// Converts a timestamp with time zone to the session's local time.
 pub(super) fn to_local(at: i64, context: &EvalContext<'_>) -> Result<i64> {
     moved(at, zone_micros(context))
 }
@@ -134,7 +134,7 @@ fn instant_to_time(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(time_of(to_local(micros(&args[0]), context)?))
 }
 
-/// `timestamp AT TIME ZONE zone`.
+/// Computes `timestamp AT TIME ZONE zone`.
 fn local_in_zone(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     if is_infinite(micros(&args[1])) {
         return Ok(Value::TimestampTz(micros(&args[1])));
@@ -142,7 +142,7 @@ fn local_in_zone(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     moved(micros(&args[1]), -i64::from(parse_zone(text(&args[0]))?) * 1_000_000).map(Value::TimestampTz)
 }
 
-/// `timestamptz AT TIME ZONE zone`.
+/// Computes `timestamptz AT TIME ZONE zone`.
 fn instant_in_zone(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     if is_infinite(micros(&args[1])) {
         return Ok(Value::Timestamp(micros(&args[1])));
@@ -171,7 +171,7 @@ fn is_finite(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
 
 fn make_date(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let (year, month, day) = (int4(&args[0]), int4(&args[1]), int4(&args[2]));
-    // Year -1 is 1 BC, which the calendar counts as year 0.
+    // Year -1 is 1 BC, which is year 0 of the astronomical calendar.
     let astronomical = if year < 0 { year.saturating_add(1) } else { year };
     let bad = || {
         let message = format!("date field value out of range: {astronomical}-{month:02}-{day:02}");
@@ -188,7 +188,7 @@ fn make_date(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     checked_date(Some(days))
 }
 
-/// Seconds since 1970 to a timestamp with time zone.
+/// Converts seconds since 1970 to a timestamp with time zone.
 fn from_unix(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let seconds = float(&args[0]);
     if seconds.is_nan() {
@@ -206,7 +206,7 @@ fn from_unix(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     checked_timestamp(Some(micros.round_ties_even() as i64)).map(Value::TimestampTz)
 }
 
-/// A part of a date or time that `extract` and `date_trunc` name.
+/// A part of a date or time that `extract` and `date_trunc` can name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Field {
     Microseconds,
@@ -242,7 +242,7 @@ pub(super) fn unsupported_unit(unit: &str, type_name: &str) -> SqlError {
     unit_error(SqlState::FEATURE_NOT_SUPPORTED, &unit.to_ascii_lowercase(), "supported", type_name)
 }
 
-/// Finds the field, with the abbreviations that PostgreSQL knows.
+/// Finds the field that a unit names, by the abbreviations of PostgreSQL.
 pub(super) fn field(unit: &str, type_name: &str) -> Result<Field> {
     let unit = unit.to_ascii_lowercase();
     Ok(match unit.as_str() {
@@ -272,13 +272,13 @@ pub(super) fn field(unit: &str, type_name: &str) -> Result<Field> {
     })
 }
 
-/// What `extract` found.
+/// The result of `extract`.
 pub(super) enum Part {
     /// mantissa * 10^-scale
     Number(i128, u16),
     /// Julian day and microseconds of that day.
     Julian(i64, i64),
-    /// The field of an infinity: of its sign if it grows with time, else NULL.
+    /// The field of an infinity that grows with time; it has the sign of the infinity.
     Infinite(i64),
     Null,
 }
@@ -305,39 +305,39 @@ impl Part {
     }
 }
 
-/// The weekday, Sunday 0. 2000-01-01 was a Saturday.
+/// Returns the weekday; Sunday is 0. 2000-01-01 was a Saturday.
 pub(super) fn day_of_week(days: i32) -> i32 {
     (days.rem_euclid(7) + 6) % 7
 }
 
-/// The day's number in its year, from 1.
+/// Returns the day's number in its year, from 1.
 pub(super) fn day_of_year(days: i32) -> i32 {
     days - days_from_civil(civil_from_days(days).0, 1, 1) + 1
 }
 
-/// ISO 8601 year and week: weeks start on Monday, and week 1 holds the year's first Thursday.
+/// Returns the ISO 8601 year and week: weeks start on Monday, and week 1 holds the year's first Thursday.
 pub(super) fn iso_week(days: i32) -> (i32, i32) {
     let thursday = days - (day_of_week(days) + 6) % 7 + 3;
     let year = civil_from_days(thursday).0;
     (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
 }
 
-/// The Monday that starts the ISO week of a day.
+/// Returns the Monday that starts the ISO week of a day.
 fn monday(days: i32) -> i32 {
     days - (day_of_week(days) + 6) % 7
 }
 
-/// A year as people count it: there is no year 0.
+/// Returns a year in the common count, which has no year 0.
 pub(super) fn counted_year(astronomical: i32) -> i32 {
     if astronomical > 0 { astronomical } else { astronomical - 1 }
 }
 
-/// The block of `years` years that a year lies in, counted from 1 (and from -1 backwards).
+/// Returns the number of the block of `years` years that a year lies in, counted from 1, and backwards from -1.
 fn block(year: i32, years: i32) -> i32 {
     if year > 0 { (year + years - 1) / years } else { -((years - 1 - (year - 1)) / years) }
 }
 
-/// The fields that days have.
+/// Returns a field that days have.
 fn date_field(field: Field, days: i32) -> Option<i32> {
     let (year, month, day) = civil_from_days(days);
     let (month, day) = (month.cast_signed(), day.cast_signed());
@@ -358,7 +358,7 @@ fn date_field(field: Field, days: i32) -> Option<i32> {
     })
 }
 
-/// The fields that a time of day has.
+/// Returns a field that a time of day has.
 fn time_field(field: Field, time: i64) -> Option<Part> {
     let in_minute = i128::from(time % 60_000_000);
     Some(match field {
@@ -371,7 +371,7 @@ fn time_field(field: Field, time: i64) -> Option<Part> {
     })
 }
 
-/// The field of an infinity.
+/// Returns the field of an infinity: NULL unless the field grows with time.
 fn infinite_field(field: Field, sign: i64) -> Part {
     let grows = matches!(
         field,
@@ -386,8 +386,8 @@ fn infinite_field(field: Field, sign: i64) -> Part {
     if grows { Part::Infinite(sign) } else { Part::Null }
 }
 
-/// The field of a timestamp. `local` is what the clock shows, `instant` what counts from 1970, and `zone_s` the
-/// offset, which timestamps without time zone do not have.
+/// Returns the field of a timestamp. `local` is the local time, `instant` the time from which the epoch is computed,
+/// and `zone_s` the offset, which timestamps without time zone do not have.
 fn timestamp_field(unit: &str, local: i64, instant: i64, zone_s: Option<i32>) -> Result<Part> {
     let name = if zone_s.is_some() { "timestamp with time zone" } else { "timestamp without time zone" };
     let field = field(unit, name)?;
@@ -476,7 +476,7 @@ fn part_of_instant(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(instant_field(args, context)?.double())
 }
 
-/// A date counts as its midnight here, so it has an hour.
+/// Returns a part of a date, which counts as its midnight here and so has an hour.
 fn part_of_day(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     part_of_local(&[args[0].clone(), Value::Timestamp(date_to_timestamp(date(&args[1]))?)], context)
 }

@@ -1,5 +1,5 @@
-//! `to_char` of timestamps. Not of numbers (`number_format`). Templates are PostgreSQL's; a field that is not built is
-//! 0A000.
+//! `to_char` of timestamps; `number_format` has that of numbers. Templates are PostgreSQL's; a field that is not built
+//! is 0A000.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -28,7 +28,7 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
-/// The moment to print, taken apart.
+/// The moment to print, split into fields.
 struct Moment {
     year: i32,
     month: usize,
@@ -36,11 +36,11 @@ struct Moment {
     days: i32,
     /// Microseconds since midnight.
     time: i64,
-    /// For timestamps with time zone.
+    /// Only of timestamps with time zone.
     zone: Option<Zone>,
 }
 
-/// How a field's letters are cased.
+/// The case of a field's letters.
 #[derive(Clone, Copy)]
 enum Case {
     Upper,
@@ -60,7 +60,7 @@ impl Case {
 
 /// A field of a template.
 enum Item {
-    /// A number with this many digits at least, unless `FM` is given.
+    /// A number with at least this many digits, unless `FM` is given.
     Number(i64, usize),
     /// A word, padded with blanks to this width unless `FM` is given.
     Word(String, usize),
@@ -79,7 +79,7 @@ fn ordinal_suffix(number: i64, case: Case) -> String {
 }
 
 impl Moment {
-    /// The field at the start of `template` and the length of its name. Longer names come first.
+    /// Returns the field at the start of `template` and the length of its name. Longer names are tried first.
     fn item(&self, template: &str) -> Result<Option<(Item, usize)>> {
         let hour = self.time / 3_600_000_000;
         let half = (hour + 11) % 12 + 1;
@@ -91,7 +91,7 @@ impl Moment {
         let word = |word: String, width: usize, length: usize| Ok(Some((Item::Word(word, width), length)));
         let is = |name: &str| template.starts_with(name);
         let folded = |name: &str| template.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name));
-        // The case in which a word is written is the case of its first two letters.
+        // The case of a word is the case of its name's first two letters.
         let case = {
             let mut letters = template.bytes().filter(u8::is_ascii_alphabetic);
             match (letters.next(), letters.next()) {
@@ -202,17 +202,17 @@ impl Moment {
     }
 }
 
-/// Centuries count from 1, and from -1 backwards.
+/// Returns the century, counted from 1, and backwards from -1.
 fn century(year: i32) -> i32 {
     if year > 0 { (year + 99) / 100 } else { (year - 1).div_euclid(100).min(-1) }
 }
 
-/// The day in the ISO year, which starts with week 1.
+/// Returns the number of the day in its ISO year, which starts with week 1.
 fn iso_day_of_year(days: i32) -> i32 {
     (iso_week(days).1 - 1) * 7 + (day_of_week(days) + 6) % 7 + 1
 }
 
-/// Prints by a template: fields are replaced, quoted text and everything else is copied.
+/// Prints a moment by a template: replaces fields, and copies quoted text and all other text.
 fn formatted(moment: &Moment, template: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = template;
@@ -239,7 +239,7 @@ fn formatted(moment: &Moment, template: &str) -> Result<String> {
             field = &field[2..];
         }
         let Some((item, length)) = moment.item(field)? else {
-            // Prefixes of nothing vanish.
+            // Prefixes without a field are dropped.
             if field.len() < rest.len() {
                 rest = field;
                 continue;
@@ -251,7 +251,7 @@ fn formatted(moment: &Moment, template: &str) -> Result<String> {
         rest = &field[length..];
         match item {
             Item::Number(number, width) => {
-                // A sign takes a place of its own.
+                // A sign needs one more place.
                 let width = if fill { width + usize::from(number < 0) } else { 1 };
                 out.push_str(&format!("{number:0width$}"));
                 for (suffix, case) in [("TH", Case::Upper), ("th", Case::Lower)] {

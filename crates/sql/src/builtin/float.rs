@@ -1,6 +1,6 @@
-//! Arithmetic, functions and conversions of float4 and float8. Not their comparisons (`compare`).
+//! Arithmetic, functions and conversions of float4 and float8. Comparisons are in `compare`.
 //!
-//! A finite operation never yields an infinity or a zero silently: overflow and underflow are 22003.
+//! An operation on finite values never gives an infinity or a zero silently: overflow and underflow are 22003.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -30,7 +30,7 @@ fn bad_power(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION, message)
 }
 
-/// Accepts a result unless it is an infinity that no operand was, or a zero that the operation cannot give.
+/// Returns a result unless it is an infinity without an infinite operand, or a zero that the operation cannot give.
 fn checked(result: f64, infinite_input: bool, zero_allowed: bool) -> Result<Value> {
     if result.is_infinite() && !infinite_input {
         return Err(overflow());
@@ -41,7 +41,7 @@ fn checked(result: f64, infinite_input: bool, zero_allowed: bool) -> Result<Valu
     Ok(Value::Float8(result))
 }
 
-/// As [`checked`], in single precision.
+/// Does the same as [`checked`] in single precision.
 fn checked4(result: f32, infinite_input: bool, zero_allowed: bool) -> Result<Value> {
     match checked(f64::from(result), infinite_input, zero_allowed) {
         Ok(_) => Ok(Value::Float4(result)),
@@ -235,7 +235,7 @@ fn int_to_float8(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Float8(int(&args[0]) as f64))
 }
 
-/// Rounds half to even; `below` is the first value too large, and its negative the first that fits.
+/// Rounds half to even. `below` is the first value that is too large, its negative the first value that fits.
 fn to_integer(args: &[Value], below: f64, type_name: &str) -> Result<i64> {
     let rounded = float(&args[0]).round_ties_even();
     if !(rounded >= -below && rounded < below) {

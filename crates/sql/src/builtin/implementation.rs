@@ -1,11 +1,11 @@
-//! `Implementation`: how a built-in function is computed, and the registry from PostgreSQL's internal name
-//! (`pg_proc.prosrc`) to it. Not the facts about the function (those are rows of `proc.tsv`).
+//! `Implementation`: the way a built-in function is computed, and the registry that finds it by PostgreSQL's internal
+//! name (`pg_proc.prosrc`). The rows of `proc.tsv` hold the facts about the function.
 //!
 //! # Invariants
-//! - I1. Every registered name has a row in `proc.tsv` and every row a registered name
+//! - I1. Every registered name has a row in `proc.tsv`, and every row has a registered name
 //!   (`every_row_is_implemented_and_every_implementation_has_a_row`).
-//! - I2. A function of a strict row is never called with NULL: the caller answers NULL instead.
-//! - I3. A function is called with as many arguments, of the variants that the row's types have.
+//! - I2. The function of a strict row is never called with NULL: the caller returns NULL instead.
+//! - I3. A function is called with the number of arguments, and with the variants, that its row's types ask for.
 //!
 //! `generate.py` finds the registered names by reading the `"name" =>` lines of this folder.
 
@@ -21,7 +21,7 @@ use crate::types::Value;
 
 /// Computes one value from the arguments.
 pub type ScalarFn = fn(&[Value], &EvalContext<'_>) -> Result<Value>;
-/// As [`ScalarFn`], for functions that must know the types of their arguments (polymorphic ones).
+/// Computes one value like [`ScalarFn`]; the function also gets the types of its arguments (polymorphic functions).
 pub type TypedFn = fn(&[Value], &[u32], &EvalContext<'_>) -> Result<Value>;
 /// Computes the rows of a set-returning function.
 pub type SetFn = fn(&[Value], &EvalContext<'_>) -> Result<Rows>;
@@ -30,25 +30,25 @@ pub type AggregateFn = fn(&[u32]) -> Box<dyn Accumulator + Send>;
 
 /// The running state of an aggregate over one group.
 pub trait Accumulator {
-    /// Takes the arguments of one row. Rows with NULL are passed as well: the aggregate knows what they mean.
+    /// Adds the arguments of one row. Rows with NULL are added as well: the aggregate decides what they mean.
     ///
     /// # Errors
-    /// Whatever the aggregate's arithmetic raises, such as 22003.
+    /// Those of the aggregate's arithmetic, such as 22003.
     fn add(&mut self, args: &[Value]) -> Result<()>;
 
     /// Returns the aggregate of all rows added. Called once, last.
     ///
     /// # Errors
-    /// As [`Accumulator::add`].
+    /// As for [`Accumulator::add`].
     fn finish(&mut self) -> Result<Value>;
 
-    /// Whether it keeps the rows that are added.
+    /// Returns whether the state keeps the added rows.
     fn keeps_rows(&self) -> bool {
         false
     }
 }
 
-/// How a function is computed.
+/// The way a function is computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Implementation {
     /// From its arguments.

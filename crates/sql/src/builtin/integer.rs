@@ -1,4 +1,4 @@
-//! Arithmetic, bit operations and conversions of int2, int4, int8, oid and bool. Not their comparisons (`compare`).
+//! Arithmetic, bit operations and conversions of int2, int4, int8, oid and bool. Comparisons are in `compare`.
 //!
 //! No arithmetic wraps: every result is checked against its type (22003, 22012).
 //!
@@ -12,11 +12,11 @@ use crate::types::Value;
 
 /// An integer type of SQL.
 trait Integer: Sized + Copy {
-    /// As messages call it.
+    /// The type's name in messages.
     const NAME: &'static str;
     /// Returns `value` as this type, if it fits.
     fn narrow(value: i64) -> Option<Self>;
-    /// Makes a value of it.
+    /// Makes a SQL value of it.
     fn value(self) -> Value;
 }
 
@@ -39,7 +39,7 @@ integer!(i16, Int2, "smallint");
 integer!(i32, Int4, "integer");
 integer!(i64, Int8, "bigint");
 
-/// Returns a result computed in 64 bits as `T`, or 22003 when it did not fit there or does not fit `T`.
+/// Returns a result that was computed in 64 bits as `T`, or 22003 if it did not fit there or does not fit `T`.
 #[inline]
 fn fit<T: Integer>(value: Option<i64>) -> Result<Value> {
     value.and_then(T::narrow).map(T::value).ok_or_else(|| out_of_range(T::NAME))
@@ -80,7 +80,7 @@ fn absolute<T: Integer>(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     fit::<T>(int(&args[0]).checked_abs())
 }
 
-/// Also the conversions between the integer types.
+/// Returns the argument as `T`; also converts between the integer types.
 fn same<T: Integer>(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     fit::<T>(Some(int(&args[0])))
 }
@@ -101,7 +101,7 @@ fn bit_not<T: Integer>(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     fit::<T>(Some(!int(&args[0])))
 }
 
-/// Shifts as PostgreSQL does: bits leave the type, the distance counts modulo the machine width.
+/// Shifts as PostgreSQL does: bits that leave the type are lost, and the distance counts modulo the machine's width.
 fn shift(args: &[Value], left: bool) -> Value {
     let distance = int4(&args[1]).cast_unsigned();
     match &args[0] {
@@ -130,7 +130,7 @@ fn shift_right(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(shift(args, false))
 }
 
-/// Greatest common divisor, never negative.
+/// Returns the greatest common divisor, which is never negative.
 fn divisor(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.abs(), b.abs());
     while b != 0 {

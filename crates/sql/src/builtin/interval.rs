@@ -1,8 +1,8 @@
-//! Functions over intervals alone: arithmetic, normal forms, making one, and times of day. Not what they do to moments
-//! (`moments`) nor their fields (`interval_fields`); the arithmetic itself is `types::interval`'s.
+//! Functions over intervals alone: arithmetic, normal forms, making an interval, and times of day. `moments` applies
+//! intervals to timestamps, `interval_fields` has their fields, and `types::interval` does the arithmetic.
 //!
 //! # Invariants
-//! - D1. What does not fit is 22008, never another interval.
+//! - D1. A result that does not fit is 22008, never a wrong interval.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -38,7 +38,7 @@ fn divided(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     interval(&args[0]).checked_div(float(&args[1])).map(Value::Interval)
 }
 
-/// Of equal ones the second, as in PostgreSQL.
+/// Returns the smaller interval; of equal ones the second, as PostgreSQL does.
 fn smaller(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let (a, b) = (interval(&args[0]), interval(&args[1]));
     Ok(Value::Interval(if a < b { a } else { b }))
@@ -61,12 +61,12 @@ fn justify(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     interval(&args[0]).justify_interval().map(Value::Interval)
 }
 
-/// There are no infinite intervals.
+/// Returns true, since there are no infinite intervals.
 fn is_finite(_: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(true))
 }
 
-/// Years, months, weeks, days, hours, minutes, seconds; those left out are 0.
+/// Makes an interval of years, months, weeks, days, hours, minutes and seconds; missing arguments are 0.
 fn make(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let field = |place: usize| args.get(place).map_or(0, int4);
     let seconds = args.get(6).map_or(0.0, float);
@@ -87,7 +87,7 @@ fn make(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     made().map(Value::Interval).ok_or_else(out_of_range)
 }
 
-/// The cast of an interval to one with a modifier.
+/// Casts an interval to one with a modifier.
 fn scale(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Interval(modifier::apply(interval(&args[0]), int4(&args[1]))))
 }
@@ -96,12 +96,12 @@ fn time_to_interval(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Interval(Interval::of_micros(micros(&args[0]))))
 }
 
-/// What is left below whole days, forwards.
+/// Returns the part below whole days, counted forwards.
 fn interval_to_time(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Time(interval(&args[0]).micros.rem_euclid(DAY_US)))
 }
 
-/// A time of day moved by the microseconds alone, over midnight if need be.
+/// Moves a time of day by the microseconds alone, over midnight if necessary.
 fn moved_time(time: i64, by_us: i128) -> Value {
     let at = (i128::from(time) + by_us).rem_euclid(i128::from(DAY_US));
     Value::Time(i64::try_from(at).expect("below the microseconds of a day"))

@@ -13,15 +13,15 @@ use crate::types::{Interval, Value, datetime};
 const NAME: &str = "interval";
 /// Seconds in a day.
 const DAY_SECONDS: i64 = 86_400;
-/// Days in four years: one is a leap year.
+/// Days in four years, one of which is a leap year.
 const FOUR_YEAR_DAYS: i64 = 4 * 365 + 1;
-/// Days in a month of none.
+/// Days in a month that is not part of a whole year.
 const MONTH_DAYS: i64 = 30;
 
-/// Microseconds of the interval, with years of 365.25 days and other months of 30.
+/// Returns the microseconds of the interval, with years of 365.25 days and the remaining months of 30.
 fn epoch_us(interval: Interval) -> i128 {
     let (years, months) = (i64::from(interval.months / YEAR_MONTHS), i64::from(interval.months % YEAR_MONTHS));
-    // In quarters of a day, since a year has one.
+    // Counts quarters of a day, since a year has an odd one.
     let quarters = i128::from(FOUR_YEAR_DAYS * years + 4 * MONTH_DAYS * months + 4 * i64::from(interval.days));
     quarters * i128::from(DAY_SECONDS / 4 * datetime::SECOND_US) + i128::from(interval.micros)
 }

@@ -1,11 +1,11 @@
-//! What PostgreSQL knows without a user: types, functions, operators, casts, aggregates and operator classes, under
-//! PostgreSQL 15's own OIDs, and how each is computed.
+//! PostgreSQL's built-in objects: types, functions, operators, casts, aggregates and operator classes, under PostgreSQL
+//! 15's OIDs, and their implementations.
 //!
-//! Knows no catalog and no session: functions that need one are marked [`Implementation::System`] and answered through
-//! [`SystemFunctions`]. Resolves no overloads: analysis picks a row, this gives the rows to pick from.
+//! This module knows no catalog and no session: functions that need one are marked [`Implementation::System`] and
+//! answered through [`SystemFunctions`]. It resolves no overloads: it lists the rows from which analysis chooses.
 //!
-//! The facts stand in `crates/sql/builtin/*.tsv`, written by `generate.py` from a running PostgreSQL 15, and only for
-//! what is implemented here. See [`implementation`] for the invariants between the two.
+//! The facts are in `crates/sql/builtin/*.tsv`, which `generate.py` writes from a running PostgreSQL 15, only for what
+//! is implemented here. See [`implementation`] for the invariants between the facts and the implementations.
 
 mod accumulate;
 mod aggregate;

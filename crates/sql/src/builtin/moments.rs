@@ -1,11 +1,11 @@
-//! What intervals and moments make of each other: sums, differences, `age`, bins, and zones given as an interval.
+//! Functions that combine intervals and timestamps: sums, differences, `age`, bins, and zones given as an interval.
 //!
-//! Months and days move a moment on the calendar, by the clock of the session; microseconds move it afterwards. A day
-//! that its new month does not have becomes the month's last.
+//! Months and days move a timestamp on the calendar of the session's clock; microseconds move it afterwards. A day that
+//! the new month does not have becomes the month's last day.
 //!
 //! # Invariants
-//! - D1. Every result lies within PostgreSQL's range of its type, or is an infinity (22008 otherwise); so does every
-//!   step on the way.
+//! - D1. Every result, and every intermediate result, lies within PostgreSQL's range of its type or is an infinity
+//!   (22008 otherwise).
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -26,7 +26,7 @@ fn refused(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
 }
 
-/// Moves a day of the calendar by months.
+/// Moves a day by months on the calendar.
 fn plus_months(days: i32, months: i32) -> Option<i32> {
     let (year, month, day) = civil_from_days(days);
     let sum = i64::from(year) * i64::from(YEAR_MONTHS) + i64::from(month) - 1 + i64::from(months);
@@ -38,7 +38,7 @@ fn plus_months(days: i32, months: i32) -> Option<i32> {
 /// Moves a timestamp by an interval, on the calendar of a clock that is `zone_us` ahead of it.
 ///
 /// # Errors
-/// 22008 when it leaves the range of timestamps on the way (D1).
+/// 22008 if a result or an intermediate result leaves the range of timestamps (D1).
 pub(super) fn shifted(at: i64, by: Interval, zone_us: i64) -> Result<i64> {
     if is_infinite(at) {
         return Ok(at);
@@ -94,7 +94,7 @@ fn date_minus(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     shifted(date_to_timestamp(date(&args[0]))?, interval(&args[1]).checked_neg()?, 0).map(Value::Timestamp)
 }
 
-/// The time between two timestamps, in days of 24 hours and what is left.
+/// Returns the time between two timestamps, as days of 24 hours and the rest.
 fn difference(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let (a, b) = (micros(&args[0]), micros(&args[1]));
     if is_infinite(a) || is_infinite(b) {
@@ -104,7 +104,7 @@ fn difference(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Interval::of_micros(us).justify_hours().map(Value::Interval)
 }
 
-/// The time between two local timestamps as people count it: years, months, days, time of day.
+/// Returns the time between two local timestamps in years, months, days and time of day.
 fn age_between(later: i64, earlier: i64) -> Result<Value> {
     if is_infinite(later) || is_infinite(earlier) {
         return Err(refused("timestamp out of range"));
@@ -121,7 +121,7 @@ fn age_between(later: i64, earlier: i64) -> Result<Value> {
         (us, days) = (us + DAY_US, days - 1);
     }
     while days < 0 {
-        // The month that is not whole is the one of the earlier moment.
+        // The incomplete month is that of the earlier timestamp.
         (days, months) = (days + i64::from(days_in_month(from_year, from_month)), months - 1);
     }
     let small = |count: i64| i32::try_from(count).map_err(|_| out_of_range());
@@ -137,7 +137,7 @@ fn instant_age(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     age_between(to_local(micros(&args[0]), context)?, to_local(micros(&args[1]), context)?)
 }
 
-/// Midnight of the transaction's day, on the session's clock.
+/// Returns midnight of the transaction's day on the session's clock.
 fn today(context: &EvalContext<'_>) -> Result<i64> {
     date_to_timestamp(timestamp_to_date(to_local(context.transaction_time, context)?))
 }
@@ -150,7 +150,7 @@ fn instant_age_today(args: &[Value], context: &EvalContext<'_>) -> Result<Value>
     age_between(today(context)?, to_local(micros(&args[0]), context)?)
 }
 
-/// The start of the bin that a timestamp lies in: bins are a stride long, and one starts at the origin.
+/// Returns the start of the bin that holds a timestamp: bins are a stride long, and one starts at the origin.
 fn bin_start(args: &[Value]) -> Result<i64> {
     let (stride, at, origin) = (interval(&args[0]), micros(&args[1]), micros(&args[2]));
     if is_infinite(at) {
@@ -179,7 +179,7 @@ fn instant_bin(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     bin_start(args).map(Value::TimestampTz)
 }
 
-/// Microseconds east of UTC of a zone that is given as an interval.
+/// Returns the microseconds east of UTC of a zone that is given as an interval.
 fn zone_of(value: &Value, context: &EvalContext<'_>) -> Result<i64> {
     let zone = interval(value);
     if zone.months != 0 || zone.days != 0 {
@@ -190,7 +190,7 @@ fn zone_of(value: &Value, context: &EvalContext<'_>) -> Result<i64> {
     Ok(zone.micros / SECOND_US * SECOND_US)
 }
 
-/// `timestamp AT TIME ZONE interval`.
+/// Computes `timestamp AT TIME ZONE interval`.
 fn local_in_zone(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let at = micros(&args[1]);
     if is_infinite(at) {
@@ -199,7 +199,7 @@ fn local_in_zone(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     moved(at, -zone_of(&args[0], context)?).map(Value::TimestampTz)
 }
 
-/// `timestamptz AT TIME ZONE interval`.
+/// Computes `timestamptz AT TIME ZONE interval`.
 fn instant_in_zone(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let at = micros(&args[1]);
     if is_infinite(at) {

@@ -17,7 +17,7 @@ enum Item {
     Digit(bool),
     Point,
     Group,
-    /// `S` where it stands.
+    /// `S`, at this place.
     Sign,
     /// `MI`
     Minus,
@@ -35,7 +35,8 @@ enum Item {
 #[derive(Default)]
 struct Template {
     items: Vec<Item>,
-    /// Whether `S` is among them, a point, and `PL`, `MI` or `SG`: templates may be long, and each item asks.
+    /// Whether the items contain `S`, a point, and one of `PL`, `MI` and `SG`. They are cached because templates may be
+    /// long and each item asks.
     has_sign: bool,
     has_point: bool,
     has_placed_sign: bool,
@@ -56,7 +57,7 @@ impl Template {
         self.items.push(item);
     }
 
-    /// Refuses an item that cannot stand behind those before it.
+    /// Refuses an item that cannot follow the items before it.
     fn check(&self, item: &Item) -> Result<()> {
         let signed = self.has_sign;
         let refused = match item {
@@ -112,7 +113,7 @@ fn parse(template: &str) -> Result<Template> {
             (_, '.' | 'D' | 'd') => (Item::Point, 1),
             (_, ',' | 'G' | 'g') => (Item::Group, 1),
             (_, 'S' | 's') => (Item::Sign, 1),
-            // Reserved letters without a meaning.
+            // Reserved letters without an effect.
             (_, 'B' | 'b' | 'C' | 'c') => {
                 rest = &rest[1..];
                 continue;
@@ -123,7 +124,7 @@ fn parse(template: &str) -> Result<Template> {
                 while let Some(c) = quoted.next() {
                     match c {
                         '"' => break,
-                        // A backslash in front of the end is itself.
+                        // A backslash at the very end stands for itself.
                         '\\' => parsed.items.push(Item::Literal(quoted.next().unwrap_or('\\'))),
                         c => parsed.items.push(Item::Literal(c)),
                     }
@@ -131,7 +132,7 @@ fn parse(template: &str) -> Result<Template> {
                 rest = quoted.as_str();
                 continue;
             }
-            // Outside of quotes a backslash means something in front of a quote only.
+            // Outside quotes a backslash escapes only a quote.
             (_, '\\') if rest[1..].starts_with('"') => (Item::Literal('"'), 2),
             (_, other) => (Item::Literal(other), other.len_utf8()),
         };
@@ -142,8 +143,8 @@ fn parse(template: &str) -> Result<Template> {
     Ok(parsed)
 }
 
-/// Prints a number. `rounded` says whether it is negative, rounds its absolute value to so many decimals at most, and says to
-/// how many.
+/// Prints a number. `rounded` rounds its absolute value to at most the given number of decimals; it returns whether the
+/// number is negative, the digits, and the number of decimals that are significant.
 fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, usize)) -> Result<String> {
     let items = &template.items;
     let point = items.iter().position(|item| *item == Item::Point).unwrap_or(items.len());
@@ -153,7 +154,7 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
     let finite = plain.starts_with(|c: char| c.is_ascii_digit());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
 
-    // Under FM, zeros at the end that only `9` asked for vanish.
+    // Under FM, zeros at the end that only a `9` asks for are dropped.
     let decimals: Vec<&Item> = items[point..].iter().filter(|i| matches!(i, Item::Digit(_))).collect();
     let last_zero = decimals.iter().rposition(|i| **i == Item::Digit(true));
     let kept = match template.bare {
@@ -163,10 +164,10 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
     // Floats may have fewer decimals than the template has places.
     let kept = kept.min(fraction.len());
 
-    // A zero before the point is left out where a digit after it is shown.
+    // A zero before the point is left out if a digit after the point is shown.
     let whole = if whole == "0" && after > 0 && before > 0 && (kept > 0 || !template.bare) { "" } else { whole };
     let too_wide = whole.len() > before;
-    // The first place that shows a digit: of the number, or of a zero that the template asks for.
+    // The first place that shows a digit of the number, or a zero that the template asks for.
     let zero_from = items[..point].iter().filter(|i| matches!(i, Item::Digit(_))).position(|i| *i == Item::Digit(true));
     let first = if too_wide { 0 } else { (before - whole.len()).min(zero_from.unwrap_or(before)) };
 
@@ -176,7 +177,7 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
     let first_digit = items.iter().position(|item| matches!(item, Item::Digit(_))).unwrap_or(items.len());
     let has_digits = first_digit < items.len();
     let trailing_sign = sign_at.is_some_and(|at| at > first_digit);
-    // What stands right before the first digit.
+    // The text directly before the first digit.
     let lead = match () {
         () if trailing_sign || places_sign => "",
         () if template.brackets => {
@@ -210,7 +211,7 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
     };
     for item in items {
         match item {
-            // The number ends here, as at a point below, where more decimals of a float would not be good.
+            // The number ends here, as at a point below: further decimals of a float would not be significant.
             Item::Digit(_) if in_fraction && decimal >= good && plain != "NaN" => {
                 if !template.bare {
                     return Ok(out);
@@ -240,7 +241,7 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
             }
             Item::Group if in_fraction || digit > first => out.push(','),
             Item::Group => blank(&mut out),
-            // The number ends here, and with it the answer, whatever the template has behind the point.
+            // The number ends here, and so does the result, whatever the template has after the point.
             Item::Point if fraction.is_empty() && !too_wide => {
                 out.push_str(lead.take().unwrap_or(""));
                 return Ok(out);
@@ -309,7 +310,7 @@ fn exact_to_char(number: &Numeric, template: &str) -> Result<Value> {
     })
 }
 
-/// Floats show no more digits than they are good for.
+/// Prints a float with no more digits than are significant.
 fn inexact_to_char(number: f64, digits: usize, template: &str) -> Result<Value> {
     to_char(template, |scale| {
         let magnitude = number.abs();

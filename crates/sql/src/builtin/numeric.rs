@@ -1,4 +1,4 @@
-//! Functions over numeric. Not its arithmetic (`types::numeric`) or comparisons (`compare`).
+//! Functions over numeric. `types::numeric` has the arithmetic, `compare` the comparisons.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -89,7 +89,7 @@ fn too_large(number: &Numeric, type_name: &str) -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
 }
 
-/// Through the digits, because going through double precision would round twice.
+/// Converts through the decimal text, because conversion through double precision would round twice.
 fn to_float4(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let a = numeric(&args[0]);
     let single: f32 = a.to_string().parse().expect("the text of a numeric is a float's");

@@ -1,6 +1,6 @@
 //! Pattern matching: LIKE and ILIKE, SIMILAR TO, and the functions of regular expressions.
 //!
-//! Not the expressions themselves (`regex`). LIKE runs without recursion.
+//! `regex` has the expressions themselves. LIKE runs without recursion.
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
 use std::{cell::RefCell, ops::ControlFlow};
@@ -14,11 +14,11 @@ use super::regex::{Flags as RegexFlags, Groups, Regex, RegexError};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Value, oid};
 
-/// Compiled expressions a thread keeps; beyond it they are all dropped and made again.
+/// Maximum number of compiled expressions that a thread keeps; beyond it all are dropped and compiled again on use.
 const REGEX_CACHE_MAX: usize = 64;
 
 thread_local! {
-    /// By flags, then by pattern.
+    /// Compiled expressions by flags, then by pattern.
     static COMPILED: RefCell<Map<RegexFlags, Map<String, Regex>>> = RefCell::default();
 }
 
@@ -29,8 +29,8 @@ fn ends_in_escape() -> SqlError {
 
 /// Returns whether all of `subject` matches a LIKE pattern whose escape character is the backslash.
 ///
-/// One `%` is ever retried, the last one met: a later one makes the choices of those before it irrelevant. So the cost
-/// is at most the product of the lengths.
+/// Only the last `%` seen is ever retried: it makes the choices of earlier ones irrelevant. So the cost is at most the
+/// product of the lengths.
 pub(crate) fn like(subject: &str, pattern: &str, fold: bool) -> Result<bool> {
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let same = |a: u8, b: u8| if fold { a.eq_ignore_ascii_case(&b) } else { a == b };
@@ -48,7 +48,7 @@ pub(crate) fn like(subject: &str, pattern: &str, fold: bool) -> Result<bool> {
             }
             None if s == subject.len() => return Ok(true),
             None => false,
-            // Only `%` matches the end.
+            // At the end of the subject only `%` can match.
             Some(_) if s == subject.len() => return Ok(false),
             Some(b'_') => {
                 s += character_bytes(subject[s]);
@@ -83,7 +83,7 @@ pub(crate) fn like(subject: &str, pattern: &str, fold: bool) -> Result<bool> {
     }
 }
 
-/// Bytes of the UTF-8 character that starts with `first`.
+/// Returns the length in bytes of the UTF-8 character that starts with `first`.
 fn character_bytes(first: u8) -> usize {
     match first {
         0..=0xBF => 1,
@@ -108,7 +108,7 @@ likes! {
     text_not_like_folded: fold true, wanted false;
 }
 
-/// Rewrites a pattern with another escape character, or none, to one with the backslash.
+/// Rewrites a pattern that has another escape character, or none, to one whose escape character is the backslash.
 fn like_escape(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let (pattern, escape) = (text(&args[0]), text(&args[1]));
     let mut escapes = escape.chars();
@@ -137,8 +137,8 @@ fn like_escape(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(out))
 }
 
-/// What a pattern of SIMILAR TO is as a regular expression. The escape character before a double quote separates the
-/// parts of a pattern of which the middle one is the result.
+/// Translates a pattern of SIMILAR TO to a regular expression. The escape character before a double quote separates the
+/// parts of a pattern whose middle part is the result.
 fn similar_expression(pattern: &str, escape: &str) -> Result<String> {
     let mut escapes = escape.chars();
     let escape = escapes.next();
@@ -196,7 +196,7 @@ fn similar_to_escape(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     similar_expression(text(&args[0]), args.get(1).map_or("\\", text)).map(new_text)
 }
 
-/// `substring(text SIMILAR pattern ESCAPE escape)`.
+/// Computes `substring(text SIMILAR pattern ESCAPE escape)`.
 fn similar_substring(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     substring_by(text(&args[0]), &similar_expression(text(&args[1]), text(&args[2]))?)
 }
@@ -210,7 +210,7 @@ fn invalid_expression(error: RegexError) -> SqlError {
     }
 }
 
-/// Runs `with` on the compiled expression, from this thread's cache if it is there.
+/// Runs `with` on the compiled expression, which is taken from this thread's cache if it is there.
 fn with_regex<T>(pattern: &str, flags: RegexFlags, with: impl FnOnce(&Regex) -> Result<T, RegexError>) -> Result<T> {
     COMPILED.with_borrow_mut(|compiled| {
         let cache = compiled.entry(flags).or_default();
@@ -256,7 +256,7 @@ fn flags(text: &str) -> Result<Flags> {
     for c in text.chars() {
         match c {
             'g' => flags.global = true,
-            // PostgreSQL's "e" means basic expressions too, by a mistake of its flags.
+            // In PostgreSQL "e" also selects basic expressions, by a mistake in its flags.
             'b' | 'e' => return Err(SqlError::unsupported(format!("regular expression option \"{c}\""))),
             _ if flags.regex.apply(c) => {}
             _ => return Err(invalid_parameter(format!("invalid regular expression option: \"{c}\""))),
@@ -265,7 +265,7 @@ fn flags(text: &str) -> Result<Flags> {
     Ok(flags)
 }
 
-/// Refuses the flag `g` for functions that it means nothing to.
+/// Parses flags and refuses the flag `g`, which has no meaning for this function.
 fn flags_without_global(text: &str, function: &str) -> Result<RegexFlags> {
     let Flags { regex, global } = flags(text)?;
     if global { Err(no_global(function)) } else { Ok(regex) }
@@ -280,8 +280,8 @@ fn piece(subject: &str, place: Option<(usize, usize)>) -> Option<&str> {
     place.map(|(from, to)| &subject[from..to])
 }
 
-/// Calls `found` for the first match from byte `from` on, or for each one if `global`: one after the other, and after an
-/// empty one a character further on; until it breaks off.
+/// Calls `found` for the first match from byte `from` on, or for each match in turn if `global`, until `found` breaks.
+/// After an empty match the search continues one character further on.
 fn each_match(
     regex: &Regex,
     subject: &str,
@@ -304,7 +304,7 @@ fn each_match(
     Ok(())
 }
 
-/// The first match, or what its first parentheses matched.
+/// Returns the first match, or the text matched by its first parentheses.
 fn substring(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     substring_by(text(&args[0]), text(&args[1]))
 }
@@ -317,12 +317,12 @@ fn substring_by(subject: &str, pattern: &str) -> Result<Value> {
     Ok(found.map_or(Value::Null, new_text))
 }
 
-/// Breaks off where what was made so far is longer than a value may be.
+/// Breaks if the result so far is longer than a value may be.
 fn go_on_below(bytes: usize, bytes_max: usize) -> ControlFlow<()> {
     if bytes > bytes_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Appends a replacement text, in which `\1` to `\9` and `\&` stand for what matched, until there is more than `bytes_max`.
+/// Appends a replacement text, in which `\1` to `\9` and `\&` stand for matched text, until `out` exceeds `bytes_max`.
 fn replacement(out: &mut String, text: &str, subject: &str, groups: &Groups, bytes_max: usize) -> ControlFlow<()> {
     let group = |n: usize| piece(subject, groups.get(n).copied().flatten()).unwrap_or("");
     let mut rest = text.chars().peekable();
@@ -361,7 +361,7 @@ fn replace(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(replaced))
 }
 
-/// What the parentheses of a match matched, or the match when there are none.
+/// Returns the texts matched by the parentheses, or the whole match if there are none.
 fn told(subject: &str, groups: &Groups) -> Value {
     let first = usize::from(groups.len() > 1);
     let values = groups[first..].iter().map(|place| piece(subject, *place).map_or(Value::Null, new_text));
@@ -404,7 +404,7 @@ fn pieces(args: &[Value], function: &str, context: &EvalContext<'_>) -> Result<V
         let (mut at, mut last_end) = (0, 0);
         each_match(regex, subject, 0, true, false, |groups| {
             let (start, end) = groups[0].expect("a match has a place");
-            // An empty match at either end, or right after another match, splits nothing.
+            // An empty match at either end, or directly after another match, splits nothing.
             if start < subject.len() && end > last_end {
                 pieces.push(new_text(&subject[at..start]));
                 at = end;

@@ -1,4 +1,4 @@
-//! Positions of the log as values: `pg_lsn`, its order and its arithmetic in bytes.
+//! Log positions as values: `pg_lsn`, its order and its arithmetic in bytes.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -10,7 +10,7 @@ use super::implementation::{Entry, entries};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Numeric, Value};
 
-/// 0A000: what numerics have and positions have not.
+/// Makes the 0A000 error for a numeric value that no position can have.
 fn refused(text: &str) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, text)
 }
@@ -19,7 +19,7 @@ fn to_numeric(lsn: Lsn) -> Numeric {
     Numeric::from_i128(i128::from(lsn.get()), 0)
 }
 
-/// Rounds to a whole byte.
+/// Converts a number to a position, rounded to a whole byte.
 fn from_numeric(number: &Numeric) -> Result<Value> {
     if number.is_nan() {
         return Err(refused("cannot convert NaN to pg_lsn"));

@@ -1,4 +1,4 @@
-//! Tests that no built-in function panics or answers with a value of another type, and that LIKE agrees with a model.
+//! Checks that no built-in function panics or returns a value of another type, and that LIKE agrees with a model.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::types::datetime::Zone;
 use crate::types::io::{TextContext, text_in};
 use crate::types::{Array, Value, oid};
 
-/// A session that refuses everything.
+/// A session that refuses every call.
 struct Nobody;
 
 impl SystemFunctions for Nobody {
@@ -21,7 +21,7 @@ impl SystemFunctions for Nobody {
     }
 }
 
-/// Values at the edges of a type, as text.
+/// Returns values at the edges of a type, as text.
 fn edges(type_oid: u32) -> &'static [&'static str] {
     match type_oid {
         oid::BOOL => &["t", "f"],
@@ -64,7 +64,7 @@ fn edges(type_oid: u32) -> &'static [&'static str] {
     }
 }
 
-/// Edge values of a declared type, with the real type each has.
+/// Returns edge values of a declared type, each with its real type.
 fn values(declared: u32, context: &EvalContext<'_>) -> Vec<(Value, u32)> {
     let of = |type_oid: u32| {
         let read = |text: &&str| text_in(type_oid, -1, text, context.text).ok();
@@ -90,12 +90,12 @@ fn values(declared: u32, context: &EvalContext<'_>) -> Vec<(Value, u32)> {
     }
 }
 
-/// Whether a value has the variant of a type.
+/// Returns whether a value has the variant of a type.
 fn is_of_type(value: &Value, declared: u32) -> bool {
     match (value, declared) {
         (Value::Null, _) => true,
         (_, oid::ANYELEMENT | oid::ANYARRAY | oid::ANYCOMPATIBLEARRAY | oid::ANYCOMPATIBLE) => true,
-        // PostgreSQL's cast from int2 to oid uses the function to int4.
+        // All string types share one variant.
         (Value::Text(_), other) => type_by_oid(other).is_some_and(|t| t.category == b'S' || other == oid::CSTRING),
         (Value::Oid(_), other) => oid::is_oid_like(other),
         (Value::Array(array), other) => oid::array_of(array.element_oid) == Some(other),
@@ -112,9 +112,9 @@ fn run(proc: &Proc, args: &[Value], types: &[u32], context: &EvalContext<'_>) ->
     }
 }
 
-/// Goal: whatever the arguments, a function answers with a value of its type or an error (Q4, Q7). Method: every
-/// function with every combination of edge values for one and two arguments, and a walk through them for more; NULL
-/// for functions that are not strict.
+/// Goal: for any arguments, a function returns a value of its type or an error (SQL-4, SQL-7). Method: every function
+/// with every combination of edge values for one and two arguments, and a sample of the combinations for more; NULL for
+/// functions that are not strict.
 #[test]
 fn no_function_panics_at_the_edges_of_its_types() {
     let text = TextContext { zone: Zone { east_s: -43_200, ..Zone::default() }, ..TextContext::default() };
@@ -142,7 +142,7 @@ fn no_function_panics_at_the_edges_of_its_types() {
             continue;
         }
         let combinations: usize = choices.iter().map(Vec::len).product();
-        // A step with no common divisor with the sizes visits a spread of the larger products.
+        // The step shares no divisor with the sizes, so it visits a spread of the larger products.
         let step = if combinations > 2_000 { 37 } else { 1 };
         for number in (0..combinations).step_by(step) {
             let mut rest = number;
@@ -183,7 +183,7 @@ fn every_cast_ends_in_a_value_of_its_target() {
     }
 }
 
-/// LIKE by its definition, without any cleverness.
+/// Matches LIKE directly by its definition.
 fn model(text: &[char], pattern: &[char]) -> Option<bool> {
     Some(match pattern {
         [] => text.is_empty(),
@@ -205,8 +205,8 @@ fn model(text: &[char], pattern: &[char]) -> Option<bool> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Goal: LIKE means what its definition says, in any language. Method: against the model, over an alphabet small
-    /// enough to match often. Patterns that end in a lone escape may fail or not match.
+    /// Goal: LIKE follows its definition, also for non-ASCII characters. Method: comparison with the model, over an
+    /// alphabet small enough to match often. Patterns that end in a lone escape may fail or not match.
     #[test]
     fn like_agrees_with_its_definition(text in "[ab\u{e9}]{0,8}", pattern in "[ab\u{e9}%_\\\\]{0,8}") {
         let chars = |text: &str| text.chars().collect::<Vec<_>>();
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// Goal: no client text breaks the translation of regular expressions (Q7). Method: random patterns.
+    /// Goal: no client text breaks the translation of regular expressions (SQL-7). Method: random patterns.
     #[test]
     fn no_pattern_panics(text in "\\PC{0,10}", pattern in "[a-c()\\[\\]{}*+?|^$.\\\\:=!<0-9,&~-]{0,12}") {
         let context_text = TextContext::default();

@@ -1,4 +1,4 @@
-//! `generate_series` over integers, numeric and timestamps. Rows are made as they are asked for.
+//! `generate_series` over integers, numeric and timestamps. Rows are made on demand.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::types::numeric::Numeric;
 use crate::types::{Interval, Value};
 
-/// From the first argument to the second, both included; ends early where the next step would overflow.
+/// Counts from the first argument to the second, both included; ends early if the next step would overflow.
 fn integers(args: &[Value], of: impl Fn(i64) -> Value + Send + 'static) -> Result<Rows> {
     let (first, last, step) = (int(&args[0]), int(&args[1]), args.get(2).map_or(1, int));
     if step == 0 {
@@ -53,7 +53,7 @@ fn numeric_series(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
     })))
 }
 
-/// By an interval, on the calendar of a clock that is `zone_us` ahead of the timestamps.
+/// Steps by an interval, on the calendar of a clock that is `zone_us` ahead of the timestamps.
 fn moments(args: &[Value], zone_us: i64, of: fn(i64) -> Value) -> Result<Rows> {
     let (mut next, last, step) = (Some(micros(&args[0])), micros(&args[1]), interval(&args[2]));
     if step == Interval::ZERO {

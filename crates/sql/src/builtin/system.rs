@@ -1,6 +1,6 @@
-//! Functions that need the catalog or the session: declared here, answered through `SystemFunctions`.
+//! Functions that need the catalog or the session: they are declared here and answered through `SystemFunctions`.
 //!
-//! The privilege functions are the exception: everybody may do everything, so they answer without looking.
+//! The privilege functions are an exception: every user may do everything, so they return true without a look-up.
 //! Checked by `builtin_tests`.
 
 use super::args::{int, new_text, numeric, out_of_range};
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::types::Value;
 use crate::types::numeric::Numeric;
 
-/// Lists sources as registry entries answered by the session.
+/// Lists sources as registry entries that the session answers.
 macro_rules! answered_by_session {
     ($kind:ident: $($name:literal => session,)*) => {
         &[$(($name, Implementation::$kind($name)),)*]
@@ -21,12 +21,12 @@ fn yes(_: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(true))
 }
 
-/// Writes a number of bytes in the largest unit that keeps at least two digits.
+/// Prints a number of bytes in the largest unit that keeps at least two digits.
 fn pretty(mut size: i128) -> Value {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
     for (i, unit) in UNITS.iter().enumerate() {
         let last = i + 1 == UNITS.len();
-        // All but bytes are kept doubled, so that the half needed for rounding is not lost.
+        // All units but bytes are kept doubled, so that the half that rounding needs is not lost.
         let limit = if i == 0 { 10 * 1024 } else { 20 * 1024 - 1 };
         if size.abs() < limit || last {
             let shown = if i == 0 { size } else { half_rounded(size) };
@@ -46,7 +46,7 @@ fn half_rounded(doubled: i128) -> i128 {
     (doubled + doubled.signum()) / 2
 }
 
-/// A small size is shown as it is, with its fraction.
+/// Prints a numeric size; a small one is printed unchanged, with its fraction.
 fn size_pretty_numeric(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let size = numeric(&args[0]);
     if size.is_nan() || size.is_infinite() {

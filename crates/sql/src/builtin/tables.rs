@@ -1,10 +1,10 @@
-//! The tables of built-in facts: rows of `crates/sql/builtin/*.tsv`, parsed once, with indexes by OID and name. Those of
-//! `collie_*.tsv` are Collie's own, the others PostgreSQL's.
-//! Not the implementations (`implementation`).
+//! The tables of built-in facts: rows of `crates/sql/builtin/*.tsv`, parsed once, with indexes by OID and name. The
+//! files `collie_*.tsv` describe Collie's own objects, the others PostgreSQL's. `implementation` has the
+//! implementations.
 //!
 //! # Invariants
-//! - B1. Rows of one name are adjacent, so that a name gives a slice.
-//! - B2. A reference from one row to another (operator to function, cast to function) is never dangling.
+//! - B1. Rows with the same name are adjacent, so that a name leads to a slice.
+//! - B2. No reference from one row to another (operator to function, cast to function) is dangling.
 //!
 //! Checked by `builtin_tests`.
 
@@ -21,7 +21,7 @@ pub struct Type {
     pub oid: u32,
     /// Its internal name, such as `int4`.
     pub name: &'static str,
-    /// Bytes of a value, or -1 when that varies, or -2 for a C string.
+    /// Bytes of a value; -1 if the length varies, -2 for a C string.
     pub len: i16,
     /// Whether PostgreSQL passes it by value.
     pub by_value: bool,
@@ -47,18 +47,18 @@ pub struct Type {
     pub align: u8,
     /// Storage letter: `p`, `e`, `m` or `x`.
     pub storage: u8,
-    /// OID of its collation, or 0 when it has none.
+    /// OID of its collation, or 0 if it has none.
     pub collation: u32,
-    /// Whether Collie can hold values of it. When false, only the name is known, and using it is 0A000.
+    /// Whether Collie can hold values of it. If not, only the name is known, and its use is 0A000.
     pub supported: bool,
 }
 
-/// What sort of type it is (`pg_type.typtype`).
+/// The kind of a type (`pg_type.typtype`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypeKind {
     /// A base type or array.
     Base,
-    /// A pseudo type: only in signatures.
+    /// A pseudo type, which occurs only in signatures.
     Pseudo,
 }
 
@@ -83,21 +83,21 @@ pub struct Proc {
     pub kind: ProcKind,
     /// Whether it returns many rows.
     pub returns_set: bool,
-    /// What its result may depend on.
+    /// The inputs that its result may depend on.
     pub volatility: Volatility,
-    /// Whether NULL among the arguments makes the result NULL without calling it.
+    /// Whether a NULL argument makes the result NULL without a call.
     pub strict: bool,
     /// Type of its result.
     pub result: u32,
-    /// Types of its arguments; the last is an array type when `variadic` is not 0.
+    /// Types of its arguments; if `variadic` is not 0, the last one is an array type.
     pub arguments: Box<[u32]>,
     /// Type of each element of the variadic argument, or 0; `"any"` means any number of any types.
     pub variadic: u32,
-    /// How many of the last arguments may be left out; the implementation then gets none in their places.
+    /// Number of trailing arguments that may be left out; the implementation then does not get them.
     pub optional: usize,
     /// PostgreSQL's internal name of the implementation, or `name(type, ...)` where it has none.
     pub source: &'static str,
-    /// How it is computed.
+    /// The way it is computed.
     pub implementation: Implementation,
 }
 
@@ -110,12 +110,12 @@ pub enum ProcKind {
     Aggregate,
 }
 
-/// What the result of a function may depend on (`pg_proc.provolatile`).
+/// The inputs that the result of a function may depend on (`pg_proc.provolatile`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Volatility {
     /// Its arguments only.
     Immutable,
-    /// Its arguments and what does not change within a statement.
+    /// Its arguments, and state that does not change within a statement.
     Stable,
     /// Anything.
     Volatile,
@@ -145,30 +145,30 @@ pub struct Operator {
 /// A cast between two types, as `pg_cast` shows it.
 #[derive(Clone, Debug)]
 pub struct Cast {
-    /// From this type.
+    /// The source type.
     pub source: u32,
-    /// To this type.
+    /// The target type.
     pub target: u32,
-    /// The function that does it, or 0.
+    /// The function that does the conversion, or 0.
     pub function: u32,
-    /// Where it may happen unasked.
+    /// The contexts in which it is allowed.
     pub context: CastContext,
-    /// How it is done.
+    /// The way it is done.
     pub method: CastMethod,
 }
 
-/// Where a cast may happen. Ordered: each allows what the ones before it allow.
+/// The contexts in which a cast is allowed. They are ordered: each one allows all casts that the ones before it allow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CastContext {
     /// Anywhere in an expression.
     Implicit,
-    /// When storing into a column as well.
+    /// Also when a value is stored into a column.
     Assignment,
-    /// Only when asked for.
+    /// Only when it is written explicitly.
     Explicit,
 }
 
-/// How a cast is done.
+/// The way a cast is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CastMethod {
     /// By a function.
@@ -184,11 +184,11 @@ pub enum CastMethod {
 pub struct Aggregate {
     /// Its function row.
     pub proc: u32,
-    /// `n` for an ordinary one.
+    /// `n` for an ordinary aggregate.
     pub kind: u8,
-    /// The operator by which min and max can be read off an index, or 0.
+    /// The operator by which min and max can be read from an index, or 0.
     pub sort_operator: u32,
-    /// How its state is made.
+    /// Makes its state.
     pub implementation: implementation::AggregateFn,
 }
 
@@ -203,7 +203,7 @@ pub struct OpClass {
     pub family: u32,
     /// The type it indexes.
     pub input: u32,
-    /// Whether it is the one taken when none is named.
+    /// Whether it is used if no class is named.
     pub default: bool,
 }
 
@@ -243,7 +243,7 @@ struct Tables {
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::load);
 
-/// The fields of one line of a TSV file. The files are compiled in, so a bad one is a bug of the build.
+/// The fields of one line of a TSV file. The files are compiled in, so a bad line is a bug of the build.
 struct Fields(std::str::Split<'static, char>);
 
 impl Fields {
@@ -264,7 +264,7 @@ impl Fields {
     }
 }
 
-/// Parses a TSV file: the first line names the columns.
+/// Parses a TSV file, whose first line names the columns.
 fn rows<T>(tsv: &'static str, parse: impl Fn(&mut Fields) -> T) -> Vec<T> {
     tsv.lines().skip(1).map(|line| parse(&mut Fields(line.split('\t')))).collect()
 }
@@ -273,7 +273,7 @@ fn index<T, K: std::hash::Hash + Eq>(rows: &[T], key: impl Fn(&T) -> K) -> Map<K
     (0u32..).zip(rows).map(|(i, row)| (key(row), i)).collect()
 }
 
-/// Where each name's rows lie. Needs B1.
+/// Finds the range of rows of each name. Needs B1.
 fn ranges<T>(rows: &[T], name: impl Fn(&T) -> &'static str) -> Map<&'static str, (u32, u32)> {
     let mut ranges: Map<&'static str, (u32, u32)> = Map::default();
     for (i, row) in (0u32..).zip(rows) {
@@ -409,7 +409,7 @@ fn oids(text: &str) -> Box<[u32]> {
 }
 
 impl Strategy {
-    /// Returns the strategy that PostgreSQL numbers so.
+    /// Returns the strategy with this PostgreSQL number.
     fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Less,
@@ -420,7 +420,7 @@ impl Strategy {
         }
     }
 
-    /// Returns PostgreSQL's number of it (`pg_amop.amopstrategy`).
+    /// Returns PostgreSQL's number of the strategy (`pg_amop.amopstrategy`).
     pub fn number(self) -> u8 {
         match self {
             Self::Less => 1,
@@ -484,7 +484,7 @@ fn row<T>(rows: &'static [T], position: Option<&u32>) -> Option<&'static T> {
     position.map(|&i| &rows[i as usize])
 }
 
-/// Returns every type known, supported or not.
+/// Returns every known type, supported or not.
 pub fn types() -> &'static [Type] {
     &TABLES.types
 }
@@ -504,7 +504,7 @@ pub fn procs() -> &'static [Proc] {
     &TABLES.procs
 }
 
-/// Returns the overloads of a function or aggregate name; none when there is no such name.
+/// Returns the overloads of a function or aggregate name; none if there is no such name.
 pub fn procs_named(name: &str) -> &'static [Proc] {
     slice(&TABLES.procs, TABLES.procs_by_name.get(name))
 }
@@ -519,7 +519,7 @@ pub fn operators() -> &'static [Operator] {
     &TABLES.operators
 }
 
-/// Returns the overloads of an operator name; none when there is no such name.
+/// Returns the overloads of an operator name; none if there is no such name.
 pub fn operators_named(name: &str) -> &'static [Operator] {
     slice(&TABLES.operators, TABLES.operators_by_name.get(name))
 }
@@ -535,7 +535,7 @@ pub fn casts() -> &'static [Cast] {
 }
 
 /// Returns the cast between two types, if PostgreSQL lists one. See [`conversion`](super::conversion) for the
-/// conversions that it does not list: through text, of arrays, and of a type to itself.
+/// conversions that PostgreSQL does not list: through text, of arrays, and of a type to itself.
 pub fn cast(source: u32, target: u32) -> Option<&'static Cast> {
     row(&TABLES.casts, TABLES.cast_by_types.get(&(source, target)))
 }
@@ -555,8 +555,8 @@ pub fn op_classes() -> &'static [OpClass] {
     &TABLES.op_classes
 }
 
-/// Returns the default btree operator class of a type: its own, or that of the type it is binary-coercible to
-/// (`varchar` has `text`'s, arrays have `anyarray`'s).
+/// Returns the default btree operator class of a type: its own, or that of the type to which it is binary-coercible
+/// (`varchar` has that of `text`, arrays have that of `anyarray`).
 pub fn op_class_for(type_oid: u32) -> Option<&'static OpClass> {
     use crate::types::oid;
     let of = |input: u32| TABLES.op_classes.iter().find(|class| class.default && class.input == input);
@@ -567,17 +567,17 @@ pub fn op_class_for(type_oid: u32) -> Option<&'static OpClass> {
     })
 }
 
-/// Returns the btree operator classes of this name, such as `varchar_pattern_ops`.
+/// Returns the btree operator classes with this name, such as `varchar_pattern_ops`.
 pub fn op_class_by_name(name: &str) -> impl Iterator<Item = &'static OpClass> {
     TABLES.op_classes.iter().filter(move |class| class.name == name)
 }
 
-/// Returns the place of an operator in its type's default btree order, or `None` if it has none.
+/// Returns the position of an operator in its type's default btree order, or `None` if it has none.
 pub fn btree_strategy(operator_oid: u32) -> Option<Strategy> {
     TABLES.strategy_by_operator.get(&operator_oid).copied()
 }
 
-/// Returns the operator with this place in the default btree order of the two types.
+/// Returns the operator at this position in the default btree order of the two types.
 pub fn btree_operator(left: u32, right: u32, strategy: Strategy) -> Option<&'static Operator> {
     operator_by_oid(*TABLES.operator_by_strategy.get(&(left, right, strategy.number()))?)
 }

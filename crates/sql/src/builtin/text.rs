@@ -1,7 +1,7 @@
-//! Functions that build text from text: concatenation, case, slices, padding, trimming, replacing, quoting.
-//! Not patterns (`pattern`), not single characters and conversions between the string types (`chars`).
+//! Functions that build text from text: concatenation, case, slices, padding, trimming, replacement, quoting. `pattern`
+//! has pattern matching; `chars` has single characters and conversions between the string types.
 //!
-//! Positions and lengths count characters. Case folding touches ASCII only: the C collation.
+//! Positions and lengths count characters. Case folding affects only ASCII, as in the C collation.
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
 use super::args::{array, int4, invalid_parameter, new_text, text};
@@ -20,7 +20,7 @@ fn concatenate(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     concatenated(&[text(&args[0]), text(&args[1])], context)
 }
 
-/// `||` of text and a value of any type, on either side.
+/// Computes `||` of text and a value of any type, on either side.
 fn concatenate_any(args: &[Value], types: &[u32], context: &EvalContext<'_>) -> Result<Value> {
     let parts = [cast_to_text(&args[0], types[0], context)?, cast_to_text(&args[1], types[1], context)?];
     concatenated(&[&parts[0], &parts[1]], context)
@@ -72,7 +72,7 @@ fn initcap(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(cased.collect::<String>()))
 }
 
-/// Byte offset of the character with this number, or the end.
+/// Returns the byte offset of the character with this number, or of the end.
 fn offset(text: &str, characters: usize) -> usize {
     if text.is_ascii() {
         return characters.min(text.len());
@@ -80,7 +80,7 @@ fn offset(text: &str, characters: usize) -> usize {
     text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)
 }
 
-/// Characters `from..from + length` of `text`, counted from 1; what lies outside is left out.
+/// Returns the characters `from..from + length` of `text`, counted from 1; positions outside the text are ignored.
 pub(super) fn slice(text: &str, from: i32, length: Option<i32>) -> Result<&str> {
     let from = i64::from(from);
     let end = match length {
@@ -98,13 +98,13 @@ fn substring(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(slice(text(&args[0]), int4(&args[1]), args.get(2).map(int4))?))
 }
 
-/// `left` counts from the start, or with a negative number leaves out so many at the end.
+/// Computes `left`: keeps so many characters at the start, or with a negative number drops so many at the end.
 fn left(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let text = text(&args[0]);
     Ok(new_text(&text[..boundary(text, int4(&args[1]))]))
 }
 
-/// `right` counts from the end, or with a negative number leaves out so many at the start.
+/// Computes `right`: keeps so many characters at the end, or with a negative number drops so many at the start.
 fn right(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let text = text(&args[0]);
     let n = int4(&args[1]);
@@ -112,7 +112,7 @@ fn right(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(&text[from..]))
 }
 
-/// Byte offset after `n` characters, or before the last `-n`.
+/// Returns the byte offset after `n` characters, or before the last `-n`.
 fn boundary(text: &str, n: i32) -> usize {
     let kept = if n >= 0 { i64::from(n) } else { characters(text) + i64::from(n) };
     offset(text, usize::try_from(kept).unwrap_or(0))
@@ -144,7 +144,7 @@ fn pad_right(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     pad(args, false, context)
 }
 
-/// Trims the characters of the second argument, or blanks.
+/// Trims the characters of the second argument; without one, blanks.
 fn trimmed(args: &[Value], start: bool, end: bool) -> Value {
     let mut rest = text(&args[0]);
     let set = args.get(1).map_or(" ", text);
@@ -265,7 +265,7 @@ fn string_to_array(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::array(oid::TEXT, fields))
 }
 
-/// Writes `name` as an identifier, in quotes where the parser would otherwise read something else.
+/// Writes `name` as an identifier, in quotes if the parser would otherwise read it differently.
 pub(crate) fn quoted_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
@@ -301,7 +301,7 @@ fn quote_nullable_any(args: &[Value], types: &[u32], context: &EvalContext<'_>) 
     Ok(new_text(quoted))
 }
 
-/// Joins an array's elements; NULL ones are left out, or written as the third argument.
+/// Joins an array's elements; NULL elements are left out, or written as the third argument.
 fn array_to_string(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     if args[0].is_null() || args[1].is_null() {
         return Ok(Value::Null);
@@ -335,12 +335,12 @@ fn non_null_count(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Int4(i32::try_from(args.iter().filter(|arg| !arg.is_null()).count()).expect("arguments are few")))
 }
 
-/// The type of the argument, as regtype.
+/// Returns the type of the argument as a regtype.
 fn type_of(_: &[Value], types: &[u32], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Oid(types[0]))
 }
 
-/// `format`: `%s`, `%I`, `%L` and `%%`, with `n$` positions and widths.
+/// Computes `format`: `%s`, `%I`, `%L` and `%%`, with `n$` positions and widths.
 fn format(args: &[Value], types: &[u32], context: &EvalContext<'_>) -> Result<Value> {
     let Value::Text(pattern) = &args[0] else { return Ok(Value::Null) };
     let mut out = String::new();

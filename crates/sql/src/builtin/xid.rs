@@ -1,6 +1,6 @@
 //! Transaction ids of 64 bits and snapshots of them, as values: `xid8`, `pg_snapshot`, `txid_snapshot`.
 //!
-//! An `xid8` is kept as an `int8`, a snapshot as its text. What the running transaction's are is the session's to say.
+//! An `xid8` is kept as an `int8`, a snapshot as its text. The session provides the running transaction's own values.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
