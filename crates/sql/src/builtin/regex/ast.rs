@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-/// Which of several matches a quantifier prefers.
+/// The match that a quantifier prefers among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
     Longest,
     Shortest,
 }
 
-/// How often an atom stands there.
+/// The number of repetitions of an atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) least: u16,
-    /// `None`: any number.
+    /// `None` means any number.
     pub(super) most: Option<u16>,
 }
 
@@ -21,12 +21,12 @@ impl Times {
     pub(super) const ONCE: Self = Self { least: 1, most: Some(1) };
 }
 
-/// A condition on the characters beside a position.
+/// A condition on the characters on either side of a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// The start of the text; `true`: of a line too.
+    /// The start of the text; with `true`, also of a line.
     Start(bool),
-    /// The end of the text; `true`: of a line too.
+    /// The end of the text; with `true`, also of a line.
     End(bool),
     WordStart,
     WordEnd,
@@ -47,18 +47,18 @@ pub(super) struct Look {
 /// A part of an expression.
 #[derive(Debug)]
 pub(super) enum Ast {
-    /// One character of the set of this number.
+    /// One character of the set with this number.
     Set(usize),
     Condition(Condition),
     Look(Look),
-    /// One after another; none matches the empty text.
+    /// One item after another; no items match the empty text.
     Branch(Vec<Rc<Ast>>),
     /// Two or more alternatives.
     Either(Vec<Rc<Ast>>),
-    /// A quantified atom; the preference is `None` when it is the atom's own (`{m}`).
+    /// A quantified atom. The preference is `None` if the atom's own applies (`{m}`).
     Repeat(Rc<Ast>, Times, Option<Preference>),
-    /// A group that is told, with its number from 1.
+    /// A capturing group, with its number from 1.
     Group(usize, Rc<Ast>),
-    /// What the group of this number matched; the group itself stands for it where an automaton is asked.
+    /// A back-reference to the group with this number. Automata use the group's expression in its place.
     Back(usize, Rc<Ast>),
 }

@@ -1,9 +1,11 @@
-//! `Automaton`: a part of an expression as a machine that reads characters; made deterministic as far as texts ask.
+//! `Automaton`: a part of an expression as a machine that reads characters. It is made deterministic lazily, as far as
+//! the texts need.
 //!
 //! # Invariants
-//! - A1. A state is what may follow a character, conditions unlooked at: they are decided with the next character. So a
-//!   step takes the color of the next character, says whether a match ends before it, and gives the state behind it.
-//! - A2. Learned steps depend on the state and the color only. Steps of an automaton with look-around are not learned.
+//! - A1. A state holds the instructions that may follow a character. Conditions are not evaluated yet: they depend on
+//!   the next character too. So a step takes the color of the next character, tells whether a match ends before it, and
+//!   gives the state after it.
+//! - A2. Learned steps depend only on the state and the color. Steps of an automaton with look-around are not learned.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,22 +17,22 @@ use super::colors::{Class, Colors};
 use super::error::RegexError;
 use super::search::Search;
 
-/// Instructions of all automata of an expression.
+/// Maximum number of instructions in all automata of an expression.
 pub(super) const INSTRUCTIONS_MAX: usize = 50_000;
-/// Words of memory in which the automata of an expression keep what they learned.
+/// Maximum number of words of memory for the steps that the automata of an expression have learned.
 const LEARNED_MAX: usize = 1 << 18;
 
-/// What an instruction costs of the budget where a step is not known yet; a known step costs 1.
+/// Cost of an instruction, from the budget, in a step that is not known yet; a known step costs 1.
 const COMPUTED_COST: usize = 16;
 
-/// What all automata of an expression share.
+/// The data that all automata of an expression share.
 pub(super) struct Shared {
     pub(super) colors: Colors,
     /// Instructions made so far.
     instructions: Cell<usize>,
     /// Words of memory that learned steps take.
     learned: Cell<usize>,
-    /// Look-arounds, by number; made when a part with one is.
+    /// Look-arounds by number; each is compiled with the first part that contains it.
     looks: RefCell<Map<usize, Rc<LookAround>>>,
 }
 
@@ -39,7 +41,7 @@ impl Shared {
         Self { colors, instructions: Cell::new(0), learned: Cell::new(0), looks: RefCell::default() }
     }
 
-    /// Returns whether more was learned than is to be kept.
+    /// Returns whether the automata have learned more than may be kept.
     pub(super) fn is_full(&self) -> bool {
         self.learned.get() > LEARNED_MAX
     }
@@ -48,7 +50,7 @@ impl Shared {
         Rc::clone(self.looks.borrow().get(&number).expect("made with the automaton that asks"))
     }
 
-    /// Forgets what the automata of look-arounds learned.
+    /// Forgets the steps that the automata of look-arounds have learned.
     pub(super) fn forget(&self) {
         for look in self.looks.borrow().values() {
             look.automaton.forget(self);
@@ -68,27 +70,27 @@ pub(super) struct LookAround {
 enum Instruction {
     /// Reads a character of a set.
     Set(usize, usize),
-    /// Goes on at either.
+    /// Continues at either.
     Fork(usize, usize),
     Condition(Condition, usize),
     Look(usize, usize),
     Match,
 }
 
-/// A state: instructions that may be next, and what was read last.
+/// A state: the class of the last character, and the instructions that may be next.
 type Key = (Class, Rc<[usize]>);
 
 #[derive(Debug, Default)]
 struct Learned {
     states: Vec<Key>,
     numbers: Map<Key, usize>,
-    /// By state and color.
+    /// Indexed by state and color.
     steps: Vec<Step>,
     words: usize,
 }
 
-/// What reading a character does, in one word: whether that is known, whether a match ends before the character, whether
-/// nothing is under way behind it, and the state there plus 1, or 0 if no match can come.
+/// The effect of reading a character, in one word: whether it is known, whether a match ends before the character,
+/// whether no match is in progress after it, and the next state plus 1, or 0 if no match can follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step(u32);
 
@@ -121,18 +123,18 @@ impl Step {
         self.0 & Self::MATCH != 0
     }
 
-    /// Returns whether nothing is under way behind the character: a match could only begin there or later.
+    /// Returns whether no match is in progress after the character: a match could only begin there or later.
     pub(super) fn is_idle(self) -> bool {
         self.0 & Self::IDLE != 0
     }
 
-    /// Returns the state behind the character; `None` if no match can come.
+    /// Returns the state after the character; `None` if no match can follow.
     pub(super) fn next(self) -> Option<StateId> {
         (self.0 >> Self::STATE_SHIFT).checked_sub(1).map(StateId)
     }
 }
 
-/// A state of one automaton, until it forgets.
+/// A state of one automaton. It is valid until the automaton forgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateId(u32);
 
@@ -141,12 +143,12 @@ pub(super) struct StateId(u32);
 pub(super) struct Automaton {
     instructions: Vec<Instruction>,
     start: usize,
-    /// Whether a match may begin at every character read.
+    /// Whether a match may begin at every position.
     begins_anywhere: bool,
     has_looks: bool,
     has_conditions: bool,
     learned: RefCell<Learned>,
-    /// How often it forgot.
+    /// Number of times that it forgot.
     forgot: Cell<u64>,
 }
 
@@ -156,7 +158,7 @@ impl Automaton {
         let mut builder = Builder { instructions: Vec::new(), shared, has_looks: false, has_conditions: false };
         let end = builder.push(Instruction::Match)?;
         let first = builder.add(ast, end, false)?;
-        // Nothing leads back here, so that being here alone means that nothing is under way.
+        // No instruction leads back here, so being only here means that no match is in progress.
         let start = builder.push(Instruction::Fork(first, first))?;
         let Builder { instructions, has_looks, has_conditions, .. } = builder;
         Ok(Self {
@@ -170,7 +172,7 @@ impl Automaton {
         })
     }
 
-    /// Forgets what it learned; its states are no more.
+    /// Forgets the learned steps; its states become invalid.
     pub(super) fn forget(&self, shared: &Shared) {
         let mut learned = self.learned.borrow_mut();
         shared.learned.set(shared.learned.get() - learned.words);
@@ -178,12 +180,12 @@ impl Automaton {
         self.forgot.set(self.forgot.get() + 1);
     }
 
-    /// Returns a number that changes when its states are no more.
+    /// Returns a number that changes whenever its states become invalid.
     pub(super) fn life(&self) -> u64 {
         self.forgot.get()
     }
 
-    /// Returns the state before anything was read, where `before` stands in front of it.
+    /// Returns the state before anything is read; `before` is the class of the preceding character.
     pub(super) fn initial(&self, shared: &Shared, before: Class) -> StateId {
         self.state(shared, before, vec![self.start])
     }
@@ -212,9 +214,10 @@ impl Automaton {
         number
     }
 
-    /// Reads characters as long as it is known what they do. `color` gives the color and the length of the character at a place;
-    /// `read` is told of each step with the place before it and behind it, and says whether to go on. Returns how many steps
-    /// there were, and the state and place where one is not known; `None` if `read` ended it.
+    /// Reads characters while their steps are known. `color` returns the color and the length of the character at a
+    /// position. `read` gets each step with the position before the character and returns whether to continue. Returns
+    /// the number of steps, with the state and position at which the step is not known; `None` if `read` stopped or no
+    /// match can follow.
     pub(super) fn glide(
         &self,
         mut state: StateId,
@@ -260,6 +263,7 @@ impl Automaton {
             }
             learned.states[number].clone()
         };
+        // The computation may forget all states, `state` included; then the step must not be stored.
         let life = self.life();
         let step = self.computed_step(&kernel, before, color, at, search)?;
         if !self.has_looks && life == self.life() {
@@ -350,8 +354,8 @@ impl Builder<'_> {
         Ok(self.instructions.len() - 1)
     }
 
-    /// Adds a part that goes on at `next`, and returns where it begins. What stands for a back-reference (`is_free`) has
-    /// no conditions.
+    /// Adds a part that continues at `next`, and returns its first instruction. The replacement of a back-reference
+    /// (`is_free`) has no conditions.
     fn add(&mut self, ast: &Rc<Ast>, next: usize, is_free: bool) -> Result<usize, RegexError> {
         match &**ast {
             Ast::Set(set) => self.push(Instruction::Set(*set, next)),

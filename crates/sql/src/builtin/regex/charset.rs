@@ -5,14 +5,14 @@ use super::error::RegexError;
 /// The largest character.
 const LAST: u32 = 0x0010_FFFF;
 
-/// Sorted ranges that neither touch nor overlap, both ends included.
+/// Ranges of characters, both ends included. Once normalized, they are sorted and neither touch nor overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CharSet(Vec<(u32, u32)>);
 
-/// Says whether an ASCII character is of a class.
+/// Returns whether an ASCII character belongs to a class.
 type Holds = fn(u8) -> bool;
 
-/// Classes of characters that can be named.
+/// The named classes of characters.
 const CLASSES: [(&str, Holds); 14] = [
     ("alnum", |byte| byte.is_ascii_alphanumeric()),
     ("alpha", |byte| byte.is_ascii_alphabetic()),
@@ -44,7 +44,7 @@ impl CharSet {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// Adds a class by its name. Where case is folded, the classes of one case are all letters.
+    /// Adds a class by its name. If case is folded, the classes of one case mean all letters.
     pub(super) fn add_class(&mut self, name: &str, fold: bool) -> Result<(), RegexError> {
         let name = if fold && matches!(name, "lower" | "upper") { "alpha" } else { name };
         let (_, holds) = CLASSES.iter().find(|(class, _)| *class == name).ok_or(RegexError::CharacterClass)?;
@@ -67,7 +67,7 @@ impl CharSet {
         }
     }
 
-    /// Sorts and joins the ranges.
+    /// Sorts the ranges and merges those that touch or overlap.
     pub(super) fn normalize(&mut self) {
         self.0.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(self.0.len());
@@ -80,7 +80,7 @@ impl CharSet {
         self.0 = joined;
     }
 
-    /// Returns all other characters; of a normalized set.
+    /// Returns all other characters. The set must be normalized.
     pub(super) fn complement(&self) -> Self {
         let mut out = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
@@ -96,7 +96,7 @@ impl CharSet {
         Self(out)
     }
 
-    /// Takes a character out; of a normalized set.
+    /// Removes a character. The set must be normalized.
     pub(super) fn remove(&mut self, c: u32) {
         let mut out = Vec::with_capacity(self.0.len() + 1);
         for &(first, last) in &self.0 {
@@ -115,7 +115,7 @@ impl CharSet {
     }
 }
 
-/// The class of characters that words consist of.
+/// Returns the set of characters that words consist of.
 pub(super) fn word_set() -> CharSet {
     let mut set = CharSet::default();
     set.add_class("word", false).expect("a class of the table");

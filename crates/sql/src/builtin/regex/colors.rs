@@ -1,22 +1,23 @@
-//! `Colors`: characters that no set of an expression tells apart have one color, so that automata step by colors.
+//! `Colors`: characters that are in the same sets of an expression share a color, so that automata step by colors.
 //!
 //! # Invariants
-//! - C1. All characters of a color are in the same sets, and they are all newlines, all of words, or none of both.
+//! - C1. All characters of a color are in the same sets; either all are newlines, or all are word characters, or none
+//!   is either.
 
 use collie_base::Map;
 
 use super::charset::{CharSet, word_set};
 use super::error::RegexError;
 
-/// Colors an expression may have.
+/// Maximum number of colors of an expression.
 const COLORS_MAX: usize = 8_192;
-/// How many pairs of a set and an interval of characters are looked at to find the colors.
+/// Maximum number of pairs of a set and an interval of characters that are visited to find the colors.
 const MEMBERS_MAX: usize = 4 << 20;
 
-/// What the characters beside a position are to `^`, `$` and the constraints on words.
+/// The class of a character next to a position, for `^`, `$` and the conditions on words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// No character: the end of the text.
+    /// No character: the start or the end of the text.
     Edge,
     Newline,
     Word,
@@ -27,16 +28,16 @@ pub(super) enum Class {
 pub(super) struct Colors {
     /// Colors of the characters 0 to 127.
     ascii: [u16; 128],
-    /// Firsts of intervals with their color, sorted.
+    /// First characters of intervals with their colors, sorted.
     intervals: Vec<(u32, u16)>,
     /// Class of each color.
     classes: Vec<Class>,
-    /// Which colors are in a set: bit by color.
+    /// The colors that are in each set, one bit per color.
     members: Vec<Vec<u64>>,
 }
 
 impl Colors {
-    /// Finds the colors of an expression that has these sets.
+    /// Computes the colors of an expression with these sets.
     pub(super) fn new(sets: &[CharSet]) -> Result<Self, RegexError> {
         let newline = CharSet::one(u32::from('\n'));
         let all = || sets.iter().chain([&newline]);
@@ -47,7 +48,7 @@ impl Colors {
         }
         firsts.sort_unstable();
         firsts.dedup();
-        // The sets of each interval, as numbers; the last two are newline and word.
+        // The numbers of the sets that contain each interval; the last two are newline and word.
         let mut held: Vec<Vec<u32>> = vec![Vec::new(); firsts.len()];
         let mut members = 0;
         for (number, set) in all().chain([&word]).enumerate() {
@@ -109,7 +110,7 @@ impl Colors {
         }
     }
 
-    /// Returns how many there are; this number itself stands for the end of the text.
+    /// Returns the number of colors, which as a color stands for the end of the text.
     pub(super) fn count(&self) -> usize {
         self.classes.len()
     }

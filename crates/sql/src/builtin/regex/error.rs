@@ -1,37 +1,37 @@
-//! `RegexError`: why an expression cannot be compiled, or a match was given up.
+//! `RegexError`: the reasons why an expression cannot be compiled, or why a match was given up.
 
 use std::fmt;
 
-/// Why an expression is none, or what was too much. Its text is PostgreSQL's.
+/// The reason why an expression is invalid, or the limit that was exceeded. Its text is PostgreSQL's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::builtin) enum RegexError {
     /// `***?`, which asks for the version.
     Version,
-    /// `***` before something unknown, or a quantifier without an operand.
+    /// `***` before an unknown character, or a quantifier without an operand.
     Operand,
     /// `[. .]` or `[= =]` names no character.
     CollatingElement,
     /// `[: :]` names no class.
     CharacterClass,
-    /// A backslash before what it means nothing with, or at the end.
+    /// A backslash before a character with which it has no meaning, or at the end.
     Escape,
-    /// A back-reference to a group that is not there, or inside of a look-around.
+    /// A back-reference to a group that does not exist, or one inside a look-around.
     BackReference,
     /// `[` without `]`.
     Brackets,
-    /// `(` without `)`, or the other way round.
+    /// `(` without `)`, or `)` without `(`.
     Parentheses,
     /// `{` without `}`.
     Braces,
-    /// Too many repetitions, or fewer at the most than at the least.
+    /// Too many repetitions, or a maximum below the minimum.
     Repetition,
     /// A range of characters that ends before it begins.
     Range,
-    /// Letters after `(?` at the start that mean nothing.
+    /// Unknown letters after `(?` at the start.
     EmbeddedOption,
-    /// It would take more memory than an expression may have, or is nested too deeply.
+    /// It would take more memory than an expression may use, or it is nested too deeply.
     TooComplex,
-    /// The match took more steps than it may.
+    /// The match took more steps than allowed.
     TooManySteps,
 }
 

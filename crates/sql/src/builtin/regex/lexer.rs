@@ -1,21 +1,21 @@
-//! `Lexer`: tokens of an expression, by the rules of its syntax.
+//! `Lexer`: splits an expression into tokens by the rules of its syntax.
 
 use super::ast::Condition;
 use super::error::RegexError;
 
-/// How an expression is written.
+/// The syntax of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::builtin) enum Syntax {
     /// Advanced expressions: extended ones with escapes, non-greedy quantifiers, look-around and more.
     #[default]
     Advanced,
-    /// Extended expressions of POSIX.
+    /// POSIX extended expressions.
     Extended,
-    /// Every character is itself.
+    /// Every character stands for itself.
     Literal,
 }
 
-/// What an expression is read and matched by.
+/// The options for reading and matching an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::builtin) struct Flags {
     pub(in crate::builtin) syntax: Syntax,
@@ -25,12 +25,12 @@ pub(in crate::builtin) struct Flags {
     pub(in crate::builtin) expanded: bool,
     /// `.` and complements do not match a newline.
     pub(in crate::builtin) newline_stops: bool,
-    /// `^` and `$` match beside a newline too.
+    /// `^` and `$` also match next to a newline.
     pub(in crate::builtin) newline_anchors: bool,
 }
 
 impl Flags {
-    /// Applies the letter of an option; `false`: there is none of that letter.
+    /// Applies the letter of an option; returns `false` if the letter is unknown.
     pub(in crate::builtin) fn apply(&mut self, letter: char) -> bool {
         match letter {
             'c' => self.fold = false,
@@ -57,17 +57,17 @@ pub(super) enum Token {
     Any,
     /// `[`, and whether it is a complement.
     Bracket(bool),
-    /// `\d` and kin: name of the class, and whether it is a complement.
+    /// `\d` and the like: the name of the class, and whether it is a complement.
     Class(&'static str, bool),
     /// `(`, and whether it captures.
     Open(bool),
     Close,
-    /// `(?=` and kin: ahead, wanted.
+    /// `(?=` and the like: whether it looks ahead, and whether a match is wanted.
     Look(bool, bool),
     Or,
-    /// `*`, `+`, `?`: least and most, and whether greedy.
+    /// `*`, `+`, `?`: minimum, maximum, and whether it is greedy.
     Quantifier(u16, Option<u16>, bool),
-    /// `{`, of bounds.
+    /// The `{` of bounds.
     Bounds,
     Condition(Condition),
     Back(usize),
@@ -77,12 +77,12 @@ pub(super) enum Token {
 pub(super) struct Lexer<'p> {
     rest: std::str::Chars<'p>,
     pub(super) flags: Flags,
-    /// Groups opened so far, by which `\12` is told to be a back-reference.
+    /// Number of groups opened so far, by which `\12` is recognized as a back-reference.
     pub(super) groups: usize,
 }
 
 impl<'p> Lexer<'p> {
-    /// Begins to read, with what stands in front of the expression proper.
+    /// Starts reading, with the prefixes before the expression proper.
     pub(super) fn new(pattern: &'p str, flags: Flags) -> Result<Self, RegexError> {
         let mut lexer = Self { rest: pattern.chars(), flags, groups: 0 };
         if flags.syntax != Syntax::Literal {
@@ -109,7 +109,7 @@ impl<'p> Lexer<'p> {
             loop {
                 match self.rest.next() {
                     Some(')') => break,
-                    // Basic expressions are not built; everything else unknown is refused alike.
+                    // Basic expressions are not built; they are refused like unknown options.
                     Some(letter) if letter.is_ascii_alphabetic() && self.flags.apply(letter) => {}
                     _ => return Err(RegexError::EmbeddedOption),
                 }
@@ -156,7 +156,7 @@ impl<'p> Lexer<'p> {
         self.flags.syntax == Syntax::Advanced
     }
 
-    /// Skips blanks and comments where they mean nothing.
+    /// Skips blanks and comments in places where they have no meaning.
     pub(super) fn skip(&mut self) {
         if !self.flags.expanded {
             return;
@@ -174,12 +174,12 @@ impl<'p> Lexer<'p> {
         }
     }
 
-    /// Whether `?` follows, which makes a quantifier prefer the shortest match.
+    /// Returns whether a quantifier is greedy; reads the `?` that makes it prefer the shortest match.
     pub(super) fn take_greedy(&mut self) -> bool {
         !(self.is_advanced() && self.take('?'))
     }
 
-    /// Returns the next token outside of brackets.
+    /// Returns the next token outside brackets.
     pub(super) fn next(&mut self) -> Result<Token, RegexError> {
         if self.flags.syntax == Syntax::Literal {
             return Ok(self.rest.next().map_or(Token::End, Token::Plain));
@@ -278,7 +278,7 @@ impl<'p> Lexer<'p> {
         })
     }
 
-    /// One to three octal digits, of which `first` is read, that make a byte.
+    /// Reads an octal escape of one to three digits, the first of which was read already, as a byte.
     fn octal(&mut self, first: char) -> Result<Token, RegexError> {
         let mut value = first.to_digit(8).ok_or(RegexError::Escape)?;
         for _ in 0..2 {

@@ -1,21 +1,22 @@
 //! Regular expressions with PostgreSQL's rules: advanced ones (AREs), extended ones (EREs) and literal texts.
 //!
-//! Not LIKE (`pattern`), and no locale: letters are ASCII's, as in a database with `lc_ctype = C`.
+//! `pattern` has LIKE. There is no locale: letters are those of ASCII, as in a database with `lc_ctype = C`.
 //!
-//! A match begins as early as it can. Its end follows from the preference of the whole expression: that of the first
-//! quantified atom, longest where that is greedy, shortest where it is not; an expression with `|` prefers the longest.
-//! Then each part of the expression gets the longest or shortest piece of the match that leaves a match for what
-//! follows, parts to the left first.
+//! A match begins as early as possible. Its end follows from the preference of the whole expression, which is that of
+//! the first quantified atom: the longest match if the atom is greedy, otherwise the shortest; an expression with `|`
+//! prefers the longest. Then each part of the expression gets the longest or shortest piece of the match that leaves a
+//! match for the parts after it; parts further left choose first.
 //!
-//! How: [`parse`] makes a tree ([`ast`]), [`parts`] says which parts have a preference of their own, [`automaton`] makes
-//! a lazily built deterministic automaton of any part, and [`search`] finds a match and divides it among the parts.
+//! Method: [`parse`] makes a tree ([`ast`]), [`parts`] finds the parts with a preference of their own, [`automaton`]
+//! makes a lazily built deterministic automaton of any part, and [`search`] finds a match and divides it among the
+//! parts.
 //!
 //! # Invariants
-//! - R1. Every loop over a text spends from the budget of its [`Search`], so a match ends after a number of steps that is
-//!   linear in the text, with an error if need be: back-references can ask for exponentially many.
-//! - R2. The memory of an expression is bounded: by [`automaton::INSTRUCTIONS_MAX`] in all its automata, and by what they
-//!   may learn, which they forget when it is too much.
-//! - R3. Recursion is bounded by [`parse::DEPTH_MAX`], which limits parentheses, and parts to the double.
+//! - R1. Every loop over a text spends from the budget of its [`Search`], so a match ends after a number of steps that
+//!   is linear in the text, if necessary with an error: back-references can need exponentially many.
+//! - R2. The memory of an expression is bounded by [`automaton::INSTRUCTIONS_MAX`] for all its automata, and by a limit
+//!   on the steps that they learn, which they forget beyond it.
+//! - R3. Recursion is bounded by [`parse::DEPTH_MAX`] for parentheses, and by twice that for parts.
 //!
 //! Checked by `regex_tests`, by `tests/sql/regular_expressions.sql` on both servers, and by a comparison of generated
 //! expressions with PostgreSQL (`tests/clients/tests/regular_expressions.rs`).
@@ -41,10 +42,10 @@ use colors::Colors;
 use parts::Part;
 use search::Search;
 
-/// A compiled expression. Finding takes `&self`; what it learns of its automata stays for the next time.
+/// A compiled expression. Searches take `&self`; the steps that its automata learn are kept for the next search.
 pub(super) struct Regex {
     top: Part,
-    /// The automaton that finds where the first match ends, wherever it begins.
+    /// The automaton that finds the end of the first match, wherever the match begins.
     scan: Automaton,
     shared: Shared,
     groups: usize,
@@ -53,7 +54,7 @@ pub(super) struct Regex {
     folds: bool,
 }
 
-/// Where a match and its groups lie, in bytes of the text; the first is the whole match.
+/// Positions of a match and its groups, in bytes of the text; the first entry is the whole match.
 pub(super) type Groups = Vec<Option<(usize, usize)>>;
 
 impl Regex {
@@ -74,7 +75,7 @@ impl Regex {
         })
     }
 
-    /// Returns how many groups it has, the whole match not counted.
+    /// Returns the number of groups, without the whole match.
     pub(super) fn groups(&self) -> usize {
         self.groups
     }
@@ -88,13 +89,13 @@ impl Regex {
         }
     }
 
-    /// Finds the first match that begins at or after byte `from`; what lies before it counts as context. Without
-    /// `with_groups` only the whole match is sure to be told.
+    /// Finds the first match that begins at or after byte `from`; the text before it counts as context. Without
+    /// `with_groups`, only the position of the whole match is reliable.
     pub(super) fn find(&self, text: &str, from: usize, with_groups: bool) -> Result<Option<Groups>, RegexError> {
         Search::new(self, text).find(from, with_groups)
     }
 
-    /// Keeps R2.
+    /// Maintains R2.
     fn forget_if_full(&self) {
         if self.shared.is_full() {
             self.scan.forget(&self.shared);

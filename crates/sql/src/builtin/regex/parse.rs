@@ -9,17 +9,17 @@ use super::charset::CharSet;
 use super::error::RegexError;
 use super::lexer::{Flags, Lexer, Syntax, Token};
 
-/// How deep parentheses and parts may be nested.
+/// Maximum nesting depth of parentheses; that of parts is twice as much.
 pub(super) const DEPTH_MAX: usize = 256;
-/// The most repetitions that bounds can ask for.
+/// Maximum number of repetitions in bounds.
 const REPETITIONS_MAX: u16 = 255;
 
-/// An expression, parsed.
+/// A parsed expression.
 pub(super) struct Parsed {
     pub(super) ast: Rc<Ast>,
-    /// The sets of its characters, by number.
+    /// The sets of characters, by number.
     pub(super) sets: Vec<CharSet>,
-    /// How many groups it has.
+    /// Number of groups.
     pub(super) groups: usize,
     pub(super) has_back_references: bool,
     pub(super) folds: bool,
@@ -27,15 +27,15 @@ pub(super) struct Parsed {
 
 struct Parser<'p> {
     lexer: Lexer<'p>,
-    /// The token looked at.
+    /// The current token.
     token: Token,
     sets: Vec<CharSet>,
     set_numbers: Map<CharSetKey, usize>,
-    /// Groups that are complete, by number less one.
+    /// Completed groups, by number minus one.
     complete: Vec<Option<Rc<Ast>>>,
     looks: usize,
     has_back_references: bool,
-    /// Whether this is inside of a look-around, where nothing captures.
+    /// Whether the parser is inside a look-around, where nothing captures.
     in_look: bool,
     depth: usize,
 }
@@ -80,7 +80,7 @@ impl Parser<'_> {
         self.depth > 0
     }
 
-    /// Branches up to the closing parenthesis or the end.
+    /// Parses branches up to the closing parenthesis or the end.
     fn alternatives(&mut self) -> Result<Rc<Ast>, RegexError> {
         let mut branches = vec![self.branch()?];
         while self.token == Token::Or {
@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(Rc::new(Ast::Branch(items)))
     }
 
-    /// An atom with its quantifier, or a constraint, which takes none.
+    /// Parses an atom with its quantifier, or a condition, which takes none.
     fn item(&mut self) -> Result<Rc<Ast>, RegexError> {
         let atom = match self.token {
             Token::Condition(condition) => {
@@ -120,7 +120,7 @@ impl Parser<'_> {
                 return Ok(Rc::new(Ast::Look(Look { is_ahead, is_wanted, inner, number })));
             }
             Token::Quantifier(..) | Token::Bounds => return Err(RegexError::Operand),
-            // Plain in extended expressions, by a mistake of the standard.
+            // A plain character in extended expressions, by a mistake in the standard.
             Token::Close if self.lexer.flags.syntax == Syntax::Extended => self.literal(')')?,
             Token::Close => return Err(RegexError::Parentheses),
             Token::Plain(c) => self.literal(c)?,
@@ -162,7 +162,7 @@ impl Parser<'_> {
         self.quantified(atom)
     }
 
-    /// What stands in parentheses, of which the opening one is looked at.
+    /// Parses parentheses and their content; the current token is the opening one.
     fn parenthesized(&mut self) -> Result<Rc<Ast>, RegexError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -200,7 +200,7 @@ impl Parser<'_> {
                     Some('}') => self.lexer.take('}'),
                     Some(_) => return Err(RegexError::Repetition),
                 };
-                // Bounds of one number leave the preference to the atom, whatever follows them.
+                // Bounds of one number leave the preference to the atom, even if a `?` follows them.
                 let is_greedy = self.lexer.take_greedy();
                 (Times { least, most }, if is_range { greedy(is_greedy) } else { None })
             }
@@ -210,7 +210,7 @@ impl Parser<'_> {
         Ok(Rc::new(Ast::Repeat(atom, times, preference)))
     }
 
-    /// A number of bounds, with what may be skipped behind it.
+    /// Parses a number of bounds and skips blanks and comments after it.
     fn bound(&mut self) -> Result<u16, RegexError> {
         let mut value = 0_u16;
         while let Some(digit) = self.lexer.peek().and_then(|c| c.to_digit(10)) {
@@ -233,7 +233,7 @@ impl Parser<'_> {
         self.set(set)
     }
 
-    /// Makes an atom of a normalized set and goes on behind it.
+    /// Makes an atom of a normalized set and advances to the next token.
     fn set(&mut self, set: CharSet) -> Result<Rc<Ast>, RegexError> {
         let next = self.sets.len();
         let number = *self.set_numbers.entry(set.ranges().to_vec()).or_insert(next);
@@ -244,7 +244,7 @@ impl Parser<'_> {
         Ok(Rc::new(Ast::Set(number)))
     }
 
-    /// A bracket expression, whose opening bracket is read; reads the closing one.
+    /// Parses a bracket expression through its closing bracket; the opening one was read already.
     fn bracket(&mut self, is_complement: bool) -> Result<CharSet, RegexError> {
         let fold = self.lexer.flags.fold;
         let mut set = CharSet::default();
@@ -299,7 +299,8 @@ impl Parser<'_> {
         Ok(set)
     }
 
-    /// Returns what PostgreSQL finds first, which reads the next piece of a bracket expression before it judges this one.
+    /// Returns the error that PostgreSQL finds first: it reads the next piece of a bracket expression before it judges
+    /// this one.
     fn sooner(&mut self, error: RegexError) -> RegexError {
         match self.bracket_piece(false) {
             Err(sooner @ (RegexError::Brackets | RegexError::Escape)) => sooner,
@@ -307,7 +308,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the dash that is looked at stands before the closing bracket, where it is itself.
+    /// Returns whether the next character, a dash, stands before the closing bracket and so for itself.
     fn ends_after_dash(&self) -> bool {
         let mut ahead = self.lexer.ahead();
         ahead.next();
@@ -342,7 +343,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The text up to `:]`, `.]` or `=]`.
+    /// Reads a name up to `:]`, `.]` or `=]`.
     fn named(&mut self, kind: char) -> Result<String, RegexError> {
         let mut name = String::new();
         loop {
@@ -364,7 +365,7 @@ enum Piece {
     Equivalents(char),
 }
 
-/// The character that a collating element names: itself, or one of POSIX's names.
+/// Returns the character that a collating element names: a character, or one of POSIX's names.
 fn element(name: &str) -> Result<char, RegexError> {
     let mut chars = name.chars();
     if let (Some(c), None) = (chars.next(), chars.next()) {
@@ -374,7 +375,7 @@ fn element(name: &str) -> Result<char, RegexError> {
     found.map(|(_, c)| *c).ok_or(RegexError::CollatingElement)
 }
 
-/// Names of characters in POSIX's portable set that are not the character itself.
+/// POSIX's names for characters of the portable set, other than the characters themselves.
 const ELEMENTS: &[(&str, char)] = &[
     ("NUL", '\0'),
     ("alert", '\x07'),

@@ -1,9 +1,10 @@
-//! `Part`: an expression taken apart where a piece of the match has to be found for itself: at groups, back-references
-//! and changes of preference. What lies between those is one part, however long it is.
+//! `Part`: an expression, split where a piece of the match has to be found separately: at groups, back-references and
+//! changes of preference. Everything between those is one part, however long it is.
 //!
 //! # Invariants
-//! - P1. A part's automaton matches what its children match one after another, or any of them, as its kind says.
-//! - P2. A part's preference is that of its first quantified atom with one; longest where it has alternatives.
+//! - P1. A part's automaton matches its children one after another, or any one of them, as its kind says.
+//! - P2. A part has the preference of its first quantified atom that has one; with alternatives it prefers the longest
+//!   match.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -13,11 +14,11 @@ use super::automaton::{Automaton, Shared};
 use super::error::RegexError;
 use super::parse::DEPTH_MAX;
 
-/// What a part prefers, and what is in it.
+/// The preference of a part, and properties of its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
     pub(super) preference: Option<Preference>,
-    /// Whether parts of it differ in what they prefer.
+    /// Whether parts of it have different preferences.
     mixed: bool,
     captures: bool,
     refers_back: bool,
@@ -28,12 +29,12 @@ impl Traits {
         Self { preference, ..Self::default() }
     }
 
-    /// Whether its pieces matter one by one.
+    /// Returns whether its pieces have to be found one by one.
     fn is_composed(self) -> bool {
         self.mixed || self.captures || self.refers_back
     }
 
-    /// What holds of two things one after another, of which the first says what is preferred.
+    /// Returns the traits of two parts one after the other; the preference of the first one counts first.
     fn then(self, next: Self) -> Self {
         let differs = matches!((self.preference, next.preference), (Some(a), Some(b)) if a != b);
         Self {
@@ -45,18 +46,18 @@ impl Traits {
     }
 }
 
-/// How a part is divided.
+/// The division of a part.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Not at all.
+    /// Not divided.
     Plain,
-    /// What a group matched, so often.
+    /// The text that a group matched, repeated.
     Back(usize, Times),
     /// Two parts, one after the other.
     Sequence(Rc<Part>, Rc<Part>),
     /// The first of these parts that fits.
     Either(Vec<Rc<Part>>),
-    /// A part over and over.
+    /// Repetitions of a part.
     Repeat(Rc<Part>, Times),
 }
 
@@ -66,9 +67,9 @@ pub(super) struct Part {
     pub(super) ast: Rc<Ast>,
     pub(super) kind: Kind,
     pub(super) traits: Traits,
-    /// The groups whose piece this is.
+    /// The groups that match this part's piece.
     pub(super) groups: Vec<usize>,
-    /// Made when it is first asked.
+    /// Made on first use.
     automaton: OnceCell<Automaton>,
 }
 
@@ -86,7 +87,7 @@ impl Part {
         Ok(self.automaton.get_or_init(|| made))
     }
 
-    /// Forgets what the automata of this and all below learned.
+    /// Forgets the steps that the automata of this part and of all parts below it have learned.
     pub(super) fn forget(&self, shared: &Shared) {
         if let Some(automaton) = self.automaton.get() {
             automaton.forget(shared);
@@ -100,7 +101,7 @@ impl Part {
     }
 }
 
-/// Takes an expression apart.
+/// Splits an expression into parts.
 pub(super) fn parts(ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexError> {
     match &**ast {
         Ast::Either(branches) => {
@@ -116,7 +117,7 @@ pub(super) fn parts(ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexError> {
     }
 }
 
-/// Takes an atom apart, without its quantifier.
+/// Splits an atom, without its quantifier, into parts.
 fn atom(ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexError> {
     match &**ast {
         Ast::Group(number, inner) => {
@@ -133,7 +134,7 @@ fn atom(ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexError> {
     }
 }
 
-/// An atom with its quantifier.
+/// Returns an item's atom, its number of repetitions and its preference.
 fn unquantified(item: &Rc<Ast>) -> (&Rc<Ast>, Times, Option<Preference>) {
     match &**item {
         Ast::Repeat(atom, times, preference) => (atom, *times, *preference),
@@ -145,7 +146,7 @@ fn branch(items: &[Rc<Ast>], ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexE
     if depth > 2 * DEPTH_MAX {
         return Err(RegexError::TooComplex);
     }
-    // What holds of the items passed so far, which are one part.
+    // Traits of the items passed so far, which are one part.
     let mut traits = Traits::default();
     for (at, item) in items.iter().enumerate() {
         let (inner, times, preference) = unquantified(item);
@@ -165,7 +166,7 @@ fn branch(items: &[Rc<Ast>], ast: &Rc<Ast>, depth: usize) -> Result<Part, RegexE
     Ok(Part::new(Rc::clone(ast), Kind::Plain, traits))
 }
 
-/// Puts together what lies before item `at` (`before` holds of it), that item, and the items after it.
+/// Joins the items before item `at` (whose traits are `before`), that item, and the items after it.
 fn sequence(
     items: &[Rc<Ast>],
     ast: &Rc<Ast>,
@@ -194,7 +195,7 @@ fn sequence(
     let is_plain = |part: &Part| matches!(part.kind, Kind::Plain) && part.groups.is_empty();
     let joined = quantified.traits.then(rest.traits);
     let tail = if is_plain(&quantified) && is_plain(&rest) && !joined.is_composed() {
-        // Only its preference set it apart from what is before it.
+        // Only its preference separated it from the items before it.
         Part::new(of_items(&items[at..]), Kind::Plain, joined)
     } else {
         Part::new(of_items(&items[at..]), Kind::Sequence(Rc::new(quantified), Rc::new(rest)), tail_traits)
@@ -202,7 +203,7 @@ fn sequence(
     Ok(Part::new(Rc::clone(ast), Kind::Sequence(prefix_part(), Rc::new(tail)), traits))
 }
 
-/// Puts its quantifier to an atom's part; `traits` hold of both.
+/// Adds the quantifier to an atom's part; `traits` are those of both.
 fn quantified(item: &Rc<Ast>, part: Part, traits: Traits) -> Part {
     let (inner, times, preference) = unquantified(item);
     if let (Ast::Back(..), Kind::Back(number, _)) = (&**inner, &part.kind) {
@@ -217,11 +218,11 @@ fn quantified(item: &Rc<Ast>, part: Part, traits: Traits) -> Part {
         return part;
     }
     if !of_atom.captures && !of_atom.refers_back {
-        // Nobody asks where its repetitions are.
+        // The positions of its repetitions are not needed.
         return Part::new(Rc::clone(item), Kind::Plain, traits);
     }
     if times.least > 0 && !of_atom.refers_back {
-        // Only the last repetition is told, so those before it are one part.
+        // Only the last repetition counts for groups, so those before it are one part.
         let before = Times { least: times.least - 1, most: times.most.map(|most| most - 1) };
         let before = Rc::new(Ast::Repeat(Rc::clone(inner), before, preference));
         let before = Part::new(before, Kind::Plain, Traits::preferring(traits.preference));

@@ -1,5 +1,5 @@
-//! Tests of regular expressions by themselves: bounds of time and memory, and context. What matches, and how matches are
-//! divided, is compared with PostgreSQL by the scripts of `tests/sql` and the clients' tests.
+//! Tests of regular expressions alone: limits of time and memory, and context. The scripts of `tests/sql` and the
+//! clients' tests compare matches, and their division among groups, with PostgreSQL.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern, Flags::default()).unwrap_or_else(|error| panic!("{pattern}: {error}"))
 }
 
-/// What matches, group by group.
+/// Returns the match, group by group.
 fn found(pattern: &str, text: &str) -> Result<Option<Vec<Option<String>>>, RegexError> {
     let groups = Regex::new(pattern, Flags::default())?.find(text, 0, true)?;
     let piece = |place: &Option<(usize, usize)>| place.map(|(from, to)| text[from..to].to_owned());
@@ -22,8 +22,8 @@ fn whole(pattern: &str, text: &str) -> Option<String> {
     found(pattern, text).unwrap_or_else(|error| panic!("{pattern}: {error}"))?.swap_remove(0)
 }
 
-/// Goal: the longest match is taken whichever alternative comes first, and preferences reach as far as PostgreSQL says.
-/// Method: a few patterns whose answers its manual gives.
+/// Goal: the longest match wins whichever alternative comes first, and preferences extend as far as in PostgreSQL.
+/// Method: a few patterns whose results PostgreSQL's manual gives.
 #[test]
 fn preferences_decide_how_long_a_match_is() {
     for (pattern, text, wanted) in [
@@ -40,7 +40,7 @@ fn preferences_decide_how_long_a_match_is() {
     }
 }
 
-/// Goal: what lies before the start of a search counts as context. Method: the same pattern from two starts.
+/// Goal: the text before the start of a search counts as context. Method: the same pattern from two starts.
 #[test]
 fn a_search_from_the_middle_knows_what_is_before_it() {
     let place = |pattern: &str, from| compiled(pattern).find("aba", from, false).unwrap().map(|groups| groups[0]);
@@ -50,8 +50,8 @@ fn a_search_from_the_middle_knows_what_is_before_it() {
     assert_eq!(place(r"\ma", 2), None);
 }
 
-/// Goal: R1: patterns that make other engines take exponential time end, with the answer or with an error. Method: the known
-/// ones, on texts on which they fail.
+/// Goal: R1: patterns that take exponential time in other engines end, with a result or an error. Method: the known
+/// patterns, on texts on which they fail.
 #[test]
 fn patterns_that_explode_elsewhere_end() {
     let text = "a".repeat(2_000);
@@ -64,8 +64,8 @@ fn patterns_that_explode_elsewhere_end() {
     assert!(matches!(slow, Ok(_) | Err(RegexError::TooManySteps)), "{slow:?}");
 }
 
-/// Goal: R2 and R3: what would take too much memory or recursion is refused. Method: nested bounds, parentheses, groups in a
-/// row, each above its bound and below.
+/// Goal: R2 and R3: expressions that would need too much memory or recursion are refused. Method: nested bounds,
+/// parentheses and groups in a row, each below and above its limit.
 #[test]
 fn expressions_beyond_the_bounds_are_refused() {
     let refused = |pattern: &str| Regex::new(pattern, Flags::default()).err();
@@ -82,8 +82,8 @@ fn expressions_beyond_the_bounds_are_refused() {
     assert_eq!(refused(&many), Some(RegexError::TooComplex));
 }
 
-/// Goal: what automata learn is forgotten when it is too much, and the answer stays right (R2). Method: a pattern with more
-/// states than are kept, on a text that visits them.
+/// Goal: automata forget what they have learned when it is too much, and the result stays right (R2). Method: a pattern
+/// with more states than are kept, on a text that visits them.
 #[test]
 fn forgetting_changes_no_answer() {
     let pattern = "(?:a|b)*a(?:a|b){14}c";
@@ -99,7 +99,7 @@ fn forgetting_changes_no_answer() {
     assert_eq!(regex.find(&text, 0, false).unwrap().map(|groups| groups[0]), Some(Some((0, text.len()))));
 }
 
-/// A random expression of the constructs that regular languages have.
+/// Returns random expressions from the constructs of regular languages.
 fn expressions() -> impl Strategy<Value = String> {
     let atom = prop_oneof![Just("a"), Just("b"), Just("."), Just("[ab]"), Just("[^a]")].prop_map(str::to_owned);
     atom.prop_recursive(4, 24, 4, |inner| {
@@ -113,8 +113,8 @@ fn expressions() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Goal: whether there is a match, and where the leftmost-longest one lies, is what another engine says. Method: random
-    /// expressions without groups; the longest end is looked for by anchoring every prefix.
+    /// Goal: another engine agrees on whether there is a match and where the leftmost-longest one lies. Method: random
+    /// expressions without groups; the longest end is found by anchoring every prefix.
     #[test]
     fn matches_agree_with_another_engine(pattern in expressions(), text in "[abc]{0,8}") {
         let ours = compiled(&pattern).find(&text, 0, false).unwrap().and_then(|groups| groups[0]);
@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!(ours, theirs, "{} in {}", pattern, text);
     }
 
-    /// Goal: nothing that a client can send panics or hangs. Method: random texts of the syntax's characters.
+    /// Goal: nothing that a client can send causes a panic or a hang. Method: random texts of the syntax's characters.
     #[test]
     fn any_text_is_an_expression_or_an_error(
         pattern in r"[ab\\()\[\]{}|*+?^$.:=!<>,0-9wdsmyDZ&~-]{0,24}",

@@ -1,7 +1,7 @@
 //! `Search`: finds a match in one text and divides it among the parts.
 //!
 //! # Invariants
-//! - S1. Every piece that a part is given matches its automaton; only back-references can refuse one that does.
+//! - S1. Every piece that a part gets matches its automaton; only back-references can refuse such a piece.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use super::error::RegexError;
 use super::parts::{Kind, Part};
 use super::{Groups, Regex};
 
-/// Steps that a search may take for itself, and for each byte of its text: about a second.
+/// Steps that a search may take, fixed and per byte of its text: about a second.
 const STEPS: usize = 128_000_000;
 const STEPS_PER_BYTE: usize = 64;
 
@@ -25,7 +25,7 @@ pub(super) struct Search<'r, 't> {
     /// Steps left.
     budget: Cell<usize>,
     groups: Groups,
-    /// How far the look-behinds were read: position, state, and the life of the state's automaton.
+    /// Progress of the look-behinds: position, state, and the number that shows whether the state is valid (`life`).
     behind: Map<usize, (usize, StateId, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(())
     }
 
-    /// Returns the color of the character at `at` with its bytes; at the end, that of the end and none.
+    /// Returns the color and the length of the character at `at`; at the end of the text, the color of the end and 0.
     fn color(&self, at: usize) -> (usize, usize) {
         let colors = &self.shared().colors;
         match self.text.as_bytes().get(at) {
@@ -83,7 +83,8 @@ impl<'r, 't> Search<'r, 't> {
         self.text[from..to].chars().count()
     }
 
-    /// Reads from `start` on, and tells `read` of each step with the place before it, until it says no or no match can come.
+    /// Reads from `start` on and passes each step to `read`, with the position before it, until `read` returns false or
+    /// no match can follow.
     fn read(
         &mut self,
         automaton: &Automaton,
@@ -107,7 +108,7 @@ impl<'r, 't> Search<'r, 't> {
         }
     }
 
-    /// Returns the end of the longest match from `start` that ends by `stop`.
+    /// Returns the end of the longest match that begins at `start` and ends at or before `stop`.
     fn longest(&mut self, automaton: &Automaton, start: usize, stop: usize) -> Result<Option<usize>, RegexError> {
         let mut found = None;
         self.read(automaton, start, |step, at| {
@@ -119,7 +120,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(found)
     }
 
-    /// Returns the end of the shortest match from `start` that ends from `least` to `stop`.
+    /// Returns the end of the shortest match that begins at `start` and ends between `least` and `stop`.
     fn shortest(
         &mut self,
         automaton: &Automaton,
@@ -137,7 +138,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(found)
     }
 
-    /// Returns whether a look-around allows what stands at `at`.
+    /// Returns whether a look-around allows the text at `at`.
     pub(super) fn looks(&mut self, number: usize, at: usize) -> Result<bool, RegexError> {
         let look = self.shared().look(number);
         let automaton = &look.automaton;
@@ -149,7 +150,8 @@ impl<'r, 't> Search<'r, 't> {
         Ok(found == look.is_wanted)
     }
 
-    /// Returns whether a match that begins anywhere ends at `at`. Goes on from where it was asked last, if that is before.
+    /// Returns whether a match that begins anywhere ends at `at`. Continues from the position of the last call, unless
+    /// that is further right.
     fn ends_behind(&mut self, number: usize, automaton: &Automaton, at: usize) -> Result<bool, RegexError> {
         let known = self.behind.get(&number).filter(|(read, _, life)| *read <= at && *life == automaton.life());
         let (mut read, mut state) = match known {
@@ -170,8 +172,8 @@ impl<'r, 't> Search<'r, 't> {
         }
     }
 
-    /// Finds the first end of any match that begins at or after `from`; returns a position that no match begins before,
-    /// with it.
+    /// Finds the first end of any match that begins at or after `from`. Returns a position before which no match
+    /// begins, and that end.
     pub(super) fn scan(&mut self, from: usize) -> Result<Option<(usize, usize)>, RegexError> {
         let regex = self.regex;
         let (mut idle, mut was_idle) = (from, true);
@@ -213,7 +215,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(None)
     }
 
-    /// Returns the end of the match from `begin`, with its groups noted.
+    /// Returns the end of the match that begins at `begin`, and records its groups.
     fn match_from(&mut self, begin: usize, with_groups: bool) -> Result<Option<usize>, RegexError> {
         let regex = self.regex;
         let top = &regex.top;
@@ -244,7 +246,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(self.longest(automaton, from, to)? == Some(to))
     }
 
-    /// Divides a piece that matches a part's automaton among what is below; `false` if a back-reference refuses it.
+    /// Divides a piece that matches a part's automaton among the parts below; `false` if a back-reference refuses it.
     fn divide(&mut self, part: &Part, from: usize, to: usize) -> Result<bool, RegexError> {
         self.spend(1)?;
         let is_divided = match &part.kind {
@@ -262,7 +264,7 @@ impl<'r, 't> Search<'r, 't> {
                 is_divided
             }
             Kind::Repeat(part, times) => {
-                // An empty piece is one repetition rather than none where the part prefers the longest.
+                // An empty piece counts as one repetition, not as none, if the part prefers the longest match.
                 let may_be_none = times.least == 0 && from == to;
                 let prefers_shortest = part.traits.preference == Some(Preference::Shortest);
                 let is_divided = may_be_none && prefers_shortest || self.divide_repeats(part, *times, from, to)?;
@@ -280,7 +282,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(is_divided)
     }
 
-    /// Forgets the groups of a part.
+    /// Clears the groups of a part.
     fn clear(&mut self, part: &Part) {
         for group in &part.groups {
             self.groups[*group] = None;
@@ -315,7 +317,7 @@ impl<'r, 't> Search<'r, 't> {
         Ok(false)
     }
 
-    /// Whether a piece is what a group matched, so often.
+    /// Returns whether a piece is the text of a group, repeated as `times` says.
     fn repeats_group(&mut self, number: usize, times: Times, from: usize, to: usize) -> Result<bool, RegexError> {
         let Some((group_from, group_to)) = self.groups[number] else { return Ok(false) };
         let (group, piece) = (&self.text[group_from..group_to], &self.text[from..to]);
@@ -325,7 +327,7 @@ impl<'r, 't> Search<'r, 't> {
         if piece.is_empty() {
             return Ok(times.least == 0);
         }
-        // The other case of a letter has as many bytes.
+        // Both cases of a letter have the same number of bytes.
         let count = piece.len() / group.len();
         if piece.len() % group.len() != 0
             || count < usize::from(times.least)
@@ -340,19 +342,19 @@ impl<'r, 't> Search<'r, 't> {
 
     /// Divides a piece among the repetitions of a part, each as long or as short as the part prefers.
     ///
-    /// `ends` are those of the repetitions so far; they are changed from the last one back until all fit.
+    /// `ends` holds the ends of the repetitions so far; they are changed from the last one backwards until all fit.
     fn divide_repeats(&mut self, part: &Part, times: Times, from: usize, to: usize) -> Result<bool, RegexError> {
         let prefers_shortest = part.traits.preference == Some(Preference::Shortest);
         let automaton = part.automaton(self.shared())?;
         let length = self.chars(from, to);
         let least = usize::from(times.least).max(1);
         let most = times.most.map_or(length, |most| length.min(usize::from(most))).max(least);
-        // A repetition may be empty only where there must be more of them than there are characters.
+        // A repetition may be empty only if at least as many of them are still required as characters are left.
         let may_be_empty =
             |search: &Self, count: usize, end: usize| count < least && least - count >= search.chars(end, to);
         let mut ends = vec![from];
         let mut verified = 0;
-        // Where the next repetition must end at the most, or at the least.
+        // The latest end of the next repetition, or its earliest if the part prefers the shortest match.
         let mut limit = if prefers_shortest { from } else { to };
         loop {
             let start = *ends.last().expect("the start is never taken away");
@@ -377,7 +379,7 @@ impl<'r, 't> Search<'r, 't> {
                     continue;
                 }
                 if end != to && count >= most {
-                    // The last one allowed stops short of the end: one before it has to change.
+                    // The last allowed repetition ends too early: an earlier one has to change.
                     ends.pop();
                 } else if end == to && count >= least {
                     let mut refused = None;
