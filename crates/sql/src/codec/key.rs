@@ -1,15 +1,15 @@
-//! Keys: bytes that compare like the values they stand for.
+//! Keys: bytes that compare like the values that they encode.
 //!
-//! Not reversible for every type: `numeric` loses its scale, floats -0 and NaN bits, `char(n)` its padding, `interval` what is a
-//! month and what 30 days; see
-//! [`is_lossless`]. A key does not say its columns' types.
+//! Encoding loses some details: the scale of a `numeric`, -0 and the bits of NaN in floats, the padding of `char(n)`,
+//! and the difference between a month and 30 days in an `interval`; see [`is_lossless`]. A key does not contain its
+//! columns' types.
 //!
 //! # Layout
-//! Columns follow each other. Each is:
+//! Columns follow one another. Each consists of:
 //!
 //! | bytes | when | what |
 //! |-------|------|------|
-//! | 1     | only if the column is nullable | 0x00 NULL standing first, 0x01 a value, 0x02 NULL standing last |
+//! | 1     | only if the column is nullable | 0x00 NULL sorted first, 0x01 a value, 0x02 NULL sorted last |
 //! | body  | if not NULL | see below; each byte inverted if the column descends |
 //!
 //! | type | body |
@@ -17,6 +17,7 @@
 //! | `bool` | 1 byte, 0 or 1 |
 //! | `"char"` | 1 byte |
 //! | `int2`, `int4`, `int8`, `date`, `time`, `timestamp`, `timestamptz` | big-endian, sign bit flipped |
+//! | `pg_lsn` | 8 bytes big-endian |
 //! | `oid`, `reg*` | 4 bytes big-endian |
 //! | `float4`, `float8` | big-endian bits; negative: all inverted, else: sign bit flipped; -0 as 0, one NaN above all |
 //! | `text`, `varchar`, `name` | bytes, then 0x00 |
@@ -25,14 +26,15 @@
 //! | `interval` | 16 bytes big-endian, sign bit flipped: microseconds, with months of 30 days and days of 24 hours |
 //! | `numeric` | class: 0 -Infinity, 1 negative, 2 zero, 3 positive, 4 Infinity, 5 NaN; for 1 and 3 exponent, digits, end |
 //!
-//! Numbers are `0.d1d2d3.. * 100^exponent` with base-100 digits and d1 not 0. The exponent is one byte 0x80 + exponent
-//! from -64 to 63; below, 0x00 and above, 0xFF, with 3 bytes big-endian of exponent + 2^23 behind. Each digit is a byte
-//! digit + 1, trailing zero digits are left out, and 0x00 ends them. Exponent, digits and end are inverted in class 1.
+//! Numbers are `0.d1d2d3.. * 100^exponent` with base-100 digits, where d1 is not 0. An exponent from -64 to 63 is one
+//! byte, 0x80 + exponent. A smaller one is 0x00 and a larger one 0xFF, each followed by exponent + 2^23 as 3 bytes
+//! big-endian. Each digit is a byte, digit + 1; trailing zero digits are left out, and 0x00 ends the digits. Exponent,
+//! digits and end are inverted in class 1.
 //!
 //! # Invariants
 //! - K1. For keys of the same columns, byte order is the order of `Value::compare`, column by column.
-//! - K2. No key is a prefix of another key of the same columns; so a key of the first columns is a prefix of exactly the
-//!   keys that begin with those values.
+//! - K2. No key is a prefix of another key of the same columns. So the key of the first columns' values is a prefix of
+//!   exactly the keys that begin with those values.
 //!
 //! Checked by properties in `key_tests.rs`.
 
@@ -44,14 +46,14 @@ use crate::types::{Numeric, SqlType, Value, oid};
 
 pub use super::key_read::decode_key;
 
-/// The longest key, in bytes.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 65_531;
 
 pub(super) const NULL_FIRST: u8 = 0x00;
 pub(super) const NOT_NULL: u8 = 0x01;
 pub(super) const NULL_LAST: u8 = 0x02;
 
-/// Classes of a number, in their order.
+/// Classes of numbers, in their order.
 pub(super) mod class {
     pub(in crate::codec) const NEG_INFINITY: u8 = 0;
     pub(in crate::codec) const NEGATIVE: u8 = 1;
@@ -61,19 +63,19 @@ pub(super) mod class {
     pub(in crate::codec) const NAN: u8 = 5;
 }
 
-/// What is added to an exponent that takes 3 bytes.
+/// Bias that is added to an exponent of 3 bytes.
 pub(super) const WIDE_EXPONENT_BIAS: i32 = 1 << 23;
 
-/// How one column of a key is encoded.
+/// The encoding of one column of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
     /// The column's type.
     pub oid: u32,
-    /// Descending: the bytes of the body are inverted.
+    /// Whether the column is descending: then the bytes of the body are inverted.
     pub desc: bool,
-    /// NULL stands before all values, whichever the direction.
+    /// Whether NULL sorts before all values, in either direction.
     pub nulls_first: bool,
-    /// Whether the column may hold NULL; if not, it has no null byte.
+    /// Whether the column may hold NULL; otherwise it has no null byte.
     pub nullable: bool,
 }
 
@@ -88,7 +90,7 @@ impl KeyColumn {
         Self { oid, desc: false, nulls_first: false, nullable: true }
     }
 
-    /// Orders two values as their keys are ordered.
+    /// Orders two values like their keys.
     pub fn compare(&self, left: &Value, right: &Value) -> Ordering {
         match (left.is_null(), right.is_null()) {
             (false, false) if self.desc => right.compare(left, self.oid),
@@ -128,17 +130,17 @@ pub fn has_key_form(type_oid: u32) -> bool {
         || (SqlType::new(type_oid).is_string_like() && type_oid != oid::VOID)
 }
 
-/// Returns whether a key gives back exactly the value that went in, so that the row need not hold it again.
+/// Returns whether a key decodes to exactly the encoded value, so that the row need not hold it again.
 pub fn is_lossless(type_oid: u32) -> bool {
     has_key_form(type_oid)
         && !matches!(type_oid, oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::BPCHAR | oid::INTERVAL)
 }
 
-/// Appends the key of `values` to `out`; fewer values than columns make the prefix of all keys that begin with them.
+/// Appends the key of `values` to `out`. Fewer values than columns give the prefix of all keys that begin with them.
 ///
 /// # Errors
 /// 54000 beyond [`KEY_BYTES_MAX`]; 23502 for NULL in a column that is not nullable; 42704 for a type without an order;
-/// 22021 for text with NUL; XX000 for a value that is not of its column's type.
+/// 22021 for text with NUL; XX000 for a value of another type than its column's.
 ///
 /// # Panics
 /// With more values than columns.
@@ -159,7 +161,7 @@ pub fn encode_key(out: &mut Vec<u8>, columns: &[KeyColumn], values: &[Value]) ->
 /// Appends one column of a key.
 ///
 /// # Errors
-/// As [`encode_key`], but no bound on the length.
+/// As for [`encode_key`], except that the length is not limited.
 pub fn encode_column(out: &mut Vec<u8>, column: &KeyColumn, value: &Value) -> Result<()> {
     if column.nullable {
         out.push(match (value.is_null(), column.nulls_first) {
@@ -242,7 +244,7 @@ fn encode_body(out: &mut Vec<u8>, type_oid: u32, value: &Value) -> Result<()> {
 }
 
 fn encode_text(out: &mut Vec<u8>, text: &str) -> Result<()> {
-    // A NUL inside would end the column early and break K2.
+    // A NUL in the text would end the column early and break K2.
     let text = crate::types::io::checked_text(text)?;
     out.extend_from_slice(text.as_bytes());
     out.push(0);
@@ -266,7 +268,7 @@ fn encode_numeric(out: &mut Vec<u8>, number: &Numeric) {
     let start = out.len();
     let mut digits = Vec::with_capacity(40);
     let exponent = number.significant_digits(&mut digits).expect("not zero and a number");
-    // 0.ddd * 10^exponent becomes 0.DD * 100^places: an odd exponent takes a zero in front.
+    // 0.ddd * 10^exponent becomes 0.DD * 100^places; an odd exponent needs a leading zero.
     let places = (exponent + 1).div_euclid(2);
     if exponent.rem_euclid(2) == 1 {
         digits.insert(0, b'0');
@@ -289,7 +291,7 @@ fn encode_numeric(out: &mut Vec<u8>, number: &Numeric) {
     }
 }
 
-/// Returns the smallest byte string above every one that starts with `prefix`; `None` when there is none (all 0xFF).
+/// Returns the smallest byte string that is above every string with this prefix; `None` if there is none (all 0xFF).
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|&byte| byte != 0xFF)?;
     let mut bytes = prefix[..=kept].to_vec();

@@ -1,4 +1,4 @@
-//! Reads keys back into values; the layout stands in `key.rs`.
+//! Decodes keys to values; `key.rs` describes the layout.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::Lsn;
@@ -8,10 +8,10 @@ use super::key::{KeyColumn, NOT_NULL, NULL_FIRST, NULL_LAST, WIDE_EXPONENT_BIAS,
 use crate::error::Result;
 use crate::types::{Interval, Numeric, SqlType, Value, oid};
 
-/// Takes bytes off the front of a key, undoing the inversion of descending columns and negative numbers.
+/// Reads bytes from the front of a key and undoes the inversion of descending columns and negative numbers.
 struct Reader<'a> {
     rest: &'a [u8],
-    /// 0x00, or 0xFF while bytes are inverted.
+    /// 0xFF while the bytes are inverted, otherwise 0x00.
     flip: u8,
 }
 
@@ -28,7 +28,7 @@ impl Reader<'_> {
         Ok(first.map(|byte| byte ^ self.flip))
     }
 
-    /// Takes the bytes up to an end byte, without it.
+    /// Reads the bytes before the end byte, and skips that byte.
     fn until_end(&mut self) -> Result<Vec<u8>> {
         let at = self.rest.iter().position(|&byte| byte == self.flip);
         let at = at.ok_or_else(|| damaged("text in a key does not end"))?;
@@ -38,8 +38,8 @@ impl Reader<'_> {
     }
 }
 
-/// Decodes a whole key, one value per column. Where a type [is not lossless](super::key::is_lossless), the value equals the one
-/// encoded, but may print differently.
+/// Decodes a whole key to one value per column. If a type [is not lossless](super::key::is_lossless), the value equals
+/// the encoded one but may print differently.
 ///
 /// # Errors
 /// XX001 for bytes that are not a key of these columns.

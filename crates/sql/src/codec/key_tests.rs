@@ -1,4 +1,4 @@
-//! Properties of keys: order, unique form, no prefixes, and what garbage does.
+//! Properties of keys: order, unique form, no prefixes, and the treatment of garbage.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ fn numeric() -> impl Strategy<Value = Value> {
     .prop_map(Value::Numeric)
 }
 
-/// Intervals of every size, and small ones of equal length.
+/// Returns intervals of any size, and small ones of which some have equal length.
 fn interval() -> impl Strategy<Value = Value> {
     let any = any::<(i32, i32, i64)>();
     let near = (-2_i32..3, -60_i32..61, (-2_i64..3).prop_map(|days| days * 86_400_000_000));
@@ -32,7 +32,7 @@ fn interval() -> impl Strategy<Value = Value> {
     prop_oneof![any, near, edge].prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
 }
 
-/// Strategies for two values of one type, close enough to collide now and then.
+/// Returns a strategy for two values of one type, similar enough to be equal now and then.
 fn pair_of(type_oid: u32) -> BoxedStrategy<(Value, Value)> {
     fn both<S: Strategy<Value = Value> + 'static>(one: impl Fn() -> S) -> BoxedStrategy<(Value, Value)> {
         (one(), one()).boxed()
@@ -85,7 +85,7 @@ const KEY_TYPES: &[u32] = &[
     oid::REGCLASS,
 ];
 
-/// A column with two values for it, NULL among them if it is nullable.
+/// Returns a column with two values for it, which may be NULL if it is nullable.
 fn column() -> impl Strategy<Value = (KeyColumn, Value, Value)> {
     (prop::sample::select(KEY_TYPES), any::<bool>(), any::<bool>(), any::<bool>()).prop_flat_map(
         |(oid, desc, nulls_first, nullable)| {
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     /// Goal: K1, K2, and decoding. Method: two random rows of random columns; compare bytes with values, look for
-    /// prefixes, decode, and cut the key short.
+    /// prefixes, decode, and truncate the key.
     #[test]
     fn keys_order_like_values_and_decode(rows in prop::collection::vec(column(), 1..4)) {
         let columns: Vec<KeyColumn> = rows.iter().map(|(column, ..)| *column).collect();
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// Goal: the layout is what the module says. Method: bytes by hand.
+/// Goal: keys have the layout of the module's documentation. Method: bytes written by hand.
 #[test]
 fn keys_have_their_documented_bytes() {
     let numeric = |text: &str| Value::Numeric(Numeric::parse(text).unwrap());
@@ -170,7 +170,7 @@ fn keys_have_their_documented_bytes() {
     }
 }
 
-/// Goal: what cannot be a key is refused. Method: one case for each error.
+/// Goal: values that cannot be keys are refused. Method: one case for each error.
 #[test]
 fn values_that_cannot_be_keys_are_refused() {
     let refused =

@@ -1,7 +1,7 @@
-//! Bytes at rest: keys whose order is the order of their values, and rows read one column at a time.
+//! Bytes at rest: keys whose byte order is the order of their values, and rows that are read one column at a time.
 //!
-//! Not the wire: text and binary forms for clients are `types::io`'s. Nothing here knows tables or versions of them; it
-//! is told column types. The normative byte layouts stand in [`key`] and [`row`] and in `docs/format.md`.
+//! The text and binary forms for clients are in `types::io`. This module knows neither tables nor versions of them: the
+//! caller passes the column types. [`key`], [`row`] and `docs/format.md` define the byte layouts.
 
 pub mod key;
 mod key_read;
@@ -19,14 +19,14 @@ pub use row::RowLayout;
 
 use crate::error::{SqlError, SqlState};
 
-/// The error for bytes that no encoder here writes: XX001.
+/// Makes the XX001 error for bytes that no encoder here writes.
 #[cold]
 fn damaged(what: &str) -> SqlError {
     SqlError::new(SqlState::DATA_CORRUPTED, format!("malformed stored data: {what}"))
         .hint("Check the data directory, and restore from a backup if it is damaged.")
 }
 
-/// The error for a value that is not of its column's type: a broken invariant of the caller.
+/// Makes the error for a value of another type than its column's: the caller broke an invariant.
 #[cold]
 fn wrong_kind(oid: u32) -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, format!("a value does not have its column's type {oid}"))

@@ -1,16 +1,17 @@
-//! Rows: one byte string per row, from which each column is read without looking at the others.
+//! Rows: one byte string per row, from which each column can be read without the others.
 //!
-//! Not self-describing: the column types come from the relation's version, as a [`RowLayout`] made once.
+//! A row does not describe itself: the column types come from the relation's version, as a [`RowLayout`] that is made
+//! once.
 //!
 //! # Layout, little-endian
 //! | bytes | what |
 //! |-------|------|
 //! | 1     | format, 1 |
 //! | 1     | flags: bit 0 set: end offsets are u32, else u16; the other bits 0 |
-//! | 2     | ncols: how many columns the row was written with |
+//! | 2     | ncols: number of columns that the row was written with |
 //! | (ncols + 7) / 8 | null bitmap: bit i % 8 of byte i / 8 set: column i is NULL; unused bits 0 |
 //! | sum of widths | columns of fixed width among the first ncols, in order, without padding; NULL takes its width in zeros |
-//! | 2 or 4 each | for each column of variable width among the first ncols: where its bytes end, counted from the start of the variable bytes |
+//! | 2 or 4 each | for each variable-width column among the first ncols: its end offset in the variable bytes |
 //! | last offset | variable bytes, in column order |
 //!
 //! | type | width | bytes |
@@ -18,9 +19,9 @@
 //! | `bool`, `"char"` | 1 | 0 or 1; the byte |
 //! | `int2` | 2 | two's complement |
 //! | `int4`, `date`, `oid`, `reg*`, `float4` | 4 | two's complement, days, number, bits |
-//! | `int8`, `time`, `timestamp`, `timestamptz`, `float8` | 8 | two's complement, microseconds, bits |
+//! | `int8`, `time`, `timestamp`, `timestamptz`, `float8`, `pg_lsn` | 8 | two's complement, microseconds, bits |
 //! | `interval` | 16 | microseconds i64, days i32, months i32 |
-//! | text and kin | variable | UTF-8; `char(n)` with its blanks |
+//! | string types | variable | UTF-8; `char(n)` with its blanks |
 //! | `bytea` | variable | the bytes |
 //! | `numeric` | variable | see below |
 //! | arrays, vectors | variable | see below |
@@ -35,12 +36,12 @@
 //! |-------|------|
 //! | varint | element type |
 //! | varint | dimensions, 0 to 6; for each varint length, 4 bytes lower bound |
-//! | per element | varint: 0 is NULL, else length + 1; then the element's bytes as a column's |
+//! | per element | varint: 0 is NULL, otherwise length + 1; then the element's bytes as in a column |
 //!
 //! # Invariants
-//! - R1. Where a column's bytes stand follows from the layout, ncols, and two end offsets at most.
-//! - R2. ncols below the layout's means columns added later; their value is the caller's to supply.
-//! - R3. Reading any bytes gives a value or XX001, and no allocation larger than the bytes by more than a constant factor.
+//! - R1. The position of a column's bytes follows from the layout, ncols, and at most two end offsets.
+//! - R2. An ncols below the layout's means that columns were added later; the caller supplies their values.
+//! - R3. Reading arbitrary bytes gives a value or XX001. Its allocations exceed the bytes by at most a constant factor.
 //!
 //! Checked by properties in `row_tests.rs`.
 
@@ -48,20 +49,20 @@ use super::{value_bytes, wrong_kind};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::Value;
 
-/// The format this module writes.
+/// The format that this module writes.
 pub(super) const FORMAT: u8 = 1;
 /// Flag: end offsets are u32.
 pub(super) const WIDE: u8 = 1;
 /// Bytes before the null bitmap.
 pub(super) const HEADER_BYTES: usize = 4;
-/// The most columns of a relation, as in PostgreSQL.
+/// Maximum number of columns of a relation, as in PostgreSQL.
 pub const COLUMNS_MAX: usize = 1_600;
 
-/// Where the columns of one relation version stand. Made once, read by every access.
+/// Positions of the columns of one relation version. It is made once and read at every access.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
     pub(super) columns: Vec<Slot>,
-    /// `prefixes[n]`: what a row of the first n columns has.
+    /// `prefixes[n]` holds the totals of a row's first n columns.
     pub(super) prefixes: Vec<Prefix>,
 }
 
@@ -69,9 +70,9 @@ pub struct RowLayout {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) oid: u32,
-    /// Width in bytes, or `None` for a variable one.
+    /// Width in bytes; `None` for a variable width.
     pub(super) width: Option<u8>,
-    /// Offset among the fixed bytes, or index among the variable columns.
+    /// Offset in the fixed bytes, or index among the variable columns.
     pub(super) place: u32,
 }
 
@@ -106,25 +107,25 @@ impl RowLayout {
         Self { columns, prefixes }
     }
 
-    /// Returns how many columns it has.
+    /// Returns the number of columns.
     pub fn column_count(&self) -> usize {
         self.columns.len()
     }
 
     /// Appends the row of `values`, one per column.
     ///
-    /// Cost: one pass; grows `out`, allocates nothing else (large numbers and arrays apart).
+    /// Cost: one pass, two for a row above 64 KiB; grows `out` and allocates nothing else, except for arrays.
     ///
     /// # Errors
-    /// 54000 for a row of 4 GiB or more; XX000 for a value that is not of its column's type. `out` then holds garbage
-    /// behind its old length.
+    /// 54000 for a row of 4 GiB or more; 0A000 for a row value; XX000 for a value of another type than its column's.
+    /// After an error, `out` holds garbage beyond its old length.
     ///
     /// # Panics
     /// With another number of values than columns.
     pub fn encode(&self, values: &[Value], out: &mut Vec<u8>) -> Result<()> {
         assert_eq!(values.len(), self.columns.len(), "a row has one value per column");
         let totals = self.prefixes.last().copied().unwrap_or_default();
-        // Most rows fit narrow offsets. One that does not is known by its end and written again with wide ones.
+        // Narrow offsets suffice for most rows. If an offset does not fit, the row is written again with wide ones.
         let start = out.len();
         if !self.encode_as(values, totals, false, out)? {
             out.truncate(start);
@@ -135,7 +136,7 @@ impl RowLayout {
         Ok(())
     }
 
-    /// Writes the row, or returns false when an offset does not fit.
+    /// Writes the row; returns false if an offset does not fit.
     fn encode_as(&self, values: &[Value], totals: Prefix, wide: bool, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let ncols = u16::try_from(values.len()).expect("at most COLUMNS_MAX");

@@ -1,4 +1,4 @@
-//! Reads columns of stored rows; the layout stands in `row.rs`.
+//! Decodes columns of stored rows; `row.rs` describes the layout.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::row::{FORMAT, HEADER_BYTES, RowLayout, Slot, WIDE};
@@ -6,14 +6,14 @@ use super::{damaged, value_bytes};
 use crate::error::Result;
 use crate::types::Value;
 
-/// A row's header, checked.
+/// The checked header of a row.
 #[derive(Clone, Copy)]
 struct Header {
     wide: bool,
     ncols: usize,
 }
 
-/// Where a column's bytes stand in its row.
+/// Position of a column's bytes in its row.
 enum Found<'a> {
     Bytes(&'a [u8]),
     Null,
@@ -21,7 +21,7 @@ enum Found<'a> {
     Later,
 }
 
-/// Adds what stands within a slice; saturating, so that a sum beyond it is refused by the look-up that follows.
+/// Adds offsets within a slice. It saturates, so that the following look-up refuses a sum that is too large.
 fn sum(parts: [usize; 3]) -> usize {
     parts.into_iter().fold(0, usize::saturating_add)
 }
@@ -89,7 +89,8 @@ impl RowLayout {
         Ok((Found::Bytes(found.ok_or_else(|| damaged("end offsets of a row"))?), slot))
     }
 
-    /// Returns how many columns the row was written with; columns from there on have the default they were added with.
+    /// Returns the number of columns that the row was written with. Later columns have the default with which they were
+    /// added.
     ///
     /// # Errors
     /// XX001 for a malformed header.
@@ -97,7 +98,7 @@ impl RowLayout {
         self.header(bytes).map(|header| header.ncols)
     }
 
-    /// Decodes one column; `None` when it was added after the row was written.
+    /// Decodes one column; `None` if it was added after the row was written.
     ///
     /// Cost: independent of the other columns.
     ///
@@ -105,7 +106,7 @@ impl RowLayout {
     /// XX001 for malformed bytes.
     ///
     /// # Panics
-    /// When the layout has no such column.
+    /// If the layout has no such column.
     pub fn decode_column(&self, bytes: &[u8], column: usize) -> Result<Option<Value>> {
         let header = self.header(bytes)?;
         match self.find(header, bytes, column)? {
@@ -115,14 +116,14 @@ impl RowLayout {
         }
     }
 
-    /// Decodes the `wanted` columns, each into `out[column]`. Columns added after the row was written are left as they
-    /// are in `out`: the caller puts their defaults there first.
+    /// Decodes the `wanted` columns, each into `out[column]`. A column that was added after the row was written keeps
+    /// its value in `out`: the caller puts its default there first.
     ///
     /// # Errors
-    /// XX001 for malformed bytes; some of `out` may be overwritten then.
+    /// XX001 for malformed bytes; then some of `out` may be overwritten.
     ///
     /// # Panics
-    /// When the layout or `out` has no such column.
+    /// If the layout or `out` has no such column.
     pub fn decode_into(&self, bytes: &[u8], wanted: &[usize], out: &mut [Value]) -> Result<()> {
         let header = self.header(bytes)?;
         for &column in wanted {
@@ -136,13 +137,13 @@ impl RowLayout {
         Ok(())
     }
 
-    /// Returns the stored bytes of a column, for text its UTF-8; `None` when it is NULL or was added later.
+    /// Returns the stored bytes of a column, which for text are UTF-8; `None` if it is NULL or was added later.
     ///
     /// # Errors
     /// XX001 for malformed bytes.
     ///
     /// # Panics
-    /// When the layout has no such column.
+    /// If the layout has no such column.
     pub fn column_bytes<'a>(&self, bytes: &'a [u8], column: usize) -> Result<Option<&'a [u8]>> {
         let header = self.header(bytes)?;
         match self.find(header, bytes, column)?.0 {

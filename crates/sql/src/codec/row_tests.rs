@@ -1,4 +1,4 @@
-//! Properties of rows: round trips, columns added later, and what garbage does.
+//! Properties of rows: round trips, columns added later, and the treatment of garbage.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::error::SqlState;
 use crate::types::{Array, ArrayDim, Interval, Numeric, Value, oid};
 
-/// A type and a value of it, or NULL.
+/// Returns a type, and a value of it or NULL.
 fn cell() -> impl Strategy<Value = (u32, Value)> {
     let numeric = || {
         prop_oneof![
@@ -56,14 +56,14 @@ fn encode(layout: &RowLayout, values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Asserts that two values are the same, scale of numbers included.
+/// Asserts that two values are the same, including the scale of numbers.
 fn same(left: &Value, right: &Value) {
     assert_eq!(format!("{left:?}"), format!("{right:?}"));
 }
 
 proptest! {
-    /// Goal: decode(encode(row)) = row, column by column and at once; later columns are the caller's. Method: random
-    /// rows read through their layout, and the first columns of them through the whole layout.
+    /// Goal: decode(encode(row)) = row, by single columns and all at once; the caller supplies later columns. Method:
+    /// read random rows through their layout, and rows of their first columns through the whole layout.
     #[test]
     fn rows_round_trip_under_their_own_and_later_layouts(cells in prop::collection::vec(cell(), 0..20), cut in 0_usize..20) {
         let oids: Vec<u32> = cells.iter().map(|(oid, _)| *oid).collect();
@@ -93,7 +93,8 @@ proptest! {
         }
     }
 
-    /// Goal: R3. Method: good rows with bytes changed or cut, and random bytes; each column reads or gives XX001.
+    /// Goal: R3. Method: valid rows with bytes changed or cut off, and random bytes; each column is read or gives
+    /// XX001.
     #[test]
     fn garbage_rows_are_refused_without_panic(
         cells in prop::collection::vec(cell(), 1..8),
@@ -124,7 +125,7 @@ proptest! {
 
 const HEADER_END: usize = 5;
 
-/// Goal: rows above 64 KiB get wide offsets, others do not. Method: text around the bound.
+/// Goal: rows above 64 KiB get wide offsets, others do not. Method: text around the limit.
 #[test]
 fn offsets_widen_when_the_row_needs_it() {
     let layout = RowLayout::new(&[oid::TEXT, oid::INT4, oid::TEXT]);
@@ -140,7 +141,7 @@ fn offsets_widen_when_the_row_needs_it() {
     }
 }
 
-/// Goal: the layout is what the module says. Method: one row by hand.
+/// Goal: rows have the layout of the module's documentation. Method: one row written by hand.
 #[test]
 fn rows_have_their_documented_bytes() {
     let layout = RowLayout::new(&[oid::INT4, oid::TEXT, oid::BOOL, oid::INT2, oid::NUMERIC]);
@@ -150,7 +151,7 @@ fn rows_have_their_documented_bytes() {
     assert_eq!(bytes, expected.concat());
 }
 
-/// Goal: a value that is not of its column's type is a caller's error. Method: fixed and variable columns.
+/// Goal: a value of another type than its column's is an error of the caller. Method: fixed and variable columns.
 #[test]
 fn values_of_another_type_are_refused() {
     for (oid, value) in [(oid::INT4, Value::Int8(1)), (oid::TEXT, Value::Int4(1)), (oid::TEXT_ARRAY, Value::text("{}"))]

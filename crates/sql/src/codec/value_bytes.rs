@@ -1,4 +1,4 @@
-//! Bytes of one value inside a row; the layout stands in `row.rs`.
+//! Bytes of one value in a row; `row.rs` describes the layout.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::Lsn;
@@ -16,7 +16,7 @@ const NAN: u8 = 4;
 const INFINITY: u8 = 5;
 const NEG_INFINITY: u8 = 6;
 
-/// Returns how many bytes each value of the type takes; `None` when it varies.
+/// Returns the number of bytes of each value of the type; `None` if it varies.
 pub(super) fn fixed_width(type_oid: u32) -> Option<u8> {
     match type_oid {
         oid::BOOL | oid::CHAR => Some(1),
@@ -29,7 +29,7 @@ pub(super) fn fixed_width(type_oid: u32) -> Option<u8> {
     }
 }
 
-/// Writes a value of fixed width into exactly its bytes; false when the value is not of the type.
+/// Writes a value of fixed width to its bytes; returns false if the value is of another type.
 #[must_use]
 pub(super) fn write_fixed(value: &Value, type_oid: u32, target: &mut [u8]) -> bool {
     match (type_oid, value) {
@@ -53,7 +53,7 @@ pub(super) fn write_fixed(value: &Value, type_oid: u32, target: &mut [u8]) -> bo
     true
 }
 
-/// Microseconds, days, months.
+/// Encodes an interval: microseconds, days, months.
 fn interval_bytes(value: Interval) -> [u8; 16] {
     let ([a, b, c, d, e, f, g, h], [i, j, k, l]) = (value.micros.to_le_bytes(), value.days.to_le_bytes());
     let [m, n, o, p] = value.months.to_le_bytes();
@@ -216,7 +216,7 @@ fn decode_array(bytes: &[u8], element: u32) -> Result<Value> {
     for _ in 0..count {
         let len = u32::try_from(varint(&mut reader)?).map_err(|_| bad())?;
         let lower = i32::from_le_bytes(fixed(reader.bytes(4).map_err(|_| bad())?)?);
-        // Each element takes a byte at least, so a larger product is a lie.
+        // Each element takes at least one byte, so a larger product cannot be true.
         total = usize::try_from(len).ok().and_then(|len| total.checked_mul(len)).ok_or_else(bad)?;
         if len == 0 || total > bytes.len() {
             return Err(bad());

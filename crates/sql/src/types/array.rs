@@ -1,6 +1,6 @@
 //! `Array`: an array value with its dimensions and lower bounds.
 //!
-//! Not its text or binary form: those are [`super::io`]'s.
+//! [`super::io`] has its text and binary forms.
 //!
 //! # Invariants
 //! - A1. `values.len()` is the product of the dimensions' lengths; no dimensions means no values.
@@ -10,15 +10,15 @@ use std::hash::Hasher;
 
 use super::{Value, oid};
 
-/// The most dimensions an array may have, as in PostgreSQL.
+/// Maximum number of dimensions of an array, as in PostgreSQL.
 pub const MAX_DIMS: usize = 6;
 
 /// One dimension of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayDim {
-    /// How many elements it has, never 0.
+    /// Number of elements, never 0.
     pub len: u32,
-    /// Subscript of its first element; 1 unless stated otherwise.
+    /// Subscript of the first element; 1 unless declared otherwise.
     pub lower: i32,
 }
 

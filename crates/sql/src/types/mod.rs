@@ -1,17 +1,17 @@
-//! Values and their types: what a SQL value is in memory, how it is ordered, and how it reads and prints.
+//! Values and their types: the form of a SQL value in memory, its order, and its text and binary forms.
 //!
-//! Not here: which function, operator or cast a name means (`builtin`), and bytes at rest (`codec`). Nothing here knows
-//! the catalog, a session or a clock: what a text form depends on comes in a [`TextContext`].
+//! `builtin` resolves functions, operators and casts, and `codec` has the bytes at rest. This module knows neither the
+//! catalog nor a session or a clock: the settings of text forms come in a [`TextContext`].
 //!
 //! # Invariants
-//! - T1. A [`Value`] does not say its SQL type; whoever holds it knows the type's OID. One kind of value serves several
-//!   types (`text`, `varchar`, `char(n)`, `name` are all [`Value::Text`]).
-//! - T2. Text holds no NUL character. Every way in refuses it with 22021.
-//! - T3. `char(n)` is kept padded with blanks to its length and compared without them.
-//! - T4. No arithmetic wraps; what does not fit is an error with PostgreSQL's SQLSTATE and text.
-//! - T5. `compare` is a total order and `hash_into` agrees with it: equal values of one type hash alike.
+//! - T1. A [`Value`] does not contain its SQL type; the code that holds it knows the type's OID. One variant serves
+//!   several types (`text`, `varchar`, `char(n)`, `name` are all [`Value::Text`]).
+//! - T2. Text contains no NUL character. Every input refuses it with 22021.
+//! - T3. `char(n)` is stored padded with blanks to its length and compared without them.
+//! - T4. No arithmetic wraps; a result that does not fit is an error with PostgreSQL's SQLSTATE and text.
+//! - T5. `compare` is a total order, and `hash_into` agrees with it: equal values of one type have equal hashes.
 //!
-//! Checked by the tests beside each file, with answers taken from PostgreSQL 15.
+//! Checked by the tests next to each file, with PostgreSQL 15's answers.
 
 pub mod array;
 pub mod datetime;

@@ -1,14 +1,14 @@
-//! OIDs, names and lengths of the built-in types this crate can name, with PostgreSQL's own numbers.
+//! OIDs, names and lengths of the built-in types that this crate can name, with PostgreSQL's numbers.
 //!
-//! Not the catalog: categories, casts and operators are `builtin`'s, and types of users have OIDs from
-//! [`FIRST_USER_OID`] that are not here. An array type's facts come from its element's row.
+//! `builtin` has categories, casts and operators. User-defined types have OIDs from [`FIRST_USER_OID`] on and are not
+//! listed here. The facts about an array type are in its element's row.
 //!
-//! Checked by the tests below (each OID once; element and array lead back to each other).
+//! Checked by the tests below (each OID occurs once; element and array refer to each other).
 
 /// No object.
 pub const INVALID: u32 = 0;
 
-/// The first OID given to an object a user makes; everything below is built in.
+/// The first OID of a user's object; all OIDs below belong to built-in objects.
 pub const FIRST_USER_OID: u32 = 16_384;
 
 /// Facts about one built-in scalar or pseudo type.
@@ -16,7 +16,7 @@ struct Row {
     oid: u32,
     /// `pg_type.typname`.
     name: &'static str,
-    /// The name SQL gives it.
+    /// Its name in SQL.
     sql_name: &'static str,
     /// Its array type, or 0.
     array: u32,
@@ -131,7 +131,7 @@ pub fn is_array(oid: u32) -> bool {
     oid != INT2VECTOR && oid != OIDVECTOR && element_of(oid).is_some()
 }
 
-/// Returns whether values of the type are kept as an OID: `oid` and the `reg*` types.
+/// Returns whether values of the type are stored as an OID: `oid`, the `reg*` types, `xid` and `cid`.
 pub const fn is_oid_like(oid: u32) -> bool {
     matches!(
         oid,
@@ -151,12 +151,13 @@ pub const fn is_oid_like(oid: u32) -> bool {
     )
 }
 
-/// Returns `pg_type.typname` of a built-in scalar or pseudo type; arrays have their element's with `_` before it.
+/// Returns `pg_type.typname` of a built-in scalar or pseudo type; an array type has its element's name with `_` before
+/// it.
 pub fn typname(oid: u32) -> Option<&'static str> {
     row(oid).map(|row| row.name)
 }
 
-/// Returns the name SQL gives a built-in scalar or pseudo type, as in `double precision`.
+/// Returns the name in SQL of a built-in scalar or pseudo type, such as `double precision`.
 pub fn sql_name(oid: u32) -> Option<&'static str> {
     row(oid).map(|row| row.sql_name)
 }
@@ -166,7 +167,7 @@ pub fn typlen(oid: u32) -> i16 {
     row(oid).map_or(-1, |row| row.len)
 }
 
-/// Returns the OID of the built-in type whose `pg_type.typname` is `name`, arrays as `_name`.
+/// Returns the OID of the built-in type whose `pg_type.typname` is `name`; array types are `_name`.
 pub fn by_typname(name: &str) -> Option<u32> {
     if let Some(row) = ROWS.iter().find(|row| row.name == name) {
         return Some(row.oid);
@@ -178,7 +179,7 @@ pub fn by_typname(name: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Goal: look-ups by OID may search binary and lead back. Method: walk the table.
+    /// Goal: look-ups by OID can use binary search, and look-ups lead back. Method: walk the table.
     #[test]
     fn rows_ascend_and_arrays_lead_back_to_their_elements() {
         assert!(ROWS.is_sorted_by(|a, b| a.oid < b.oid));

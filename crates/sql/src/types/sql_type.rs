@@ -1,6 +1,6 @@
-//! `SqlType`: a type's OID with its modifier, as a column or expression has it.
+//! `SqlType`: a type's OID with the modifier of a column or expression.
 //!
-//! Not a look-up of user types: names of those need the catalog.
+//! Names of user-defined types need the catalog and are not found here.
 
 use super::{oid, typmod};
 
@@ -9,7 +9,7 @@ use super::{oid, typmod};
 pub struct SqlType {
     /// `pg_type.oid`.
     pub oid: u32,
-    /// The modifier as PostgreSQL encodes it; -1 is none.
+    /// The modifier in PostgreSQL's encoding; -1 means none.
     pub typmod: i32,
 }
 
@@ -43,9 +43,9 @@ impl SqlType {
         Self { oid, typmod }
     }
 
-    /// Returns the name PostgreSQL shows: `character varying(10)`, `numeric(10,2)`, `integer[]`.
+    /// Returns the name that PostgreSQL shows: `character varying(10)`, `numeric(10,2)`, `integer[]`.
     ///
-    /// A type that is not built in shows as its OID; the catalog knows better names for those.
+    /// A type that is not built in is shown as its OID; the catalog knows its name.
     pub fn name(self) -> String {
         if oid::is_array(self.oid) {
             let element = oid::element_of(self.oid).expect("an array type has an element type");
@@ -53,7 +53,7 @@ impl SqlType {
         }
         let Some(name) = oid::sql_name(self.oid) else { return self.oid.to_string() };
         let modifier = typmod::display(self.oid, self.typmod);
-        // The modifier of time types stands after the first word: timestamp(3) without time zone.
+        // The modifier of a time type follows the first word: timestamp(3) without time zone.
         match name.split_once(' ') {
             _ if modifier.is_empty() => name.to_owned(),
             Some((first, rest)) if self.is_datetime() => format!("{first}{modifier} {rest}"),

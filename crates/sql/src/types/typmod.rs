@@ -1,8 +1,8 @@
-//! Type modifiers: their encoding, their text, and what applying one does to a value.
+//! Type modifiers: their encoding, their text, and their effect on a value.
 //!
-//! Not casts between types: the value has the target's type already.
+//! Casts between types are not here: the value already has the target's type.
 //!
-//! # Encoding, PostgreSQL's
+//! # Encoding (PostgreSQL's)
 //! | type                              | typmod |
 //! |-----------------------------------|--------|
 //! | `varchar(n)`, `char(n)`           | n + 4  |
@@ -17,16 +17,16 @@ use super::value::trim_blanks;
 use super::{Array, SqlType, Value, interval, oid};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Bytes PostgreSQL counts before the data of a variable-length value; its typmods include them.
+/// Length of the header of a variable-length value in PostgreSQL, which its typmods include.
 const HEADER: i32 = 4;
-/// The largest n of `varchar(n)` and `char(n)`.
+/// Maximum n of `varchar(n)` and `char(n)`.
 const LENGTH_MAX: i64 = 10_485_760;
-/// The largest precision, and scale either way, of `numeric(p,s)`.
+/// Maximum precision, and maximum absolute scale, of `numeric(p,s)`.
 const NUMERIC_PRECISION_MAX: i64 = 1_000;
-/// The most digits after the seconds' point.
+/// Maximum number of digits after the seconds' point.
 const FRACTION_DIGITS_MAX: i32 = 6;
 
-/// Returns what a modifier adds to its type's name, as in `(10,2)`; empty for none.
+/// Returns the text that a modifier adds to its type's name, such as `(10,2)`; empty for none.
 pub fn display(oid: u32, typmod: i32) -> String {
     if typmod < 0 {
         return String::new();
@@ -40,12 +40,12 @@ pub fn display(oid: u32, typmod: i32) -> String {
     }
 }
 
-/// Returns n of the modifier of `varchar(n)` or `char(n)`.
+/// Returns the n that the modifier of `varchar(n)` or `char(n)` encodes.
 pub fn length(typmod: i32) -> Option<i32> {
     (typmod >= HEADER).then_some(typmod - HEADER)
 }
 
-/// Returns precision and scale of the modifier of `numeric(p,s)`.
+/// Returns the precision and scale that the modifier of `numeric(p,s)` encodes.
 pub fn numeric_parts(typmod: i32) -> Option<(i32, i32)> {
     if typmod < HEADER {
         return None;
@@ -54,15 +54,15 @@ pub fn numeric_parts(typmod: i32) -> Option<(i32, i32)> {
     Some((bits >> 16 & 0xFFFF, ((bits & 0x7FF) ^ 0x400) - 0x400))
 }
 
-/// Encodes precision and scale of `numeric(p,s)`, both within limits.
+/// Encodes precision and scale of `numeric(p,s)`; the caller has checked their limits.
 pub const fn numeric(precision: i32, scale: i32) -> i32 {
     (precision << 16 | scale & 0x7FF) + HEADER
 }
 
-/// Encodes the modifiers written in SQL: `varchar(10)`, `numeric(10,2)`, `timestamp(3)`; none gives -1.
+/// Encodes the modifiers as written in SQL: `varchar(10)`, `numeric(10,2)`, `timestamp(3)`; no modifiers give -1.
 ///
 /// # Errors
-/// 22023 for a modifier out of range; 42601 for a type that takes none.
+/// 22023 for a modifier out of range; 42601 for a type without modifiers.
 pub fn encode(oid: u32, modifiers: &[i64]) -> Result<i32> {
     let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     let within = "bounded above";
@@ -113,9 +113,10 @@ pub fn encode(oid: u32, modifiers: &[i64]) -> Result<i32> {
     }
 }
 
-/// Makes `value` fit the modifier of `target`, whose type it has already; without a modifier it stays as it is.
+/// Makes `value` fit the modifier of `target`, whose type it already has; without a modifier it stays unchanged.
 ///
-/// Too long text is cut by an `explicit` cast, and in any case when only blanks are cut; else refused.
+/// An `explicit` cast cuts text that is too long. Otherwise text is cut only if it loses nothing but blanks; other text
+/// is refused.
 ///
 /// # Errors
 /// 22001 for text that is too long; 22003 for a number with too many digits.
@@ -143,7 +144,7 @@ pub fn apply(value: Value, target: SqlType, explicit: bool) -> Result<Value> {
 
 fn fit_text(text: Arc<str>, target: SqlType, explicit: bool) -> Result<Arc<str>> {
     let Some(limit) = length(target.typmod).and_then(|n| usize::try_from(n).ok()) else { return Ok(text) };
-    // Bytes are at least as many as characters, so most text is within the limit without counting.
+    // Long text is counted only up to one character beyond the limit.
     let chars = if text.len() < limit { text.chars().count() } else { text.chars().take(limit + 1).count() };
     if chars > limit {
         let cut = text.char_indices().nth(limit).map_or(text.len(), |(at, _)| at);
@@ -165,7 +166,7 @@ fn fit_text(text: Arc<str>, target: SqlType, explicit: bool) -> Result<Arc<str>>
     Ok(text)
 }
 
-/// Rounds microseconds to `digits` places after the seconds' point, halves away from zero; infinities stay.
+/// Rounds microseconds to `digits` places after the seconds' point, halves away from zero; infinities stay unchanged.
 pub(super) fn round_us(us: i64, digits: i32) -> i64 {
     let Ok(dropped) = u32::try_from(FRACTION_DIGITS_MAX - digits) else { return us };
     if us == i64::MIN || us == i64::MAX || dropped > 6 {
@@ -187,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Goal: text fits as PostgreSQL makes it fit. Method: its answers for assignment and explicit casts.
+    /// Goal: text is made to fit as in PostgreSQL. Method: its answers for assignment and explicit casts.
     #[test]
     fn text_is_cut_padded_or_refused_as_its_type_says() {
         for (oid, n, text, explicit, expected) in [
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Goal: fractions of seconds round to the declared digits. Method: both sides of a half and of zero.
+    /// Goal: fractions of seconds are rounded to the declared digits. Method: both sides of a half and of zero.
     #[test]
     fn timestamps_round_to_their_digits() {
         for (digits, us, expected) in [
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Goal: encoding refuses what PostgreSQL refuses, with its texts. Method: a table, then round trips.
+    /// Goal: encoding refuses the same modifiers as PostgreSQL, with its texts. Method: a table, then round trips.
     #[test]
     fn modifiers_are_checked_and_round_trip() {
         for (oid, modifiers, expected) in [

@@ -1,10 +1,11 @@
 //! `Value`: one SQL value in memory, 24 bytes.
 //!
-//! Not a typed value: see T1 in the module above. Cloning never copies text: long parts are shared.
+//! It does not contain its type: see T1 in the module above. Clones share long parts and never copy text.
 //!
 //! # Invariants
 //! - V1. At most 24 bytes, so that rows of values stay dense.
-//! - V2. `compare` totally orders values of one type; NULL is above everything, NaN above every number, -0 equals 0.
+//! - V2. `compare` is a total order of the values of one type; NULL is above all values, NaN above all numbers, and -0
+//!   equals 0.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -14,7 +15,7 @@ use collie_base::Lsn;
 
 use super::{Array, Interval, Numeric, oid};
 
-/// One SQL value. Which type it has is known by whoever holds it.
+/// One SQL value. The code that holds it knows its type.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// NULL of any type.
@@ -105,7 +106,7 @@ impl Value {
         }
     }
 
-    /// Returns an int2, int4 or an int8 that fits as `i32`.
+    /// Returns an int2, int4, int8 or OID as `i32`, if it fits.
     pub fn as_i32(&self) -> Option<i32> {
         i32::try_from(self.as_i64()?).ok()
     }
@@ -143,7 +144,7 @@ impl Value {
         }
     }
 
-    /// Returns an OID, also from the value of a `reg*` type.
+    /// Returns an OID, or the number of a `reg*` value.
     pub const fn as_oid(&self) -> Option<u32> {
         match self {
             Self::Oid(value) => Some(*value),
@@ -167,10 +168,10 @@ impl Value {
         }
     }
 
-    /// Orders two values of the type `oid` as its default btree operator class does, NULL last.
+    /// Orders two values of the type `oid` like its default btree operator class, with NULL last.
     ///
-    /// Both must be of that type. Integers of different widths compare by value; any other mixture has an order, but
-    /// no meaning.
+    /// Both must be of that type. Integers of different widths are compared by value; any other mixture has an order
+    /// without a meaning.
     pub fn compare(&self, other: &Self, oid: u32) -> Ordering {
         match (self, other) {
             (Self::Int4(left), Self::Int4(right)) => left.cmp(right),
@@ -199,7 +200,7 @@ impl Value {
             (Self::Oid(left), Self::Oid(right)) => left.cmp(right),
             (Self::Char(left), Self::Char(right)) => left.cmp(right),
             (Self::PgLsn(left), Self::PgLsn(right)) => left.cmp(right),
-            // PostgreSQL orders vectors by length first, as oidvector's operator class does.
+            // Vectors are ordered by length first, as in oidvector's operator class.
             (Self::Array(left), Self::Array(right)) if oid == oid::OIDVECTOR || oid == oid::INT2VECTOR => {
                 left.values.len().cmp(&right.values.len()).then_with(|| left.compare(right))
             }
@@ -212,7 +213,7 @@ impl Value {
         }
     }
 
-    /// Feeds the value to `state` so that values of one type that compare equal hash alike.
+    /// Feeds the value to `state`, so that values of one type that compare equal have equal hashes.
     pub fn hash_into<H: Hasher>(&self, oid: u32, state: &mut H) {
         match self {
             Self::Null => state.write_u8(0),
@@ -241,7 +242,7 @@ impl Value {
         }
     }
 
-    /// Returns the OID of the type such a value has when nothing else is known: `text` for text, `oid` for OIDs.
+    /// Returns the OID of the type that such a value has by default: `text` for text, `oid` for OIDs.
     pub fn natural_oid(&self) -> u32 {
         match self {
             Self::Null => oid::UNKNOWN,
@@ -290,10 +291,10 @@ impl Value {
     }
 }
 
-/// Sameness for plans and tests: same kind and equal in its natural order, NULL the same as NULL. SQL's `=` is
-/// [`Value::compare`] with the type, after NULLs were handled.
+/// Sameness for plans and tests: the same variant, and equal in its natural order; NULL is the same as NULL. SQL's `=`
+/// is [`Value::compare`] with the type, after NULLs have been handled.
 impl Value {
-    /// Returns whether two values are the same in every way that can be seen: `0` and `-0`, or `1.0` and `1.00`, are equal and
+    /// Returns whether two values are the same in every visible way: `0` and `-0`, or `1.0` and `1.00`, are equal but
     /// not identical.
     pub fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
@@ -338,7 +339,7 @@ impl From<String> for Value {
     }
 }
 
-/// Returns `text` without the blanks at its end: what `char(n)` means.
+/// Returns `text` without the blanks at its end, which have no meaning in `char(n)`.
 pub(crate) fn trim_blanks(text: &str) -> &str {
     text.trim_end_matches(' ')
 }
@@ -348,7 +349,7 @@ pub fn compare_f64(left: f64, right: f64) -> Ordering {
     left.partial_cmp(&right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
 }
 
-/// Returns bits that are the same for floats that [`compare_f64`] calls equal.
+/// Returns bits that are the same for floats that are equal by [`compare_f64`].
 pub(crate) fn canonical_bits(value: f64) -> u64 {
     if value.is_nan() {
         f64::NAN.to_bits()

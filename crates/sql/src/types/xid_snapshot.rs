@@ -1,27 +1,28 @@
 //! `XidSnapshot`: the text form of `pg_snapshot` (and `txid_snapshot`): `xmin:xmax:xid,xid,...`.
 //!
-//! A value of these types is kept as that text. Not how a snapshot of the database is made, which is a position of its log.
+//! A value of these types is kept as this text. A snapshot of the database itself is a position of the log and is not
+//! made here.
 //!
 //! # Invariants
-//! - X1. `0 < xmin <= xmax`; the open ones ascend and lie from `xmin` up to but not at `xmax`.
+//! - X1. `0 < xmin <= xmax`; the open ids ascend and lie from `xmin` (inclusive) to `xmax` (exclusive).
 
 use std::fmt;
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// Which transactions had ended, by their ids.
+/// The transactions, by their ids, that had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XidSnapshot {
-    /// All below had ended.
+    /// All transactions below it had ended.
     pub xmin: i64,
-    /// None from here on had.
+    /// No transaction from here on had ended.
     pub xmax: i64,
-    /// Those between that had not.
+    /// Transactions between the two that had not ended.
     pub open: Vec<i64>,
 }
 
 impl XidSnapshot {
-    /// Reads the text form. Of ids that stand twice one counts, as in PostgreSQL.
+    /// Parses the text form. A repeated id counts once, as in PostgreSQL.
     ///
     /// # Errors
     /// 22P02.
@@ -73,7 +74,7 @@ impl fmt::Display for XidSnapshot {
 mod tests {
     use super::*;
 
-    /// Goal: what PostgreSQL takes is taken and printed as there, what it refuses is refused. Method: a table of its answers.
+    /// Goal: the same texts are accepted, printed and refused as in PostgreSQL. Method: a table of its answers.
     #[test]
     fn text_form_is_that_of_postgresql() {
         for (text, printed) in [
