@@ -1,11 +1,11 @@
-//! The calendar against a day-by-day count; time zones; limits. Text forms are tested with `io`.
+//! Tests of the calendar against a day-by-day count, of time zones, and of limits. Text forms are tested with `io`.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::types::TextContext;
 
-/// Goal: the calendar is right on every day around its turns. Method: count days one by one over 1,600 years.
+/// Goal: the calendar is right on every day around its turning points. Method: count days one by one over 1,600 years.
 #[test]
 fn calendar_agrees_with_counting_days() {
     let (mut year, mut month, mut day) = (-400, 1, 1);
@@ -34,7 +34,7 @@ fn known_days_have_their_numbers() {
     assert_eq!(days_from_civil(i32::MAX, 1, 1), i32::MAX);
 }
 
-/// Goal: infinities stay infinities, and limits hold, between dates and timestamps. Method: both ends.
+/// Goal: conversions between dates and timestamps keep infinities and limits. Method: both ends.
 #[test]
 fn conversion_keeps_infinities_and_limits() {
     assert_eq!(date_to_timestamp(i32::MAX).unwrap(), i64::MAX);
@@ -44,7 +44,7 @@ fn conversion_keeps_infinities_and_limits() {
     assert_eq!(timestamp_to_time(-1), DAY_US - 1);
 }
 
-/// Goal: order of fields follows the setting. Method: one ambiguous date in each order.
+/// Goal: the order of fields follows the setting. Method: one ambiguous date in each order.
 #[test]
 fn ambiguous_dates_follow_the_date_order() {
     for (order, expected) in
@@ -58,7 +58,7 @@ fn ambiguous_dates_follow_the_date_order() {
     assert_eq!(refused.report().hint.as_deref(), Some("Perhaps you need a different \"datestyle\" setting."));
 }
 
-/// Goal: zones that are offsets are read, others refused clearly. Method: a table.
+/// Goal: zones that are offsets are read, others are refused with a clear error. Method: a table.
 #[test]
 fn zones_are_offsets_or_refused() {
     for (text, seconds) in [
@@ -88,7 +88,8 @@ fn zones_are_offsets_or_refused() {
 }
 
 proptest! {
-    /// Goal: the calendar inverts itself everywhere. Method: random days of the whole 32-bit range.
+    /// Goal: the calendar functions are inverse to each other everywhere. Method: random days of the whole 32-bit
+    /// range.
     #[test]
     fn calendar_round_trips(days: i32) {
         let (year, month, day) = civil_from_days(days);

@@ -1,4 +1,4 @@
-//! Dates and times as text, in the styles of DateStyle; years before 1 have ` BC` behind.
+//! Dates and times as text, in the styles of DateStyle. Years before 1 end in ` BC`.
 //!
 //! | style | timestamp with time zone | date |
 //! |---|---|---|
@@ -14,10 +14,10 @@ use crate::types::io::TextContext;
 
 const WEEKDAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-/// How much of a zone's name a value shows.
+/// Maximum length of a zone's name in a value.
 const ZONE_SHOWN_MAX: usize = 10;
 
-/// Writes an infinity, or says that the value is none.
+/// Writes an infinity; returns false if the value is finite.
 fn write_infinity(negative: bool, positive: bool, out: &mut Vec<u8>) -> bool {
     if negative {
         out.extend_from_slice(b"-infinity");
@@ -32,7 +32,7 @@ fn two(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&[digit(value / 10), digit(value)]);
 }
 
-/// Returns the year as it is shown, and whether ` BC` must follow.
+/// Returns the year as shown, and whether ` BC` must follow.
 fn shown_year(year: i32) -> (i32, bool) {
     if year <= 0 { (1 - year, true) } else { (year, false) }
 }
@@ -104,7 +104,7 @@ pub fn write_date(date: i32, context: &TextContext, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a time of day, with only as many digits of its fraction as it needs.
+/// Appends a time of day; its fraction has only as many digits as it needs.
 pub fn write_time(time: i64, out: &mut Vec<u8>) {
     let (seconds, fraction) = (time / SECOND_US, time % SECOND_US);
     two(seconds / 3_600, out);
@@ -115,7 +115,8 @@ pub fn write_time(time: i64, out: &mut Vec<u8>) {
     write_fraction(fraction, out);
 }
 
-/// Appends a fraction of a second, in microseconds, with its point and only as many digits as it needs; none for 0.
+/// Appends a fraction of a second, given in microseconds, with its point and only as many digits as it needs; nothing
+/// for 0.
 pub(in crate::types) fn write_fraction(fraction_us: i64, out: &mut Vec<u8>) {
     if fraction_us > 0 {
         write!(out, ".{fraction_us:06}").expect("a Vec takes every write");
@@ -133,13 +134,13 @@ pub fn write_timestamp(timestamp: i64, context: &TextContext, out: &mut Vec<u8>)
     }
 }
 
-/// Appends a timestamptz as the clock of the session's zone shows it.
+/// Appends a timestamptz in the local time of the session's zone.
 pub fn write_timestamptz(timestamp: i64, context: &TextContext, out: &mut Vec<u8>) {
     if write_infinity(timestamp == i64::MIN, timestamp == i64::MAX, out) {
         return;
     }
     let offset = context.zone.east_s;
-    // A zone can show a time beyond the limits, but not beyond 64 bits.
+    // The local time can exceed the limits, but must not exceed 64 bits.
     let local = timestamp.saturating_add(i64::from(offset) * SECOND_US).clamp(i64::MIN + DAY_US, i64::MAX - DAY_US);
     let before_christ = write_moment(local, context, out);
     if context.date_style == DateStyle::Iso {

@@ -1,13 +1,15 @@
 //! Dates and times: the calendar, their text forms, and their limits.
 //!
-//! Not `extract`, `date_trunc` or `to_char` (`builtin`), and no clock: 'now' is told. Days count from 2000-01-01 in the
-//! proleptic Gregorian calendar, microseconds from its midnight; a day has 86,400 seconds, always.
+//! `builtin` has `extract`, `date_trunc` and `to_char`. There is no clock: the caller passes the time of 'now'. Days
+//! count from 2000-01-01 in the proleptic Gregorian calendar, microseconds from its midnight; every day has 86,400
+//! seconds.
 //!
 //! # Invariants
-//! - D1. Dates lie in 4714-11-24 BC to 5874897-12-31, timestamps in 4714-11-24 BC to 294276-12-31, or are infinities.
+//! - D1. Dates lie in 4714-11-24 BC to 5874897-12-31, timestamps in 4714-11-24 BC to 294276-12-31, or they are
+//!   infinities.
 //! - D2. A time of day is 0 to 24:00:00, both included.
 //!
-//! Time zones are offsets from UTC; names of zones with rules of their own are refused (22023).
+//! Time zones are offsets from UTC. Names of zones with daylight-saving rules are refused (22023).
 
 mod format;
 mod parse;
@@ -35,7 +37,7 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// How dates and timestamps print.
+/// The style in which dates and timestamps print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DateStyle {
     /// `1999-01-08 04:05:06+01`
@@ -57,9 +59,9 @@ pub const DAY_US: i64 = 86_400_000_000;
 pub const DATE_MIN: i32 = -2_451_545;
 /// The day after 5874897-12-31.
 pub const DATE_END: i32 = 2_145_031_949;
-/// The first microsecond of a timestamp.
+/// The first timestamp, in microseconds.
 pub const TIMESTAMP_MIN: i64 = -211_813_488_000_000_000;
-/// The microsecond after the last of a timestamp.
+/// The microsecond after the last timestamp.
 pub const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 /// 1970-01-01 in days from 2000-01-01.
 pub const UNIX_EPOCH_DAYS: i32 = -10_957;
@@ -68,7 +70,7 @@ fn field_overflow(message: &str) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
 }
 
-/// Passes a date within its limits, or an infinity.
+/// Returns a date that is within its limits or an infinity.
 ///
 /// # Errors
 /// 22008 otherwise.
@@ -80,7 +82,7 @@ pub fn check_date(date: i32) -> Result<i32> {
     }
 }
 
-/// Passes a time of day within a day.
+/// Returns a time of day that is within a day.
 ///
 /// # Errors
 /// 22008 otherwise.
@@ -88,7 +90,7 @@ pub fn check_time(time: i64) -> Result<i64> {
     if (0..=DAY_US).contains(&time) { Ok(time) } else { Err(field_overflow("time out of range")) }
 }
 
-/// Passes a timestamp within its limits, or an infinity.
+/// Returns a timestamp that is within its limits or an infinity.
 ///
 /// # Errors
 /// 22008 otherwise.
@@ -100,7 +102,7 @@ pub fn check_timestamp(timestamp: i64) -> Result<i64> {
     }
 }
 
-/// Returns midnight of a date; infinities stay.
+/// Returns midnight of a date; infinities stay infinities.
 ///
 /// # Errors
 /// 22008 for a day beyond the last timestamp.
@@ -115,7 +117,7 @@ pub fn date_to_timestamp(date: i32) -> Result<i64> {
     }
 }
 
-/// Returns the day of a timestamp; infinities stay.
+/// Returns the day of a timestamp; infinities stay infinities.
 pub fn timestamp_to_date(timestamp: i64) -> i32 {
     match timestamp {
         i64::MIN => i32::MIN,
@@ -136,9 +138,9 @@ const ERA_DAYS: i64 = 146_097;
 
 /// Returns the days from 2000-01-01 to a day of the calendar, clamped to 32 bits; year 0 is 1 BC.
 ///
-/// A month is 1 to 12. Days beyond the month's end count on into the next.
+/// The month must be 1 to 12. Days beyond the month's end continue into the next month.
 pub fn days_from_civil(year: i32, month: u32, day: u32) -> i32 {
-    // Years that start in March put the leap day at their end, so that months have a fixed pattern.
+    // In years that start in March the leap day comes last, so months follow a fixed pattern.
     let (month, day) = (i64::from(month), i64::from(day));
     let year = i64::from(year) - i64::from(month <= 2);
     let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
@@ -161,7 +163,7 @@ pub fn civil_from_days(days: i32) -> (i32, u32, u32) {
     (i32::try_from(year).expect("2^31 days are below 2^31 years"), small(month), small(day))
 }
 
-/// Returns how many days a month has; year 0 is 1 BC.
+/// Returns the number of days of a month; year 0 is 1 BC.
 pub const fn days_in_month(year: i32, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,

@@ -1,7 +1,8 @@
-//! Reads dates and times as people write them: `1999-01-08`, `1/8/1999`, `January 8, 1999 04:05 PM PST`, `epoch`.
+//! Parses dates and times in common notations: `1999-01-08`, `1/8/1999`, `January 8, 1999 04:05 PM PST`, `epoch`.
 //!
-//! Words and numbers are told apart first, then each number finds its place by what is still open and by the setting's
-//! order of day, month and year. What no rule places is refused with 22007, a field beyond its bounds with 22008.
+//! The parser first distinguishes words from numbers. Then each number becomes the field that is still open, by the
+//! setting's order of day, month and year. Text that fits no rule is refused with 22007, a field beyond its bounds with
+//! 22008.
 
 use super::zone::{OffsetError, offset_of_name, parse_offset};
 use super::{
@@ -27,10 +28,10 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
-/// The longest text that is looked at; PostgreSQL's work space is about as large.
+/// Maximum length of a text; PostgreSQL's work space is about as large.
 const TEXT_MAX: usize = 128;
 
-/// Why text is not a date or time; becomes an error once the type's name is known.
+/// The reason why text is not a date or time. It becomes an error once the type's name is known.
 #[derive(Debug)]
 enum Refusal {
     /// 22007.
@@ -41,7 +42,7 @@ enum Refusal {
     MonthOrDay,
     /// 22009: an offset of more than 15 hours.
     Zone,
-    /// 22023: a zone with rules of its own.
+    /// 22023: a zone with daylight-saving rules.
     UnknownZone(String),
 }
 
@@ -70,21 +71,21 @@ impl Refusal {
     }
 }
 
-/// What a text says, before it is known which type is wanted.
+/// The fields that a text contains, before the target type is known.
 #[derive(Debug, Default)]
 struct Fields {
     special: Option<Special>,
-    /// Year as written, and with how many digits.
+    /// Year as written, and its number of digits.
     year: Option<(i32, usize)>,
     month: Option<u32>,
     month_by_name: bool,
     day: Option<u32>,
-    /// Days from 2000-01-01, from a Julian day or a word such as today.
+    /// Days from 2000-01-01, for a Julian day or a word such as today.
     date: Option<i32>,
     before_christ: bool,
     /// Hours, minutes, and microseconds within the minute.
     time: Option<(i64, i64, i64)>,
-    /// Whether AM (false) or PM (true) was said.
+    /// Whether AM (false) or PM (true) was given.
     afternoon: Option<bool>,
     /// Seconds east of UTC.
     offset: Option<i32>,
@@ -98,12 +99,12 @@ enum Special {
     Now,
 }
 
-/// Finds the one name that `word` is, or begins with at least three letters.
+/// Finds the first name that `word` equals, or that begins with it if `word` has three or four letters.
 fn index_of(names: &[&str], word: &str) -> Option<usize> {
     names.iter().position(|name| *name == word || (word.len() >= 3 && name.starts_with(word) && word.len() <= 4))
 }
 
-/// Cuts off the part of `text` whose bytes satisfy `wanted`.
+/// Splits `text` after the bytes at its start that satisfy `wanted`.
 fn span(text: &str, wanted: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !wanted(byte)).unwrap_or(text.len()))
 }
@@ -181,7 +182,7 @@ impl Fields {
     }
 
     fn set_time(&mut self, hours: i64, minutes: i64, seconds: i64, fraction: &str) -> Result<(), Refusal> {
-        // PostgreSQL reads the fraction as a float and rounds half to even; so do we.
+        // PostgreSQL reads the fraction as a float and rounds half to even; this does the same.
         let fraction: f64 = if fraction.is_empty() { 0.0 } else { number(&format!("0.{fraction}"))? };
         #[expect(clippy::cast_possible_truncation, reason = "at most a million")]
         let us = (fraction * 1e6).round_ties_even() as i64;
@@ -193,10 +194,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Reads a date of parts joined by one of `-`, `/` and `.`, each a number or the name of a month.
+    /// Reads a date whose parts are joined by `-`, `/` or `.`; each part is a number or the name of a month.
     fn joined_date<'a>(&mut self, text: &'a str, context: &TextContext) -> Result<&'a str, Refusal> {
         let (token, _) = span(text, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'.'));
-        // In 1999-01-08t04:05 and 1999-01-08 04:05-08 the date ends where the third part does.
+        // In 1999-01-08t04:05 and 1999-01-08 04:05-08 the date ends with its third part.
         let mut parts: [&str; 3] = [""; 3];
         let mut tail = token;
         let mut count = 0;
@@ -244,7 +245,7 @@ impl Fields {
     }
 
     fn name_month(&mut self, index: usize) -> Result<(), Refusal> {
-        // In "1 January 1999" with month-first order the 1 was taken for a month.
+        // In "1 January 1999" with month-first order, the 1 was taken for a month.
         if let Some(number) = self.month.take() {
             if self.month_by_name || self.day.is_some() {
                 return Err(Refusal::Syntax);
@@ -264,7 +265,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Gives a number of a date its place: year, month or day.
+    /// Assigns a number of a date to year, month or day.
     fn place(&mut self, digits: &str, context: &TextContext) -> Result<(), Refusal> {
         let long = digits.len() >= 3;
         let year_first = long || context.date_order == DateOrder::Ymd;
@@ -273,7 +274,7 @@ impl Fields {
             (false, false, false) => year_first,
             (false, true, false) if self.month_by_name => year_first,
             (false, true, true) => true,
-            // The order was guessed from the first number; a long one later can only be the year.
+            // The first number decided the order; a long number later can only be the year.
             _ => false,
         };
         if is_year {
@@ -284,7 +285,7 @@ impl Fields {
         match (self.year.is_some(), self.month.is_some(), self.day.is_some()) {
             (false, false, false) if context.date_order == DateOrder::Dmy => self.day = value,
             (_, false, _) => self.month = value,
-            // "8 99 January" style leftovers: with a named month the number that came as year was the day.
+            // As in "8 99 January": with a named month, the number that was taken as the year was the day.
             (true, true, false) if long && self.month_by_name => {
                 let (day, len) = self.year.take().expect("matched above");
                 if len >= 3 {
@@ -317,7 +318,7 @@ impl Fields {
         }
     }
 
-    /// Reads hhmmss or hhmm.
+    /// Reads hhmmss or hhmm, with a fraction of the seconds.
     fn joined_digits(&mut self, digits: &str, fraction: &str) -> Result<(), Refusal> {
         if self.time.is_some() {
             return Err(Refusal::Syntax);
@@ -363,7 +364,7 @@ impl Fields {
             "am" | "pm" if self.afternoon.is_none() => self.afternoon = Some(word == "pm"),
             "bc" => self.before_christ = true,
             "ad" | "at" | "on" => {}
-            // The ISO mark between date and time; it may also stand before a time alone.
+            // The ISO separator between date and time; it may also stand before a time alone.
             "t" if self.time.is_none() && after.starts_with(|c: char| c.is_ascii_digit()) => {
                 let (digits, rest) = span(after, |byte| byte.is_ascii_digit());
                 if matches!(digits.len(), 4 | 6) && !rest.starts_with(':') {
@@ -408,7 +409,7 @@ impl Fields {
         Ok(after)
     }
 
-    /// Returns the day the fields name, `None` when they name none.
+    /// Returns the day that the fields give; `None` if they give none.
     fn date(&self) -> Result<Option<i32>, Refusal> {
         if let Some(date) = self.date {
             return Ok(Some(date));
@@ -433,7 +434,7 @@ impl Fields {
         Ok(Some(days_from_civil(year, month, day)))
     }
 
-    /// Returns the time of day the fields name, `None` when they name none.
+    /// Returns the time of day that the fields give; `None` if they give none.
     fn time(&self) -> Result<Option<i64>, Refusal> {
         let Some((mut hours, minutes, us)) = self.time else {
             return if self.afternoon.is_some() { Err(Refusal::Syntax) } else { Ok(None) };
@@ -447,7 +448,7 @@ impl Fields {
         Ok(Some((hours * 60 + minutes) * 60 * SECOND_US + us))
     }
 
-    /// Returns the local timestamp of date and time of day; `None` when it is beyond the limits.
+    /// Returns the local timestamp of date and time of day; `None` if it is beyond 64 bits.
     fn timestamp(&self) -> Result<Option<i64>, Refusal> {
         let date = self.date()?.ok_or(Refusal::Syntax)?;
         let time = self.time()?.unwrap_or(0);
@@ -466,7 +467,7 @@ fn out_of_range(what: &str, text: &str) -> SqlError {
 /// Reads a date; a time of day in the text is ignored.
 ///
 /// # Errors
-/// 22007 when it is no date; 22008 when it is out of range; 22009 and 22023 for time zones.
+/// 22007 if the text is not a date; 22008 if the date is out of range; 22009 and 22023 for time zones.
 pub fn parse_date(text: &str, context: &TextContext) -> Result<i32> {
     let refuse = |refusal: Refusal| refusal.report("date", text);
     let fields = Fields::read(text, context).map_err(refuse)?;
@@ -486,11 +487,11 @@ pub fn parse_date(text: &str, context: &TextContext) -> Result<i32> {
 /// Reads a time of day; a date and a time zone in the text are ignored.
 ///
 /// # Errors
-/// 22007 when it is no time; 22008 when it is out of range.
+/// 22007 if the text is not a time; 22008 if the time is out of range; 22009 and 22023 for time zones.
 pub fn parse_time(text: &str, context: &TextContext) -> Result<i64> {
     let refuse = |refusal: Refusal| refusal.report("time", text);
     let mut fields = match Fields::read(text, context) {
-        // A bare number is hhmmss or hhmm here.
+        // In this type a number alone is hhmmss or hhmm.
         _ if matches!(text.trim().len(), 4 | 6) && text.trim().bytes().all(|byte| byte.is_ascii_digit()) => {
             let mut fields = Fields::default();
             fields.joined_digits(text.trim(), "").map_err(refuse)?;
@@ -511,15 +512,15 @@ pub fn parse_time(text: &str, context: &TextContext) -> Result<i64> {
 /// Reads a timestamp without time zone; a zone in the text is ignored.
 ///
 /// # Errors
-/// 22007 when it is no timestamp; 22008 when it is out of range; 22009 and 22023 for time zones.
+/// 22007 if the text is not a timestamp; 22008 if it is out of range; 22009 and 22023 for time zones.
 pub fn parse_timestamp(text: &str, context: &TextContext) -> Result<i64> {
     parse_moment(text, context, "timestamp", |local, _| Some(local), local_us(context))
 }
 
-/// Reads a timestamp with time zone; without a zone in the text it is in the session's.
+/// Reads a timestamp with time zone; a text without a zone is in the session's zone.
 ///
 /// # Errors
-/// 22007 when it is no timestamp; 22008 when it is out of range; 22009 and 22023 for time zones.
+/// 22007 if the text is not a timestamp; 22008 if it is out of range; 22009 and 22023 for time zones.
 pub fn parse_timestamptz(text: &str, context: &TextContext) -> Result<i64> {
     let to_utc = |local: i64, offset: Option<i32>| {
         local.checked_sub(i64::from(offset.unwrap_or(context.zone.east_s)) * SECOND_US)

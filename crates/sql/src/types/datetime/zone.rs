@@ -1,6 +1,6 @@
-//! Time zones as offsets from UTC: the names and abbreviations that are one.
+//! Time zones as offsets from UTC: names and abbreviations of zones with one offset.
 //!
-//! Not zones with rules (`Europe/Berlin`): their offset depends on the date.
+//! Zones with rules (`Europe/Berlin`) are not supported: their offset depends on the date.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::error::{SqlError, SqlState};
 use crate::types::IntervalStyle;
 use crate::types::interval::parse_interval;
 
-/// The largest hours in an offset.
+/// Maximum number of hours in an offset.
 const HOURS_MAX: i32 = 15;
 
-/// Abbreviations that PostgreSQL's default set knows, in seconds east of UTC.
+/// Abbreviations from PostgreSQL's default set, in seconds east of UTC.
 const ABBREVIATIONS: &[(&str, i32)] = &[
     ("acdt", 37_800),
     ("acst", 34_200),
@@ -52,7 +52,7 @@ const ABBREVIATIONS: &[(&str, i32)] = &[
     ("zulu", 0),
 ];
 
-/// Names of zones without an offset.
+/// Names of zones whose offset is zero.
 const UTC_NAMES: &[&str] = &[
     "etc/utc",
     "etc/gmt",
@@ -66,7 +66,7 @@ const UTC_NAMES: &[&str] = &[
     "gmt0",
 ];
 
-/// Looks up a lower-case abbreviation or name; seconds east of UTC.
+/// Looks up a lower-case abbreviation or name; returns seconds east of UTC.
 pub(super) fn offset_of_name(lower: &str) -> Option<i32> {
     if UTC_NAMES.contains(&lower) {
         return Some(0);
@@ -74,16 +74,16 @@ pub(super) fn offset_of_name(lower: &str) -> Option<i32> {
     ABBREVIATIONS.iter().find(|(name, _)| *name == lower).map(|(_, offset)| *offset)
 }
 
-/// What is wrong with a numeric offset.
+/// The error in a numeric offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OffsetError {
-    /// It is not one.
+    /// It is not an offset.
     Syntax,
     /// It has too many hours, minutes or seconds.
     Range,
 }
 
-/// Reads `+hh`, `-hhmm`, `+hh:mm` or `+hh:mm:ss`; seconds east of UTC.
+/// Parses `+hh`, `-hhmm`, `+hh:mm` or `+hh:mm:ss`; returns seconds east of UTC.
 pub(super) fn parse_offset(text: &str) -> Result<i32, OffsetError> {
     let (sign, body) = match text.as_bytes().first() {
         Some(b'+') => (1, &text[1..]),
@@ -117,7 +117,7 @@ pub(super) fn parse_offset(text: &str) -> Result<i32, OffsetError> {
     Ok(sign * (hours * 3_600 + minutes * 60 + seconds))
 }
 
-/// The name of a zone as values show it beside a time: at most 15 ASCII characters, possibly none.
+/// The name of a zone as values show it after a time: at most 15 ASCII characters, possibly none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ZoneName {
     length: u8,
@@ -151,19 +151,19 @@ impl fmt::Debug for ZoneName {
     }
 }
 
-/// A zone of one offset.
+/// A zone with one offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Zone {
     /// Seconds east of UTC.
     pub east_s: i32,
-    /// How values show it.
+    /// The name that values show.
     pub name: ZoneName,
 }
 
-/// Why a text is not a value of the setting TimeZone.
+/// The reason why a text is not a value of the setting TimeZone.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ZoneError {
-    /// It names no zone that is known here.
+    /// It names no known zone.
     Unknown,
     /// Its offset has seconds.
     LeapSeconds,
@@ -173,7 +173,7 @@ pub enum ZoneError {
     Interval(&'static str),
 }
 
-/// Zones of the time zone database that have one offset: name, seconds east of UTC, abbreviation.
+/// Zones of the time zone database with one offset: name, seconds east of UTC, abbreviation.
 const FILES: &[(&str, i32, &str)] = &[
     ("UTC", 0, "UTC"),
     ("UCT", 0, "UTC"),
@@ -197,12 +197,12 @@ const FILES: &[(&str, i32, &str)] = &[
     ("MST", -25_200, "MST"),
     ("HST", -36_000, "HST"),
 ];
-/// The zones `Etc/GMT+1` to this, west of UTC, and `Etc/GMT-1` to the next, east of it.
+/// The zones from `Etc/GMT+1` up to this number, west of UTC, and from `Etc/GMT-1` up to the next one, east of it.
 const ETC_WEST_MAX: i32 = 12;
 const ETC_EAST_MAX: i32 = 14;
 
 impl Zone {
-    /// Finds a zone by its name in the time zone database, whatever its case, and returns it with the name's usual form.
+    /// Finds a zone by its name in the time zone database, in any case, and returns it with the usual form of the name.
     fn of_file(name: &str) -> Option<(Self, String)> {
         if let Some((name, east_s, shown)) = FILES.iter().find(|(file, ..)| file.eq_ignore_ascii_case(name)) {
             return Some((Self { east_s: *east_s, name: ZoneName::new(shown)? }, (*name).to_owned()));
@@ -217,7 +217,7 @@ impl Zone {
         Some((zone, format!("Etc/GMT{west:+}")))
     }
 
-    /// Reads a POSIX zone without daylight-saving time, such as `EST5` or `<+0130>-1:30`: its offset counts west. The
+    /// Parses a POSIX zone without daylight-saving time, such as `EST5` or `<+0130>-1:30`. Its offset counts west. The
     /// name may be empty, so `+02:00` is two hours west.
     fn of_posix(text: &str) -> Option<Self> {
         let (name, offset) = match text.strip_prefix('<') {
@@ -244,7 +244,7 @@ impl Zone {
         Some(Self { east_s: sign * (hours * 3_600 + minutes * 60 + seconds), name: ZoneName::new(name)? })
     }
 
-    /// Makes the zone of a numeric offset, with the POSIX zone that it is shown as.
+    /// Makes the zone of a numeric offset; also returns the POSIX zone as which it is shown.
     fn of_offset(east_s: i32) -> Option<(Self, String)> {
         let seconds = east_s.unsigned_abs();
         let mut clock = format!("{:02}", seconds / 3_600);
@@ -259,14 +259,14 @@ impl Zone {
         Some((Self::of_posix(&shown)?, shown))
     }
 
-    /// Reads a value of the setting TimeZone; returns the zone and the form in which the setting is shown, which reads as
-    /// the same zone.
+    /// Parses a value of the setting TimeZone; returns the zone, and the form in which the setting is shown, which
+    /// reads as the same zone.
     ///
-    /// A number counts hours east (`5.5`), an interval (`INTERVAL '02:00'`) does so too; a name is one of the time zone
+    /// A number (`5.5`) and an interval (`INTERVAL '02:00'`) count hours east. A name is that of the time zone
     /// database, or a POSIX zone, whose offset counts west: `+02:00` is such a zone, with an empty name.
     ///
     /// # Errors
-    /// Why it is none. Zones with daylight-saving time are unknown.
+    /// The reason why the text is not a zone. Zones with daylight-saving time are unknown.
     pub fn of_setting(text: &str) -> Result<(Self, String), ZoneError> {
         if let Some(interval) = text.get(..8).filter(|word| word.eq_ignore_ascii_case("interval")) {
             let quoted =
@@ -289,7 +289,7 @@ impl Zone {
         if let Some(found) = Self::of_file(text) {
             return Ok(found);
         }
-        // What C reads as a number too.
+        // C reads these as numbers, too.
         if matches!(text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), "inf" | "infinity" | "nan") {
             return Err(ZoneError::Range);
         }
@@ -300,28 +300,28 @@ impl Zone {
 }
 
 impl Zone {
-    /// Reads the form in which the setting TimeZone is shown, which may have seconds.
+    /// Parses the form in which the setting TimeZone is shown; its offset may have seconds.
     pub fn of_shown(text: &str) -> Option<Self> {
         Self::of_file(text).map(|(zone, _)| zone).or_else(|| Self::of_posix(text))
     }
 }
 
-/// The largest hours of a POSIX zone.
+/// Maximum number of hours of a POSIX zone.
 const POSIX_HOURS_MAX: i32 = 167;
 
-/// Reads a whole text as a decimal number.
+/// Reads the whole text as a decimal number.
 fn number_of_hours(text: &str) -> Option<f64> {
     let number = text.trim_start();
     let decimal = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
     number.parse().ok().filter(|_| decimal)
 }
 
-/// Reads the zone of AT TIME ZONE: an abbreviation, a name, or a POSIX zone; returns seconds east of UTC.
+/// Parses the zone of AT TIME ZONE, which is an abbreviation, a name, or a POSIX zone; returns seconds east of UTC.
 ///
-/// The offset of a POSIX zone counts west, also where its name is empty: `5` and `+05:00` are five hours west.
+/// The offset of a POSIX zone counts west, even if its name is empty: `5` and `+05:00` are five hours west.
 ///
 /// # Errors
-/// 22023 for a name that is not known.
+/// 22023 for an unknown name.
 pub fn parse_zone(text: &str) -> Result<i32, SqlError> {
     let lower = text.to_ascii_lowercase();
     if let Some((_, offset)) = ABBREVIATIONS.iter().find(|(name, _)| *name == lower) {

@@ -1,7 +1,7 @@
 //! Sums, multiples and normal forms of intervals.
 //!
-//! A fraction of a month becomes days, and a fraction of a day becomes microseconds; nothing is carried upwards unless
-//! a normal form is asked for.
+//! A fraction of a month becomes days, and a fraction of a day becomes microseconds. Nothing is carried upwards except
+//! by the normal forms, and by a product or quotient whose fractions of a day add up to whole days.
 
 use super::{Interval, MONTH_DAYS, out_of_range};
 use crate::error::{Result, SqlError, SqlState};
@@ -10,12 +10,12 @@ use crate::types::datetime::{DAY_US, SECOND_US};
 /// Seconds in a day.
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// Rounds to a millionth, so that a product such as `0.1 * 30` is the day that was meant.
+/// Rounds to a millionth, so that a product such as `0.1 * 30` is the intended whole day.
 fn to_millionths(value: f64) -> f64 {
     (value * 1e6).round_ties_even() / 1e6
 }
 
-/// Cuts the fraction off; `None` where the whole part is no `i32`.
+/// Drops the fraction; `None` if the whole part does not fit an `i32`.
 fn whole(value: f64) -> Option<i32> {
     #[expect(clippy::cast_possible_truncation, reason = "within the bounds that are checked first")]
     (value >= f64::from(i32::MIN) && value <= f64::from(i32::MAX)).then_some(value as i32)
@@ -25,7 +25,7 @@ impl Interval {
     /// Adds field by field.
     ///
     /// # Errors
-    /// 22008 when a field overflows.
+    /// 22008 if a field overflows.
     pub fn checked_add(self, other: Self) -> Result<Self> {
         self.each(other, i32::checked_add, i64::checked_add)
     }
@@ -33,15 +33,15 @@ impl Interval {
     /// Subtracts field by field.
     ///
     /// # Errors
-    /// 22008 when a field overflows.
+    /// 22008 if a field overflows.
     pub fn checked_sub(self, other: Self) -> Result<Self> {
         self.each(other, i32::checked_sub, i64::checked_sub)
     }
 
-    /// Turns the sign of each field.
+    /// Negates each field.
     ///
     /// # Errors
-    /// 22008 for the smallest value of a field, which has no opposite.
+    /// 22008 for the smallest value of a field, which has no positive counterpart.
     pub fn checked_neg(self) -> Result<Self> {
         Self::ZERO.checked_sub(self)
     }
@@ -65,7 +65,7 @@ impl Interval {
     /// Multiplies by a number.
     ///
     /// # Errors
-    /// 22008 when the result is too large, or `factor` is no number.
+    /// 22008 if the result is too large, or if `factor` is NaN.
     pub fn checked_mul(self, factor: f64) -> Result<Self> {
         self.scaled(|field| field * factor)
     }
@@ -73,7 +73,7 @@ impl Interval {
     /// Divides by a number.
     ///
     /// # Errors
-    /// 22012 for zero; 22008 when the result is too large, or `divisor` is no number.
+    /// 22012 for zero; 22008 if the result is too large, or if `divisor` is NaN.
     pub fn checked_div(self, divisor: f64) -> Result<Self> {
         if divisor == 0.0 {
             return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
@@ -95,7 +95,7 @@ impl Interval {
                 seconds -= f64::from(carried) * DAY_SECONDS;
             }
             let micros = (scale(self.micros as f64) + seconds * SECOND_US as f64).round_ties_even();
-            // 2^63 itself is a float and no i64.
+            // 2^63 itself is a float but not an i64.
             if !(micros >= i64::MIN as f64 && micros < i64::MAX as f64) {
                 return None;
             }
@@ -105,10 +105,10 @@ impl Interval {
         scaled().ok_or_else(out_of_range)
     }
 
-    /// Makes days of whole 24 hours, and gives days and microseconds one sign.
+    /// Turns every 24 hours into a day, and gives days and microseconds the same sign.
     ///
     /// # Errors
-    /// 22008 when the days overflow.
+    /// 22008 if the days overflow.
     pub fn justify_hours(self) -> Result<Self> {
         let justified = || {
             let (carried, micros) = (self.micros / DAY_US, self.micros % DAY_US);
@@ -119,10 +119,10 @@ impl Interval {
         justified().ok_or_else(out_of_range)
     }
 
-    /// Makes months of whole 30 days, and gives months and days one sign.
+    /// Turns every 30 days into a month, and gives months and days the same sign.
     ///
     /// # Errors
-    /// 22008 when the months overflow.
+    /// 22008 if the months overflow.
     pub fn justify_days(self) -> Result<Self> {
         let justified = || {
             let months = self.months.checked_add(self.days / MONTH_DAYS)?;
@@ -132,18 +132,18 @@ impl Interval {
         justified().ok_or_else(out_of_range)
     }
 
-    /// Makes days of whole 24 hours and months of whole 30 days, and gives all fields one sign.
+    /// Turns every 24 hours into a day and every 30 days into a month, and gives all fields the same sign.
     ///
     /// # Errors
-    /// 22008 when the months overflow.
+    /// 22008 if the months overflow.
     pub fn justify_interval(self) -> Result<Self> {
         let justified = || {
-            // Wide, so that no sum of days overflows on the way.
+            // 64 bits keep the sum of days from overflowing.
             let all_days = i64::from(self.days) + self.micros / DAY_US;
             let mut micros = self.micros % DAY_US;
             let mut months = i64::from(self.months) + all_days / i64::from(MONTH_DAYS);
             let mut days = all_days % i64::from(MONTH_DAYS);
-            // PostgreSQL also refuses where the months only touch what they cannot hold.
+            // PostgreSQL also refuses if the months exceed their range only temporarily.
             i32::try_from(months).ok()?;
             if months > 0 && (days < 0 || (days == 0 && micros < 0)) {
                 (months, days) = (months - 1, days + i64::from(MONTH_DAYS));
@@ -157,7 +157,7 @@ impl Interval {
     }
 }
 
-/// Gives two fields one sign, where one `large` is `unit` of `small`.
+/// Gives two fields the same sign, where one `large` is `unit` of `small`.
 fn same_sign(large: i64, small: i64, unit: i64) -> (i64, i64) {
     if large > 0 && small < 0 {
         (large - 1, small + unit)

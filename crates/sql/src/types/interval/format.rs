@@ -23,7 +23,7 @@ impl Parts {
         (self.hours, self.minutes, self.seconds, self.micros) == (0, 0, 0, 0)
     }
 
-    /// Whether the time of day is below zero; its fields have one sign.
+    /// Returns whether the time of day is below zero; its fields have the same sign.
     fn clock_is_negative(&self) -> bool {
         self.hours < 0 || self.minutes < 0 || self.seconds < 0 || self.micros < 0
     }
@@ -42,7 +42,7 @@ impl Parts {
     }
 }
 
-/// A number with its unit. Behind a field below zero, the sign of the next is written also if it is `+`.
+/// Writes numbers with their units. After a negative field, the next field has a sign even if it is `+`.
 fn write_postgres(parts: Parts, out: &mut Vec<u8>) {
     let (start, mut after_negative) = (out.len(), false);
     for (value, unit) in [(parts.years, "year"), (parts.months, "mon"), (parts.days, "day")] {
@@ -66,7 +66,7 @@ fn write_postgres(parts: Parts, out: &mut Vec<u8>) {
     }
 }
 
-/// The first field's sign is written as `ago`, and those of the others against it.
+/// Writes the sign of the first field as `ago`, and the signs of the other fields relative to it.
 fn write_verbose(parts: Parts, out: &mut Vec<u8>) {
     out.push(b'@');
     let mut ago = None;
@@ -96,7 +96,8 @@ fn write_verbose(parts: Parts, out: &mut Vec<u8>) {
     }
 }
 
-/// Years and months, days, time of day. What SQL has no form for, with all of them and each with a sign.
+/// Writes years and months, days, and time of day. An interval that has no form in SQL gets all of them, each with a
+/// sign.
 fn write_sql(parts: Parts, out: &mut Vec<u8>) {
     let (has_months, has_days) = (parts.years != 0 || parts.months != 0, parts.days != 0);
     let has_clock = !parts.clock_is_zero();

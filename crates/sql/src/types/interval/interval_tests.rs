@@ -1,5 +1,5 @@
-//! Text forms against a list, round trips in every style, order, and arithmetic at its edges. PostgreSQL's own answers
-//! are in `io_answers.tsv`, `expected.tsv` and `tests/sql/intervals.sql`.
+//! Tests of text forms against a list, of round trips in every style, of order, and of arithmetic at its limits.
+//! `io_answers.tsv`, `expected.tsv` and `tests/sql/intervals.sql` hold PostgreSQL's answers.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn shown(interval: Interval, style: IntervalStyle) -> String {
     String::from_utf8(out).expect("ASCII")
 }
 
-/// The three fields, which `==` does not tell apart.
+/// Returns the three fields, which `==` does not distinguish.
 fn fields(interval: Interval) -> (i32, i32, i64) {
     (interval.months, interval.days, interval.micros)
 }
@@ -37,7 +37,8 @@ fn any_interval() -> impl Strategy<Value = Interval> {
     })
 }
 
-/// Goal: each form that the documentation names is read. Method: one text of each, beside what it prints as.
+/// Goal: each form that the documentation names is read. Method: one text of each form, with the text that it prints
+/// as.
 #[test]
 fn every_common_form_is_read() {
     for (text, expected) in [
@@ -64,7 +65,8 @@ fn every_common_form_is_read() {
     }
 }
 
-/// Goal: what is no interval, or too large, is refused with PostgreSQL's codes. Method: a text for each way.
+/// Goal: texts that are not intervals, or are too large, are refused with PostgreSQL's codes. Method: a text for each
+/// case.
 #[test]
 fn refusals_tell_syntax_from_fields_out_of_range() {
     let syntax = |text: &str| format!("22007: invalid input syntax for type interval: \"{text}\"");
@@ -91,7 +93,8 @@ fn refusals_tell_syntax_from_fields_out_of_range() {
     assert_eq!(read("178956970 years 8 months", -1), "22008: interval out of range");
 }
 
-/// Goal: the fields of a type say what a number counts, and what is kept. Method: each range, with and without a precision.
+/// Goal: the fields of a type decide the unit of a number and the fields that are kept. Method: each range, with and
+/// without a precision.
 #[test]
 fn modifiers_choose_the_unit_and_cut_below_it() {
     let mask = |bits: &[i32]| bits.iter().map(|bit| 1 << bit).sum::<i32>().into();
@@ -122,7 +125,8 @@ fn modifiers_choose_the_unit_and_cut_below_it() {
     }
 }
 
-/// Goal: fractions go down and nothing wraps. Method: products and normal forms with known results, and those without one.
+/// Goal: fractions are carried down and nothing wraps. Method: products and normal forms with known results, and those
+/// that overflow.
 #[test]
 fn multiples_and_normal_forms_cascade_and_refuse_to_wrap() {
     let of = |text: &str| parse_interval(text, -1, IntervalStyle::Postgres).expect("an interval");
@@ -156,15 +160,15 @@ fn multiples_and_normal_forms_cascade_and_refuse_to_wrap() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Goal: what prints reads back as it was, field by field. Method: random and extreme intervals in each style, read
-    /// in the same style; only the smallest value of a field, which has no opposite for `ago`, may be refused.
+    /// Goal: printed text reads back as the same fields. Method: random and extreme intervals in each style, read in
+    /// the same style; only the smallest value of a field, which has no positive counterpart for `ago`, may be refused.
     #[test]
     fn text_round_trips_in_every_style(interval in any_interval()) {
         for style in STYLES {
             let text = shown(interval, style);
             match parse_interval(&text, -1, style) {
                 Ok(read) => prop_assert_eq!(fields(read), fields(interval), "{:?}: {}", style, text),
-                // The opposite of the smallest value is none.
+                // The smallest value has no positive counterpart.
                 Err(error) => {
                     let smallest = interval.months == i32::MIN || interval.days == i32::MIN || interval.micros == i64::MIN;
                     prop_assert!(smallest, "{:?}: {}: {:?}", style, text, error);
@@ -173,7 +177,7 @@ proptest! {
         }
     }
 
-    /// Goal: order, equality and keys are those of the length (I2), and each length has an interval. Method: random pairs.
+    /// Goal: order, equality and keys follow the length (I2), and each length has an interval. Method: random pairs.
     #[test]
     fn order_is_that_of_the_length(a in any_interval(), b in any_interval()) {
         prop_assert_eq!(a.cmp(&b), a.span_us().cmp(&b.span_us()));
@@ -181,7 +185,7 @@ proptest! {
         prop_assert_eq!(back, a);
     }
 
-    /// Goal: sums and differences undo each other where they fit. Method: random pairs.
+    /// Goal: sums and differences undo each other if they fit. Method: random pairs.
     #[test]
     fn sums_undo_differences(a in any_interval(), b in any_interval()) {
         if let Ok(sum) = a.checked_add(b) {
@@ -194,7 +198,8 @@ proptest! {
         }
     }
 
-    /// Goal: no text of a client panics (Q7), and a modifier applied twice changes nothing more. Method: words, numbers and marks of intervals in any order.
+    /// Goal: no client text panics (SQL-7), and applying a modifier twice changes nothing more. Method: words, numbers
+    /// and punctuation of intervals in any order.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

@@ -1,18 +1,18 @@
-//! Reads intervals of ISO 8601: with units, `P1Y2M3DT4H5M6S` and `P1W`, and in the alternative form, `P0001-02-03T04:05:06`
-//! and `P00010203T040506`.
+//! Parses ISO 8601 intervals: with units, `P1Y2M3DT4H5M6S` and `P1W`, and in the alternative format,
+//! `P0001-02-03T04:05:06` and `P00010203T040506`.
 
 use super::reading::{Number, Reading, Refusal};
 use super::{HOUR_US, MINUTE_US};
 use crate::types::datetime::SECOND_US;
 
-/// The largest number of a field.
+/// The largest value of a field.
 const NUMBER_MAX: f64 = 1e15;
 
-/// What is left of a text.
+/// The rest of a text.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Takes a number; also returns how many digits it begins with.
+    /// Reads a number; also returns the number of digits that it begins with.
     fn number(&mut self) -> Result<(Number, usize), Refusal> {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let sign = usize::from(self.0.starts_with('-'));
@@ -48,7 +48,7 @@ impl<'a> Rest<'a> {
         Ok((Number { whole, fraction: value - whole as f64 }, width))
     }
 
-    /// Takes a letter or mark; `None` at the end.
+    /// Reads a letter or punctuation mark; `None` at the end.
     fn mark(&mut self) -> Option<char> {
         let mark = self.0.chars().next()?;
         self.0 = &self.0[mark.len_utf8()..];
@@ -60,11 +60,11 @@ fn whole(whole: i64) -> Number {
     Number { whole, fraction: 0.0 }
 }
 
-/// Reads a text.
+/// Parses an interval.
 pub(super) fn read(text: &str) -> Result<Reading, Refusal> {
     let mut reading = Reading::default();
     let mut rest = Rest(text.strip_prefix('P').filter(|rest| !rest.is_empty()).ok_or(Refusal::Syntax)?);
-    // Whether fields with units came in this part, after which the alternative form may not.
+    // Whether this part has had fields with units, after which the alternative format is not allowed.
     let (mut in_time, mut has_field) = (false, false);
     while !rest.0.is_empty() {
         if let Some(after) = rest.0.strip_prefix('T') {
@@ -109,14 +109,14 @@ pub(super) fn read(text: &str) -> Result<Reading, Refusal> {
             }
             _ => return Err(Refusal::Syntax),
         }
-        // What ends a part was taken: the next one begins without fields.
+        // After a mark that ends a part, the next part begins without fields.
         has_field = !matches!(mark, Some('T' | '-'));
     }
     Ok(reading)
 }
 
-/// Reads `yyyy`, `yyyy-mm` or `yyyy-mm-dd`, of which the year and the mark behind it were taken. It ends the text, or stands before
-/// a time.
+/// Reads `yyyy`, `yyyy-mm` or `yyyy-mm-dd`, of which the year and the mark after it were read already. It ends the text
+/// or stands before a time.
 fn alternative_date(
     reading: &mut Reading,
     rest: &mut Rest<'_>,
@@ -135,7 +135,7 @@ fn alternative_date(
     if rest.0.is_empty() || rest.0.starts_with('T') { Ok(()) } else { Err(Refusal::Syntax) }
 }
 
-/// Reads `hh`, `hh:mm` or `hh:mm:ss`, of which the hours and the mark behind them were taken. It ends the text.
+/// Reads `hh`, `hh:mm` or `hh:mm:ss`, of which the hours and the mark after them were read already. It ends the text.
 fn alternative_time(
     reading: &mut Reading,
     rest: &mut Rest<'_>,

@@ -1,14 +1,14 @@
-//! `Interval`: a span of time as months, days and microseconds, which are kept apart: how long a month is depends on
-//! which one, and nothing here knows.
+//! `Interval`: a span of time in months, days and microseconds. The three stay separate because the length of a month
+//! depends on the month, which is not known here.
 //!
-//! Not what an interval does to a moment (`builtin`): that needs a calendar.
+//! `builtin` applies intervals to timestamps, which needs a calendar.
 //!
 //! # Invariants
-//! - I1. Months, days and microseconds each have a sign of their own.
-//! - I2. Order, equality and hash go by [`Interval::span_us`], in which a month is 30 days and a day 24 hours: `1 mon`
-//!   equals `30 days`, and prints otherwise. So a key does not give back what went in; [`Interval::from_span_us`] gives
-//!   an equal one.
-//! - I3. No arithmetic wraps: what does not fit is 22008.
+//! - I1. Months, days and microseconds each have their own sign.
+//! - I2. Order, equality and hash follow [`Interval::span_us`], in which a month is 30 days and a day 24 hours: `1 mon`
+//!   equals `30 days` but prints differently. So a key does not return the encoded interval; [`Interval::from_span_us`]
+//!   gives an equal one.
+//! - I3. No arithmetic wraps: a result that does not fit is 22008.
 
 mod arithmetic;
 mod format;
@@ -29,7 +29,7 @@ use crate::error::{SqlError, SqlState};
 pub use format::write_interval;
 pub use parse::parse_interval;
 
-/// Days in a month, where one has to be assumed.
+/// Days in a month, if a length has to be assumed.
 pub const MONTH_DAYS: i32 = 30;
 /// Months in a year.
 pub const YEAR_MONTHS: i32 = 12;
@@ -49,7 +49,7 @@ pub struct Interval {
     pub micros: i64,
 }
 
-/// How intervals print, and what a sign in front of one is for when it is read (the setting IntervalStyle).
+/// The setting IntervalStyle: the style in which intervals print, and the meaning of a leading sign on input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IntervalStyle {
     /// `1 year 2 mons 3 days 04:05:06`.
@@ -57,36 +57,36 @@ pub enum IntervalStyle {
     Postgres,
     /// `@ 1 year 2 mons 3 days 4 hours 5 mins 6 secs`.
     PostgresVerbose,
-    /// `+1-2 +3 +4:05:06`. Read, a sign in front is for all fields, unless another has one.
+    /// `+1-2 +3 +4:05:06`. On input, a leading minus sign applies to all fields, unless another field has a sign.
     SqlStandard,
     /// `P1Y2M3DT4H5M6S`.
     Iso8601,
 }
 
-/// An interval taken apart as people count it. All fields of one of months, days and microseconds have its sign.
+/// An interval split into the usual units. All fields of one of months, days and microseconds have its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Whole years of the months.
     pub years: i32,
-    /// Months left.
+    /// Remaining months.
     pub months: i32,
     /// Days.
     pub days: i32,
     /// Whole hours of the microseconds.
     pub hours: i64,
-    /// Minutes left.
+    /// Remaining minutes.
     pub minutes: i64,
-    /// Seconds left.
+    /// Remaining seconds.
     pub seconds: i64,
-    /// Microseconds left.
+    /// Remaining microseconds.
     pub micros: i64,
 }
 
 impl Interval {
-    /// No time at all.
+    /// The empty interval.
     pub const ZERO: Self = Self { months: 0, days: 0, micros: 0 };
 
-    /// Makes one of microseconds alone.
+    /// Makes an interval of microseconds only.
     pub const fn of_micros(micros: i64) -> Self {
         Self { months: 0, days: 0, micros }
     }
@@ -97,7 +97,7 @@ impl Interval {
         days * i128::from(DAY_US) + i128::from(self.micros)
     }
 
-    /// Returns an interval of that length, in as many whole months and days as there are; `None` when none is so long.
+    /// Returns an interval of this length, with as many whole months and days as fit; `None` if no interval is so long.
     pub fn from_span_us(span_us: i128) -> Option<Self> {
         let (month_us, day_us) = (i128::from(MONTH_DAYS) * i128::from(DAY_US), i128::from(DAY_US));
         let within = |count: i128| i32::try_from(count).unwrap_or(if count < 0 { i32::MIN } else { i32::MAX });
@@ -108,7 +108,7 @@ impl Interval {
         Some(Self { months, days, micros })
     }
 
-    /// Takes it apart.
+    /// Splits the interval into units.
     pub fn parts(self) -> Parts {
         Parts {
             years: self.months / YEAR_MONTHS,
@@ -148,7 +148,7 @@ impl Hash for Interval {
     }
 }
 
-/// 22008.
+/// Makes the 22008 error.
 #[cold]
 pub(crate) fn out_of_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")

@@ -1,5 +1,5 @@
-//! Modifiers of `interval`: which fields it has (`interval day to second`) and how many digits its seconds have
-//! (`interval(3)`), as PostgreSQL encodes them.
+//! Modifiers of `interval` in PostgreSQL's encoding: the fields that it has (`interval day to second`) and the number
+//! of digits of its seconds (`interval(3)`).
 //!
 //! A modifier is `range << 16 | precision`. The range is a set of bits, one for each field, or [`FULL_RANGE`]; the
 //! precision is 0 to 6, or [`FULL_PRECISION`].
@@ -16,9 +16,9 @@ const MINUTE: i32 = 1 << 11;
 const SECOND: i32 = 1 << 12;
 /// All fields.
 const FULL_RANGE: i32 = 0x7FFF;
-/// As many digits as there are.
+/// All digits.
 const FULL_PRECISION: i32 = 0xFFFF;
-/// The most digits after the seconds' point.
+/// Maximum number of digits after the seconds' point.
 const PRECISION_MAX: i32 = 6;
 
 /// The ranges that SQL can name, with the lowest field of each.
@@ -38,7 +38,7 @@ const RANGES: &[(i32, &str, Lowest)] = &[
     (MINUTE | SECOND, " minute to second", Lowest::Second),
 ];
 
-/// The lowest field of a range: what a number without a unit counts, and below which everything is cut off.
+/// The lowest field of a range: the unit of a number without one. All fields below it are cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lowest {
     Year,
@@ -49,12 +49,12 @@ pub(super) enum Lowest {
     Second,
 }
 
-/// The fields that a modifier asks for.
+/// The fields that a modifier names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range(i32);
 
 impl Range {
-    /// Returns the range of a modifier; all fields for none.
+    /// Returns the range of a modifier; without a modifier, all fields.
     pub(super) fn of(typmod: i32) -> Self {
         Self(if typmod < 0 { FULL_RANGE } else { typmod >> 16 & 0x7FFF })
     }
@@ -78,26 +78,26 @@ fn precision(typmod: i32) -> Option<i32> {
     Some(typmod & 0xFFFF).filter(|&precision| typmod >= 0 && precision != FULL_PRECISION)
 }
 
-/// Returns the fields that a modifier names, as ` day to second`; empty for all.
+/// Returns the fields that a modifier names, such as ` day to second`; empty for all fields.
 pub fn field_names(typmod: i32) -> &'static str {
     Range::of(typmod).row().map_or("", |(_, name, _)| name)
 }
 
-/// Returns what a modifier adds to the type's name, as in ` day to second(3)`; empty for none.
+/// Returns the text that a modifier adds to the type's name, such as ` day to second(3)`; empty for none.
 pub fn display(typmod: i32) -> String {
     let digits = precision(typmod).map_or_else(String::new, |precision| format!("({precision})"));
     format!("{}{digits}", field_names(typmod))
 }
 
-/// Returns how many digits the seconds may have after their point.
+/// Returns the number of digits that the seconds may have after their point.
 pub fn digits(typmod: i32) -> i32 {
     precision(typmod).unwrap_or(PRECISION_MAX)
 }
 
-/// Encodes the modifiers that the grammar gives: the range, then the precision. A precision beyond 6 is 6.
+/// Encodes the modifiers from the grammar: the range, then the precision. A precision above 6 becomes 6.
 ///
 /// # Errors
-/// 22023 for what is none.
+/// 22023 for invalid modifiers.
 pub fn encode(modifiers: &[i64]) -> Result<i32> {
     let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     let known = |range: i64| {

@@ -1,8 +1,8 @@
-//! Reads intervals as people write them: `1 day 02:03:04`, `1-2`, `@ 3 mons ago`, `1d2h`, and by [`iso`](super::iso)
-//! `P1DT2H`.
+//! Parses intervals in common notations: `1 day 02:03:04`, `1-2`, `@ 3 mons ago`, `1d2h`, and, through
+//! [`iso`](super::iso), `P1DT2H`.
 //!
-//! Fields are read from the right to the left, since a unit stands behind its number. No field may come twice. A number
-//! without a unit counts the lowest field of the type's range, or days when a time of day stands right of it.
+//! Fields are read from right to left, since a unit follows its number. No field may occur twice. A number without a
+//! unit has the lowest field of the type's range as its unit, or days if a time of day follows it.
 
 use super::modifier::{Lowest, Range};
 use super::reading::{Number, Reading, Refusal};
@@ -10,34 +10,34 @@ use super::{HOUR_US, Interval, IntervalStyle, MINUTE_US, YEAR_MONTHS, iso, out_o
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::datetime::SECOND_US;
 
-/// The most fields of a text, as in PostgreSQL.
+/// Maximum number of fields of a text, as in PostgreSQL.
 const TOKENS_MAX: usize = 25;
-/// The most bytes of all fields, each with one for its end, as in PostgreSQL.
+/// Maximum number of bytes of all fields, each counted with one byte for its end, as in PostgreSQL.
 const BYTES_MAX: usize = 256;
-/// The bytes of a word that count.
+/// Number of significant bytes of a word.
 const WORD_BYTES: usize = 10;
 
-/// A piece of a text, by how it begins and what it holds.
+/// A token of a text, classified by its first character and its content.
 #[derive(Clone, Copy, Debug)]
 enum Token<'a> {
-    /// Digits, a colon, more of both.
+    /// Digits, a colon, and more digits and colons, and points.
     Clock(&'a str),
-    /// A sign, and then digits, colons, points, hyphens.
+    /// A sign followed by digits, colons, points and hyphens.
     Signed { negative: bool, body: &'a str },
-    /// A number, or something that begins like one.
+    /// A number, or text that begins like one.
     Number(&'a str),
     /// Letters.
     Word(&'a str),
-    /// What is nothing in an interval.
+    /// Text that has no meaning in an interval.
     Nonsense,
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// Nobody has said yet: the lowest field of the range.
+    /// Not known yet: the lowest field of the range applies.
     Unsaid,
-    /// Something that no number can stand before.
+    /// A word before which no number may stand.
     None,
     Microsecond,
     Millisecond,
@@ -74,18 +74,18 @@ impl Unit {
         })
     }
 
-    /// The bit by which a field is known to have come.
+    /// Returns the bit that marks a field as seen.
     fn bit(self) -> u16 {
         1 << (self as u16)
     }
 }
 
-/// The fields of a time of day.
+/// Returns the bits of the fields of a time of day.
 fn clock_bits() -> u16 {
     [Unit::Hour, Unit::Minute, Unit::Second, Unit::Millisecond, Unit::Microsecond].iter().map(|unit| unit.bit()).sum()
 }
 
-/// Cuts off the part of `text` whose bytes satisfy `wanted`.
+/// Splits `text` after the bytes at its start that satisfy `wanted`.
 fn span(text: &str, wanted: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !wanted(byte)).unwrap_or(text.len()))
 }
@@ -94,7 +94,7 @@ fn is_digit(byte: u8) -> bool {
     byte.is_ascii_digit()
 }
 
-/// Cuts off the token that `text` begins with: digits, a point, or lower-case letters.
+/// Splits off the first token of `text`, which begins with a digit, a point or a lower-case letter.
 fn token(text: &str) -> (Token<'_>, &str) {
     match text.as_bytes()[0] {
         b'0'..=b'9' => {
@@ -125,7 +125,7 @@ fn token(text: &str) -> (Token<'_>, &str) {
         }
         _ => {
             let (word, rest) = span(text, |byte| byte.is_ascii_alphabetic());
-            // These may stand right before a number; other words run on into it and are no words.
+            // These words may stand directly before a number; other words do not end there and are invalid.
             let ends = matches!(word, "d" | "dec" | "h" | "m" | "mon" | "s" | "y");
             let runs_on = match rest.bytes().next() {
                 Some(b'-' | b'/' | b'.') => true,
@@ -141,7 +141,7 @@ fn token(text: &str) -> (Token<'_>, &str) {
     }
 }
 
-/// Cuts a text into tokens. A sign may stand apart from its number; other punctuation only separates.
+/// Splits a text into tokens. Blanks may follow a sign; other punctuation only separates.
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, Refusal> {
     let is_blank = |byte: u8| byte.is_ascii_whitespace() || byte == b'\x0b';
     let mut found = Vec::new();
@@ -156,7 +156,7 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Refusal> {
         if matches!(first, b'+' | b'-') {
             let behind = span(&rest[1..], is_blank).1;
             let (body, after) = match behind.bytes().next() {
-                // Not a point: PostgreSQL refuses -.5.
+                // A point is not accepted here: PostgreSQL refuses -.5.
                 Some(b'0'..=b'9') => span(behind, |byte| is_digit(byte) || b":.-".contains(&byte)),
                 Some(b'a'..=b'z') => span(behind, |byte| byte.is_ascii_alphabetic()),
                 _ => return Err(Refusal::Syntax),
@@ -190,7 +190,7 @@ fn integer(negative: bool, digits: &str) -> Result<i64, Refusal> {
     value.and_then(|value| if negative { Some(value) } else { value.checked_neg() }).ok_or(Refusal::Field)
 }
 
-/// Reads a sign and digits of 32 bits as C's `strtol` does: without a digit it is 0, and nothing is taken.
+/// Reads a sign and digits as a 32-bit number like C's `strtol`: without a digit it returns 0 and consumes nothing.
 fn small(text: &str) -> Result<(i32, &str), Refusal> {
     let (digits, rest) = span(text.strip_prefix(['+', '-']).unwrap_or(text), is_digit);
     if digits.is_empty() {
@@ -203,7 +203,7 @@ fn narrow(value: i64) -> Result<i32, Refusal> {
     i32::try_from(value).map_err(|_| Refusal::Field)
 }
 
-/// Reads a point and digits; the point alone is 0.
+/// Reads a point and the digits after it; a point alone is 0.
 fn fraction(text: &str) -> Result<f64, Refusal> {
     match text.strip_prefix('.') {
         Some("") => Ok(0.0),
@@ -218,8 +218,8 @@ fn fraction_us(text: &str) -> Result<i64, Refusal> {
     fraction(text).map(|fraction| (fraction * 1e6).round_ties_even() as i64)
 }
 
-/// Reads a time of day of any length, in microseconds: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.fff`, `mm:ss.fff`, or `mm:ss` where the
-/// type's range says so.
+/// Reads a time of day of any length, in microseconds: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.fff`, `mm:ss.fff`, or `mm:ss` if
+/// the type's range is minute to second.
 fn clock(text: &str, range: Range) -> Result<i64, Refusal> {
     let (digits, rest) = span(text, is_digit);
     let first = integer(false, digits)?;
@@ -244,15 +244,15 @@ fn clock(text: &str, range: Range) -> Result<i64, Refusal> {
     hours.checked_mul(HOUR_US).and_then(|us| us.checked_add(below)).ok_or(Refusal::Field)
 }
 
-/// Fields as they are read, from the right.
+/// Fields as they are read from the right.
 struct Fields {
     reading: Reading,
-    /// Bits of the fields that have come.
+    /// Bits of the fields seen so far.
     seen: u16,
-    /// What the next number counts.
+    /// The unit of the next number.
     unit: Unit,
     range: Range,
-    /// Whether a sign in front is for all fields.
+    /// Whether a leading minus sign applies to all fields.
     all_negative: bool,
     ago: bool,
 }
@@ -286,7 +286,7 @@ impl Fields {
         Ok(fields.reading)
     }
 
-    /// Takes a token; returns the bits of the fields that it brings.
+    /// Reads a token; returns the bits of the fields that it sets.
     fn take(&mut self, token: Token<'_>) -> Result<u16, Refusal> {
         match token {
             Token::Clock(text) => {
@@ -311,7 +311,7 @@ impl Fields {
         }
     }
 
-    /// A time of day replaces what the fields right of it left in microseconds, as in PostgreSQL.
+    /// Sets the time of day. As in PostgreSQL, it replaces the microseconds of the fields to its right.
     fn set_clock(&mut self, us: i64, negative: bool) -> Result<u16, Refusal> {
         let us = if negative { us.checked_neg().ok_or(Refusal::Field)? } else { us };
         self.reading.micros = if self.all_negative && us > 0 { -us } else { us };
@@ -338,7 +338,7 @@ impl Fields {
                 let fraction = fraction(rest)?;
                 Number { whole, fraction: if negative { -fraction } else { fraction } }
             }
-            // Years and months of SQL.
+            // Years and months in SQL's form.
             Some(b'-') => {
                 let (months, rest) = small(&rest[1..])?;
                 if !(0..YEAR_MONTHS).contains(&months) {
@@ -381,7 +381,7 @@ impl Fields {
             Unit::Century => reading.add_years(number, 100)?,
             Unit::Millennium => reading.add_years(number, 1_000)?,
         }
-        // Seconds with a fraction are milliseconds and microseconds as well.
+        // Seconds with a fraction also count as milliseconds and microseconds.
         if unit == Unit::Second && number.fraction != 0.0 {
             return Ok(unit.bit() | Unit::Millisecond.bit() | Unit::Microsecond.bit());
         }
@@ -389,11 +389,11 @@ impl Fields {
     }
 }
 
-/// Reads an interval, for a type with this modifier, which says what a number without a unit counts. The modifier is not
-/// applied.
+/// Parses an interval for a type with this modifier, which decides the unit of a number without one. The modifier is
+/// not applied.
 ///
 /// # Errors
-/// 22007 when it is no interval; 22015 when a field is out of range; 22008 when years and months are, together.
+/// 22007 if the text is not an interval; 22015 if a field is out of range; 22008 if years and months together are.
 pub fn parse_interval(text: &str, typmod: i32, style: IntervalStyle) -> Result<Interval> {
     let lower = text.to_ascii_lowercase();
     let read = match Fields::read(&lower, Range::of(typmod), style) {

@@ -1,6 +1,7 @@
-//! `Reading`: an interval in the making, while the fields of a text are added up.
+//! `Reading`: the sum of the fields of a text, from which an interval is made.
 //!
-//! A fraction goes down: of years to months, of months and weeks to days, of days and below to microseconds.
+//! Fractions are carried down: of years to months, of months and weeks to days, of days and smaller units to
+//! microseconds.
 
 use super::{Interval, MONTH_DAYS, YEAR_MONTHS};
 use crate::types::datetime::DAY_US;
@@ -8,7 +9,7 @@ use crate::types::datetime::DAY_US;
 /// Days in a week.
 const WEEK_DAYS: i32 = 7;
 
-/// Why a text is no interval; becomes an error once the whole text is at hand.
+/// The reason why a text is not an interval. It becomes an error once the whole text is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// 22007.
@@ -17,14 +18,14 @@ pub(super) enum Refusal {
     Field,
 }
 
-/// A number as it is written: the digits before its point, and the fraction behind, both with its sign.
+/// A number as written: the digits before its point, and the fraction after it, both with its sign.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Number {
     pub(super) whole: i64,
     pub(super) fraction: f64,
 }
 
-/// Fields added up so far. Years are apart from months because each has a bound of its own until the end.
+/// The fields added up so far. Years and months are separate because each has its own limit until the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     pub(super) years: i32,
@@ -33,7 +34,7 @@ pub(super) struct Reading {
     pub(super) micros: i64,
 }
 
-/// The part of a product that is no whole number of units.
+/// Splits a number into its whole part and its fraction.
 fn cut(value: f64) -> (i64, f64) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -94,7 +95,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Turns every sign.
+    /// Negates every field.
     pub(super) fn negate(&mut self) -> Result<(), Refusal> {
         let negated = || {
             Some(Self {
@@ -108,14 +109,14 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the interval; `None` when years and months together are too many.
+    /// Returns the interval; `None` if years and months together are too many.
     pub(super) fn finish(self) -> Option<Interval> {
         let months = i64::from(self.years) * i64::from(YEAR_MONTHS) + i64::from(self.months);
         Some(Interval { months: i32::try_from(months).ok()?, days: self.days, micros: self.micros })
     }
 }
 
-/// `sum + count * unit`.
+/// Computes `sum + count * unit`.
 fn sum_of(sum: i32, count: i64, unit: i32) -> Result<i32, Refusal> {
     let product = i32::try_from(count).ok().and_then(|count| count.checked_mul(unit));
     product.and_then(|product| sum.checked_add(product)).ok_or(Refusal::Field)
