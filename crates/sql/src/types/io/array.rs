@@ -1,6 +1,7 @@
 //! Text forms of arrays, vectors and rows.
 //!
-//! An array's text is `{a,"b c",NULL}`, nested for more dimensions, with `[2:4]=` before it when a lower bound is not 1.
+//! The text of an array is `{a,"b c",NULL}`, nested for more dimensions, with a prefix such as `[2:4]=` if a lower
+//! bound is not 1.
 
 use std::io::Write;
 
@@ -14,7 +15,7 @@ fn malformed(text: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message).detail(detail)
 }
 
-/// Reads `1 2 3`: what `int2vector` and `oidvector` look like.
+/// Parses `1 2 3`, the form of `int2vector` and `oidvector`.
 pub(super) fn parse_vector(vector_oid: u32, text: &str) -> Result<Value> {
     let read = |word: &str| match vector_oid {
         oid::INT2VECTOR => scalar::parse_integer(word, "smallint").map(Value::Int2),
@@ -34,7 +35,7 @@ pub(super) fn write_vector(array: &Array, out: &mut Vec<u8>) {
     }
 }
 
-/// What stands next in an array's text.
+/// The next token of an array's text.
 enum Token {
     Open,
     Close,
@@ -70,7 +71,7 @@ impl<'a> Tokens<'a> {
 
     fn item(&mut self) -> Result<Token> {
         let mut item = String::new();
-        // Blanks behind an unquoted element are not part of it, unless escaped.
+        // Blanks after an unquoted element do not belong to it, unless they are escaped.
         let (mut kept, mut quoted, mut escaped) = (0, false, false);
         let mut chars = self.rest.chars();
         loop {
@@ -122,7 +123,7 @@ fn is_blank(c: char) -> bool {
     c.is_ascii_whitespace() || c == '\x0b'
 }
 
-/// Reads the dimensions written before `=`, such as `[1:2][0:3]`.
+/// Parses the dimensions written before `=`, such as `[1:2][0:3]`.
 fn parse_bounds<'a>(whole: &str, text: &'a str) -> Result<(Vec<ArrayDim>, &'a str)> {
     let mut dims = Vec::new();
     let mut rest = text;
@@ -169,7 +170,8 @@ pub(super) fn parse_array(element: u32, typmod: i32, text: &str, context: &TextC
     let ragged = || malformed(text, "Multidimensional arrays must have sub-arrays with matching dimensions.");
     let mut tokens = Tokens { whole: text, rest: body };
     let mut values = Vec::new();
-    // lens[d]: elements of dimension d, once its first brace closed; counts[d]: so far in the open one.
+    // lens[d] is the number of elements of dimension d, once its first brace is closed; counts[d] is the number so far
+    // in the open brace.
     let mut lens: Vec<Option<u32>> = Vec::new();
     let mut counts: Vec<u32> = Vec::new();
     let mut leaf_depth = None;
@@ -287,7 +289,7 @@ enum Escape {
     Double,
 }
 
-/// Puts what stands from `start` on into double quotes.
+/// Puts the bytes from `start` on into double quotes.
 fn quote_from(start: usize, escape: Escape, out: &mut Vec<u8>) {
     let text = out.split_off(start);
     out.push(b'"');
@@ -300,7 +302,7 @@ fn quote_from(start: usize, escape: Escape, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a row: `(1,,"a b")`. Values print as the type their kind stands for.
+/// Writes a row: `(1,,"a b")`. Each value prints as the default type of its variant.
 pub(super) fn write_record(values: &[Value], context: &TextContext, out: &mut Vec<u8>) {
     out.push(b'(');
     for (nth, value) in values.iter().enumerate() {

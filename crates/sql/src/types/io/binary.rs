@@ -1,4 +1,4 @@
-//! Binary forms, big-endian, as PostgreSQL's send and receive functions have them.
+//! Binary forms, big-endian, as in PostgreSQL's send and receive functions.
 //!
 //! | type | bytes |
 //! |------|-------|
@@ -7,7 +7,7 @@
 //! | date, time, timestamp, timestamptz | i32 days; i64 microseconds; from 2000-01-01 |
 //! | interval | i64 microseconds, i32 days, i32 months |
 //! | pg_lsn | u64 |
-//! | text and kin, bytea | the bytes |
+//! | string types, bytea | the bytes |
 //! | numeric | see `numeric/text.rs` |
 //! | arrays, vectors | i32 dimensions, i32 has NULL, u32 element type; per dimension i32 length, i32 lower bound; per element i32 length (-1 is NULL) and bytes |
 //! | records | i32 columns; per column u32 type, i32 length, bytes |
@@ -31,11 +31,11 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     })
 }
 
-/// Reads the binary form of a value of type `oid`, then applies `typmod` as assignment does.
+/// Reads the binary form of a value of type `oid`, then applies `typmod` as an assignment does.
 ///
 /// # Errors
-/// 22P03 for bytes that are not of the type; 22021 for text that is not UTF-8; 22008 for dates out of range; 0A000 for
-/// a type without a binary form here.
+/// 22P03 for bytes that are not a value of the type; 42804 for an array of another element type; 22021 for text that is
+/// not UTF-8; 22008 for dates and times out of range; 0A000 for a type without a binary form here; those of the typmod.
 pub fn binary_in(oid: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
     let value = match oid {
         oid::INT4 => return Ok(Value::Int4(i32::from_be_bytes(fixed(bytes)?))),
@@ -75,7 +75,7 @@ pub fn binary_in(oid: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
     typmod::apply(value, SqlType::with_typmod(oid, typmod), false)
 }
 
-/// Takes an `N`-byte word off the front.
+/// Reads an `N`-byte word from the front.
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
     let (word, after) = rest.split_first_chunk().ok_or_else(|| malformed("insufficient data left in message"))?;
     *rest = after;
@@ -102,7 +102,7 @@ fn read_array(element: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
         return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
     }
     let mut dims = Vec::with_capacity(count);
-    // Each element takes at least its length word, so more elements than bytes cannot be.
+    // Each element takes at least its length word, so there cannot be more elements than bytes.
     let mut total = usize::from(count > 0);
     for _ in 0..count {
         let len = i32::from_be_bytes(take(&mut rest)?);
@@ -135,7 +135,7 @@ fn read_array(element: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
     Ok(Value::Array(Array { element_oid: element, dims, values }.into()))
 }
 
-/// Appends the binary form of a value of type `oid`; NULL appends nothing, since the caller marks it.
+/// Appends the binary form of a value of type `oid`; appends nothing for NULL, which the caller marks.
 pub fn binary_out(value: &Value, oid: u32, out: &mut Vec<u8>) {
     match value {
         Value::Null => {}
@@ -175,7 +175,7 @@ fn put_len(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// Appends a value with its length before it, -1 for NULL.
+/// Appends the value's length, or -1 for NULL, and then the value.
 fn put_item(value: &Value, oid: u32, out: &mut Vec<u8>) {
     if value.is_null() {
         out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -191,12 +191,12 @@ fn put_item(value: &Value, oid: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an address, which is kept as its text: family, bits, whether it is a network, and the bytes.
+/// Writes an address, which is stored as its text: family, bits, whether it is a network, and the bytes.
 fn write_inet(text: &str, out: &mut Vec<u8>) {
     let octets = match text.parse() {
         Ok(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
         Ok(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
-        // Nothing else is ever kept as one.
+        // No other text is ever stored as an address.
         Err(_) => return,
     };
     let (family, bits, length) = if octets.len() == 4 { (2, 32, 4) } else { (3, 128, 16) };
@@ -205,7 +205,7 @@ fn write_inet(text: &str, out: &mut Vec<u8>) {
 }
 
 fn write_array(array: &Array, oid: u32, out: &mut Vec<u8>) {
-    // PostgreSQL sends an empty vector with its one dimension of length 0, an empty array with none.
+    // PostgreSQL sends an empty vector with one dimension of length 0, but an empty array with no dimension.
     let vector = oid == oid::INT2VECTOR || oid == oid::OIDVECTOR;
     let empty_vector = [ArrayDim { len: 0, lower: 0 }];
     let dims = if vector && array.dims.is_empty() { &empty_vector[..] } else { &array.dims };

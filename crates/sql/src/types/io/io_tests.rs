@@ -1,4 +1,4 @@
-//! Text and binary forms against PostgreSQL 15's answers in `io_answers.tsv`, and against garbage.
+//! Tests of text and binary forms against PostgreSQL 15's answers in `io_answers.tsv`, and against garbage.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn type_named(name: &str) -> u32 {
     oid::by_typname(&name).expect("the table names built-in types")
 }
 
-/// Reads text and gives what the table's answer column shows: the text again, the binary form in hex, or the error.
+/// Reads text and returns the entry of the table's answer column: the text again, the binary form in hex, or the error.
 fn answer(type_oid: u32, text: &str, binary: bool) -> String {
     match text_in(type_oid, -1, text, &context()) {
         Ok(value) if binary => {
@@ -33,7 +33,7 @@ fn answer(type_oid: u32, text: &str, binary: bool) -> String {
     }
 }
 
-/// Goal: every text form reads, prints and fails as in PostgreSQL. Method: its answers, checked in as a table.
+/// Goal: every text form is read, printed and refused as in PostgreSQL. Method: its answers, checked in as a table.
 #[test]
 fn text_and_binary_forms_are_postgresqls() {
     let mut wrong = Vec::new();
@@ -48,7 +48,7 @@ fn text_and_binary_forms_are_postgresqls() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: binary input inverts binary output. Method: each value of the table that reads, through both.
+/// Goal: binary input inverts binary output. Method: both, on each value of the table that can be read.
 #[test]
 fn binary_forms_round_trip() {
     for line in include_str!("io_answers.tsv").lines().filter(|line| !line.starts_with('#')) {
@@ -65,7 +65,7 @@ fn binary_forms_round_trip() {
     }
 }
 
-/// Goal: words for moments come from the context. Method: one transaction time, read in two zones.
+/// Goal: words for moments depend on the context. Method: one transaction time, read in two zones.
 #[test]
 fn moments_relative_to_now_use_the_context() {
     let east = TextContext { zone: Zone { east_s: 18 * 3_600, ..Zone::default() }, ..context() };
@@ -85,7 +85,7 @@ fn moments_relative_to_now_use_the_context() {
     }
 }
 
-/// Goal: typmods apply on input as on assignment. Method: one fitting and one refused text per kind.
+/// Goal: typmods apply on input as on assignment. Method: one fitting and one refused text of each kind.
 #[test]
 fn input_applies_the_typmod() {
     let read = |type_oid, typmod, text: &str| match text_in(type_oid, typmod, text, &context()) {
@@ -100,7 +100,8 @@ fn input_applies_the_typmod() {
     assert_eq!(read(oid::NUMERIC_ARRAY, typmod::numeric(4, 1), "{1.25,NULL}"), "{1.3,NULL}");
 }
 
-/// Goal: text in client bytes is valid and has no NUL (T2). Method: one bad form each.
+/// Goal: client bytes are accepted as text only if they are valid and contain no NUL (T2). Method: one bad form of
+/// each.
 #[test]
 fn text_that_is_not_utf8_or_holds_nul_is_refused() {
     for (bytes, expected) in [
@@ -115,7 +116,8 @@ fn text_that_is_not_utf8_or_holds_nul_is_refused() {
     assert!(text_in(oid::NAME, -1, "\0", &context()).is_err());
 }
 
-/// Goal: rows and escaped bytea print as in PostgreSQL. Method: `select row(..)` and `bytea_output = escape` answers.
+/// Goal: rows and escaped bytea print as in PostgreSQL. Method: its answers for `select row(..)` and for `bytea_output
+/// = escape`.
 #[test]
 fn rows_and_escaped_bytea_print_with_their_quoting() {
     let row = Value::Record([Value::Int4(1), Value::Null, Value::text(""), Value::text("a\"b\\ c")].into());
@@ -153,7 +155,7 @@ const ALL: &[u32] = &[
 ];
 
 proptest! {
-    /// Goal: no bytes of a client panic. Method: random and half-right text and bytes into every type.
+    /// Goal: no client bytes panic. Method: random and partly valid text and bytes, read as every type.
     #[test]
     fn garbage_is_refused_without_panic(
         text in prop_oneof![
@@ -197,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Goal: floats print so that they read back to the same bits. Method: random bits of both widths.
+    /// Goal: printed floats read back to the same bits. Method: random bits of both widths.
     #[test]
     fn floats_round_trip_as_text(wide: u64, narrow: u32) {
         let (wide, narrow) = (f64::from_bits(wide), f32::from_bits(narrow));

@@ -1,10 +1,10 @@
-//! Text and binary forms of values: what clients send and see, exactly as PostgreSQL 15 reads and prints it.
+//! Text and binary forms of values, which clients send and receive, read and printed exactly as by PostgreSQL 15.
 //!
-//! Not names of objects: `reg*` types read and print numbers here; whoever knows the catalog handles names first. Not
-//! bytes at rest: those are `codec`'s.
+//! `reg*` types are read and printed as numbers here; code that knows the catalog handles names first. `codec` has the
+//! bytes at rest.
 //!
-//! Reading is for input of strangers: it refuses, never panics, and sizes nothing by what a count claims.
-//! Writing appends to a buffer and, for the common types, allocates nothing else.
+//! Input is untrusted: reading refuses bad input, never panics, and allocates nothing by a count that was only
+//! announced. Writing appends to a buffer and, for the common types, allocates nothing else.
 
 mod array;
 mod binary;
@@ -19,10 +19,10 @@ use crate::error::{Result, SqlError, SqlState};
 
 pub use binary::{binary_in, binary_out};
 
-/// The most bytes a `name` holds.
+/// Maximum length of a `name` in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// How bytea prints.
+/// The form in which bytea prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteaOutput {
     /// `\x` and hexadecimal digits.
@@ -32,8 +32,8 @@ pub enum ByteaOutput {
     Escape,
 }
 
-/// The setting `extra_float_digits`: above 0 floats print in the shortest form that reads back as they are, otherwise with
-/// so many digits beside the 15 (float4: 6) that are always good.
+/// The setting `extra_float_digits`. If it is above 0, floats print in the shortest form that reads back unchanged;
+/// otherwise with this many digits more than the 15 (float4: 6) that are always exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatDigits(pub i8);
 
@@ -43,26 +43,26 @@ impl Default for FloatDigits {
     }
 }
 
-/// What reading and printing values depends on besides the value.
+/// The settings that reading and printing values depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TextContext {
-    /// How an ambiguous date such as 01/02/03 is read.
+    /// The order of the fields of an ambiguous date such as 01/02/03.
     pub date_order: DateOrder,
-    /// How dates and timestamps print.
+    /// The style in which dates and timestamps print.
     pub date_style: DateStyle,
     /// The session's time zone.
     pub zone: Zone,
-    /// The transaction's time for 'now', 'today' and kin: microseconds since 2000-01-01 UTC.
+    /// The transaction's time, for 'now', 'today' and the like: microseconds since 2000-01-01 UTC.
     pub now: i64,
-    /// How bytea prints.
+    /// The form in which bytea prints.
     pub bytea_output: ByteaOutput,
-    /// How many digits of floats print.
+    /// The number of digits with which floats print.
     pub float_digits: FloatDigits,
-    /// How intervals print, and how a sign in front of one is read.
+    /// The style in which intervals print, and the meaning of a leading sign on input.
     pub interval_style: IntervalStyle,
 }
 
-/// Reads the text form of a value of type `oid`, then applies `typmod` as assignment does.
+/// Reads the text form of a value of type `oid`, then applies `typmod` as an assignment does.
 ///
 /// # Errors
 /// 22P02, 22003, 22007, 22008 and others with PostgreSQL's texts; 0A000 for a type without a text form here.
@@ -100,7 +100,7 @@ pub fn text_in(oid: u32, typmod: i32, text: &str, context: &TextContext) -> Resu
     typmod::apply(value, SqlType::with_typmod(oid, typmod), false)
 }
 
-/// Appends the text form of a value of type `oid`; NULL appends nothing, since the caller marks it.
+/// Appends the text form of a value of type `oid`; appends nothing for NULL, which the caller marks.
 pub fn text_out(value: &Value, oid: u32, context: &TextContext, out: &mut Vec<u8>) {
     match value {
         Value::Null => {}
@@ -130,19 +130,19 @@ pub fn text_out(value: &Value, oid: u32, context: &TextContext, out: &mut Vec<u8
     }
 }
 
-/// Returns the text form as a string; for messages and tests, where an allocation does not matter.
+/// Returns the text form as a string. It allocates, so it is for messages and tests.
 pub fn to_text(value: &Value, oid: u32, context: &TextContext) -> String {
     let mut out = Vec::new();
     text_out(value, oid, context, &mut out);
     String::from_utf8(out).expect("text forms are UTF-8")
 }
 
-/// Cuts a name to what [`NAME_BYTES_MAX`] allows, between characters.
+/// Cuts a name to [`NAME_BYTES_MAX`] bytes, between characters.
 pub fn truncate_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
-/// Refuses text that holds a NUL character (T2).
+/// Refuses text that contains a NUL character (T2).
 ///
 /// # Errors
 /// 22021.
@@ -150,7 +150,7 @@ pub fn checked_text(text: &str) -> Result<&str> {
     if text.as_bytes().contains(&0) { Err(bad_encoding(&[0])) } else { Ok(text) }
 }
 
-/// Reads bytes from a client as text.
+/// Reads a client's bytes as text.
 ///
 /// # Errors
 /// 22021 for bytes that are not UTF-8, and for NUL.

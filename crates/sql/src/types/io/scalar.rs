@@ -1,4 +1,4 @@
-//! Text forms of booleans, integers, floats, `"char"` and bytea.
+//! Text forms of booleans, integers, OIDs, transaction ids, log positions, floats, `"char"` and bytea.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use collie_base::Lsn;
 use super::{ByteaOutput, invalid};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Returns `text` without the blanks C's `isspace` knows, at both ends.
+/// Returns `text` without the blanks at both ends, as C's `isspace` defines them.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b')
 }
@@ -37,13 +37,13 @@ pub(super) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
         .ok_or_else(|| out_of_range(type_name, text))
 }
 
-/// Reads a transaction id; one that no transaction ever has is refused.
+/// Parses a transaction id; refuses an id that no transaction ever has.
 pub(super) fn parse_xid8(text: &str) -> Result<i64> {
     let value: i64 = parse_integer(text, "xid8")?;
     if value < 0 { Err(out_of_range("xid8", text)) } else { Ok(value) }
 }
 
-/// Nothing but the two numbers: no blanks.
+/// Parses a log position: the two numbers only, without blanks.
 pub(super) fn parse_lsn(text: &str) -> Result<Lsn> {
     text.parse().map_err(|_| invalid("pg_lsn", text))
 }
@@ -83,7 +83,7 @@ pub(super) fn parse_bool(text: &str) -> Result<bool> {
     }
 }
 
-/// Returns whether the digits of a number that was read as 0 say that it is not 0.
+/// Returns whether a number that was read as 0 has digits other than 0.
 fn underflowed(text: &str) -> bool {
     text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).any(|byte| matches!(byte, b'1'..=b'9'))
 }
@@ -134,14 +134,14 @@ macro_rules! write_float {
             let mut rest = &mut buffer[..];
             write!(rest, "{value:e}").expect("the shortest form fits");
             let mut used = 32 - rest.len();
-            // Above 2^53 (2^24) neighbours are integers, and a decimal can stand halfway between two of them.
+            // Above 2^53 (2^24) neighbouring floats are integers, and a decimal can be halfway between two of them.
             if value.abs() >= $exact_below && value.abs() < 1e38 {
                 #[expect(clippy::cast_possible_truncation, reason = "an integer below 2^127")]
                 let exact = |value: $type| value.abs() as u128;
                 let gap = exact(value.abs().next_up()) - exact(value);
                 let mut digits = 0;
                 while digits < 17 && is_halfway(&buffer[..used], exact(value), gap) {
-                    // 17 digits tell every float from its neighbours.
+                    // 17 digits distinguish every float from its neighbours.
                     digits += 1;
                     let mut rest = &mut buffer[..];
                     write!(rest, "{value:.digits$e}").expect("17 digits fit");
@@ -156,7 +156,7 @@ macro_rules! write_float {
 write_float!(write_float4, f32, 6, 16_777_216.0);
 write_float!(write_float8, f64, 15, 9_007_199_254_740_992.0);
 
-/// Appends a float with so many significant digits at most, as C's `%g` does.
+/// Appends a float with at most this many significant digits, like C's `%g`.
 fn write_digits(value: impl std::fmt::LowerExp, digits: i32, out: &mut Vec<u8>) {
     let digits = digits.max(1);
     let text = format!("{value:.fraction$e}", fraction = usize::try_from(digits - 1).expect("not negative"));
@@ -169,19 +169,19 @@ fn write_digits(value: impl std::fmt::LowerExp, digits: i32, out: &mut Vec<u8>) 
     write_shortest(shortened.as_bytes(), digits, out);
 }
 
-/// Appends a float4: in the shortest form that reads back as it, or with `extra` digits, 0 or fewer, beside the 6 that are
-/// always good.
+/// Appends a float4: if `extra` is above 0, in the shortest form that reads back unchanged; otherwise with `extra`
+/// digits more than the 6 that are always exact.
 pub(super) fn write_float4_with(value: f32, extra: i8, out: &mut Vec<u8>) {
     if extra > 0 { write_float4(value, out) } else { write_digits(value, 6 + i32::from(extra), out) }
 }
 
-/// As [`write_float4_with`], where 15 digits are always good.
+/// Appends a float8 like [`write_float4_with`]; here 15 digits are always exact.
 pub(super) fn write_float8_with(value: f64, extra: i8, out: &mut Vec<u8>) {
     if extra > 0 { write_float8(value, out) } else { write_digits(value, 15 + i32::from(extra), out) }
 }
 
-/// Returns whether the decimal `text` of the float `exact` stands halfway to a neighbour `gap` away. PostgreSQL does not
-/// rely on how readers round those, and prints more digits.
+/// Returns whether the decimal `text` of the float `exact` is at least halfway to a neighbour at distance `gap`.
+/// PostgreSQL does not rely on how readers round such decimals and prints more digits.
 fn is_halfway(text: &[u8], exact: u128, gap: u128) -> bool {
     let read = || {
         let text = std::str::from_utf8(text).ok()?;
@@ -194,7 +194,8 @@ fn is_halfway(text: &[u8], exact: u128, gap: u128) -> bool {
     read().is_some_and(|value| value.abs_diff(exact) * 2 >= gap)
 }
 
-/// Turns Rust's shortest form (`-1.25e-7`, `inf`, `NaN`) into PostgreSQL's, plain for exponents in -4..`plain_below`.
+/// Converts Rust's shortest form (`-1.25e-7`, `inf`, `NaN`) to PostgreSQL's, which is plain for exponents in
+/// -4..`plain_below`.
 fn write_shortest(text: &[u8], plain_below: i32, out: &mut Vec<u8>) {
     let body = match text {
         [b'-', rest @ ..] => {
@@ -240,7 +241,7 @@ fn write_shortest(text: &[u8], plain_below: i32, out: &mut Vec<u8>) {
 
 pub(super) fn parse_char(text: &str) -> Result<u8> {
     Ok(match text.as_bytes() {
-        // Of nine bits, eight are kept, as in PostgreSQL.
+        // The lower eight of the nine bits are kept, as in PostgreSQL.
         [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7'] => (a & 3) << 6 | (b & 7) << 3 | (c & 7),
         [first, ..] => *first,
         [] => 0,

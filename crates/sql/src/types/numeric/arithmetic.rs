@@ -1,20 +1,20 @@
 //! Exact arithmetic on `Numeric`: the four operations, remainder, rounding, and the typmod of `numeric(p,s)`.
 //!
-//! Not the functions that approximate (`functions.rs`). Each operation tries 128-bit integers first.
+//! `functions.rs` has the functions that approximate. Each operation tries 128-bit integers first.
 //!
-//! Scales of results are PostgreSQL's: sums take the larger one, products the sum, quotients at least 16 significant
-//! digits (`quotient_scale`).
+//! The scales of results are PostgreSQL's: a sum has the larger scale of its operands, a product the sum of their
+//! scales, a quotient at least 16 significant digits (`quotient_scale`).
 
 use super::{Big, Magnitude, Numeric, RESULT_SCALE_MAX, Repr, SCALE_MAX, division_by_zero, overflow, pow10_i128};
 use crate::error::{Result, SqlError, SqlState};
 
-/// The fewest significant digits of an inexact result.
+/// Minimum number of significant digits of an inexact result.
 pub(super) const SIGNIFICANT_DIGITS_MIN: i32 = 16;
-/// The largest scale an inexact result is given.
+/// Maximum scale of an inexact result.
 pub(super) const DISPLAY_SCALE_MAX: i32 = 1_000;
 
 impl Numeric {
-    /// Adds.
+    /// Adds two numbers.
     ///
     /// # Errors
     /// 22003 beyond the type's limits.
@@ -52,7 +52,7 @@ impl Numeric {
         Self::from_big(Big { negative, scale, magnitude })
     }
 
-    /// Subtracts.
+    /// Subtracts `other` from the number.
     ///
     /// # Errors
     /// 22003 beyond the type's limits.
@@ -60,7 +60,7 @@ impl Numeric {
         self.add(&other.neg())
     }
 
-    /// Multiplies.
+    /// Multiplies two numbers.
     ///
     /// # Errors
     /// 22003 beyond the type's limits.
@@ -85,7 +85,7 @@ impl Numeric {
         Self::from_big(Big { negative, scale, magnitude: magnitude.round_pow10(excess) })
     }
 
-    /// Divides, to the scale PostgreSQL chooses.
+    /// Divides by `other`; the quotient has the scale that PostgreSQL chooses.
     ///
     /// # Errors
     /// 22012 for a zero divisor; 22003 beyond the type's limits.
@@ -96,7 +96,7 @@ impl Numeric {
         self.div_to_scale(other, self.quotient_scale(other), true)
     }
 
-    /// Divides and drops the fraction.
+    /// Divides by `other` and drops the fraction.
     ///
     /// # Errors
     /// 22012 for a zero divisor; 22003 beyond the type's limits.
@@ -107,7 +107,7 @@ impl Numeric {
         self.div_to_scale(other, 0, false)
     }
 
-    /// Returns the remainder of division without fraction; it has the sign of `self`.
+    /// Returns the remainder of integer division, which has the sign of `self`.
     ///
     /// # Errors
     /// 22012 for a zero divisor.
@@ -135,7 +135,7 @@ impl Numeric {
         Self::from_big(Big { negative: left.negative, scale, magnitude: a.div_rem(&b).1 })
     }
 
-    /// Returns the quotient when an operand is not a number, and refuses a zero divisor.
+    /// Returns the quotient if an operand is NaN or an infinity; refuses a zero divisor.
     fn special_quotient(&self, other: &Self) -> Result<Option<Self>> {
         if self.is_nan() || other.is_nan() {
             return Ok(Some(Self::NAN));
@@ -152,7 +152,8 @@ impl Numeric {
         })
     }
 
-    /// Returns the base-10^4 weight of the first digit and that digit: what PostgreSQL sizes quotients by.
+    /// Returns the weight of the first base-10^4 digit, and that digit. PostgreSQL computes the scale of quotients from
+    /// them.
     fn leading_group(&self) -> (i32, i32) {
         let Some(exponent) = self.leading_exponent() else { return (0, 0) };
         let weight = exponent.div_euclid(4);
@@ -180,7 +181,7 @@ impl Numeric {
         u16::try_from(scale.clamp(0, DISPLAY_SCALE_MAX)).expect("clamped")
     }
 
-    /// Divides finite numbers to `scale`; rounds halves away from zero, or truncates.
+    /// Divides finite numbers to `scale` digits after the point; rounds halves away from zero, or truncates.
     pub(super) fn div_to_scale(&self, other: &Self, scale: u16, round: bool) -> Result<Self> {
         let shift = i32::from(scale) + i32::from(other.scale()) - i32::from(self.scale());
         if let (Repr::Small { mantissa: m1, .. }, Repr::Small { mantissa: m2, .. }) = (&self.0, &other.0)
@@ -241,16 +242,16 @@ impl Numeric {
         if self.is_nan() { Self::NAN } else { Self::from(self.signum()) }
     }
 
-    /// Rounds to `scale` digits after the point (negative: before it), halves away from zero.
+    /// Rounds to `scale` digits after the point, halves away from zero; a negative `scale` rounds before the point.
     ///
-    /// The result shows that many digits. `scale` is clamped to 2,000 either way. Rounding up beyond the type's
-    /// limits gives the number unrounded, which only a number of 131,072 digits can meet.
+    /// The result shows that many digits. `scale` is clamped to 2,000 in either direction. If rounding up would exceed
+    /// the type's limits, which requires a number of 131,072 digits, the number is returned unrounded.
     #[must_use]
     pub fn round(&self, scale: i32) -> Self {
         self.rescaled(scale, true)
     }
 
-    /// Drops the digits beyond `scale` places after the point (negative: before it).
+    /// Drops the digits beyond `scale` places after the point; a negative `scale` also drops places before the point.
     #[must_use]
     pub fn trunc(&self, scale: i32) -> Self {
         self.rescaled(scale, false)
@@ -287,7 +288,7 @@ impl Numeric {
             (true, true) => big.magnitude.round_pow10(by),
             (true, false) => big.magnitude.div_pow10(by),
         };
-        // A negative scale leaves zeros before the point.
+        // With a negative scale, zeros remain before the point.
         let magnitude = magnitude.mul_pow10(usize::try_from(-scale.min(0)).expect("not negative"));
         Self::from_big(Big { negative: big.negative, scale: shown, magnitude })
     }
@@ -306,13 +307,13 @@ impl Numeric {
         if up > *self { up.sub(&Self::ONE).unwrap_or(up) } else { up }
     }
 
-    /// Drops zeros at the end of the fraction.
+    /// Removes the zeros at the end of the fraction.
     #[must_use]
     pub fn trim_scale(&self) -> Self {
         self.to_scale(i32::from(self.scale_min()), false).unwrap_or_else(|_| self.clone())
     }
 
-    /// Returns how many digits after the point are needed to show it exactly.
+    /// Returns the number of digits after the point that show the number exactly.
     pub fn scale_min(&self) -> u16 {
         let Some(big) = self.to_big() else { return 0 };
         if big.magnitude.is_zero() {
@@ -325,7 +326,7 @@ impl Numeric {
     /// Rounds to the declared scale of a `numeric(p,s)` and checks the declared precision.
     ///
     /// # Errors
-    /// 22003 with detail when the rounded value has too many digits before the point.
+    /// 22003 with detail if the rounded value has too many digits before the point.
     pub fn apply_typmod(&self, typmod: i32) -> Result<Self> {
         let Some((precision, scale)) = super::super::typmod::numeric_parts(typmod) else { return Ok(self.clone()) };
         let refuse = |detail: String| {

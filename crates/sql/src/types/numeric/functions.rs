@@ -1,7 +1,7 @@
-//! Functions of `Numeric` whose results are approximations: root, power, exponential and logarithms.
+//! Functions on `Numeric` whose results are approximations: root, power, exponential and logarithms.
 //!
-//! Not exact arithmetic (`arithmetic.rs`). Each result is rounded to the scale PostgreSQL chooses, which gives at
-//! least 16 significant digits; working precision is some ten digits more.
+//! `arithmetic.rs` has exact arithmetic. Each result is rounded to the scale that PostgreSQL chooses, which gives at
+//! least 16 significant digits; intermediate results have some ten digits more.
 
 use super::arithmetic::{DISPLAY_SCALE_MAX, SIGNIFICANT_DIGITS_MIN};
 use super::{Big, Magnitude, Numeric, division_by_zero, overflow};
@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError, SqlState};
 
 /// log10(e).
 const LOG10_E: f64 = std::f64::consts::LOG10_E;
-/// Digits carried beyond those shown.
+/// Number of digits that intermediate results have beyond the shown ones.
 const GUARD: usize = 12;
 
 fn refuse<T>(state: SqlState, message: &str) -> Result<T> {
@@ -26,7 +26,7 @@ fn clamp_scale(scale: i32) -> u16 {
     u16::try_from(scale.clamp(0, DISPLAY_SCALE_MAX)).expect("clamped")
 }
 
-/// A positive decimal floating point number: `digits * 10^exponent`.
+/// A positive decimal floating-point number: `digits * 10^exponent`.
 #[derive(Clone)]
 struct Float {
     digits: Magnitude,
@@ -56,7 +56,7 @@ impl Float {
         Self { digits, exponent: -self.exponent - i64::try_from(shift).expect("a length fits") }
     }
 
-    /// Raises to a natural power.
+    /// Raises the number to a natural power.
     fn power(&self, mut exponent: u32, precision: usize) -> Result<Self> {
         let mut result = Self { digits: Magnitude::from_u128(1), exponent: 0 };
         let mut square = self.clone();
@@ -91,7 +91,8 @@ impl Float {
     }
 }
 
-/// Returns ln(`value`) for value > 1 as a natural number times 10^-`places`, by square roots and the series of artanh.
+/// Returns ln(`value`) for a value above 1, as a natural number times 10^-`places`, by square roots and the series of
+/// artanh.
 fn ln_fixed(value: &Magnitude, places: usize) -> Magnitude {
     let one = Magnitude::pow10(places);
     let bound = one.add(&one.div_small(10).0);
@@ -114,10 +115,10 @@ fn ln_fixed(value: &Magnitude, places: usize) -> Magnitude {
     (0..doublings).fold(sum, |sum, _| sum.mul_small(2))
 }
 
-/// Returns ln of a positive finite number, rounded to `scale`.
+/// Returns the logarithm of a positive finite number, rounded to `scale`.
 fn ln_to_scale(big: &Big, scale: u16) -> Result<Numeric> {
     let places = usize::from(scale) + GUARD + 8;
-    // value = lead * 10^exponent with lead in [1, 10): the logarithm of 10 then carries any size.
+    // value = lead * 10^exponent with lead in [1, 10); the logarithm of 10 accounts for the exponent.
     let digits = big.magnitude.digits();
     let exponent = i64::try_from(digits).expect("a length fits") - 1 - i64::from(big.scale);
     let one = Magnitude::pow10(places);
@@ -145,7 +146,7 @@ fn ln_to_scale(big: &Big, scale: u16) -> Result<Numeric> {
     Numeric::from_big(Big { negative, scale, magnitude })
 }
 
-/// Returns exp of a finite number, rounded to `scale`.
+/// Returns the exponential of a finite number, rounded to `scale`.
 fn exp_to_scale(big: &Big, approximate: f64, scale: u16) -> Result<Numeric> {
     if approximate.abs() >= 6_000.0 {
         return if approximate > 0.0 {
@@ -155,7 +156,7 @@ fn exp_to_scale(big: &Big, approximate: f64, scale: u16) -> Result<Numeric> {
         };
     }
     let weight = usize::try_from(truncated(approximate.abs() * LOG10_E)).expect("not negative") + 1;
-    // Halving the argument 20 times makes it small; squaring back costs at most seven digits.
+    // Halving the argument 20 times makes it small; squaring the result as often loses at most seven digits.
     let halvings = 20_u32;
     let places = usize::from(scale) + weight + GUARD + 8;
     let one = Magnitude::pow10(places);
@@ -178,7 +179,7 @@ fn exp_to_scale(big: &Big, approximate: f64, scale: u16) -> Result<Numeric> {
 }
 
 impl Numeric {
-    /// Estimates the place of the first digit of the logarithm of a positive number, as PostgreSQL does.
+    /// Estimates the decimal exponent of the logarithm of a positive number, as PostgreSQL does.
     fn ln_weight(&self) -> i32 {
         let near = |text: &str| Self::parse(text).expect("a constant");
         let log10 = |value: f64| if value == 0.0 { 0 } else { truncated(value.abs().log10()) };
@@ -188,7 +189,7 @@ impl Numeric {
             return exponent;
         }
         let Some(exponent) = self.leading_exponent() else { return 0 };
-        // The first digits and a power of ten stay finite where the number itself would not.
+        // The leading digits and a power of ten stay finite even if the number as a float would not.
         let mut digits = Vec::new();
         self.to_big().expect("finite").magnitude.write_digits(&mut digits);
         digits.truncate(8);
@@ -212,7 +213,7 @@ impl Numeric {
         let weight = self.leading_exponent().map_or(0, |exponent| exponent.div_euclid(4));
         let result_weight = if weight >= 0 { weight * 2 + 1 } else { 1 - ((1 - weight * 4) / 2).max(1) };
         let scale = clamp_scale((SIGNIFICANT_DIGITS_MIN - result_weight).max(i32::from(big.scale)));
-        // One digit more than shown decides the rounding: a root that ends in 5 there is exactly half or above it.
+        // One extra digit decides the rounding: a root with a 5 there is exactly half or above it.
         let places = usize::from(scale) + 1;
         let root = big.magnitude.mul_pow10(places * 2 + usize::from(big.scale % 2));
         let own = (usize::from(big.scale) + usize::from(big.scale % 2)) / 2;
@@ -220,10 +221,10 @@ impl Numeric {
         Self::from_big(Big { negative: false, scale, magnitude: root.round_pow10(own + 1) })
     }
 
-    /// Returns e to this power.
+    /// Returns e raised to this power.
     ///
     /// # Errors
-    /// 22003 when the result is beyond the type's limits.
+    /// 22003 if the result is beyond the type's limits.
     pub fn exp(&self) -> Result<Self> {
         let Some(big) = self.to_big() else {
             return Ok(if self.signum() < 0 { Self::ZERO } else { self.clone() });
@@ -245,7 +246,7 @@ impl Numeric {
         ln_to_scale(&big, scale)
     }
 
-    /// Returns the logarithm of `value` to this base.
+    /// Returns the logarithm of `value` to the base `self`.
     ///
     /// # Errors
     /// 2201E for zero and negative numbers; 22012 for base 1.
@@ -287,10 +288,10 @@ impl Numeric {
         }
     }
 
-    /// Raises to a power.
+    /// Raises the number to a power.
     ///
     /// # Errors
-    /// 2201F when the result would not be a real number; 22003 beyond the type's limits.
+    /// 2201F if the result would not be a real number; 22003 if it is beyond the type's limits.
     pub fn power(&self, exponent: &Self) -> Result<Self> {
         if let Some(special) = self.special_power(exponent)? {
             return Ok(special);
@@ -330,7 +331,7 @@ impl Numeric {
         Ok(if odd && self.signum() < 0 { result.neg() } else { result })
     }
 
-    /// Answers powers with NaN, infinities and the refusals.
+    /// Returns the powers that involve NaN or infinities, and refuses those that are undefined.
     fn special_power(&self, exponent: &Self) -> Result<Option<Self>> {
         let state = SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION;
         if self.is_nan() || exponent.is_nan() {
@@ -379,7 +380,7 @@ impl Numeric {
                 f64::from(exponent) * (lead.log10() + f64::from(place - places))
             }
         };
-        // Unlike other powers, integer ones show 16 digits after the point whatever their size.
+        // Unlike other powers, integer powers show at least 16 digits after the point, whatever their size.
         let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN.max(i32::from(big.scale)));
         if weight > f64::from((i32::from(i16::MAX) + 1) * 4) {
             return Err(overflow());

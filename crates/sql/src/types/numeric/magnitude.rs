@@ -1,10 +1,11 @@
-//! `Magnitude`: a natural number of any size, kept in base 10^9 so that decimal shifts and text are cheap.
+//! `Magnitude`: a natural number of any size in base 10^9, so that decimal shifts and text are cheap.
 //!
-//! Not signed and without a scale: those are the owner's. Schoolbook multiplication and division: numbers are short.
+//! Its owner keeps the sign and the scale. Multiplication and division are the schoolbook algorithms, since numbers are
+//! short.
 //!
 //! # Invariants
-//! - M1. Every limb is below [`BASE`]; limbs stand least significant first.
-//! - M2. The last limb is not 0: zero has no limbs, and each number one form.
+//! - M1. Every limb is below [`BASE`]; the least significant limb comes first.
+//! - M2. The last limb is not 0. So zero has no limbs, and each number has one form.
 
 use std::cmp::Ordering;
 
@@ -20,7 +21,7 @@ const POW10: [u32; 10] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Magnitude(Vec<u32>);
 
-/// Splits a value below `BASE * 2^32` into the limb and what is carried.
+/// Splits a value below `BASE * 2^32` into a limb and a carry.
 const fn split(value: u64) -> (u32, u64) {
     ((value % BASE) as u32, value / BASE)
 }
@@ -44,7 +45,7 @@ impl Magnitude {
         Self(limbs)
     }
 
-    /// Makes the number that ASCII `digits` spell, leading zeros allowed.
+    /// Makes the number that the ASCII `digits` spell; leading zeros are allowed.
     pub(crate) fn from_digits(digits: &[u8]) -> Self {
         let limbs = digits
             .rchunks(LIMB_DIGITS)
@@ -81,7 +82,7 @@ impl Magnitude {
         self
     }
 
-    /// Returns how many decimal digits it has; 0 has none.
+    /// Returns its number of decimal digits; 0 has none.
     pub(crate) fn digits(&self) -> usize {
         match self.0.last() {
             None => 0,
@@ -89,7 +90,7 @@ impl Magnitude {
         }
     }
 
-    /// Appends its decimal digits, none for 0.
+    /// Appends its decimal digits; none for 0.
     pub(crate) fn write_digits(&self, out: &mut Vec<u8>) {
         let skip = (LIMB_DIGITS - self.digits() % LIMB_DIGITS) % LIMB_DIGITS;
         for (nth, &limb) in self.0.iter().rev().enumerate() {
@@ -100,7 +101,7 @@ impl Magnitude {
         }
     }
 
-    /// Returns how many zeros its decimal form ends with.
+    /// Returns the number of zeros at the end of its decimal form.
     pub(crate) fn trailing_zeros(&self) -> usize {
         let whole = self.0.iter().take_while(|&&limb| limb == 0).count();
         let Some(&limb) = self.0.get(whole) else { return 0 };
@@ -123,7 +124,7 @@ impl Magnitude {
         Self(limbs)
     }
 
-    /// Subtracts `other`, which must not be larger.
+    /// Subtracts `other`, which must not be the larger number.
     pub(crate) fn sub(&self, other: &Self) -> Self {
         let mut limbs = Vec::with_capacity(self.0.len());
         let mut borrow = 0;
@@ -170,7 +171,7 @@ impl Magnitude {
         Self(limbs).trimmed()
     }
 
-    /// Divides by `divisor`, which is not 0; returns quotient and remainder.
+    /// Divides by `divisor`, which must not be 0; returns quotient and remainder.
     pub(crate) fn div_small(&self, divisor: u32) -> (Self, u32) {
         let mut limbs = vec![0; self.0.len()];
         let mut rest = 0_u64;
@@ -193,7 +194,7 @@ impl Magnitude {
         Self(limbs)
     }
 
-    /// Divides by 10^`exponent` and drops the rest.
+    /// Divides by 10^`exponent` and drops the remainder.
     pub(crate) fn div_pow10(&self, exponent: usize) -> Self {
         if exponent == 0 {
             return self.clone();
@@ -202,7 +203,7 @@ impl Magnitude {
         Self(kept.to_vec()).div_small(POW10[exponent % LIMB_DIGITS]).0
     }
 
-    /// Divides by 10^`exponent`, rounding halves up.
+    /// Divides by 10^`exponent` and rounds halves up.
     pub(crate) fn round_pow10(&self, exponent: usize) -> Self {
         if exponent == 0 {
             return self.clone();
@@ -211,7 +212,7 @@ impl Magnitude {
         if digit >= 5 { quotient.add(&Self(vec![1])) } else { quotient }
     }
 
-    /// Divides by `divisor`, which is not 0; returns quotient and remainder.
+    /// Divides by `divisor`, which must not be 0; returns quotient and remainder.
     ///
     /// Source: Knuth, The Art of Computer Programming, volume 2, algorithm D.
     pub(crate) fn div_rem(&self, divisor: &Self) -> (Self, Self) {
@@ -267,12 +268,13 @@ impl Magnitude {
         (Self(quotient).trimmed(), Self(u).trimmed().div_small(scale).0)
     }
 
-    /// Returns the largest number whose square is not above it.
+    /// Returns the largest number whose square does not exceed this number.
     pub(crate) fn isqrt(&self) -> Self {
         if let Some(small) = self.to_u128() {
             return Self::from_u128(small.isqrt());
         }
-        // Newton from above falls until it stops falling. The start has the right leading digits, so few steps do.
+        // Newton's method falls from above until it stops falling. The start has the right leading digits, so few steps
+        // suffice.
         let digits = self.digits();
         let drop = (digits - 34) & !1;
         let lead = self.div_pow10(drop).to_u128().expect("at most 36 digits are left");
@@ -313,7 +315,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: the operations are those of the natural numbers. Method: identities over limbs near their bounds.
+        /// Goal: the operations are those of natural numbers. Method: identities over limbs near their bounds.
         #[test]
         fn arithmetic_keeps_the_identities_of_natural_numbers(a in number(), b in number(), c in number()) {
             prop_assert_eq!(a.add(&b).sub(&b), a.clone());
@@ -328,7 +330,7 @@ mod tests {
             prop_assert!(root.mul(&root) <= a && above.mul(&above) > a);
         }
 
-        /// Goal: decimal shifts and digits agree with text. Method: shift up and down, spell and read back.
+        /// Goal: decimal shifts and digits agree with text. Method: shift up and down, write and read back.
         #[test]
         fn shifts_and_digits_round_trip(a in number(), shift in 0_usize..40) {
             let up = a.mul_pow10(shift);
@@ -342,7 +344,7 @@ mod tests {
             prop_assert_eq!(a.trailing_zeros(), zeros);
         }
 
-        /// Goal: small numbers agree with the machine's. Method: u128 beside it.
+        /// Goal: small numbers agree with machine arithmetic. Method: comparison with u128.
         #[test]
         fn small_numbers_agree_with_u128(a: u64, b in 1_u64..) {
             let (big_a, big_b) = (Magnitude::from_u128(a.into()), Magnitude::from_u128(b.into()));

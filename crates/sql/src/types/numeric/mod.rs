@@ -1,12 +1,13 @@
 //! `Numeric`: PostgreSQL's exact decimal numbers.
 //!
-//! Not floating point: every operation says its result's scale and rounds halves away from zero. Here are the
-//! representation, order and conversions; `arithmetic.rs`, `functions.rs` and `text.rs` have the rest.
+//! It is not floating point: every operation defines its result's scale and rounds halves away from zero. This file has
+//! the representation, order and conversions; the rest is in `arithmetic.rs`, `functions.rs` and `text.rs`.
 //!
 //! # Invariants
-//! - N1. A number whose mantissa fits `i64` is `Small`, every other `Big`: each (value, scale) has one form.
-//! - N2. The scale is at most [`SCALE_MAX`], and at most [`INTEGER_DIGITS_MAX`] digits stand before the point.
-//! - N3. `-Infinity < numbers < Infinity < NaN`; NaN equals itself; equal values of different scale are equal.
+//! - N1. A number whose mantissa fits `i64` is `Small`, every other number is `Big`, so each (value, scale) has one
+//!   form.
+//! - N2. The scale is at most [`SCALE_MAX`], and there are at most [`INTEGER_DIGITS_MAX`] digits before the point.
+//! - N3. `-Infinity < numbers < Infinity < NaN`. NaN equals itself, and equal values of different scales are equal.
 //!
 //! Checked by the tests in `numeric_tests.rs` (answers of PostgreSQL 15) and properties beside each file.
 
@@ -26,11 +27,11 @@ use crate::error::{Result, SqlError, SqlState};
 
 use magnitude::Magnitude;
 
-/// The largest display scale.
+/// Maximum display scale.
 pub const SCALE_MAX: u16 = 16_383;
-/// The most digits before the point.
+/// Maximum number of digits before the point.
 pub const INTEGER_DIGITS_MAX: usize = 131_072;
-/// The largest scale that rounding functions and declared types take.
+/// Maximum scale for rounding functions.
 pub const RESULT_SCALE_MAX: i32 = 2_000;
 
 /// A decimal number of any size, NaN, or an infinity.
@@ -46,7 +47,7 @@ enum Repr {
     NegInf,
 }
 
-/// A finite number as sign, mantissa and scale; what arithmetic works on when 128 bits do not do.
+/// A finite number as sign, mantissa and scale. Arithmetic uses it when 128 bits do not suffice.
 #[derive(Clone, Debug)]
 struct Big {
     negative: bool,
@@ -54,7 +55,7 @@ struct Big {
     magnitude: Magnitude,
 }
 
-/// A stored number taken apart: what the row format keeps of it.
+/// The parts of a number that the row format stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parts<'a> {
     /// NaN.
@@ -68,7 +69,7 @@ pub enum Parts<'a> {
     Small {
         /// Digits after the point.
         scale: u16,
-        /// All digits, with the sign.
+        /// All digits, with a sign.
         mantissa: i64,
     },
     /// A number whose mantissa does not fit 64 bits.
@@ -105,7 +106,7 @@ impl Numeric {
     /// Makes `mantissa * 10^-scale`.
     ///
     /// # Panics
-    /// When `scale` is above [`SCALE_MAX`].
+    /// If `scale` is above [`SCALE_MAX`].
     pub fn from_i128(mantissa: i128, scale: u16) -> Self {
         assert!(scale <= SCALE_MAX, "the caller bounds the scale");
         match i64::try_from(mantissa) {
@@ -117,7 +118,7 @@ impl Numeric {
         }
     }
 
-    /// Makes the number in its one form (N1) after checking its limits (N2).
+    /// Makes the number in its only form (N1) after checking its limits (N2).
     fn from_big(big: Big) -> Result<Self> {
         if big.magnitude.limbs().len() <= 3
             && let Some(mantissa) = big.magnitude.to_u128().and_then(|value| i64::try_from(value).ok())
@@ -128,7 +129,7 @@ impl Numeric {
         if big.magnitude.digits() > INTEGER_DIGITS_MAX + usize::from(big.scale) {
             return Err(overflow());
         }
-        // i64::MIN is the one small value whose magnitude does not fit i64.
+        // i64::MIN is the only value of 64 bits whose magnitude does not fit i64.
         if big.negative && big.magnitude.to_u128() == Some(1 << 63) {
             return Ok(Self(Repr::Small { scale: big.scale, mantissa: i64::MIN }));
         }
@@ -148,7 +149,7 @@ impl Numeric {
         }
     }
 
-    /// Takes the number apart for storage.
+    /// Returns the parts of the number for storage.
     pub fn parts(&self) -> Parts<'_> {
         match &self.0 {
             Repr::Small { scale, mantissa } => Parts::Small { scale: *scale, mantissa: *mantissa },
@@ -161,7 +162,7 @@ impl Numeric {
 
     /// Makes a number from its sign, scale and base-10^9 limbs (least significant first, the last one not 0).
     ///
-    /// `None` when a limb or the number is out of its limits.
+    /// `None` if a limb or the number exceeds its limits.
     pub fn from_limbs(negative: bool, scale: u16, limbs: Vec<u32>) -> Option<Self> {
         let magnitude = Magnitude::from_limbs(limbs)?;
         if scale > SCALE_MAX {
@@ -170,12 +171,12 @@ impl Numeric {
         Self::from_big(Big { negative, scale, magnitude }).ok()
     }
 
-    /// Makes the number that `value` shows with 15 significant digits, as PostgreSQL's cast does.
+    /// Makes the number that `value` shows with 15 significant digits, like PostgreSQL's cast.
     pub fn from_f64(value: f64) -> Self {
         Self::from_float(value, 14)
     }
 
-    /// Makes the number that `value` shows with 6 significant digits, as PostgreSQL's cast does.
+    /// Makes the number that `value` shows with 6 significant digits, like PostgreSQL's cast.
     pub fn from_f32(value: f32) -> Self {
         Self::from_float(f64::from(value), 5)
     }
@@ -193,14 +194,14 @@ impl Numeric {
         Self::parse(&format!("{digits}e{exponent}")).expect("a float's exponent is within numeric's limits")
     }
 
-    /// Returns the nearest float, an infinity when it is out of range.
+    /// Returns the nearest float; an infinity if it is out of range.
     pub fn to_f64(&self) -> f64 {
         match &self.0 {
             Repr::NaN => f64::NAN,
             Repr::PosInf => f64::INFINITY,
             Repr::NegInf => f64::NEG_INFINITY,
             Repr::Small { scale, mantissa } if mantissa.unsigned_abs() < 1 << 53 && *scale <= 22 => {
-                // Both operands are exact, so the one division rounds correctly.
+                // Both operands are exact, so the only division rounds correctly.
                 let exact = *mantissa as f64;
                 exact / 10_f64.powi(i32::from(*scale))
             }
@@ -211,7 +212,7 @@ impl Numeric {
     /// Rounds to an integer, halves away from zero.
     ///
     /// # Errors
-    /// 22003 when it does not fit; 0A000 for NaN and infinities.
+    /// 22003 if it does not fit; 0A000 for NaN and infinities.
     pub fn to_i64(&self) -> Result<i64> {
         self.to_integer("bigint")
     }
@@ -219,7 +220,7 @@ impl Numeric {
     /// Rounds to an integer, halves away from zero.
     ///
     /// # Errors
-    /// 22003 when it does not fit; 0A000 for NaN and infinities.
+    /// 22003 if it does not fit; 0A000 for NaN and infinities.
     pub fn to_i32(&self) -> Result<i32> {
         self.to_integer("integer")
     }
@@ -227,7 +228,7 @@ impl Numeric {
     /// Rounds to an integer, halves away from zero.
     ///
     /// # Errors
-    /// 22003 when it does not fit; 0A000 for NaN and infinities.
+    /// 22003 if it does not fit; 0A000 for NaN and infinities.
     pub fn to_i16(&self) -> Result<i16> {
         self.to_integer("smallint")
     }
@@ -262,7 +263,7 @@ impl Numeric {
         matches!(self.0, Repr::Small { mantissa: 0, .. })
     }
 
-    /// Returns whether it is a number without a fraction, whatever its scale.
+    /// Returns whether it is a finite number without a fraction, whatever its scale.
     pub fn is_integer(&self) -> bool {
         match &self.0 {
             Repr::Small { scale: 0, .. } => true,
@@ -288,7 +289,7 @@ impl Numeric {
         }
     }
 
-    /// Returns how many digits it shows after the point; 0 for NaN and infinities.
+    /// Returns the number of digits that it shows after the point; 0 for NaN and infinities.
     pub fn scale(&self) -> u16 {
         match &self.0 {
             Repr::Small { scale, .. } => *scale,
@@ -297,7 +298,8 @@ impl Numeric {
         }
     }
 
-    /// Returns the place of its first digit (0 for 1 to 9, -1 for 0.1 to 0.9), `None` for zero and non-numbers.
+    /// Returns the decimal exponent of its first digit (0 for 1 to 9, -1 for 0.1 to 0.9); `None` for zero, NaN and
+    /// infinities.
     fn leading_exponent(&self) -> Option<i32> {
         let (digits, scale) = match &self.0 {
             Repr::Small { mantissa: 0, .. } | Repr::NaN | Repr::PosInf | Repr::NegInf => return None,
@@ -317,7 +319,7 @@ impl Numeric {
     }
 }
 
-/// Returns 10^`exponent` when it fits.
+/// Returns 10^`exponent` if it fits.
 fn pow10_i128(exponent: u32) -> Option<i128> {
     10_i128.checked_pow(exponent)
 }
@@ -329,7 +331,7 @@ impl Ord for Numeric {
             if s1 == s2 {
                 return m1.cmp(m2);
             }
-            // 10^18 times an i64 fits 128 bits; larger differences of scale take the long way.
+            // 10^18 times an i64 fits 128 bits; larger differences of scale use magnitudes.
             let scale = *s1.max(s2);
             if scale - *s1.min(s2) <= 18 {
                 let left = i128::from(*m1) * 10_i128.pow(u32::from(scale - s1));
@@ -366,7 +368,7 @@ impl PartialEq for Numeric {
 impl Eq for Numeric {}
 
 impl Hash for Numeric {
-    /// Hashes the value without its trailing zeros, so that 1.50 and 1.5 are one.
+    /// Hashes the value without its trailing zeros, so that 1.50 and 1.5 have the same hash.
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Repr::Small { mantissa: 0, .. } => state.write_i32(0),
@@ -408,9 +410,9 @@ macro_rules! from_integers {
 from_integers!(i16, i32, i64, u32);
 
 impl Numeric {
-    /// Appends its significant decimal digits, without zeros at either end, and returns the exponent e for which the
-    /// number is `0.digits * 10^e`; `None`, and nothing appended, for zero and non-numbers. The sign is
-    /// [`signum`](Self::signum).
+    /// Appends its significant decimal digits, without zeros at either end, and returns the exponent e for which its
+    /// absolute value is `0.digits * 10^e`. For zero, NaN and infinities it appends nothing and returns `None`.
+    /// [`signum`](Self::signum) has the sign.
     pub fn significant_digits(&self, out: &mut Vec<u8>) -> Option<i32> {
         let exponent = self.leading_exponent()? + 1;
         match &self.0 {
@@ -428,7 +430,7 @@ impl Numeric {
 
     /// Makes `0.digits * 10^exponent` with the smallest scale that shows it; `digits` are ASCII digits.
     ///
-    /// `None` when there is no digit but 0, or the number is beyond the type's limits.
+    /// `None` if every digit is 0, or if the number is beyond the type's limits.
     pub fn from_significant_digits(negative: bool, digits: &[u8], exponent: i32) -> Option<Self> {
         let end = digits.iter().rposition(|&digit| digit != b'0')? + 1;
         let digits = &digits[..end];

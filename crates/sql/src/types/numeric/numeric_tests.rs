@@ -1,11 +1,11 @@
-//! Numeric against PostgreSQL 15's answers in `answers.tsv`, and against 128-bit integers.
+//! Tests of numeric against PostgreSQL 15's answers in `answers.tsv`, and against 128-bit integers.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::types::typmod;
 
-/// Does one operation of the table.
+/// Performs one operation of the table.
 fn answer(fields: &[&str]) -> Result<String> {
     let number = |at: usize| Numeric::parse(fields[at]);
     let integer = |at: usize| fields[at].parse::<i32>().unwrap();
@@ -63,7 +63,7 @@ fn operations_answer_as_postgresql_does() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: malformed wire bytes are refused with PostgreSQL's texts. Method: one of each.
+/// Goal: malformed wire bytes are refused with PostgreSQL's texts. Method: one of each kind.
 #[test]
 fn malformed_wire_forms_are_refused() {
     for (words, expected) in [
@@ -84,7 +84,7 @@ fn malformed_wire_forms_are_refused() {
     assert_eq!(Numeric::from_wire(&[0, 1, 0xFF, 0xFF, 0, 0, 0, 2, 0x04, 0xD2]).unwrap().to_string(), "0.12");
 }
 
-/// Goal: limits hold before work is sized by them. Method: the largest numbers and one step beyond.
+/// Goal: limits are checked before the size of work depends on them. Method: the largest numbers and one step beyond.
 #[test]
 fn numbers_beyond_the_limits_overflow() {
     let largest = Numeric::parse("9e131071").unwrap();
@@ -124,7 +124,8 @@ proptest! {
         prop_assert_eq!(Numeric::from_wire(&bytes).unwrap().to_string(), text);
     }
 
-    /// Goal: order is total and agrees with subtraction and hashing. Method: random triples and equal values of other scale.
+    /// Goal: the order is total and agrees with subtraction and hashing. Method: random triples, and equal values of
+    /// different scales.
     #[test]
     fn order_agrees_with_subtraction_and_hashing(a in any_number(), b in any_number(), c in any_number()) {
         prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
@@ -140,7 +141,7 @@ proptest! {
         }
     }
 
-    /// Goal: division is exact to half of its last digit, and the remainder fits it. Method: multiply back.
+    /// Goal: division is exact to half of its last digit, and the remainder matches it. Method: multiply back.
     #[test]
     fn division_multiplies_back(a in any_number(), b in any_number()) {
         if let (Ok(quotient), Ok(whole), Ok(rest)) = (a.div(&b), a.div_trunc(&b), a.rem(&b))
@@ -154,7 +155,7 @@ proptest! {
         }
     }
 
-    /// Goal: digits for keys give the value back. Method: take apart and put together.
+    /// Goal: the digits for keys give the value back. Method: take a number apart and put it together.
     #[test]
     fn significant_digits_round_trip(number in any_number()) {
         let mut digits = Vec::new();

@@ -4,7 +4,7 @@
 //! | bytes | what |
 //! |-------|------|
 //! | i16   | count of digits |
-//! | i16   | weight: the first digit counts 10000^weight |
+//! | i16   | weight: the first digit stands for 10000^weight |
 //! | u16   | sign: 0x0000 plus, 0x4000 minus, 0xC000 NaN, 0xD000 Infinity, 0xF000 -Infinity |
 //! | u16   | display scale |
 //! | u16.. | digits in base 10000, most significant first |
@@ -20,7 +20,7 @@ const WIRE_NAN: u16 = 0xC000;
 const WIRE_INFINITY: u16 = 0xD000;
 const WIRE_NEG_INFINITY: u16 = 0xF000;
 
-/// Exponents beyond this are refused before anything is sized by them; PostgreSQL's bound.
+/// Larger exponents are refused before any size depends on them; the bound is PostgreSQL's.
 const EXPONENT_MAX: i64 = 1_073_741_823;
 
 fn invalid(text: &str) -> SqlError {
@@ -32,10 +32,10 @@ fn malformed(message: &str) -> SqlError {
 }
 
 impl Numeric {
-    /// Reads decimal text: sign, digits, point, exponent, or NaN, Infinity and inf; blanks around it are allowed.
+    /// Parses decimal text: sign, digits, point, exponent, or NaN, Infinity and inf, with blanks at either end.
     ///
     /// # Errors
-    /// 22P02 when it is not a number; 22003 when it is beyond the type's limits.
+    /// 22P02 if it is not a number; 22003 if it is beyond the type's limits.
     pub fn parse(text: &str) -> Result<Self> {
         let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
         let (negative, body) = match trimmed.as_bytes() {
@@ -70,7 +70,7 @@ impl Numeric {
         if exponent.abs() >= EXPONENT_MAX {
             return Err(overflow());
         }
-        // 18 digits fit i64 whatever they are.
+        // Any 18 digits fit i64.
         if exponent == 0 && whole.len() + fraction.len() <= 18 {
             let value = whole.iter().chain(fraction).fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
             let scale = u16::try_from(fraction.len()).expect("at most 18");
@@ -89,7 +89,7 @@ impl Numeric {
         let magnitude = if scale >= 0 || digits.is_empty() {
             Magnitude::from_digits(digits)
         } else {
-            // The product is bounded before it is made.
+            // The size is checked before the product is made.
             let zeros = usize::try_from(-scale).map_err(|_| overflow())?;
             if digits.len() + zeros > INTEGER_DIGITS_MAX {
                 return Err(overflow());
@@ -127,7 +127,7 @@ impl Numeric {
     /// Reads the binary wire form.
     ///
     /// # Errors
-    /// 22P03 when malformed; 22003 beyond the type's limits.
+    /// 22P03 if the bytes are malformed; 22003 beyond the type's limits.
     pub fn from_wire(bytes: &[u8]) -> Result<Self> {
         let (words, rest) = bytes.as_chunks::<2>();
         let mut words = words.iter().map(|word| u16::from_be_bytes(*word));
@@ -159,7 +159,8 @@ impl Numeric {
             WIRE_NEG_INFINITY => return Ok(Self::NEG_INFINITY),
             _ => {}
         }
-        // The digits spell the number times 10^own: move the point to `scale`, dropping what it does not show.
+        // The digits spell the number times 10^own. Move the point to `scale`, and drop digits that `scale` does not
+        // show.
         let own = (i32::from(count) - 1 - weight) * 4;
         let magnitude = Magnitude::from_digits(&digits);
         let shift = i32::from(scale) - own;
@@ -189,7 +190,7 @@ impl Numeric {
         let Big { negative, scale, magnitude } = self.to_big().expect("finite");
         let mut digits = Vec::with_capacity(magnitude.digits() + 8);
         magnitude.write_digits(&mut digits);
-        // Zeros before and behind make whole groups on both sides of the point.
+        // Zeros at both ends fill the groups on both sides of the point.
         let whole = i64::try_from(digits.len()).expect("bounded by N2") - i64::from(scale);
         let weight = (whole + 3).div_euclid(4) - 1;
         let before = usize::try_from((weight + 1) * 4 - whole).expect("0 to 3");
@@ -212,7 +213,7 @@ impl Numeric {
     }
 }
 
-/// Reads an exponent's sign and digits, saturating far beyond what is allowed.
+/// Parses an exponent's sign and digits; saturates at the bound above which exponents are refused.
 fn parse_exponent(bytes: &[u8]) -> Option<i64> {
     let (negative, digits) = match bytes {
         [b'-', rest @ ..] => (true, rest),
@@ -226,7 +227,7 @@ fn parse_exponent(bytes: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Writes `value` to the end of `buffer` and returns its digits, at least one.
+/// Writes the digits of `value` to the end of `buffer` and returns them; there is at least one.
 fn small_digits(mut value: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     while value > 0 || at == buffer.len() {
@@ -237,7 +238,7 @@ fn small_digits(mut value: u64, buffer: &mut [u8; 20]) -> &[u8] {
     &buffer[at..]
 }
 
-/// Appends `digits` with `scale` of them after the point and at least one before it.
+/// Appends `digits`, with `scale` of them after the point and at least one before it.
 fn write_with_point(digits: &[u8], scale: usize, out: &mut Vec<u8>) {
     let whole = digits.len().saturating_sub(scale);
     let (before, after) = digits.split_at(whole);
