@@ -56,6 +56,7 @@ impl Analyzer<'_> {
             defaults.push(if columns.contains(&place) { None } else { Some(self.column_default(&table, place)?) });
         }
         let checks = self.checks(&table)?;
+        // The table's level opens only now: the source and the defaults must not see its columns.
         let mut level = Level::new(Clause::Returning);
         let name = insert.alias.clone().unwrap_or_else(|| table.name.to_string());
         level.add_table(&table, name, insert.alias.is_some());

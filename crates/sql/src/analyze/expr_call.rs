@@ -34,6 +34,7 @@ impl Analyzer<'_> {
     /// Analyzes a call in an expression.
     pub(super) fn call(&mut self, call: &ast::Call, pos: Pos) -> Result<Typed> {
         let seen = self.levels.last().map_or(0, |level| level.references.len());
+        // While the arguments are analyzed, this is the position of an aggregate in them, for errors about nesting.
         let seen_aggregate = std::mem::replace(&mut self.aggregate_pos, Pos::NONE);
         let nodes = self.transform_all(&call.args)?;
         let inputs: Vec<u32> = nodes.iter().map(|node| node.ty().oid).collect();

@@ -145,6 +145,7 @@ impl RowLayout {
         let fixed = bitmap + values.len().div_ceil(8);
         let mut offsets = fixed + usize::try_from(totals.fixed_bytes).expect("32 bits fit");
         let variable = offsets + usize::try_from(totals.variable_columns).expect("32 bits fit") * offset_bytes;
+        // Zeros fill the fixed columns and the end offsets; variable bytes are appended after them.
         out.resize(variable, 0);
         out[start] = FORMAT;
         out[start + 1] = if wide { WIDE } else { 0 };

@@ -288,6 +288,7 @@ impl Automaton {
         let mut pending: Vec<usize> = kernel.to_vec();
         let (mut is_match, mut next) = (false, Vec::new());
         search.spend(COMPUTED_COST + self.instructions.len())?;
+        // Each instruction is followed once, so repetitions of the empty text end.
         while let Some(at_instruction) = pending.pop() {
             if std::mem::replace(&mut seen[at_instruction], true) {
                 continue;

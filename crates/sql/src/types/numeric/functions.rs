@@ -309,6 +309,7 @@ impl Numeric {
         let positive = self.abs();
         let big = Big { negative: false, ..base };
         let ln_weight = positive.ln_weight();
+        // A rough logarithm bounds the size of the result before any precision follows from it.
         let rough = ln_to_scale(&big, clamp_scale((8 - ln_weight).max(0)))?.mul(exponent)?.to_f64();
         if rough.abs() > 6_020.0 {
             return if rough > 0.0 {
@@ -382,6 +383,7 @@ impl Numeric {
         };
         // Unlike other powers, integer powers show at least 16 digits after the point, whatever their size.
         let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN.max(i32::from(big.scale)));
+        // Results that overflow or round to zero are found before any digit is computed.
         if weight > f64::from((i32::from(i16::MAX) + 1) * 4) {
             return Err(overflow());
         }

@@ -9,7 +9,7 @@
 //! - N2. The scale is at most [`SCALE_MAX`], and there are at most [`INTEGER_DIGITS_MAX`] digits before the point.
 //! - N3. `-Infinity < numbers < Infinity < NaN`. NaN equals itself, and equal values of different scales are equal.
 //!
-//! Checked by the tests in `numeric_tests.rs` (answers of PostgreSQL 15) and properties beside each file.
+//! Checked by `numeric_tests.rs` (answers of PostgreSQL 15, properties) and by the properties in `magnitude.rs`.
 
 mod arithmetic;
 mod functions;
