@@ -1,4 +1,4 @@
-//! What of the catalog's tables and indexes is not whole, of a database that is opened with what is left of damaged levels.
+//! Removes damaged parts from the catalog of a database that is opened with what is left of damaged LSM levels.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use collie_base::CfId;
 
 use super::snapshot::Catalog;
 
-/// Takes the indexes out whose families are `damaged`, so that no row of a whole table is missed because its entry is gone. Returns a
-/// line for each table and index that is not whole.
+/// Removes the indexes whose families are `damaged` from the catalog, so that no row of an undamaged table is missed
+/// because its entry is lost. Returns a line for each damaged table and index.
 pub(crate) fn leave_out(catalog: &mut Catalog, damaged: &[CfId]) -> Vec<String> {
     let mut lines = Vec::new();
     if damaged.is_empty() {

@@ -1,7 +1,7 @@
-//! What is defined: tables, indexes, schemas; as rows of family 0, as an immutable snapshot per epoch, and as PostgreSQL's
-//! system tables.
+//! Definitions: tables, indexes and schemas, as rows of family 0, as an immutable snapshot per epoch, and as
+//! PostgreSQL's system tables.
 //!
-//! `catalog` never parses SQL: defaults and CHECKs are texts to it, read by `analyze`.
+//! `catalog` never parses SQL: defaults and CHECKs are plain text here, and `analyze` reads them.
 
 pub(crate) mod damaged;
 pub mod record;

@@ -1,17 +1,25 @@
-//! Catalog rows: how definitions are written as keys and values of family 0.
+//! Catalog rows: the encoding of definitions as keys and values of family 0.
 //!
-//! Not what a definition means (`relation.rs`) and no I/O (`store.rs`). One key space per kind of object; every value
-//! begins with a format version. All integers in keys are big-endian, so that a table's parts lie together in order.
+//! The meaning of a definition is in `relation.rs` and the I/O in `store.rs`. Each kind of object has its own key
+//! space, and every value begins with a format version. All integers in keys are big-endian, so that the parts of a
+//! table lie together and in order. Numbers in values are varints; text is length-prefixed.
 //!
-//! | kind | key after the kind byte | value after the version byte (varints and length-prefixed text) |
-//! |---|---|---|
-//! | 1 schema | oid u32 | name |
-//! | 2 relation | oid u32 | schema, version, family, key kind (0 primary key, 1 row id), name, option count, (name, value) each |
-//! | 3 column | relation u32, attnum u16 | type oid, typmod + 1, flags (1 not null, 2 dropped, 4 has default), name, default if flagged |
-//! | 4 index | relation u32, oid u32 | family, flags (1 unique, 2 primary, 4 has constraint, 8 includes, 16 partial), constraint oid if flagged, name, column count, (attnum, or 0 for an expression; flags 1 descending, 2 nulls first; of an expression: type oid, typmod + 1, name, text) each, included count if flagged, attnum each, term count of the predicate if flagged, text each |
-//! | 5 check | relation u32, oid u32 | name, condition |
-//! | 6 counter | which u8 (1: next oid) | next value |
-//! | 7 foreign key | relation u32, oid u32 | target oid, index oid, on update, on delete (0 no action, 1 restrict, 2 cascade, 3 set null, 4 set default), timing (0 immediate, 1 deferrable, 2 deferred), flags (1 match full, 2 validated), name, column count, (attnum, target attnum) each, count of columns ON DELETE sets, attnum each |
+//! By kind byte: the key behind it; the value behind the version byte.
+//! - 1 schema: key oid u32; value name.
+//! - 2 relation: key oid u32; value schema, version, family, key kind (0 primary key, 1 row id), name, option count,
+//!   (name, value) each.
+//! - 3 column: key relation u32, attnum u16; value type oid, typmod + 1, flags (1 not null, 2 dropped, 4 has default),
+//!   name, default if flagged.
+//! - 4 index: key relation u32, oid u32; value family, flags (1 unique, 2 primary, 4 has constraint, 8 includes, 16
+//!   partial), constraint oid if flagged, name, column count, (attnum, or 0 for an expression; flags 1 descending, 2
+//!   nulls first; of an expression: type oid, typmod + 1, name, text) each, included count if flagged, attnum each,
+//!   term count of the predicate if flagged, text each.
+//! - 5 check: key relation u32, oid u32; value name, condition.
+//! - 6 counter: key which u8 (1: next oid); value next value.
+//! - 7 foreign key: key relation u32, oid u32; value target oid, index oid, on update, on delete (0 no action, 1
+//!   restrict, 2 cascade, 3 set null, 4 set default), timing (0 immediate, 1 deferrable, 2 deferred), flags (1 match
+//!   full, 2 validated), name, column count, (attnum, target attnum) each, count of the columns that ON DELETE sets,
+//!   attnum each.
 //!
 //! Checked by the round trip property below and the fuzz target `catalog_record`.
 
@@ -55,13 +63,13 @@ pub enum Record {
     Relation(Box<Relation>),
     /// A column of the table.
     Column(Oid, Column),
-    /// An index of the table; column places still stand as attnum - 1, key encodings are completed by [`assemble`].
+    /// An index of the table. Column places are still attnum - 1, and [`assemble`] completes the key encodings.
     Index(Oid, Index),
     /// A CHECK of the table.
     Check(Oid, Check),
-    /// A foreign key of the table; column places stand as attnum - 1.
+    /// A foreign key of the table. Column places are attnum - 1.
     ForeignKey(Oid, ForeignKey),
-    /// First OID that was never given out.
+    /// The first OID that was never given to an object.
     NextOid(u32),
 }
 
@@ -76,7 +84,7 @@ fn key(kind: u8, ids: &[u32]) -> Vec<u8> {
     key
 }
 
-/// What a row is a part of.
+/// The object to which a catalog row belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The table with this OID.
@@ -85,7 +93,7 @@ pub enum Part {
     Schema(Oid),
 }
 
-/// Returns what the row with this key is a part of; `None` for counters, and for what no row has.
+/// Returns the object to which the row with this key belongs; `None` for a counter and for a key that no row has.
 pub fn part_of(key: &[u8]) -> Option<Part> {
     let (kind, rest) = key.split_first()?;
     let oid = rest.get(..4).and_then(|oid| oid.try_into().ok()).map(u32::from_be_bytes)?;
@@ -96,7 +104,7 @@ pub fn part_of(key: &[u8]) -> Option<Part> {
     }
 }
 
-/// Returns what the keys of a table's rows begin with.
+/// Returns the prefixes of the keys of a table's rows.
 pub fn table_prefixes(oid: Oid) -> [Vec<u8>; 5] {
     [RELATION, COLUMN, INDEX, CHECK, FOREIGN_KEY].map(|kind| key(kind, &[oid]))
 }
@@ -115,21 +123,21 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     put_length_prefixed(out, text.as_bytes());
 }
 
-/// Writes a schema.
+/// Encodes a schema.
 pub fn schema_row(schema: &Schema) -> Row {
     let mut value = vec![FORMAT];
     put_text(&mut value, &schema.name);
     (schema_key(schema.oid), value)
 }
 
-/// Writes the counter of OIDs.
+/// Encodes the counter of OIDs.
 pub fn next_oid_row(next: u32) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(next));
     (next_oid_key(), value)
 }
 
-/// Writes a table with all its parts, in key order within each kind.
+/// Encodes a table with all its parts, in key order within each kind.
 ///
 /// # Panics
 /// On a virtual relation, which is never stored.
@@ -162,7 +170,7 @@ pub fn relation_rows(relation: &Relation) -> Vec<Row> {
     rows
 }
 
-/// The actions, by the number they are written as.
+/// The actions, indexed by their encoding.
 const ACTIONS: [ReferentialAction; 5] = [
     ReferentialAction::NoAction,
     ReferentialAction::Restrict,
@@ -170,7 +178,7 @@ const ACTIONS: [ReferentialAction; 5] = [
     ReferentialAction::SetNull,
     ReferentialAction::SetDefault,
 ];
-/// The timings, by the number they are written as.
+/// The timings, indexed by their encoding.
 const TIMINGS: [ConstraintTiming; 3] =
     [ConstraintTiming::Immediate, ConstraintTiming::Deferrable, ConstraintTiming::Deferred];
 
@@ -310,10 +318,10 @@ fn be32(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     Ok((u32::from_be_bytes(*head), rest))
 }
 
-/// Reads one row.
+/// Decodes one row.
 ///
 /// # Errors
-/// [`DecodeError`] for bytes that no row of a known format has.
+/// [`DecodeError`] for bytes that are not a row of a known format.
 pub fn decode(row_key: &[u8], value: &[u8]) -> Result<Record, DecodeError> {
     let bad_key = DecodeError { what: "catalog key" };
     let (kind, ids) = row_key.split_first().ok_or(bad_key)?;
@@ -425,10 +433,10 @@ fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError>
     Ok(Index { oid, name, cf, unique, primary, constraint, columns, predicate, included })
 }
 
-/// Puts a table together from its rows and completes what follows from its columns: the layout and the key encodings.
+/// Assembles a table from its rows and derives the layout and the key encodings from its columns.
 ///
 /// # Errors
-/// [`DecodeError`] when parts contradict each other (relation.rs R2, R3).
+/// [`DecodeError`] if parts contradict each other (relation.rs R2, R3).
 pub fn assemble(
     mut relation: Relation,
     mut columns: Vec<Column>,
@@ -436,6 +444,7 @@ pub fn assemble(
     mut checks: Vec<Check>,
     mut foreign_keys: Vec<ForeignKey>,
 ) -> Result<Relation, DecodeError> {
+    // Attnums without a gap make an attnum a place in the list; indexes and foreign keys rely on it.
     columns.sort_by_key(|column| column.attnum);
     for (place, column) in columns.iter().enumerate() {
         if usize::try_from(column.attnum) != Ok(place + 1) {
@@ -480,17 +489,17 @@ pub fn assemble(
     Ok(relation)
 }
 
-/// Returns how rows of these columns are laid out.
+/// Returns the layout of rows of these columns.
 pub fn layout_of(columns: &[Column]) -> Arc<RowLayout> {
     Arc::new(RowLayout::new(&columns.iter().map(|column| column.ty.oid).collect::<Vec<_>>()))
 }
 
-/// Returns how a column is encoded in an index key.
+/// Returns the encoding of a column in an index key.
 pub fn key_column(column: &Column, desc: bool, nulls_first: bool) -> KeyColumn {
     KeyColumn { oid: column.ty.oid, desc, nulls_first, nullable: !column.not_null }
 }
 
-/// Returns how an expression of type `ty`, which may be NULL, is encoded in an index key.
+/// Returns the encoding of an expression of type `ty`, which may be NULL, in an index key.
 pub fn key_expression(ty: SqlType, desc: bool, nulls_first: bool) -> KeyColumn {
     KeyColumn { oid: ty.oid, desc, nulls_first, nullable: true }
 }
@@ -574,8 +583,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: what is written is what is read. Method: random tables to rows, the rows in any order back to a table,
-        /// which gives the same rows and prints the same.
+        /// Goal: decoding gives what was encoded. Method: encodes random tables to rows and assembles them again from
+        /// the
+        /// rows in either order; the result prints the same.
         #[test]
         fn tables_round_trip_through_their_rows(
             names in proptest::collection::vec("[a-z ]{1,9}", 1..6),

@@ -1,14 +1,16 @@
-//! `Relation`: what a table or index is, as analysis, planning and execution see it.
+//! `Relation`: the definition of a table with its indexes, as analysis, planning and execution see it.
 //!
-//! Not how it is stored in the catalog family (`record.rs`) and not the rows in it.
+//! The encoding of a definition in the catalog family is in `record.rs`; rows are not dealt with here.
 //!
 //! # Invariants
 //! - R1. Column numbers (`attnum`, from 1) are never reused; a dropped column keeps its place in `columns`.
-//! - R2. `columns[i].attnum == i + 1`; every index column, included ones too, names a column that is not dropped.
-//! - R3. A table is keyed by its primary key, else by a hidden 8-byte row id: `key` says which, and never changes for one `cf`.
-//! - R4. What an index computes of a row (expressions of its key, its predicate) is immutable, names only columns of the
-//!   table that are there, and is kept as text that `deparse` printed. A primary key and what stands for a constraint
-//!   computes nothing.
+//! - R2. `columns[i].attnum == i + 1`; every index column that is not an expression, included ones too, names a column
+//!   that is not dropped.
+//! - R3. A table is keyed by its primary key or, without one, by a hidden 8-byte row id. `key` says which, and never
+//!   changes for one `cf`.
+//! - R4. Whatever an index computes from a row (expressions of its key, its predicate) is immutable, names only live
+//!   columns of the table, and is stored as text that `deparse` printed. The index of a primary key or of another
+//!   constraint computes nothing.
 
 use std::sync::Arc;
 
@@ -33,27 +35,27 @@ pub struct Relation {
     pub schema: Oid,
     /// Its name.
     pub name: Arc<str>,
-    /// Raised by every change of its definition.
+    /// Incremented by every change of its definition.
     pub version: u64,
-    /// Where its rows are; system tables have none.
+    /// The place of its rows; system tables have none.
     pub storage: Storage,
     /// All columns, dropped ones included (R1).
     pub columns: Vec<Column>,
-    /// How rows are keyed (R3).
+    /// The key of its rows (R3).
     pub key: TableKey,
-    /// Every index, the primary key's first if there is one.
+    /// Every index; the primary key comes first if there is one.
     pub indexes: Vec<Arc<Index>>,
-    /// CHECK constraints in the order in which they fire (by name).
+    /// CHECK constraints in the order in which they are evaluated (by name).
     pub checks: Vec<Check>,
-    /// Foreign keys this table declares, by name.
+    /// The foreign keys that this table declares, by name.
     pub foreign_keys: Vec<ForeignKey>,
-    /// Storage parameters, kept and shown, without effect.
+    /// Storage parameters. They are kept and shown, and have no effect.
     pub options: Vec<(String, String)>,
-    /// How its rows are laid out; one type per entry of `columns`.
+    /// The layout of its rows; one type per entry of `columns`.
     pub layout: Arc<RowLayout>,
 }
 
-/// Where rows come from.
+/// The source of a relation's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// A column family of the engine.
@@ -75,22 +77,22 @@ pub struct Column {
     pub not_null: bool,
     /// Default as an SQL expression that `deparse` printed, so that it reads back as the same bound tree.
     pub default: Option<Arc<str>>,
-    /// What rows written before the column was added hold.
+    /// Its value in rows that were written before the column was added.
     pub missing: Value,
     /// Whether it was dropped.
     pub dropped: bool,
 }
 
-/// How a table's rows are keyed.
+/// The key of a table's rows.
 #[derive(Clone, Debug)]
 pub enum TableKey {
     /// By the primary key, described by `indexes[0]`.
     Primary,
-    /// By a hidden row id, 8 bytes big-endian, drawn per insert.
+    /// A hidden row id: 8 bytes, big-endian, assigned at each insert.
     RowId,
 }
 
-/// An index of a table. The primary key is one too; it has no family of its own.
+/// An index of a table. The primary key is one too; it has no family except the table's.
 #[derive(Clone, Debug)]
 pub struct Index {
     /// Its OID.
@@ -103,40 +105,40 @@ pub struct Index {
     pub unique: bool,
     /// Whether it is the primary key.
     pub primary: bool,
-    /// OID and kind of the constraint it stands for, if any.
+    /// OID of the constraint that it implements, if any.
     pub constraint: Option<Oid>,
     /// Key columns in order.
     pub columns: Vec<IndexColumn>,
-    /// What must hold of a row to be in the index: the terms of its WHERE, each as text (R4). Empty for an index over all
-    /// rows.
+    /// The condition that a row meets to be in the index: the terms of its WHERE, each as text (R4). Empty for an index
+    /// over all rows.
     pub predicate: Vec<Arc<str>>,
-    /// INCLUDE: further columns, as indexes into `Relation::columns`. They are no part of the key, and entries do not hold
-    /// them: whoever reads them reads the row.
+    /// INCLUDE: further columns, as indexes into `Relation::columns`. They are not part of the key, and entries do not
+    /// hold them: a query reads them from the row.
     pub included: Vec<usize>,
 }
 
 /// One column of an index key.
 #[derive(Clone, Debug)]
 pub struct IndexColumn {
-    /// What it holds.
+    /// Its content.
     pub part: KeyPart,
-    /// How it is encoded.
+    /// Its encoding.
     pub key: KeyColumn,
 }
 
-/// What a column of an index key holds.
+/// The content of a column of an index key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
     /// A column of the table, as an index into `Relation::columns`.
     Column(usize),
-    /// What is computed of the row.
+    /// An expression that is computed from the row.
     Expression(Arc<KeyExpression>),
 }
 
 /// An expression in an index key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyExpression {
-    /// The name of the column it makes.
+    /// The name of the index column.
     pub name: Arc<str>,
     /// The expression over a row of the table, as text (R4).
     pub text: Arc<str>,
@@ -145,7 +147,7 @@ pub struct KeyExpression {
 }
 
 impl IndexColumn {
-    /// Returns the column of the table that it holds, as an index into `Relation::columns`; `None` for an expression.
+    /// Returns the table column that it holds, as an index into `Relation::columns`; `None` for an expression.
     pub fn column(&self) -> Option<usize> {
         match self.part {
             KeyPart::Column(place) => Some(place),
@@ -153,7 +155,7 @@ impl IndexColumn {
         }
     }
 
-    /// Returns the expression that it holds, if it is one.
+    /// Returns its expression, if it is one.
     pub fn expression(&self) -> Option<&KeyExpression> {
         match &self.part {
             KeyPart::Column(_) => None,
@@ -169,7 +171,7 @@ impl IndexColumn {
         }
     }
 
-    /// Returns the name that it has before it is made distinct: the column's, or the expression's.
+    /// Returns its name before names are made distinct: that of the column, or of the expression.
     pub fn name<'a>(&'a self, relation: &'a Relation) -> &'a str {
         match &self.part {
             KeyPart::Column(place) => &relation.columns[*place].name,
@@ -179,17 +181,19 @@ impl IndexColumn {
 }
 
 impl Index {
-    /// Returns whether anything is computed of a row to make its entry: an expression, or whether it has one.
+    /// Returns whether its entries depend on something computed from the row: a key expression or a predicate.
     pub fn is_computed(&self) -> bool {
         !self.predicate.is_empty() || self.columns.iter().any(|column| column.expression().is_some())
     }
 
-    /// Returns whether a foreign key can refer to its columns: it is unique over all rows, and over columns alone.
+    /// Returns whether a foreign key can refer to its columns: it is unique, covers all rows, and has no expressions.
     pub fn is_referable(&self) -> bool {
         self.unique && !self.is_computed()
     }
 
-    /// Returns whether a literal stands in what it computes: then only a query that has the same literal is about it.
+    /// Returns whether an expression or the predicate contains a literal. Then only a query with the same literal can
+    /// use
+    /// the index.
     pub fn has_literal(&self) -> bool {
         let expressions = self.columns.iter().filter_map(|column| Some(&*column.expression()?.text));
         self.predicate.iter().map(|term| &**term).chain(expressions).any(holds_literal)
@@ -200,7 +204,7 @@ impl Index {
         self.columns.iter().filter_map(IndexColumn::column)
     }
 
-    /// Returns the name of each of its columns, included ones too, each once: a name that comes again gets a number.
+    /// Returns distinct names for its columns, included ones too: a name that occurs again gets a number appended.
     /// `relation` is its table.
     pub fn column_names(&self, relation: &Relation) -> Vec<String> {
         let keys = self.columns.iter().map(|column| column.name(relation));
@@ -219,7 +223,7 @@ pub struct Check {
     pub condition: Arc<str>,
 }
 
-/// A foreign key: every row whose columns are not NULL has its row in the referenced table.
+/// A foreign key: for every row whose columns are not NULL there is a row in the referenced table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignKey {
     /// Its OID.
@@ -234,7 +238,7 @@ pub struct ForeignKey {
     pub target_columns: Vec<usize>,
     /// The unique index over the referenced columns.
     pub index: Oid,
-    /// MATCH FULL: either all columns are NULL or none; else one NULL is enough to refer to nothing.
+    /// MATCH FULL: all columns are NULL or none is. Otherwise one NULL column suffices to refer to no row.
     pub match_full: bool,
     /// What an update of the referenced columns does.
     pub on_update: ReferentialAction,
@@ -244,7 +248,7 @@ pub struct ForeignKey {
     pub on_delete_columns: Vec<usize>,
     /// When it is checked.
     pub timing: ConstraintTiming,
-    /// Whether every row was checked; of one declared NOT VALID only those written since.
+    /// Whether every row was checked. If the key was declared NOT VALID, only rows written since then were checked.
     pub validated: bool,
 }
 
@@ -253,14 +257,14 @@ pub struct ForeignKey {
 pub enum ConstraintTiming {
     /// At the end of each statement.
     Immediate,
-    /// DEFERRABLE: at the end of each statement unless SET CONSTRAINTS says otherwise.
+    /// DEFERRABLE: at the end of each statement, unless SET CONSTRAINTS defers it.
     Deferrable,
-    /// INITIALLY DEFERRED: at the commit unless SET CONSTRAINTS says otherwise.
+    /// INITIALLY DEFERRED: at the commit, unless SET CONSTRAINTS makes it immediate.
     Deferred,
 }
 
 impl Relation {
-    /// Returns the columns that are there, with their place in `columns`.
+    /// Returns the columns that are not dropped, with their places in `columns`.
     pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
     }
@@ -278,7 +282,7 @@ impl Relation {
     /// Returns the family of its rows.
     ///
     /// # Panics
-    /// On a virtual relation: the caller checks `storage` first.
+    /// On a virtual relation; the caller checks `storage` first.
     pub fn family(&self) -> CfId {
         match self.storage {
             Storage::Family(cf) => cf,
@@ -287,7 +291,7 @@ impl Relation {
     }
 }
 
-/// Returns whether a string or a number stands in an expression.
+/// Returns whether an expression contains a string or a number.
 fn holds_literal(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {
@@ -297,7 +301,7 @@ fn holds_literal(text: &str) -> bool {
     })
 }
 
-/// Returns the names, each once: one that comes again gets a number.
+/// Returns the names, made distinct: a name that occurs again gets a number appended.
 pub fn distinct_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for own in names {

@@ -1,12 +1,13 @@
-//! `Catalog`: everything that is defined, at one epoch. Immutable; a committed DDL statement publishes the next one.
+//! `Catalog`: all definitions at one epoch. It is immutable; a committed DDL statement publishes the next one.
 //!
-//! Not the rows it was read from (`record.rs`), and not what the system tables show of it (`system/`).
+//! The rows it is read from are described in `record.rs`, and the system tables that show it in `system/`.
 //!
 //! # Invariants
 //! - C1. A name is in `names` iff its relation or index is in `relations` or `index_owner`; tables, indexes and system
 //!   tables share one name space per schema.
-//! - C2. `epoch` grows with every published change; a plan runs only under the epoch it was made for (SQL-5).
-//! - C3. `referencing` has, for each table that foreign keys refer to, the tables that declare them, in order, and no other.
+//! - C2. `epoch` grows with every published change; a plan runs only under the epoch for which it was made (SQL-5).
+//! - C3. `referencing` has an entry for exactly those tables that foreign keys refer to: the tables that declare the
+//!   keys, in order.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use collie_base::{CfId, Lsn, Map};
 
 use crate::catalog::relation::{ForeignKey, Index, Oid, Relation};
 
-/// Lock id under which definitions change, one transaction at a time. No table has it.
+/// Id of the lock that serializes transactions that change definitions. No table has this id.
 pub const CATALOG_LOCK: Oid = 1;
 /// OID of the schema `pg_catalog`.
 pub const PG_CATALOG: Oid = 11;
@@ -36,7 +37,7 @@ pub struct Schema {
     pub name: Arc<str>,
 }
 
-/// Everything that is defined, at one epoch.
+/// All definitions at one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// Grows with every published change (C2).
@@ -45,16 +46,19 @@ pub struct Catalog {
     pub schemas: Map<Oid, Arc<Schema>>,
     /// Tables by OID, system ones included.
     pub relations: Map<Oid, Arc<Relation>>,
-    /// Which table an index belongs to, by the index's OID.
+    /// OID of the table to which an index belongs, by the index's OID.
     pub index_owner: Map<Oid, Oid>,
-    /// Tables whose foreign keys refer to a table, by that table's OID (C3).
+    /// The tables whose foreign keys refer to a table, by that table's OID (C3).
     pub referencing: Map<Oid, Vec<Oid>>,
     /// OID of a table or index by schema and name (C1).
     pub names: Map<(Oid, Arc<str>), Oid>,
-    /// Where families of tables that were there before were filled at once, as TRUNCATE, a new primary key and CREATE INDEX
-    /// do: a snapshot at or below shows nothing of them. Kept in memory only, while such a snapshot may be held.
+    /// Positions at which families of existing tables were filled at once, as TRUNCATE, a new primary key and CREATE
+    /// INDEX
+    /// do: a snapshot at or below such a position shows none of the rows. Kept in memory only, and only while such a
+    /// snapshot may be held.
     pub filled_at: Map<CfId, Lsn>,
-    /// Of a replica: snapshots show the definitions from here on. Zero elsewhere, where every snapshot does.
+    /// On a replica, the position from which on snapshots show these definitions. Zero elsewhere, where every snapshot
+    /// does.
     pub shown_from: Lsn,
 }
 
@@ -64,7 +68,7 @@ impl Catalog {
         self.schemas.values().find(|schema| &*schema.name == name)
     }
 
-    /// Finds the OID of a table or index: in `schema` when it is given, else along `search_path` (schema OIDs, in
+    /// Finds the OID of a table or index: in `schema` if it is given, otherwise along `search_path` (schema OIDs, in
     /// order), with `pg_catalog` first unless the path names it.
     pub fn object_named(&self, schema: Option<Oid>, search_path: &[Oid], name: &str) -> Option<Oid> {
         let key: Arc<str> = name.into();
@@ -89,8 +93,8 @@ impl Catalog {
         Some((table, table.indexes.iter().find(|index| index.oid == oid)?))
     }
 
-    /// Returns the foreign keys that refer to a table, each with the table that declares it: by that table's OID, then by
-    /// name.
+    /// Returns the foreign keys that refer to a table, each with the table that declares it, ordered by the OID of that
+    /// table and then by name.
     pub fn foreign_keys_to(&self, target: Oid) -> impl Iterator<Item = (&Arc<Relation>, &ForeignKey)> {
         let tables = self.referencing.get(&target).into_iter().flatten().filter_map(|oid| self.relations.get(oid));
         tables.flat_map(move |table| {
@@ -98,7 +102,7 @@ impl Catalog {
         })
     }
 
-    /// Finds a foreign key by its OID and that of the table that declares it.
+    /// Finds a foreign key by its OID and the OID of the table that declares it.
     pub fn foreign_key(&self, table: Oid, key: Oid) -> Option<(&Arc<Relation>, &ForeignKey)> {
         let table = self.relations.get(&table)?;
         Some((table, table.foreign_keys.iter().find(|other| other.oid == key)?))
@@ -121,7 +125,7 @@ impl Catalog {
         self.relations.insert(relation.oid, relation);
     }
 
-    /// Removes a table with its indexes and their names; nothing happens when it is not there.
+    /// Removes a table with its indexes and their names; does nothing if it does not exist.
     pub fn remove_relation(&mut self, oid: Oid) {
         let Some(old) = self.relations.remove(&oid) else { return };
         self.names.remove(&(old.schema, old.name.clone()));

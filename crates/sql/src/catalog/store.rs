@@ -1,6 +1,7 @@
-//! Reading the catalog from family 0 and writing changes of it, inside the caller's transaction.
+//! Reads the catalog from family 0 and writes changes to it, inside the caller's transaction.
 //!
-//! Not concurrency control: the caller holds the catalog lock, so that one transaction at a time changes definitions.
+//! There is no concurrency control here: the caller holds the catalog lock, so only one transaction at a time changes
+//! definitions.
 
 use std::{
     collections::BTreeMap,
@@ -22,29 +23,30 @@ use crate::{
 /// Rows read per engine call.
 const BATCH: usize = 256;
 
-/// What family 0 holds.
+/// The content of family 0.
 #[derive(Debug)]
 pub struct Loaded {
-    /// User definitions; system tables are added by the caller.
+    /// User definitions; the caller adds the system tables.
     pub catalog: Catalog,
-    /// First OID that was never given out.
+    /// The first OID that was never given to an object.
     pub next_oid: u32,
-    /// One line for each relation that could not be read; it is left out of the catalog.
+    /// One line for each row or relation that could not be read; such a relation is left out of the catalog.
     pub damaged: Vec<String>,
 }
 
 /// Rows of definitions by their keys.
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Reads every definition. The session has a statement open.
+/// Reads every definition. The session must have an open statement.
 ///
 /// # Errors
-/// When the engine cannot be read. A row that cannot be decoded leaves its relation out and is reported in `damaged`.
+/// If the engine cannot be read. A row that does not decode leaves its relation out and is reported in `damaged`.
 pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
     load_from(|visit| scan(db, session, visit))
 }
 
-/// Returns every row of a definition as commits below `position` have left it; the caller holds a snapshot at or below ([`Db::rows_at`]).
+/// Returns every row of a definition as the commits below `position` have left it. The caller holds a snapshot at or
+/// below `position` ([`Db::rows_at`]).
 pub fn rows_at(db: &Db, position: Lsn) -> Rows {
     let (mut rows, range) = (Rows::new(), foreign_rows());
     let range = (range.start, range.end);
@@ -70,10 +72,10 @@ fn scan(db: &Db, session: &Session, visit: &mut dyn FnMut(&[u8], &[u8])) -> Resu
     Ok(())
 }
 
-/// Makes the definitions of all `rows`.
+/// Builds the definitions of all `rows`.
 ///
 /// # Errors
-/// None today. What cannot be decoded is reported as by [`load`].
+/// None today. Rows that do not decode are reported as by [`load`].
 pub fn load_rows(rows: &Rows) -> Result<Loaded> {
     load_from(|visit| {
         rows.iter().for_each(|(key, value)| visit(key, value));
@@ -81,12 +83,12 @@ pub fn load_rows(rows: &Rows) -> Result<Loaded> {
     })
 }
 
-/// Applies what a commit has `changed` to the rows of definitions, and makes `catalog`, which was made of the rows before, what they are now.
-/// Returns the tables that may be other ones than before, and the first OID that was never given out. Costs what was changed, and a copy of
-/// the lists of `catalog`.
+/// Applies the rows that a commit has `changed` to `rows`, and updates `catalog`, which was built from the rows before,
+/// to match. Returns the tables that may have changed, and the first OID that was never given to an object. The cost is
+/// proportional to the change, plus a copy of the lists of `catalog`.
 ///
 /// # Errors
-/// None today. What cannot be decoded is left out.
+/// None today. Definitions that do not decode are left out.
 pub fn load_changed(
     rows: &mut Rows,
     changed: &[(Vec<u8>, Option<Vec<u8>>)],
@@ -122,13 +124,13 @@ pub fn load_changed(
             None => drop(catalog.schemas.remove(&oid)),
         }
     }
-    // All are gone before the first comes: names may have changed places.
+    // All tables are removed before the first is added, because they may have exchanged names.
     tables.iter().for_each(|oid| catalog.remove_relation(*oid));
     loaded.catalog.relations.into_values().for_each(|relation| catalog.put_relation(relation));
     Ok((tables, loaded.next_oid))
 }
 
-/// Makes the definitions of the rows that `scan` visits.
+/// Builds the definitions of the rows that `scan` visits.
 fn load_from(scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<()>) -> Result<Loaded> {
     let mut damaged = Vec::new();
     let mut catalog = Catalog::default();
@@ -156,6 +158,7 @@ fn load_from(scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<()>) -> R
             unreadable.extend(key.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes));
         }
     })?;
+    // A row that does not decode makes its whole relation unreadable: a table without one of its parts would be wrong.
     for (oid, relation) in relations {
         if unreadable.contains(&oid) {
             continue;
@@ -173,15 +176,15 @@ fn load_from(scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<()>) -> R
     Ok(Loaded { catalog, next_oid, damaged })
 }
 
-/// Writes what a new database starts with. The session has a statement open that may write.
+/// Writes the initial definitions of a new database. The session must have an open statement that may write.
 ///
 /// # Errors
-/// When the engine refuses the write.
+/// If the engine refuses the write.
 pub fn bootstrap(db: &Db, session: &mut Session) -> Result<()> {
     put(db, session, record::schema_row(&public_schema()))
 }
 
-/// Returns the schema that every database starts with.
+/// Returns the schema that every database initially has.
 pub fn public_schema() -> Schema {
     Schema { oid: PUBLIC, name: "public".into() }
 }
@@ -210,7 +213,7 @@ pub fn put_next_oid(db: &Db, session: &mut Session, next: u32) -> Result<()> {
     put(db, session, record::next_oid_row(next))
 }
 
-/// Every row that defines a relation: the catalog's own, and the engine's names of its families.
+/// Returns every row that defines a relation: the catalog's own, and the engine's names of its families.
 fn rows_of(relation: &Relation) -> Vec<Row> {
     let mut rows = record::relation_rows(relation);
     rows.push(sql_name_row(relation.oid, relation.family()));
@@ -218,7 +221,7 @@ fn rows_of(relation: &Relation) -> Vec<Row> {
     rows
 }
 
-/// Names the families of relations that have none in the engine: those of a directory of an older version.
+/// Names the families of relations that have no name in the engine, as in a directory of an older version.
 ///
 /// # Errors
 /// As [`bootstrap`].
@@ -274,7 +277,8 @@ fn finish(outcome: Outcome) -> Result<()> {
     }
 }
 
-/// A definition changed after this transaction's snapshot; under the catalog lock only an older snapshot can meet it.
+/// Returns the error for a definition that was changed after this transaction's snapshot; under the catalog lock only
+/// an older snapshot can meet it.
 fn contended() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .hint("Another transaction changed the same definition; run the transaction again.")

@@ -1,8 +1,8 @@
 //! The functions of advisory locks, by their source (`pg_proc.prosrc`).
 //!
-//! A source says everything: `pg_[try_]advisory_[xact_]lock[_shared]_int8|_int4`, and `pg_advisory_unlock[_shared]_int8|_int4`.
-//! A lock that must be waited for blocks the thread that evaluates, as `pg_sleep` does; `lock_timeout`, cancel and the
-//! deadlock detector end the wait as any other.
+//! The source names everything: `pg_[try_]advisory_[xact_]lock[_shared]_int8|_int4`, and
+//! `pg_advisory_unlock[_shared]_int8|_int4`. A wait for a lock blocks the thread that evaluates the call, as `pg_sleep`
+//! does; `lock_timeout`, a cancel and the deadlock detector end it like any other wait.
 //!
 //! Checked by `system_tests`, and by the clients' tests of advisory locks (`tests/clients/tests/advisory_locks.rs`).
 
@@ -14,17 +14,17 @@ use crate::{
     types::Value,
 };
 
-/// What a source asks for.
+/// The operation that a source names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Lock { tries: bool, scope: AdvisoryScope },
     Unlock,
 }
 
-/// Computes the function with this source, if it is one of advisory locks.
+/// Computes the function with this source, if it is an advisory lock function.
 ///
 /// # Errors
-/// 40P01, 55P03, 57014 when the wait for a lock ends without it; 53200 when the session holds as many as it may.
+/// 40P01, 55P03, 57014 if the wait ends without the lock; 53200 if the session holds as many locks as it may.
 pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     if source == "pg_advisory_unlock_all" {
         facts.give_all_advisory_back();
@@ -66,7 +66,7 @@ fn parse(source: &str) -> Option<(Asked, TableLockMode)> {
     Some((asked, mode))
 }
 
-/// Returns what the arguments name: one `bigint`, or two `integer`s, which are another space.
+/// Returns the lock that the arguments name: one `bigint`, or two `integer`s, which are a separate key space.
 fn target(args: &[Value]) -> Option<LockTarget> {
     let half = |value: &Value| value.as_i32().map(i32::cast_unsigned);
     match args {

@@ -1,7 +1,7 @@
-//! Rows of the relations that describe what is built in: types, functions, operators, casts, access methods.
+//! Rows of the relations that describe built-in objects: types, functions, operators, casts, access methods.
 //!
-//! Only what Collie has: a function that is not implemented has no row. Functions that types are read and printed by
-//! have rows only where SQL can call them, so such references may be 0.
+//! They show only what Collie has: a function that is not implemented has no row. The input and output functions of
+//! types have rows only where SQL can call them, so such references may be 0.
 //!
 //! Checked by `system_tests`.
 
@@ -18,10 +18,10 @@ use crate::{
 
 /// OID of the language of built-in functions.
 const INTERNAL: Oid = 12;
-/// OID of the first cast, which PostgreSQL numbers anew in each release.
+/// OID of the first cast; PostgreSQL renumbers casts in each release.
 const FIRST_CAST: Oid = 10_000;
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG {
         return false;
@@ -71,7 +71,7 @@ pub(super) fn fill(out: &mut Output<'_>) -> bool {
     true
 }
 
-/// Returns the OID of the only function of a name, or 0.
+/// Returns the OID of the only function with this name, or 0.
 fn function(name: &str) -> Value {
     Value::Oid(match builtin::procs_named(name) {
         [proc] => proc.oid,

@@ -1,6 +1,7 @@
-//! What was collected of operating units, as `units`, `samples`, `predictions` and `hardware` of `collie_training` show it.
+//! The samples that were collected of operating units, as `units`, `samples`, `predictions` and `hardware` of
+//! `collie_training` show them.
 //!
-//! Plain rows: whoever collects makes them.
+//! These are plain rows; the collector fills them.
 
 use super::{
     output::Output,
@@ -8,30 +9,32 @@ use super::{
 };
 use crate::types::Value;
 
-/// How an operating unit is sampled. Counts are since the server was started.
+/// The sampling of an operating unit. Counts are since the server was started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitRow {
     /// The unit's number.
     pub unit_id: u8,
     /// Its name.
     pub unit: &'static str,
-    /// With which probability a call is sampled now.
+    /// The probability with which a call is sampled now.
     pub p: f64,
     /// Samples taken, by source in the order of their numbers: `apply`, `local`, `replayed_read`, `calibration`.
     pub by_source: [u64; 4],
-    /// Samples that were kept when frequent kinds of calls were thinned.
+    /// Samples that were kept after frequent kinds of calls were thinned.
     pub kept: u64,
-    /// Samples lost since nobody took them in time.
+    /// Samples that were lost because they were not drained in time.
     pub dropped: u64,
-    /// Calls per second, as samples tell; `None`: it was not sampled yet.
+    /// Calls per second, estimated from samples; `None` if the unit was not sampled yet.
     pub calls_per_s: Option<f64>,
-    /// What its samples cost, in microseconds per second.
+    /// The cost of its samples, in microseconds per second.
     pub cost_us_per_s: f64,
-    /// Mean absolute percentage error of its model of elapsed time on the newest samples, 0.1 for 10 %; `None` without a model or samples.
+    /// Mean absolute percentage error of its model of elapsed time on the newest samples, 0.1 for 10 %; `None` without
+    /// a
+    /// model or samples.
     pub error: Option<f64>,
     /// Whether that model is stale.
     pub is_stale: Option<bool>,
-    /// Whether it is left out since the grant does not pay for it.
+    /// Whether the unit is not sampled because the grant does not cover its cost.
     pub is_shed: bool,
 }
 
@@ -46,17 +49,17 @@ pub struct SampleFileRow {
     pub version: u8,
     /// The day on which it was closed, as YYYYMMDD in UTC.
     pub day: u32,
-    /// The node that made it.
+    /// The node that wrote it.
     pub node: String,
-    /// Its number there.
+    /// Its sequence number on that node.
     pub seq: u64,
-    /// Rows; `None` for a file that is damaged.
+    /// Its number of rows; `None` for a damaged file.
     pub rows: Option<u64>,
-    /// Bytes.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// What a model said of a sample.
+/// A model's prediction for a sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PredictionRow {
     /// When the sample was drained, in microseconds since 2000-01-01.
@@ -65,28 +68,28 @@ pub struct PredictionRow {
     pub unit_id: u8,
     /// Its name.
     pub unit: &'static str,
-    /// Which label: its name in the unit's schema.
+    /// The name of the predicted label in the unit's schema.
     pub label: &'static str,
-    /// The model's package.
+    /// The hash of the model's package.
     pub hash: u64,
-    /// What was predicted, in the label's unit.
+    /// The predicted value, in the label's unit.
     pub predicted: f64,
-    /// Lower end of the interval that is to hold nine tenths.
+    /// The lower end of the interval that should contain nine tenths of the samples.
     pub low: f64,
-    /// Upper end.
+    /// The upper end of that interval.
     pub high: f64,
-    /// What it was.
+    /// The actual value.
     pub seen: f64,
-    /// Whether the sample lay outside of what the model had seen.
+    /// Whether the sample lay outside the range of the samples that the model was fitted to.
     pub is_clamped: bool,
 }
 
-/// The machine.
+/// The hardware of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HardwareRow {
-    /// Hash of what it says of itself; files of samples and packages have it.
+    /// Hash of the properties that the machine reports; files of samples and packages carry it.
     pub tag: u64,
-    /// Name and value: what it says of itself, then what was measured.
+    /// Names and values: first the reported properties, then the measured ones.
     pub properties: Vec<(&'static str, String)>,
 }
 

@@ -1,23 +1,26 @@
-//! [`CommitsRow`]: how commits end here and how long they wait, as `collie_commits` shows it.
+//! [`CommitsRow`]: the outcomes of commits on this node and the durations of their waits, as `collie_commits` shows
+//! them.
 
 use super::{SessionFacts, output::Output};
 use crate::types::Value;
 
-/// How long commits waited for the disk, and for replicas where they are asked, among those of the last ten to twenty seconds. Zero where
-/// there were none.
+/// The durations for which commits waited for the disk, and for replicas if there is a quorum, over the last ten to
+/// twenty seconds. Zero if there were no commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitsRow {
-    /// Commits whose time was noted: not those with `synchronous_commit = off`, and not all of those that end at one moment.
+    /// The number of commits whose wait was measured. Commits with `synchronous_commit = off` are not measured, and not
+    /// all
+    /// of those that end at one moment are.
     pub noted: u64,
-    /// Half of them did not wait longer, in microseconds; at most 1/64 above the truth, as is the next.
+    /// The median wait, in microseconds; it is at most 1/64 too high, and so is the next.
     pub p50_us: u64,
-    /// All but one in a hundred did not wait longer.
+    /// The 99th percentile.
     pub p99_us: u64,
     /// The longest wait.
     pub max_us: u64,
 }
 
-/// One row.
+/// Adds the one row.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let int = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
     let (node, times) = (facts.node(), facts.commit_times());

@@ -1,6 +1,6 @@
-//! Texts of definitions: indexes, constraints and signatures, as PostgreSQL prints them.
+//! The text of definitions: indexes, constraints and signatures, as PostgreSQL prints them.
 //!
-//! Defaults and conditions are printed as they are stored: they were printed by the deparser when they were declared.
+//! Defaults and conditions are printed as stored: the deparser printed them when they were declared.
 //!
 //! Checked by `system_tests`.
 
@@ -55,7 +55,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns the places of the columns it is over, in order. Those of a CHECK are not kept.
+    /// Returns the places of its columns, in order; none for a CHECK, whose columns are not recorded.
     pub(super) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Unique(index) => index.key_places().collect(),
@@ -73,8 +73,8 @@ pub(super) fn constraints(relation: &Relation) -> impl Iterator<Item = Constrain
     unique.chain(relation.checks.iter().map(Constraint::Check)).chain(foreign)
 }
 
-/// Writes a constraint as ALTER TABLE ADD takes it. `pretty` leaves out brackets that are not needed and a schema that
-/// the search path finds.
+/// Formats a constraint as ALTER TABLE ADD accepts it. `pretty` omits unneeded parentheses and a schema that the search
+/// path finds.
 pub(super) fn constraint(
     catalog: &Catalog,
     search_path: &[Oid],
@@ -123,7 +123,7 @@ pub(super) fn constraint(
     }
 }
 
-/// Returns the words of an action.
+/// Returns the keywords of an action.
 fn action(action: ReferentialAction) -> &'static str {
     match action {
         ReferentialAction::NoAction => "NO ACTION",
@@ -138,13 +138,13 @@ fn names(relation: &Relation, places: impl Iterator<Item = usize>) -> String {
     places.map(|place| quoted(&relation.columns[place].name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes a stored expression with fewer brackets: none around the whole, around what AND joins, and around a name or number
-/// that is cast.
+/// Formats a stored expression with fewer parentheses: none around the whole, around the terms of an AND, or around a
+/// name or number that is cast.
 pub(super) fn pretty_expression(text: &str) -> String {
     let text = without_brackets(text);
     let terms = and_terms(text);
     if terms.len() > 1 {
-        // Brackets stay around OR only, which binds less.
+        // Only OR keeps its parentheses, because it binds less tightly than AND.
         let shown =
             |term: &str| if has_or(term) { format!("({})", pretty_expression(term)) } else { pretty_expression(term) };
         return terms.into_iter().map(shown).collect::<Vec<_>>().join(" AND ");
@@ -175,7 +175,7 @@ pub(super) fn pretty_expression(text: &str) -> String {
     out
 }
 
-/// Splits an expression at each AND that stands in no brackets.
+/// Splits an expression at each AND outside parentheses.
 fn and_terms(text: &str) -> Vec<&str> {
     split_outside(text, " AND ")
 }
@@ -184,7 +184,7 @@ fn has_or(term: &str) -> bool {
     split_outside(without_brackets(term), " OR ").len() > 1
 }
 
-/// Splits a text where `word` stands outside of brackets and quotes.
+/// Splits a text where `word` occurs outside parentheses, brackets and quotes.
 fn split_outside<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let (mut depth, mut quote) = (0_u32, None);
@@ -206,7 +206,7 @@ fn split_outside<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
     parts
 }
 
-/// Takes off the brackets around a whole expression, if there are any.
+/// Removes the parentheses around a whole expression, if there are any.
 pub(super) fn without_brackets(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
     let mut depth = 0_u32;
@@ -225,7 +225,8 @@ pub(super) fn without_brackets(text: &str) -> &str {
     inner
 }
 
-/// Writes the statement that makes an index. `search_path` leaves out the schema when the path finds the table.
+/// Formats the statement that creates an index. With a `search_path` the text is pretty, and the schema is omitted if
+/// the path finds the table.
 pub(super) fn index(catalog: &Catalog, search_path: Option<&[Oid]>, relation: &Relation, index: &Index) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
     let table = match search_path {
@@ -252,13 +253,13 @@ pub(super) fn predicate(index: &Index) -> Option<String> {
     }
 }
 
-/// Writes an expression of an index key as CREATE INDEX takes it: in brackets unless it is a call.
+/// Formats an expression of an index key as CREATE INDEX accepts it: in parentheses unless it is a call.
 pub(crate) fn key_expression_text(text: &str, pretty: bool) -> String {
     let shown = if pretty { pretty_expression(text) } else { text.to_owned() };
     if is_call(&shown) { shown } else { format!("({shown})") }
 }
 
-/// Returns whether an expression is a call and nothing else, as `f(x)` is and `f(x) + 1` is not.
+/// Returns whether an expression is a single call, as `f(x)` is and `f(x) + 1` is not.
 fn is_call(text: &str) -> bool {
     let Some(open) = text.find('(').filter(|&at| at > 0) else { return false };
     let name = &text[..open];
@@ -267,7 +268,7 @@ fn is_call(text: &str) -> bool {
     plain && !matches!(name, "ROW" | "NOT") && without_brackets(arguments).len() < arguments.len()
 }
 
-/// Writes a column of an index without its order.
+/// Formats a column of an index without its order.
 pub(super) fn index_part(relation: &Relation, part: &IndexColumn, pretty: bool) -> String {
     match &part.part {
         KeyPart::Column(place) => quoted(&relation.columns[*place].name),
@@ -275,7 +276,7 @@ pub(super) fn index_part(relation: &Relation, part: &IndexColumn, pretty: bool) 
     }
 }
 
-/// Writes the INCLUDE clause of an index that has one, with a blank before it.
+/// Formats the INCLUDE clause of an index, with a leading space; empty if it has none.
 fn include(relation: &Relation, index: &Index) -> String {
     if index.included.is_empty() {
         return String::new();
@@ -293,11 +294,11 @@ fn index_column(relation: &Relation, part: &IndexColumn, pretty: bool) -> String
     format!("{}{order}", index_part(relation, part, pretty))
 }
 
-/// Writes a type's name as `format_type` does; `typmod` is `None` when none was given.
+/// Formats a type's name as `format_type` does; `typmod` is `None` if none was given.
 pub(super) fn type_name(type_oid: u32, typmod: Option<i32>) -> String {
     match (type_oid, typmod) {
         (0, _) => "-".to_owned(),
-        // Asked for with a modifier that is none, PostgreSQL answers with names that read back without one.
+        // For the modifier -1, PostgreSQL answers with names that read back as types without a modifier.
         (oid::BPCHAR, Some(-1)) => "bpchar".to_owned(),
         (oid::BPCHAR_ARRAY, Some(-1)) => "bpchar[]".to_owned(),
         (oid::BIT, Some(-1)) => "\"bit\"".to_owned(),
@@ -313,12 +314,12 @@ pub(super) fn type_name(type_oid: u32, typmod: Option<i32>) -> String {
     }
 }
 
-/// Writes the types of a function's arguments, separated by `separator`.
+/// Formats the types of a function's arguments, separated by `separator`.
 pub(super) fn argument_types(proc: &Proc, separator: &str) -> String {
     proc.arguments.iter().map(|&ty| type_name(ty, None)).collect::<Vec<_>>().join(separator)
 }
 
-/// Writes a function's arguments as CREATE FUNCTION takes them.
+/// Formats a function's arguments as CREATE FUNCTION accepts them.
 pub(super) fn arguments(proc: &Proc) -> String {
     let last = proc.arguments.len().wrapping_sub(1);
     let argument = |(place, &ty): (usize, &u32)| {

@@ -1,11 +1,11 @@
-//! `Doing`: what a session does now, as the views of sessions show it.
+//! `Doing`: the current activity of a session, as the views of sessions show it.
 
-/// What a session is doing, in the words of `pg_stat_activity.state`.
+/// The state of a session, in the words of `pg_stat_activity.state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// It answers a message.
     Active,
-    /// It waits for its client, with nothing open.
+    /// It waits for its client, with no open transaction.
     #[default]
     Idle,
     /// It waits for its client inside a transaction.
@@ -15,7 +15,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the words.
+    /// Returns the state as `pg_stat_activity` shows it.
     pub fn words(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -26,19 +26,19 @@ impl State {
     }
 }
 
-/// What others see of a session. Times are microseconds since 2000-01-01.
+/// The activity of a session that other sessions see. Times are microseconds since 2000-01-01.
 #[derive(Clone, Debug, Default)]
 pub struct Doing {
-    /// What it does.
+    /// Its state.
     pub state: State,
     /// The statement it runs, or ran last.
     pub query: String,
-    /// When that began; `None` before the first.
+    /// The start of that statement; `None` before the first.
     pub query_start: Option<i64>,
-    /// When the state last changed; `None` before the first statement.
+    /// The time at which the state last changed; `None` before the first statement.
     pub state_change: Option<i64>,
-    /// When its transaction began; `None` outside one.
+    /// The start of its transaction; `None` outside one.
     pub transaction_start: Option<i64>,
-    /// What its application calls itself.
+    /// The name that its application gave.
     pub application: String,
 }

@@ -1,4 +1,4 @@
-//! A catalog made by hand and a session that is not one, for the tests of the system relations.
+//! A handmade catalog and a fake session, for the tests of the system relations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,12 +29,12 @@ use crate::{
 
 /// A table that the search path does not find.
 pub(super) const HIDDEN: Oid = 16_400;
-/// A table with every sort of index and constraint.
+/// A table with every kind of index and constraint.
 pub(super) const ITEMS: Oid = 16_401;
-/// A table whose name needs quotes, with a foreign key to the other.
+/// A table whose name needs quotes, with a foreign key to [`ITEMS`].
 pub(super) const NOTES: Oid = 16_410;
 
-/// A session that is none: constant answers over a catalog made by hand.
+/// A fake session: constant answers over a handmade catalog.
 pub(super) struct FakeSession {
     pub(super) catalog: Catalog,
     path: Vec<Oid>,
@@ -320,7 +320,7 @@ impl SessionFacts for FakeSession {
         let (snapshot, age) = (Lsn::new(0x1_0000_0000), Duration::from_secs(2));
         vec![SnapshotRow { pid: 7, snapshot, since: Some(0), age, rows_kept: 3, bytes_kept: Some(400) }]
     }
-    /// Of a database with two families of a group, one of them flushed beside the other, for which writers never waited.
+    /// Figures of a database with two families of one group, which were flushed, and without write stalls.
     fn store_figures(&self) -> Option<StoreFigures> {
         let mut options = collie_engine::Options { background: false, ..collie_engine::Options::small() };
         options.log.threads = false;
@@ -389,8 +389,8 @@ fn index(oid: Oid, name: &str, columns: &[Column], parts: &[(usize, bool, bool)]
     }
 }
 
-/// A table `items` with every sort of index and constraint, a table with a name that needs quotes and a foreign key,
-/// and a table in a schema that the search path does not name.
+/// Builds a table `items` with every kind of index and constraint, a table with a name that needs quotes and a foreign
+/// key, and a table in a schema that the search path does not name.
 pub(super) fn shop() -> FakeSession {
     let mut catalog = Catalog::default();
     install(&mut catalog);
@@ -474,7 +474,7 @@ pub(super) fn shop() -> FakeSession {
     FakeSession { catalog, path: vec![PUBLIC] }
 }
 
-/// Finds a system relation; those of the standard with their schema.
+/// Finds a system relation; one of the schemas `information_schema` and `collie_training` by its qualified name.
 pub(super) fn relation<'f>(facts: &'f FakeSession, name: &str) -> &'f Arc<Relation> {
     let (schema, name) = match name.split_once('.') {
         Some(("information_schema", name)) => (INFORMATION_SCHEMA, name),
@@ -485,7 +485,8 @@ pub(super) fn relation<'f>(facts: &'f FakeSession, name: &str) -> &'f Arc<Relati
     facts.catalog.relation(oid).unwrap()
 }
 
-/// Reads the named columns of the rows for which `keep` names a column and its text.
+/// Reads the named columns of the rows in which the column `keep.0` has the text `keep.1`; of all rows if no column is
+/// named.
 pub(super) fn read(facts: &FakeSession, name: &str, keep: (&str, &str), columns: &[&str]) -> Vec<String> {
     let relation = relation(facts, name);
     let place = |name: &str| relation.column(name).unwrap_or_else(|| panic!("{} has no {name}", relation.name)).0;
@@ -498,7 +499,7 @@ pub(super) fn read(facts: &FakeSession, name: &str, keep: (&str, &str), columns:
     kept.map(|row| columns.iter().map(|name| text(row, name)).collect::<Vec<_>>().join("|")).collect()
 }
 
-/// Calls a function and writes its answer, or the error with its code.
+/// Calls a function and formats its answer, or the error with its code.
 pub(super) fn ask(source: &str, args: &[Value]) -> String {
     match call(&shop(), source, args) {
         Ok(Value::Null) => "NULL".to_owned(),

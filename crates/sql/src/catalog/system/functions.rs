@@ -1,7 +1,7 @@
 //! Functions that need the catalog or the session, by their source (`pg_proc.prosrc`).
 //!
-//! Not the `reg*` types and visibility (`object_names`). Functions about features that Collie has not answer as
-//! PostgreSQL does where nobody uses them: NULL, no rows, or an error that says so.
+//! The `reg*` types and visibility are in `object_names`. Functions about features that Collie does not have answer as
+//! PostgreSQL does where the feature is not used: NULL, no rows, or an error that says so.
 //!
 //! Checked by `system_tests`, which calls every source that `builtin` declares.
 
@@ -25,21 +25,21 @@ use crate::{
     types::{Value, oid},
 };
 
-/// The server version that clients take decisions by.
+/// The server version by which clients choose their behavior.
 const POSTGRES_VERSION: &str = "15.0";
-/// OID of the system relation whose OID says that a description is about a table.
+/// OID of the system relation whose OID marks a description as that of a table.
 pub(super) const PG_CLASS: Oid = 1259;
-/// Encodings clients ask about, by PostgreSQL's numbers.
+/// The encodings that clients ask about, by PostgreSQL's numbers.
 const ENCODINGS: [(i32, &str); 4] = [(0, "SQL_ASCII"), (session_rows::UTF8, "UTF8"), (8, "LATIN1"), (24, "WIN1252")];
-/// From 1970, where calendars of the engine begin, to 2000, where timestamps do.
+/// Microseconds from 1970, the epoch of the engine's times, to 2000, the epoch of timestamps.
 const EPOCH_DIFFERENCE_US: i64 = 946_684_800_000_000;
-/// INSERT, UPDATE and DELETE as `pg_relation_is_updatable` numbers them.
+/// INSERT, UPDATE and DELETE as bits of `pg_relation_is_updatable`.
 const UPDATABLE: i32 = 1 << 3 | 1 << 2 | 1 << 4;
 
 /// Computes the function with this source.
 ///
 /// # Errors
-/// Whatever the function raises; 0A000 for a source that is not known.
+/// The errors of the function; 0A000 for an unknown source.
 pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Value> {
     let handlers = [session, advisory::call, definitions, relations, unused];
     for handler in handlers {
@@ -56,26 +56,26 @@ pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Re
 /// Computes the rows of the set-returning function with this source.
 ///
 /// # Errors
-/// 0A000 for a source that is not known.
+/// 0A000 for an unknown source.
 pub(super) fn call_set(_: &dyn SessionFacts, source: &str, _: &[Value]) -> Result<Rows> {
     match source {
-        // Nothing is partitioned, and nobody listens.
+        // No table is partitioned, and LISTEN is not built.
         "pg_partition_ancestors" | "pg_listening_channels" => Ok(Box::new(std::iter::empty())),
         _ => Err(SqlError::unsupported(format_args!("the system function {source}"))),
     }
 }
 
-/// Returns an argument as text; empty for one that is none, which the types of the function rule out.
+/// Returns an argument as text; empty for an argument of another type, which the function's types rule out.
 pub(super) fn text_of(args: &[Value], at: usize) -> &str {
     args.get(at).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns an argument as an OID; 0, which names nothing, for a number that is none.
+/// Returns an argument as an OID; 0, which names no object, if it is not an OID.
 pub(super) fn oid_of(args: &[Value], at: usize) -> Oid {
     args.get(at).and_then(Value::as_i64).and_then(|oid| Oid::try_from(oid).ok()).unwrap_or(0)
 }
 
-/// Returns the process id in the first argument, if it could be one.
+/// Returns the process id in the first argument, if it can be one.
 fn pid_of(args: &[Value]) -> Option<u32> {
     args.first().and_then(Value::as_i64).and_then(|pid| u32::try_from(pid).ok())
 }
@@ -88,12 +88,12 @@ fn bytes(count: u64) -> Value {
     Value::Int8(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Makes a `pg_lsn`.
+/// Builds a `pg_lsn`.
 pub(super) const fn lsn(position: collie_base::Lsn) -> Value {
     Value::PgLsn(position)
 }
 
-/// Answers functions about the session and the server.
+/// Computes functions about the session and the server.
 fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     let value = match source {
         "pgsql_version" => {
@@ -157,7 +157,7 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
             let (position, hash) = facts.state_hash()?;
             format!("{position}:{hash:016x}").into()
         }
-        // A statement that asks for the id has one before it runs.
+        // A statement that calls this function is given an id before it runs.
         "pg_current_xact_id" | "pg_current_xact_id_if_assigned" => {
             facts.xid().map_or(Value::Null, |xid| bytes(xid.get()))
         }
@@ -198,7 +198,7 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
     Ok(Some(value))
 }
 
-/// Says how a transaction ended; NULL when that was too long ago to be remembered.
+/// Returns how a transaction ended; NULL if that is too long ago to be known.
 fn xid_status(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     let xid = args.first().and_then(Value::as_i64).unwrap_or_default();
     Ok(match facts.xid_fate(Xid::new(xid.cast_unsigned())) {
@@ -213,7 +213,7 @@ fn xid_status(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     })
 }
 
-/// `pg_promote(wait, wait_seconds)`: it is always waited for, as long as it takes.
+/// Computes `pg_promote(wait, wait_seconds)`. The call always waits, and as long as necessary.
 fn promote(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     if args.get(1).and_then(Value::as_i64).is_some_and(|seconds| seconds <= 0) {
         let text = "\"wait_seconds\" must not be negative or zero";
@@ -222,7 +222,7 @@ fn promote(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     facts.promote(Promotion::Agreed).map(|_| Value::Bool(true))
 }
 
-/// `collie_promote_in(term)`.
+/// Computes `collie_promote_in(term)`.
 fn promote_in(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     let term = args.first().and_then(Value::as_i64).and_then(|term| u64::try_from(term).ok());
     let Some(term) = term else {
@@ -231,7 +231,8 @@ fn promote_in(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     facts.promote(Promotion::InTerm(term)).map(Value::from)
 }
 
-/// `collie_switchover(milliseconds)`: how long the primary's transactions are given; 0: `replication.switchover_timeout`.
+/// Computes `collie_switchover(milliseconds)`: the time that the primary's open transactions are given; 0 means
+/// `replication.switchover_timeout`.
 fn switch_over(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     let ms = args.first().and_then(Value::as_i64).unwrap_or_default();
     let Ok(ms) = u64::try_from(ms) else {
@@ -241,7 +242,7 @@ fn switch_over(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     facts.promote(Promotion::Switchover { wait }).map(Value::from)
 }
 
-/// Cancels or ends a session; a number that is nobody's is worth a warning.
+/// Cancels or ends a session. Warns if no session has the number.
 fn stop(facts: &dyn SessionFacts, args: &[Value], end: bool) -> Value {
     let stopped = pid_of(args).is_some_and(|pid| facts.stop_backend(pid, end));
     if !stopped {
@@ -251,9 +252,9 @@ fn stop(facts: &dyn SessionFacts, args: &[Value], end: bool) -> Value {
     Value::Bool(stopped)
 }
 
-/// Sleeps for so many seconds; not at all for a negative number or none.
+/// Sleeps for the given number of seconds; returns at once for a negative number or NULL.
 fn sleep(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
-    /// As long as a timer can be set: about 31 years.
+    /// The longest time for which a timer can be set: about 31 years.
     const SECONDS_MAX: f64 = 1e9;
     let seconds = match args.first() {
         Some(Value::Float8(seconds)) if *seconds > 0.0 => seconds.min(SECONDS_MAX),
@@ -267,7 +268,7 @@ fn set_config(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     let Some(setting) = args.first().and_then(Value::as_str) else {
         return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
     };
-    // NULL stands for the default, as in PostgreSQL.
+    // NULL means the default, as in PostgreSQL.
     let default = || facts.settings().iter().find(|row| row.name.eq_ignore_ascii_case(setting)).map(|row| row.default);
     let value = match args.get(1) {
         Some(Value::Text(text)) => &**text,
@@ -276,8 +277,8 @@ fn set_config(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
     Ok(facts.set_config(setting, value, bool_of(args, 2))?.into())
 }
 
-/// Draws a number from 0 up to but not 1. Each thread counts its draws, and the log's positions and the session keep
-/// threads and runs apart; a number drawn is not a secret.
+/// Returns a random number in [0, 1). Each thread counts its draws; the log's position and the process id distinguish
+/// threads and runs. The numbers are not cryptographically secure.
 fn random(facts: &dyn SessionFacts) -> f64 {
     thread_local! {
         static DRAWS: Cell<u64> = const { Cell::new(0) };
@@ -285,13 +286,13 @@ fn random(facts: &dyn SessionFacts) -> f64 {
     let draw = DRAWS.with(|draws| draws.replace(draws.get().wrapping_add(1)));
     let state = foldhash::quality::FixedState::with_seed(draw);
     let bits = state.hash_one((facts.pid(), facts.positions().0.get())) >> 11;
-    // 53 bits are what a float8 holds exactly.
+    // A float8 represents 53 bits exactly.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let (drawn, all) = (bits as f64, (1_u64 << 53) as f64);
     drawn / all
 }
 
-/// Answers functions that print definitions.
+/// Computes functions that print definitions.
 fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     let catalog = facts.catalog();
     let value = match source {
@@ -299,7 +300,7 @@ fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result
             None | Some(Value::Null) => Value::Null,
             _ => definition::type_name(oid_of(args, 0), args.get(1).and_then(Value::as_i32)).into(),
         },
-        // Expressions are stored as the text that shows them.
+        // Expressions are stored as the text that is to be shown.
         "pg_get_expr" => args[0].clone(),
         "pg_get_expr_ext" if bool_of(args, 2) => definition::pretty_expression(text_of(args, 0)).into(),
         "pg_get_expr_ext" => args[0].clone(),
@@ -367,7 +368,7 @@ fn constraint(facts: &dyn SessionFacts, oid: Oid, pretty: bool) -> Value {
     Value::Null
 }
 
-/// Answers functions about one relation: sizes, statistics, what may be done with it.
+/// Computes functions about one relation: its size, its statistics, its permitted operations.
 fn relations(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     let catalog = facts.catalog();
     let oid = oid_of(args, 0);
@@ -434,7 +435,7 @@ fn relations(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<O
     Ok(Some(value))
 }
 
-/// Makes the error for using something as a sequence: nothing is one.
+/// Returns the error for using an object as a sequence; sequences do not exist.
 fn no_sequence(facts: &dyn SessionFacts, oid: Oid) -> SqlError {
     let catalog = facts.catalog();
     let table = catalog.relation(oid).map(|relation| relation.name.clone());
@@ -444,7 +445,7 @@ fn no_sequence(facts: &dyn SessionFacts, oid: Oid) -> SqlError {
     }
 }
 
-/// Answers functions about features that are not there: NULL, as PostgreSQL answers for objects that do not exist.
+/// Computes functions about features that are not built: NULL, as PostgreSQL answers for objects that do not exist.
 fn unused(_: &dyn SessionFacts, source: &str, _: &[Value]) -> Result<Option<Value>> {
     Ok(match source {
         "current_query"

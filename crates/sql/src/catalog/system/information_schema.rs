@@ -19,12 +19,12 @@ use crate::{
     types::{SqlType, Value, interval, oid, typmod},
 };
 
-/// Bytes a text may have.
+/// The maximal size of a text in bytes.
 const TEXT_BYTES_MAX: i32 = 1 << 30;
-/// Bytes a character may have in UTF-8.
+/// The maximal size of a UTF-8 character in bytes.
 const CHARACTER_BYTES_MAX: i32 = 4;
 
-/// Adds the rows, if they are of one of these views.
+/// Adds the rows if the relation is one of these views.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != INFORMATION_SCHEMA {
         return false;
@@ -120,7 +120,9 @@ fn kind(constraint: &Constraint<'_>) -> &'static str {
     }
 }
 
-/// Adds the columns of keys: those that have the key, or for `constraint_column_usage` those that it is about.
+/// Adds the columns of constraints: for `constraint_column_usage` the columns that are referenced, otherwise the
+/// columns
+/// that declare the key.
 fn key_columns(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let catalog = facts.catalog();
     let about = out.name() == "constraint_column_usage";
@@ -212,7 +214,7 @@ fn octets(ty: SqlType) -> Option<i32> {
     }
 }
 
-/// Returns precision, its base, and scale of a number type.
+/// Returns the precision, its base and the scale of a number type.
 fn number_facts(ty: SqlType) -> (Option<i32>, Option<i32>, Option<i32>) {
     match ty.oid {
         oid::INT2 => (Some(16), Some(2), Some(0)),
@@ -228,7 +230,7 @@ fn number_facts(ty: SqlType) -> (Option<i32>, Option<i32>, Option<i32>) {
     }
 }
 
-/// The fields of an interval that has not all of them, as SQL names them.
+/// Returns the fields of an interval that is restricted to some, as SQL names them.
 fn interval_type(ty: SqlType) -> Value {
     match interval::modifier::field_names(ty.typmod) {
         "" => Value::Null,

@@ -1,9 +1,9 @@
-//! Rows of the relations that show who holds and awaits what: `pg_locks`, `collie_snapshots`.
+//! Rows of the relations that show held and awaited locks and held snapshots: `pg_locks`, `collie_snapshots`.
 //!
-//! `pg_locks` has what PostgreSQL shows, from other structures: a row lock is an unfinished version of the row there as
-//! here, so it is seen only where somebody waits for it. Who is first in line for a row holds its `tuple` lock and waits
-//! for the holder's `transactionid`; the others wait for the `tuple` lock. Rows have no page here and no number in it:
-//! both are NULL.
+//! `pg_locks` shows what PostgreSQL shows, from other structures. A row lock is an unfinished version of the row, as in
+//! PostgreSQL, so it is visible only if a transaction waits for it. The first waiter for a row holds its `tuple` lock
+//! and waits for the holder's `transactionid`; the others wait for the `tuple` lock. Rows here have no page and no
+//! number in it, so both are NULL.
 //!
 //! Checked by `system_tests`, and by the clients' tests with real waits.
 
@@ -24,7 +24,7 @@ use crate::{
     types::Value,
 };
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG {
         return false;
@@ -37,7 +37,7 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     true
 }
 
-/// The columns that say what is locked; what is not said is NULL.
+/// The columns that describe the locked object; absent ones are NULL.
 #[derive(Clone, Copy, Default)]
 struct Object {
     kind: &'static str,
@@ -51,7 +51,7 @@ struct Object {
 impl Object {
     fn of(target: LockTarget) -> Self {
         match target {
-            // All definitions at once: an object of `pg_class` without a number.
+            // The lock of all definitions: an object of `pg_class` without a number.
             LockTarget::Table(CATALOG_LOCK) => {
                 Self { kind: "object", object: Some((PG_CLASS, 0, 0)), ..Self::default() }
             }
@@ -80,7 +80,7 @@ fn locks(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for held in held {
         rows.push(Object::of(held.target), held.owner, mode_name(held.mode), true);
     }
-    // What a session holds for itself belongs to no transaction.
+    // Session-level locks belong to no transaction.
     for owner in owners.into_iter().filter(|owner| owner.transaction > 0) {
         let virtual_xid = Object { kind: "virtualxid", virtual_xid: Some(owner), ..Object::default() };
         rows.push(virtual_xid, owner, EXCLUSIVE, true);
@@ -111,7 +111,7 @@ fn locks(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// Returns which table or index each family holds.
+/// Returns the table of each family; a family of an index belongs to the index's table.
 fn tables_by_family(facts: &dyn SessionFacts) -> Map<collie_base::CfId, Oid> {
     let relations = facts.catalog().relations.values().filter(|relation| relation.storage != Storage::Virtual);
     let mut tables = Map::default();
@@ -125,7 +125,7 @@ fn tables_by_family(facts: &dyn SessionFacts) -> Map<collie_base::CfId, Oid> {
 const EXCLUSIVE: &str = "ExclusiveLock";
 const SHARE: &str = "ShareLock";
 
-/// Returns a mode's name as `pg_locks` prints it.
+/// Returns the name of a mode as `pg_locks` prints it.
 fn mode_name(mode: TableLockMode) -> &'static str {
     match mode {
         TableLockMode::AccessShare => "AccessShareLock",
@@ -139,14 +139,14 @@ fn mode_name(mode: TableLockMode) -> &'static str {
     }
 }
 
-/// Puts the rows of `pg_locks` together.
+/// Assembles the rows of `pg_locks`.
 struct LockRows<'o, 'r> {
     out: &'o mut Output<'r>,
     pids: Map<usize, u32>,
 }
 
 impl LockRows<'_, '_> {
-    /// Adds a lock, if its owner is a session: what the engine itself holds has no process id to show.
+    /// Adds a lock if its owner is a session: the engine itself has no process id to show.
     fn push(&mut self, object: Object, owner: LockOwner, mode: &'static str, granted: bool) {
         let Some(pid) = self.pids.get(&owner.slot) else { return };
         let oid = |oid: Option<u32>| oid.map_or(Value::Null, Value::Oid);

@@ -1,22 +1,23 @@
 //! PostgreSQL's system tables and functions, computed from the catalog and the session when they are read.
 //!
 //! Nothing here is stored: `pg_class` and its kin are views of [`Catalog`], shown with the names, types and OIDs that
-//! clients of PostgreSQL 15 expect. Relations that only exist so that clients can join them have the right columns and
+//! clients of PostgreSQL 15 expect. Relations that exist only so that clients can join them have the right columns and
 //! no rows.
 //!
 //! | file | knows |
 //! |---|---|
-//! | `tables` | which system relations there are, with their columns (`crates/sql/builtin/system_columns.tsv`) |
-//! | `output` | how a row is put together by column names, and what a look-up asks for |
-//! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `store_rows`, `view_rows`, `information_schema` | the rows |
+//! | `tables` | the system relations, with their columns (`crates/sql/builtin/system_columns.tsv`) |
+//! | `output` | assembling a row by column names, and the value that a look-up asks for |
+//! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `store_rows`, `view_rows`, `information_schema` |
+//! the rows |
 //! | `functions`, `object_names` | the functions; `reg*` types and visibility |
 //! | `training`, `collected` | the rows of `collie_training` |
-//! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
+//! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, owners, size estimates |
 //!
 //! # Invariants
-//! - S1. A row has one value per column of its relation, NULL only where the column allows it.
-//! - S2. With a look-up, at least the matching rows are returned; it only ever saves work.
-//! - S3. Rows come in an order that does not depend on hashing: one catalog always gives the same rows.
+//! - S1. A row has one value per column of its relation, which is NULL only where the column allows it.
+//! - S2. With a look-up, at least the matching rows are returned; a look-up only saves work.
+//! - S3. The order of rows does not depend on hashing: one catalog always gives the same rows.
 //!
 //! Checked by `system_tests`, which reads every relation and calls every function.
 
@@ -76,118 +77,119 @@ use crate::{
     types::{Value, XidSnapshot},
 };
 
-/// What system tables and functions may ask of a session.
+/// The facts and operations of a session that system tables and functions use.
 pub trait SessionFacts {
-    /// The catalog the statement sees.
+    /// Returns the catalog that the statement sees.
     fn catalog(&self) -> &Catalog;
-    /// Schemas of the search path that exist, in order, `pg_catalog` not included unless the path names it.
+    /// Returns the schemas of the search path that exist, in order; `pg_catalog` only if the path names it.
     fn search_path(&self) -> &[Oid];
-    /// Who is connected.
+    /// Returns the name of the connected user.
     fn user(&self) -> &str;
-    /// Name of the database.
+    /// Returns the name of the database.
     fn database(&self) -> &str;
-    /// Process id of the session.
+    /// Returns the process id of the session.
     fn pid(&self) -> u32;
-    /// A setting's value as SHOW prints it.
+    /// Returns a setting's value as SHOW prints it.
     ///
     /// # Errors
-    /// 42704 for an unknown one.
+    /// 42704 for an unknown setting.
     fn setting(&self, name: &str) -> Result<String>;
-    /// Every setting: name, value, kind of value, default, description.
+    /// Returns every setting.
     fn settings(&self) -> Vec<SettingRow>;
     /// Sets a setting, as `set_config` does, and returns its new value.
     ///
     /// # Errors
     /// As SET.
     fn set_config(&self, name: &str, value: &str, local: bool) -> Result<String>;
-    /// Id of the transaction, once it wrote.
+    /// Returns the id of the transaction, once it has written.
     fn xid(&self) -> Option<Xid>;
-    /// The statement's snapshot, told in transaction ids.
+    /// Returns the statement's snapshot in terms of transaction ids.
     ///
     /// # Errors
-    /// 55000 when it is older than what is remembered of them.
+    /// 55000 if the snapshot is too old for that.
     fn xid_snapshot(&self) -> Result<XidSnapshot>;
-    /// How a transaction ended, as far as it is remembered.
+    /// Returns how a transaction ended, as far as that is still known.
     fn xid_fate(&self, xid: Xid) -> XidFate;
-    /// The boundary and the durable end of the log.
+    /// Returns the boundary and the durable end of the log.
     fn positions(&self) -> (Lsn, Lsn);
-    /// Where a new snapshot of what no crash takes back is, and the state hash there. Reads every row.
+    /// Takes a snapshot of what no crash takes back, and returns its position and the state hash there. Reads every
+    /// row.
     ///
     /// # Errors
-    /// There are too many sessions.
+    /// If there are too many sessions.
     fn state_hash(&self) -> Result<(Lsn, u64)>;
-    /// Whether the database follows the log of another one.
+    /// Returns whether the database follows the log of another database.
     fn is_replica(&self) -> bool;
-    /// Makes a replica a primary, without asking other nodes if `force`; says what was done.
+    /// Makes a replica a primary in the given way; returns a description of what was done.
     ///
     /// # Errors
-    /// 55000 for what is no replica, or cannot be promoted.
+    /// 55000 for a node that is not a replica or cannot be promoted.
     fn promote(&self, how: Promotion) -> Result<String>;
-    /// The token of the session's last commit.
+    /// Returns the token of the session's last commit.
     fn last_commit(&self) -> Option<Token>;
-    /// Of a replica: how far it is.
+    /// Returns the progress of a replica; `None` on any other node.
     fn replay(&self) -> Option<ReplayRow>;
-    /// The replicas that follow.
+    /// Returns the replicas that follow this primary, or have followed it.
     fn standbys(&self) -> Vec<Standby>;
-    /// The slots of replicas.
+    /// Returns the slots of replicas.
     fn slots(&self) -> Vec<SlotRow>;
-    /// How far replicas were behind, second by second.
+    /// Returns the delays of replicas, second by second.
     fn delays(&self) -> Vec<DelayRow>;
-    /// Who this database is.
+    /// Returns the identity of this node.
     fn node(&self) -> NodeRow;
-    /// How the replicas stand that commits wait for, if they do.
+    /// Returns the state of the replicas that commits wait for, if they wait for any.
     fn quorum(&self) -> Option<QuorumRow>;
-    /// Whom the database follows, if it does.
+    /// Returns the primary that the database follows, if it follows one.
     fn following(&self) -> Option<FollowingRow>;
-    /// How long commits waited.
+    /// Returns the waits of commits.
     fn commit_times(&self) -> CommitsRow;
-    /// What became of sampled reads.
+    /// Returns the outcomes of sampled reads.
     fn replayed_reads(&self) -> Vec<ReadsRow>;
-    /// What somebody should know of the running database.
+    /// Returns the known troubles of the running database.
     fn health(&self) -> Vec<Trouble>;
-    /// What the server knows of its training, if it does any.
+    /// Returns the server's training, if it does any.
     fn training(&self) -> Option<&dyn Training>;
-    /// Forgets a slot.
+    /// Drops a slot.
     ///
     /// # Errors
-    /// 42704, 55006, and the disk's.
+    /// 42704, 55006, and errors of the disk.
     fn drop_slot(&self, name: &str) -> Result<()>;
-    /// Rows of a family, about.
+    /// Returns an estimate of the number of rows of a family.
     fn row_estimate(&self, cf: CfId) -> u64;
-    /// Sessions connected, by process id.
+    /// Returns the connected sessions, by process id.
     fn activity(&self) -> Vec<ActivityRow>;
-    /// Every lock that is held or waited for.
+    /// Returns every lock that is held or waited for.
     fn locks(&self) -> LockPicture;
-    /// Process ids of the sessions that a session waits for.
+    /// Returns the process ids of the sessions that a session waits for.
     fn blocking_pids(&self, pid: u32) -> Vec<u32>;
-    /// Cancels what a session runs, or with `end` ends the session; whether there is one.
+    /// Cancels the statement of a session, or with `end` ends the session; returns whether there is such a session.
     fn stop_backend(&self, pid: u32, end: bool) -> bool;
-    /// Snapshots that sessions hold, lowest first.
+    /// Returns the snapshots that sessions hold, lowest first.
     fn snapshots(&self) -> Vec<SnapshotRow>;
-    /// What the engine says of its store; `None` where there is none.
+    /// Returns the engine's figures of its store; `None` if there are none.
     fn store_figures(&self) -> Option<StoreFigures>;
-    /// Takes an advisory lock; waits on this thread while somebody is in the way.
+    /// Takes an advisory lock; blocks this thread while other sessions hold it.
     ///
     /// # Errors
-    /// 40P01, 55P03, 53200 when the session holds as many as it may, and as a statement that is cancelled.
+    /// 40P01, 55P03, 53200 if the session holds as many as it may, and the errors of a cancelled statement.
     fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()>;
-    /// Takes an advisory lock if nobody is in the way; whether it did.
+    /// Takes an advisory lock if no other session is in the way; returns whether it did.
     ///
     /// # Errors
-    /// 53200 when the session holds as many as it may.
+    /// 53200 if the session holds as many as it may.
     fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<bool>;
-    /// Gives an advisory lock of the session back; whether there was one.
+    /// Releases an advisory lock of the session; returns whether it held one.
     fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool;
-    /// Gives every advisory lock of the session back.
+    /// Releases every advisory lock of the session.
     fn give_all_advisory_back(&self);
-    /// Has the client told, after the step.
+    /// Sends a warning to the client, after the step.
     fn warn(&self, warning: SqlError);
-    /// Sleeps on this thread, or until the statement is cancelled.
+    /// Blocks this thread for a time, or until the statement is cancelled.
     ///
     /// # Errors
-    /// As a statement that is cancelled.
+    /// The errors of a cancelled statement.
     fn sleep(&self, time: Duration) -> Result<()>;
-    /// Prepared statements of this session that have a name.
+    /// Returns the named prepared statements of this session.
     fn prepared_statements(&self) -> Vec<PreparedRow>;
 }
 
@@ -198,24 +200,24 @@ pub struct PreparedRow {
     pub name: String,
     /// The text as it was sent.
     pub text: Arc<str>,
-    /// When it was prepared, in microseconds since 2000.
+    /// The time at which it was prepared, in microseconds since 2000-01-01.
     pub since: i64,
     /// Types of its parameters.
     pub parameters: Vec<Oid>,
-    /// Whether PREPARE made it.
+    /// Whether it was created by PREPARE.
     pub from_sql: bool,
-    /// How often it ran.
+    /// The number of its executions.
     pub runs: u64,
 }
 
-/// How far a replica is.
+/// The progress of a replica.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayRow {
-    /// The end of what it has received.
+    /// The end of the received log.
     pub received: Lsn,
-    /// New snapshots show the commits below.
+    /// The read horizon: new snapshots show the commits below.
     pub shown: Lsn,
-    /// What time it was on its primary then, within a second or so, in microseconds since 1970; `None`: not known yet.
+    /// The primary's time at that position, within a second or so, in microseconds since 1970; `None` if not known yet.
     pub time_us: Option<i64>,
 }
 
@@ -230,9 +232,9 @@ pub struct SettingRow {
     pub kind: &'static str,
     /// Default.
     pub default: &'static str,
-    /// One line.
+    /// Description, in one line.
     pub description: &'static str,
-    /// When it may be changed: user (by SET), backend (as a client connects), internal (never).
+    /// When it may be changed: user (by SET), backend (when a client connects), internal (never).
     pub context: &'static str,
 }
 
@@ -243,13 +245,13 @@ pub struct ActivityRow {
     pub pid: u32,
     /// User.
     pub user: Arc<str>,
-    /// Where its client is; `None` in this process.
+    /// Address of its client; `None` for a client in this process.
     pub address: Option<SocketAddr>,
-    /// When it connected, microseconds since 2000-01-01.
+    /// The time at which it connected, in microseconds since 2000-01-01.
     pub since: i64,
-    /// The slot by which locks know it.
+    /// The slot that identifies it to the lock tables.
     pub slot: usize,
-    /// What it does.
+    /// Its current activity.
     pub doing: Doing,
 }
 
@@ -258,28 +260,28 @@ pub struct ActivityRow {
 pub struct SnapshotRow {
     /// Process id of the session that holds it.
     pub pid: u32,
-    /// It sees the commits below.
+    /// The position of the snapshot: it sees the commits below.
     pub snapshot: Lsn,
-    /// When its transaction began, microseconds since 2000-01-01.
+    /// The start of its transaction, in microseconds since 2000-01-01.
     pub since: Option<i64>,
-    /// How long it has been there, as far as the background has seen it.
+    /// Its age, as far as the background thread has seen it.
     pub age: Duration,
-    /// Rows with old versions that wait for its end, or were not looked at since a commit above it.
+    /// The number of rows with old versions that wait for its end, or that were not visited since a commit above it.
     pub rows_kept: u64,
-    /// Bytes of all old versions in memory; of the lowest snapshot only, for which most of them are kept.
+    /// The bytes of all old versions in memory; shown for the lowest snapshot only, which keeps most of them.
     pub bytes_kept: Option<u64>,
 }
 
-/// Adds the system schemas and relations to a catalog read from disk; `public` only when it is not there.
+/// Adds the system schemas and relations to a catalog read from disk, and `public` if it is missing.
 pub fn install(catalog: &mut Catalog) {
     tables::install(catalog);
 }
 
-/// Returns the rows of a system relation: all of them, or with `lookup` at least those where the column in that place
+/// Returns the rows of a system relation: all of them, or with `lookup` at least those whose column at that place
 /// equals the value.
 ///
 /// # Errors
-/// Whatever the session raises when asked.
+/// Errors that the session returns.
 pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>> {
     let mut out = output::Output::new(relation, lookup);
     if !(relation_rows::fill(facts, &mut out)
@@ -291,7 +293,7 @@ pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize
         || training::fill(facts, &mut out)
         || information_schema::fill(facts, &mut out))
     {
-        // Relations of the features that Collie has not are there for joins only.
+        // Relations of features that are not built exist only for joins.
         return Ok(Vec::new());
     }
     Ok(out.finish())
@@ -300,7 +302,7 @@ pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize
 /// Computes the function with this source (`pg_proc.prosrc`).
 ///
 /// # Errors
-/// Whatever the function raises; 0A000 for a source that is not known.
+/// The errors of the function; 0A000 for an unknown source.
 pub fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Value> {
     functions::call(facts, source, args)
 }

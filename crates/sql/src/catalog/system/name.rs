@@ -1,6 +1,6 @@
-//! Names as text: quoting them, and taking apart the names that `reg*` types read.
+//! Names as text: quoting names, and splitting the names that `reg*` types read.
 //!
-//! Not what a name means.
+//! The objects that names denote are resolved elsewhere.
 //!
 //! Checked by the tests below.
 
@@ -14,7 +14,7 @@ use crate::{
     types::{TextContext, Value},
 };
 
-/// Answers nothing: quoting asks no session.
+/// System functions that refuse every call: quoting needs no session.
 struct NoSession;
 
 impl SystemFunctions for NoSession {
@@ -33,8 +33,8 @@ static QUOTE_IDENT: LazyLock<ScalarFn> = LazyLock::new(|| {
     function
 });
 
-/// Writes a name as SQL reads it back, in quotes where it must be. The rule is that of the function `quote_ident`, so
-/// there is one list of key words.
+/// Formats a name as SQL reads it back, in quotes if it needs them. It calls the function `quote_ident`, so that there
+/// is one list of keywords.
 pub(super) fn quoted(name: &str) -> String {
     let text = TextContext::default();
     let context = EvalContext {
@@ -51,7 +51,7 @@ pub(super) fn quoted(name: &str) -> String {
     }
 }
 
-/// Writes `schema.name`.
+/// Formats `schema.name`.
 pub(super) fn qualified(catalog: &Catalog, schema: Oid, name: &str) -> String {
     format!("{}.{}", quoted(schema_name(catalog, schema)), quoted(name))
 }
@@ -61,12 +61,12 @@ pub(super) fn schema_name(catalog: &Catalog, oid: Oid) -> &str {
     catalog.schemas.get(&oid).map_or("", |schema| &*schema.name)
 }
 
-/// Writes the name of a relation, with its schema unless the search path finds it.
+/// Formats the name of a relation, with its schema unless the search path finds it.
 pub(super) fn visible(catalog: &Catalog, search_path: &[Oid], relation: &Relation) -> String {
     object(catalog, search_path, relation.schema, &relation.name, relation.oid)
 }
 
-/// Writes the name of a table or index, with its schema unless the search path finds it.
+/// Formats the name of a table or index, with its schema unless the search path finds it.
 pub(crate) fn object(catalog: &Catalog, search_path: &[Oid], schema: Oid, name: &str, oid: Oid) -> String {
     if catalog.object_named(None, search_path, name) == Some(oid) {
         quoted(name)
@@ -75,7 +75,7 @@ pub(crate) fn object(catalog: &Catalog, search_path: &[Oid], schema: Oid, name: 
     }
 }
 
-/// Takes `a.b."C d"` apart; names out of quotes fold to lower case.
+/// Splits `a.b."C d"` into its parts; unquoted parts fold to lower case.
 ///
 /// # Errors
 /// 42602 for text that is not such a list.
@@ -121,7 +121,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Takes a name with at most a schema and a database apart: schema, if any, and name.
+/// Splits a name with at most a schema and a database into the schema, if any, and the name.
 ///
 /// # Errors
 /// 42602 as [`parts`]; 0A000 for another database; 42601 for more parts.
@@ -148,7 +148,7 @@ pub(super) fn schema_and_name(text: &str, database: &str) -> Result<(Option<Stri
 mod tests {
     use super::*;
 
-    /// Goal: names are read as SQL reads them. Method: a table of texts, good and bad.
+    /// Goal: names are read as SQL reads them. Method: a table of valid and invalid texts.
     #[test]
     fn names_fold_outside_quotes_and_keep_what_quotes_hold() {
         assert_eq!(parts("Public . T").unwrap(), ["public", "t"]);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(schema_and_name("a.b.c.d", "db").unwrap_err().state(), SqlState::SYNTAX_ERROR);
     }
 
-    /// Goal: what is quoted reads back. Method: names of every sort.
+    /// Goal: a quoted name reads back as itself. Method: quotes and reads names of every kind.
     #[test]
     fn a_quoted_name_reads_back_as_itself() {
         for name in ["t", "Table", "select", "a b", "q\"q", "1a", "\u{e9}"] {

@@ -1,6 +1,7 @@
-//! Names of objects as values: the `reg*` types' text forms, `to_reg*`, and whether a name is found without its schema.
+//! Names of objects as values: the text forms of the `reg*` types, `to_reg*`, and whether a name is found without its
+//! schema.
 //!
-//! Built-in functions, operators and types are always visible: user objects of those kinds do not exist.
+//! Built-in functions, operators and types are always visible, because there are no user objects of those kinds.
 //!
 //! Checked by `system_tests`.
 
@@ -22,7 +23,7 @@ use crate::{
 /// Computes the function with this source, if it is one of these.
 ///
 /// # Errors
-/// 42P01, 42704, 42883, 42725, 3F000 for names that mean nothing or too much; 42602 for text that is no name.
+/// 42P01, 42704, 42883, 42725, 3F000 for names that denote nothing or are ambiguous; 42602 for text that is not a name.
 pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     let text = || text_of(args, 0);
     let value = match source {
@@ -61,7 +62,7 @@ pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Re
     Ok(Some(value))
 }
 
-/// Answers whether an object is found by its name alone; NULL for one that does not exist.
+/// Returns whether an object is found by its name alone; NULL if it does not exist.
 fn visibility(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Option<Value> {
     let catalog = facts.catalog();
     let oid = oid_of(args, 0);
@@ -95,7 +96,7 @@ fn input(text: &str, find: impl Fn(&str) -> Result<Oid>) -> Result<Value> {
     if text == "-" { Ok(Value::Oid(0)) } else { operator_input(text, find) }
 }
 
-/// As [`input`] for operators, of which `-` is one, so that only 0 stands for none.
+/// Like [`input`], for operators: `-` is an operator, so only 0 means none.
 fn operator_input(text: &str, find: impl Fn(&str) -> Result<Oid>) -> Result<Value> {
     numbered(text).map_or_else(|| find(text), Ok).map(Value::Oid)
 }
@@ -104,7 +105,7 @@ fn numbered(text: &str) -> Option<Oid> {
     if text.starts_with(|c: char| c.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// Makes NULL of the error for a name that means nothing, or too much.
+/// Converts the error for an unknown or ambiguous name to NULL.
 fn found(result: Result<Oid>) -> Result<Value> {
     match result {
         Ok(oid) => Ok(Value::Oid(oid)),
@@ -148,7 +149,7 @@ fn class(facts: &dyn SessionFacts, text: &str) -> Result<Oid> {
 /// Finds a table by its name as text.
 ///
 /// # Errors
-/// 42P01 when there is none; 42602 for text that is no name.
+/// 42P01 if there is none; 42602 for text that is not a name.
 pub(super) fn table<'f>(facts: &'f dyn SessionFacts, text: &str) -> Result<&'f Arc<Relation>> {
     let oid = class(facts, text)?;
     facts
@@ -187,7 +188,7 @@ fn single(text: &str) -> Result<String> {
     }
 }
 
-/// Finds a type by the name SQL or the catalog gives it. A modifier is read over.
+/// Finds a type by its SQL name or its catalog name. A modifier is ignored.
 fn type_named(text: &str) -> Result<Oid> {
     let unknown = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"));
     let mut rest = text.trim();
@@ -222,7 +223,7 @@ fn type_named(text: &str) -> Result<Oid> {
     }
 }
 
-/// Returns the catalog's name of a type that the grammar names by key words.
+/// Returns the catalog name of a type that the grammar names by keywords.
 fn standard_type(words: &str) -> Option<&'static str> {
     Some(match words {
         "int" | "integer" => "int4",
@@ -243,7 +244,7 @@ fn standard_type(words: &str) -> Option<&'static str> {
     })
 }
 
-/// Reads the name of a built-in function or operator: alone, or in `pg_catalog`.
+/// Reads the name of a built-in function or operator, unqualified or in `pg_catalog`.
 fn builtin_name(text: &str) -> Result<Option<String>> {
     let parts = name::parts(text)?;
     Ok(match parts.as_slice() {
@@ -262,7 +263,7 @@ fn function(text: &str) -> Result<Oid> {
     }
 }
 
-/// Takes `name(type, ...)` apart.
+/// Splits `name(type, ...)` into the name and the types.
 fn name_and_types(text: &str) -> Result<(&str, Vec<Oid>)> {
     let bad = |what: &str| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, what.to_owned());
     let (name, rest) = text.split_once('(').ok_or_else(|| bad("expected a left parenthesis"))?;
@@ -295,7 +296,7 @@ fn function_with_types(text: &str) -> Result<Oid> {
     overloads.find(|proc| *proc.arguments == *types).map(|proc| proc.oid).ok_or_else(unknown)
 }
 
-/// Returns the overloads of an operator named alone or in `pg_catalog`.
+/// Returns the overloads of an operator that is named unqualified or in `pg_catalog`.
 fn operators(text: &str) -> &'static [Operator] {
     let text = text.trim();
     let name = text.strip_prefix("pg_catalog.").unwrap_or(text);
@@ -322,7 +323,7 @@ fn operator_with_types(text: &str) -> Result<Oid> {
     overloads.find(|found| (found.left, found.right) == (*left, *right)).map(|found| found.oid).ok_or_else(unknown)
 }
 
-/// Writes a function's name; with its schema when the name alone means more than this one.
+/// Formats a function's name, with its schema if the name is overloaded.
 fn function_name(proc: &Proc) -> String {
     let alone = builtin::procs_named(proc.name).len() == 1;
     if alone { quoted(proc.name) } else { format!("pg_catalog.{}", quoted(proc.name)) }

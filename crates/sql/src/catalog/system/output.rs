@@ -1,7 +1,7 @@
-//! `Output`: the rows of one system relation while they are put together, cell by named cell.
+//! `Output`: the rows of one system relation while they are assembled, cell by named cell.
 //!
-//! Does not filter: whoever asked looks at every row again. A cell that is not given is NULL where the column allows
-//! NULL, else the zero of its type (false, 0, the empty text), which is what PostgreSQL has for features not in use.
+//! It does not filter; the caller checks every row again. A cell that is not given is NULL if the column allows NULL,
+//! otherwise the zero of its type (false, 0, the empty text), which PostgreSQL shows for features not in use.
 //!
 //! Checked by `system_tests`.
 
@@ -24,7 +24,7 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Begins without rows.
+    /// Creates an output without rows.
     pub(super) fn new(relation: &'a Relation, lookup: Option<(usize, &'a Value)>) -> Self {
         let template = relation.columns.iter().map(|c| if c.not_null { zero(c.ty) } else { Value::Null }).collect();
         Self { relation, lookup, template, rows: Vec::new() }
@@ -40,7 +40,7 @@ impl<'a> Output<'a> {
         self.relation.schema
     }
 
-    /// Adds a row. Cells are quickest in the order of the columns.
+    /// Adds a row. Cells in the order of the columns are the fastest.
     ///
     /// # Panics
     /// For a name that is not a column.
@@ -66,7 +66,7 @@ impl<'a> Output<'a> {
         self.rows
     }
 
-    /// Returns whether rows with this OID in `column` are wanted.
+    /// Returns whether a row with this OID in `column` is wanted.
     pub(super) fn wants(&self, column: &str, oid: Oid) -> bool {
         match self.lookup_in(column) {
             None => true,
@@ -74,14 +74,15 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Returns the only OID wanted in `column`, when the look-up is by that column. A value that no OID equals gives 0,
-    /// which no object has.
+    /// Returns the only OID wanted in `column` if the look-up is by that column. For a value that is not an OID it
+    /// returns
+    /// 0, which no object has.
     pub(super) fn wanted_oid(&self, column: &str) -> Option<Oid> {
         let value = self.lookup_in(column)?;
         Some(value.as_i64().and_then(|oid| Oid::try_from(oid).ok()).unwrap_or(0))
     }
 
-    /// Returns the only text wanted in `column`, when the look-up is by that column.
+    /// Returns the only text wanted in `column` if the look-up is by that column.
     pub(super) fn wanted_text(&self, column: &str) -> Option<&'a str> {
         self.lookup_in(column)?.as_str()
     }
@@ -92,7 +93,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Returns the value that stands for "nothing" in a column that is never NULL.
+/// Returns the value for "nothing" in a column that is never NULL.
 fn zero(ty: SqlType) -> Value {
     match ty.oid {
         oid::BOOL => Value::Bool(false),
@@ -116,22 +117,22 @@ fn zero(ty: SqlType) -> Value {
     }
 }
 
-/// Makes an `int2vector` or `oidvector`, whose subscripts begin at 0.
+/// Builds an `int2vector` or `oidvector`; their subscripts begin at 0.
 pub(super) fn vector(element: u32, values: Vec<Value>) -> Value {
     Value::Array(std::sync::Arc::new(crate::types::Array::with_lower(element, 0, values)))
 }
 
-/// Makes a `text[]`.
+/// Builds a `text[]`.
 pub(super) fn texts(values: impl IntoIterator<Item = String>) -> Value {
     Value::array(oid::TEXT, values.into_iter().map(Value::from).collect())
 }
 
-/// Makes a count that is kept as an `int2`.
+/// Converts a count to an `int2`.
 pub(super) fn small(count: usize) -> Value {
     Value::Int2(i16::try_from(count).expect("a relation has at most 1600 columns"))
 }
 
-/// Makes a value of `information_schema`'s yes-or-no type.
+/// Builds a value of `information_schema`'s yes-or-no type.
 pub(super) fn yes_no(yes: bool) -> Value {
     Value::text(if yes { "YES" } else { "NO" })
 }

@@ -1,19 +1,20 @@
-//! `Promotion`: how a replica is to become a primary, as functions ask for it. Not how that is done.
+//! `Promotion`: the ways in which functions can ask for a promotion. The promotion itself is implemented elsewhere.
 
 use std::time::Duration;
 
-/// How a replica becomes a primary.
+/// A way to make a replica a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promotion {
     /// With the agreement of the other nodes.
     Agreed,
-    /// Without.
+    /// Without their agreement.
     Forced,
-    /// Without, in this term, whatever it has promised.
+    /// Without their agreement, in this term, regardless of the node's own promises.
     InTerm(u64),
-    /// The primary, which is there, hands over: nothing is lost.
+    /// The running primary hands over to this node; nothing is lost.
     Switchover {
-        /// How long its open transactions are given to end, and then this node to take over; `None`: what is set.
+        /// The time that the primary's open transactions have to end, and then this node to take over; `None` for the
+        /// configured time.
         wait: Option<Duration>,
     },
 }

@@ -1,21 +1,21 @@
-//! `QuorumRow`: how the replicas stand that commits wait for, as `collie_quorum` shows it; `FollowingRow`: whom this database follows,
-//! as `collie_following` shows it; [`Trouble`]: what somebody should know, as `collie_health` shows it. The first two relations have one
-//! row, or none where there is no quorum, or nobody is followed.
+//! [`QuorumRow`]: the state of the replicas that commits wait for, as `collie_quorum` shows it. [`FollowingRow`]: the
+//! primary that this database follows, as `collie_following` shows it. [`Trouble`]: a problem for an operator, as
+//! `collie_health` shows it. The first two relations have one row, or none without a quorum or a primary to follow.
 
 use collie_base::Lsn;
 
 use super::{SessionFacts, functions::lsn, output::Output};
 use crate::types::Value;
 
-/// How a quorum stands.
+/// The state of a quorum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuorumState {
-    /// As many as are needed are connected.
+    /// As many replicas as are needed are connected.
     #[default]
     Whole,
-    /// Fewer are: what asks for them waits.
+    /// Fewer replicas are connected; commits that need them wait.
     Short,
-    /// Commits do without, and say so.
+    /// Commits do not wait for replicas, and report that.
     Degraded,
 }
 
@@ -29,7 +29,8 @@ impl QuorumState {
         }
     }
 
-    /// Returns what becomes of commits that ask for replicas, a word: they are `confirmed`, are `waiting`, or are answered `unconfirmed`.
+    /// Returns, in a word, the fate of commits that need replicas: they are `confirmed`, are `waiting`, or are answered
+    /// `unconfirmed`.
     pub const fn commits(self) -> &'static str {
         match self {
             Self::Whole => "confirmed",
@@ -42,26 +43,28 @@ impl QuorumState {
 /// The replicas that commits wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumRow {
-    /// Their list, as `replication.quorum` has it; empty: nobody, while the list changes to that.
+    /// Their list, as in `replication.quorum`; empty while the list changes to no replicas.
     pub list: String,
-    /// While the list changes, the one before, which commits wait for too.
+    /// While the list changes, the previous list, which commits wait for too.
     pub before: Option<String>,
-    /// The change is over once both lists have everything below on their disks; `None` also before its record is written.
+    /// The change ends once both lists have everything below this position on their disks; `None` also before its
+    /// record is
+    /// written.
     pub until: Option<Lsn>,
-    /// How they stand.
+    /// Their state.
     pub state: QuorumState,
-    /// For how long they have stood so, in milliseconds; longer than this server leads it is not.
+    /// The age of this state in milliseconds; at most the time for which this server has been the primary.
     pub state_ms: u64,
-    /// How many are needed; while the list changes, of the list that needs more.
+    /// The number of replicas needed; while the list changes, that of the list that needs more.
     pub needed: usize,
-    /// How many are connected, of both lists while the one changes to the other.
+    /// The number of replicas connected; while the list changes, of both lists.
     pub connected: usize,
-    /// Those that are not, by the names of their slots.
+    /// The slot names of the replicas that are not connected.
     pub missing: Vec<String>,
 }
 
 impl QuorumRow {
-    /// Says who is asked: both lists while the one changes to the other.
+    /// Describes the quorum configuration: both lists while one changes to the other.
     pub fn asked(&self) -> String {
         let name = |list: &str| if list.is_empty() { "nobody".to_owned() } else { list.to_owned() };
         match (&self.before, self.until) {
@@ -74,15 +77,15 @@ impl QuorumRow {
     }
 }
 
-/// What a replica is doing about its primary.
+/// The state of a replica's connection to its primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FollowingState {
-    /// It is not connected, and tries to be.
+    /// It is not connected, and tries to connect.
     #[default]
     Looking,
-    /// It takes what comes.
+    /// It receives log.
     Following,
-    /// It takes nothing more.
+    /// It receives no more log.
     Stopped,
 }
 
@@ -97,51 +100,55 @@ impl FollowingState {
     }
 }
 
-/// Whom a database follows.
+/// The primary that a database follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowingRow {
-    /// Where the primary listens for replicas, or where it is looked for first.
+    /// The address at which the primary listens for replicas, or which is tried first.
     pub address: String,
-    /// The name of the slot there.
+    /// The name of the slot on the primary.
     pub slot: String,
-    /// What it is doing.
+    /// The state of the connection.
     pub state: FollowingState,
-    /// For how long, in milliseconds; longer than the database is open it is not.
+    /// The age of this state in milliseconds; at most the time for which the database has been open.
     pub state_ms: u64,
-    /// When the primary was last heard, in milliseconds before now; `None`: not since the database was opened.
+    /// Milliseconds since the last message of the primary; `None` if there was none since the database was opened.
     pub unheard_ms: Option<u64>,
-    /// What the primary had on its disk then.
+    /// The primary's durable position as of that message.
     pub primary_durable: Option<Lsn>,
-    /// The end of what was received.
+    /// The end of the received log.
     pub received: Lsn,
-    /// Seen by readers here.
+    /// The position up to which readers here see commits.
     pub applied: Lsn,
-    /// How much later readers here saw commits lately, by the primary's clock, in microseconds; `None`: none was measured in ten seconds.
+    /// The recent delay until readers here see a commit, on the primary's clock, in microseconds; `None` if none was
+    /// measured in ten seconds.
     pub delay_us: Option<u64>,
-    /// For how long readers here have been owed the oldest of what they do not see, as the primary said last, in microseconds; `None`: it has not.
+    /// The age of the oldest commit that readers here do not see yet, as of the primary's last message, in
+    /// microseconds;
+    /// `None` if the primary has not sent it.
     pub oldest_us: Option<u64>,
-    /// Why it is not following, if it is not.
+    /// The reason why it is not following, if it is not.
     pub error: Option<String>,
 }
 
 impl FollowingRow {
-    /// Returns how many bytes that the primary had on its disk when it was last heard were not received; `None` when that is not known.
+    /// Returns the number of bytes that the primary had on its disk as of its last message and that were not received;
+    /// `None` if that is not known.
     pub fn lacked_bytes(&self) -> Option<u64> {
         self.primary_durable.map(|durable| durable.bytes_since(self.received.min(durable)))
     }
 
-    /// Returns how many of them readers here do not see.
+    /// Returns the number of those bytes that readers here do not see.
     pub fn behind_bytes(&self) -> Option<u64> {
         self.primary_durable.map(|durable| durable.bytes_since(self.applied.min(durable)))
     }
 }
 
-/// How much a trouble matters.
+/// The severity of a trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Clients are not served as they may expect.
     Failure,
-    /// They are, and somebody should look.
+    /// Clients are served, but an operator should look into it.
     Warning,
 }
 
@@ -155,14 +162,14 @@ impl Severity {
     }
 }
 
-/// Something that somebody should know.
+/// A problem of the running database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is about, a word.
+    /// Its subject, in a word.
     pub subject: &'static str,
-    /// What is the matter, and what can be done, in a line.
+    /// The problem and its remedy, in one line.
     pub reason: String,
 }
 
@@ -174,7 +181,7 @@ fn size(number: usize) -> Value {
     int(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// The quorum, if there is one.
+/// Adds the quorum, if there is one.
 pub(super) fn quorum(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let Some(row) = facts.quorum() else { return };
     out.push([
@@ -190,7 +197,7 @@ pub(super) fn quorum(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     ]);
 }
 
-/// What somebody should know, a row each.
+/// Adds a row for each trouble.
 pub(super) fn health(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for trouble in facts.health() {
         out.push([
@@ -201,7 +208,7 @@ pub(super) fn health(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// The primary, if one is followed.
+/// Adds the primary, if one is followed.
 pub(super) fn following(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let Some(row) = facts.following() else { return };
     let number = |number: Option<u64>| number.map_or(Value::Null, int);

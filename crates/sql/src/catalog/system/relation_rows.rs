@@ -1,7 +1,7 @@
 //! Rows of the relations that describe user objects and the system relations: `pg_class`, `pg_attribute`, `pg_index`,
 //! `pg_constraint`, `pg_attrdef`, `pg_namespace`.
 //!
-//! Look-ups by OID, by the owning relation and by name touch only the relations concerned.
+//! Look-ups by OID, by the owning relation and by name visit only the relations concerned.
 //!
 //! Checked by `system_tests`.
 
@@ -29,14 +29,14 @@ pub(super) const BTREE: Oid = 403;
 /// OID of the collation `default`.
 pub(super) const DEFAULT_COLLATION: Oid = 100;
 
-/// Returns every relation, by OID (S3).
+/// Returns every relation, ordered by OID (S3).
 pub(super) fn sorted(catalog: &Catalog) -> Vec<&Arc<Relation>> {
     let mut relations: Vec<&Arc<Relation>> = catalog.relations.values().collect();
     relations.sort_unstable_by_key(|relation| relation.oid);
     relations
 }
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG {
         return false;
@@ -88,7 +88,7 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     true
 }
 
-/// Returns the tables of which `pg_class` rows are wanted, each with its indexes.
+/// Returns the tables whose `pg_class` rows are wanted, each with its indexes.
 fn wanted_classes<'c>(catalog: &'c Catalog, out: &Output<'_>) -> Vec<&'c Arc<Relation>> {
     let owner_of = |oid: Oid| catalog.relation(catalog.index_owner.get(&oid).copied().unwrap_or(oid));
     if let Some(oid) = out.wanted_oid("oid") {
@@ -106,7 +106,7 @@ fn wanted_classes<'c>(catalog: &'c Catalog, out: &Output<'_>) -> Vec<&'c Arc<Rel
     sorted(catalog)
 }
 
-/// Returns the tables whose parts are wanted when the OID of a table or index stands in `column`.
+/// Returns the tables whose parts are wanted; `column` holds the OID of a table or index.
 fn wanted_owners<'c>(catalog: &'c Catalog, out: &Output<'_>, column: &str) -> Vec<&'c Arc<Relation>> {
     match out.wanted_oid(column) {
         Some(oid) => catalog.relation(catalog.index_owner.get(&oid).copied().unwrap_or(oid)).into_iter().collect(),
@@ -125,7 +125,7 @@ fn class(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relation) {
     let user = relation.storage != Storage::Virtual;
     let kind = if user { b'r' } else { tables::kind(relation.oid) };
     let (rows, bytes) = (size::rows(facts, relation), size::table(facts, relation));
-    // PostgreSQL keeps foreign keys by triggers; psql asks for them only where there are some.
+    // PostgreSQL implements foreign keys by triggers; psql asks for foreign keys only where there are triggers.
     let has_keys = !relation.foreign_keys.is_empty() || facts.catalog().referencing.contains_key(&relation.oid);
     if out.wants("oid", relation.oid) {
         let options = relation.options.iter().map(|(name, value)| format!("{name}={value}"));
@@ -201,7 +201,7 @@ fn attributes(out: &mut Output<'_>, relation: &Relation) {
 
 fn attribute(out: &mut Output<'_>, relation: Oid, column: &Column, number: i16) {
     let ty = builtin::type_by_oid(column.ty.oid);
-    // A dropped column shows no name and no type, so that nobody takes it for one.
+    // A dropped column shows no name and no type, so that clients do not take it for a live one.
     let name = match column.dropped {
         true => format!("........pg.dropped.{number}........").into(),
         false => column.name.clone(),
@@ -227,7 +227,7 @@ fn attribute(out: &mut Output<'_>, relation: Oid, column: &Column, number: i16) 
     ]);
 }
 
-/// Returns the collation of a column of type `ty`: the type's.
+/// Returns the collation of a column of type `ty`, which is the collation of the type.
 pub(super) fn collation(ty: SqlType) -> Oid {
     builtin::type_by_oid(ty.oid).map_or(0, |ty| ty.collation)
 }
@@ -245,7 +245,7 @@ fn defaults(out: &mut Output<'_>, relation: &Relation) {
     }
 }
 
-/// Returns a number for a default, which has no OID of its own: distinct within a table, above every true OID in use.
+/// Returns a number for a default, which has no OID: distinct within a table, and above every OID in use.
 fn default_oid(relation: &Relation, column: &Column) -> Oid {
     u32::MAX - relation.oid.wrapping_mul(1600).wrapping_add(u32::from(column.attnum.unsigned_abs())) % (1 << 30)
 }
@@ -253,7 +253,7 @@ fn default_oid(relation: &Relation, column: &Column) -> Oid {
 fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
     let keys = index.columns.iter().map(IndexColumn::column);
     let attnums = keys.chain(index.included.iter().copied().map(Some));
-    // An expression has no column and no number.
+    // An expression has no column; its number is 0.
     let attnums = attnums.map(|place| Value::Int2(place.map_or(0, |place| relation.columns[place].attnum))).collect();
     let types = || index.columns.iter().map(|part| part.ty(relation));
     let collations = types().map(|ty| Value::Oid(collation(ty))).collect();
@@ -293,7 +293,7 @@ fn constraint_row(catalog: &Catalog, out: &mut Output<'_>, relation: &Relation, 
     };
     let mut index_oid = 0;
     let (mut target, mut target_columns, mut equal, mut condition) = (0, Value::Null, Value::Null, Value::Null);
-    // A constraint that is no foreign key shows blanks.
+    // A constraint that is not a foreign key shows spaces.
     let (mut on_update, mut on_delete, mut matching) = (b' ', b' ', b' ');
     let (mut set_columns, mut timing, mut validated) = (Value::Null, ConstraintTiming::Immediate, true);
     match constraint {
