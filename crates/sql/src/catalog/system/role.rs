@@ -1,6 +1,6 @@
-//! Roles: the owner of everything, and the connected user when that is somebody else.
+//! Roles: the owner of everything, and the connected user if that is a different role.
 //!
-//! Roles are not catalog objects: users differ by name only, and every one may do everything.
+//! Roles are not catalog objects: users differ by name only, and each may do everything.
 //!
 //! Checked by `system_tests`.
 
@@ -11,10 +11,10 @@ use crate::catalog::relation::Oid;
 pub(super) const OWNER: Oid = 10;
 /// Its name.
 pub(super) const OWNER_NAME: &str = "collie";
-/// OID of the connected user when that is not the owner.
+/// OID of the connected user if that is not the owner.
 const CONNECTED: Oid = 16_383;
 
-/// Returns OID and name of every role, by OID.
+/// Returns the OID and the name of every role, by OID.
 pub(super) fn all(facts: &dyn SessionFacts) -> Vec<(Oid, String)> {
     let mut roles = vec![(OWNER, OWNER_NAME.to_owned())];
     if facts.user() != OWNER_NAME {

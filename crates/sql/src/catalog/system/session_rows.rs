@@ -22,12 +22,12 @@ use crate::{
 
 /// OID of the only database.
 pub(super) const DATABASE: Oid = 5;
-/// OID of the tablespace where everything is.
+/// OID of the tablespace that holds everything.
 const DEFAULT_TABLESPACE: Oid = 1663;
 /// Number of the encoding UTF8.
 pub(super) const UTF8: i32 = 6;
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG {
         return false;
@@ -179,7 +179,7 @@ fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// The replicas that are connected. Lags are NULL for who is idle, as in PostgreSQL.
+/// Adds the connected replicas. The lags of an idle replica are NULL, as in PostgreSQL.
 fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for standby in facts.standbys().into_iter().filter(|standby| standby.is_connected) {
         let address: Option<SocketAddr> = standby.address.parse().ok();
@@ -199,13 +199,13 @@ fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("flush_lag", lag(standby.flush_lag_us)),
             ("replay_lag", lag(standby.replay_lag_us)),
             ("sync_priority", Value::Int4(i32::from(standby.sync_state != "async"))),
-            // Degraded is no word of PostgreSQL's: nobody waits for it now.
+            // PostgreSQL does not have the word "degraded"; no commit waits for such a replica now.
             ("sync_state", Value::text(if standby.sync_state == "quorum" { "quorum" } else { "async" })),
         ]);
     }
 }
 
-/// Every slot, with how far its replica is behind.
+/// Adds every slot, with the lag of its replica.
 fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for standby in facts.standbys() {
         let us = |figure: Option<i64>| figure.map_or(Value::Null, Value::Int8);
@@ -238,7 +238,8 @@ fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// The slots, as PostgreSQL shows physical ones: `wal_status` is `reserved` as long as the log is kept, and `lost` from then on.
+/// Adds the slots, as PostgreSQL shows physical ones: `wal_status` is `reserved` while the log is kept and `lost`
+/// afterwards.
 fn slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for slot in facts.slots() {
         let is_lost = slot.expired_by.is_some();
@@ -256,7 +257,7 @@ fn slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// The slots with their limits, and how near they are to them.
+/// Adds the slots with their limits and their present use.
 fn own_slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for slot in facts.slots() {
         out.push([
@@ -277,7 +278,8 @@ fn own_slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// How far each replica was behind in each of the last seconds, oldest first. Figures are NULL where no commit was measured.
+/// Adds the delay of each replica in each of the last seconds, oldest first. Figures are NULL if no commit was
+/// measured.
 fn delays(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for row in facts.delays() {
         let us = |figure: Option<i64>| figure.map_or(Value::Null, Value::Int8);
@@ -298,7 +300,7 @@ fn delays(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// One row: who this database is, and how far it has come.
+/// Adds one row with the identity and the progress of this node.
 fn node(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let (node, (visible, durable)) = (facts.node(), facts.positions());
     out.push([
@@ -321,18 +323,18 @@ fn node(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     ]);
 }
 
-/// Returns what a session waits for, in the words of `wait_event` for locks.
+/// Returns the event that a session waits for, in the words of `wait_event` for locks.
 fn wait_event(wait: &LockWait) -> &'static str {
     match wait.awaited {
         Awaited::Table(LockTarget::Table(_), _) => "relation",
         Awaited::Table(LockTarget::Advisory(_) | LockTarget::AdvisoryPair(..), _) => "advisory",
-        // As `pg_locks` shows it: the first in line waits for the holder, the others for the first.
+        // As in `pg_locks`: the first waiter waits for the holder, the others for the first.
         Awaited::Row(_) if wait.in_the_way.iter().any(|one| one.queued) => "tuple",
         Awaited::Row(_) => "transactionid",
     }
 }
 
-/// Makes a value of PostgreSQL's type `xid`: the low 32 bits, as there.
+/// Builds a value of PostgreSQL's type `xid`, which has the low 32 bits only.
 pub(super) fn short_xid(xid: Xid) -> Value {
     Value::Oid(u32::try_from(xid.get() & u64::from(u32::MAX)).expect("32 bits"))
 }

@@ -1,4 +1,4 @@
-//! Sizes and row counts of relations, estimated: rows live in memory, and nothing counts their bytes one by one.
+//! Estimated sizes and row counts of relations: rows are in memory, and their bytes are not counted individually.
 //!
 //! Checked by `system_tests`.
 
@@ -10,12 +10,12 @@ use crate::{
 
 /// Bytes of a page, the unit in which PostgreSQL reports sizes.
 pub(super) const PAGE_BYTES: u64 = 8192;
-/// Bytes a row takes besides its columns.
+/// Bytes of a row in addition to its columns.
 const ROW_OVERHEAD_BYTES: u64 = 32;
-/// Bytes taken for a value of variable length.
+/// Assumed size of a value of variable length.
 const VARIABLE_BYTES: u64 = 16;
 
-/// Returns about how many rows a table has.
+/// Returns the estimated number of rows of a table.
 pub(super) fn rows(facts: &dyn SessionFacts, relation: &Relation) -> u64 {
     match relation.storage {
         Storage::Family(cf) => facts.row_estimate(cf),
@@ -23,28 +23,28 @@ pub(super) fn rows(facts: &dyn SessionFacts, relation: &Relation) -> u64 {
     }
 }
 
-/// Returns about how many bytes a table's rows take.
+/// Returns the estimated bytes of a table's rows.
 pub(super) fn table(facts: &dyn SessionFacts, relation: &Relation) -> u64 {
     pages(rows(facts, relation), relation.live_columns().map(|(_, column)| column.ty))
 }
 
-/// Returns about how many bytes an index takes.
+/// Returns the estimated bytes of an index.
 pub(super) fn index(facts: &dyn SessionFacts, relation: &Relation, index: &Index) -> u64 {
     pages(rows(facts, relation), index.columns.iter().map(|part| part.ty(relation)))
 }
 
-/// Returns about how many bytes all indexes of a table take.
+/// Returns the estimated bytes of all indexes of a table.
 pub(super) fn indexes(facts: &dyn SessionFacts, relation: &Relation) -> u64 {
     relation.indexes.iter().map(|entry| index(facts, relation, entry)).sum()
 }
 
-/// Returns about how many bytes everything takes.
+/// Returns the estimated bytes of the whole database.
 pub(super) fn database(facts: &dyn SessionFacts) -> u64 {
     let each = |relation: &std::sync::Arc<Relation>| table(facts, relation) + indexes(facts, relation);
     facts.catalog().relations.values().map(each).sum()
 }
 
-/// Returns the size of a table or index by OID.
+/// Returns the estimated bytes of a table or index by its OID.
 pub(super) fn of(facts: &dyn SessionFacts, oid: Oid) -> Option<u64> {
     let catalog = facts.catalog();
     match catalog.relation(oid) {

@@ -1,73 +1,76 @@
-//! `Standby`: a replica of this database, as `pg_stat_replication` and `collie_replication` show it; `SlotRow`: what is kept for one,
-//! as `pg_replication_slots` and `collie_slots` show it; `DelayRow`: how far one was behind; `NodeRow`:
-//! who this database is, as `collie_node` shows it.
+//! `Standby`: a replica of this database, as `pg_stat_replication` and `collie_replication` show it. `SlotRow`: a
+//! replication slot, as `pg_replication_slots` and `collie_slots` show it. `DelayRow`: the delay of a replica in one
+//! second. `NodeRow`: the identity of this node, as `collie_node` shows it.
 
 use collie_base::Lsn;
 
-/// How much later a replica's readers saw commits than their replies left, in microseconds.
+/// The delays from the reply to a commit until a replica's readers saw it, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayFigures {
-    /// For how many commits the figures stand, at least 1.
+    /// The number of measured commits, at least 1.
     pub commits: i64,
     /// The mean.
     pub mean_us: i64,
-    /// Half of them were not later.
+    /// The median.
     pub p50_us: i64,
-    /// All but one in a hundred were not later.
+    /// The 99th percentile.
     pub p99_us: i64,
-    /// The latest.
+    /// The maximum.
     pub max_us: i64,
 }
 
-/// A replica that follows this database, or did.
+/// A replica that follows this database, or has followed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standby {
     /// The name of its slot.
     pub slot: String,
     /// The id of its directory.
     pub node: u64,
-    /// Where it connected from.
+    /// The address from which it connected.
     pub address: String,
-    /// What it is doing, a word.
+    /// Its state, in a word.
     pub state: &'static str,
     /// Whether it is connected.
     pub is_connected: bool,
-    /// Sent to it.
+    /// The end of the log that was sent to it.
     pub sent: Lsn,
-    /// In its log.
+    /// The end of what is in its log.
     pub received: Lsn,
-    /// On its disk.
+    /// The end of what is on its disk.
     pub durable: Lsn,
-    /// Seen by its readers.
+    /// The position up to which its readers see commits.
     pub applied: Lsn,
-    /// How much later its readers saw commits, by this server's clock, in the newest second in which any were measured; `None`: in none of the last
-    /// ten, or it does not keep up.
+    /// The delays of its readers, on this server's clock, in the newest second with measured commits; `None` if there
+    /// were
+    /// none in the last ten seconds, or if it does not keep up.
     pub delay: Option<DelayFigures>,
-    /// The same of the last minute or two.
+    /// The delays of the last minute or two.
     pub delay_recent: Option<DelayFigures>,
-    /// For how many commits a delay was measured since its slot was made or this server was started.
+    /// The number of commits whose delay was measured since its slot was created or this server was started.
     pub measured_commits: i64,
     /// The sum of these delays, in microseconds.
     pub measured_us: i64,
-    /// For how long it has owed the oldest of what it does not show, in microseconds.
+    /// The age of the oldest commit that it does not show yet, in microseconds.
     pub oldest_us: i64,
-    /// In how long it will have made up for that, as it goes now, in microseconds; `None` when it is not gaining.
+    /// The estimated time until it has caught up, in microseconds; `None` if it is not catching up.
     pub drain_us: Option<i64>,
-    /// Until its acks say that something is in its log, in microseconds; `None` for one that is idle.
+    /// The time until its acknowledgements cover log as received, in microseconds; `None` if it is idle.
     pub write_lag_us: Option<i64>,
-    /// Until they say that it is on its disk.
+    /// The time until they cover it as durable.
     pub flush_lag_us: Option<i64>,
-    /// Until its readers see it.
+    /// The time until its readers see it.
     pub replay_lag_us: Option<i64>,
     /// The shortest round trip to it, in microseconds; `None` before the first.
     pub rtt_us: Option<i64>,
-    /// Bytes that wait there to be applied.
+    /// Bytes that wait on the replica to be applied.
     pub queue_bytes: i64,
-    /// Whether commits wait for it: `quorum`; `degraded`, if they would and do without now; `async`.
+    /// Whether commits wait for it: `quorum`; `degraded` if they normally would but do not now; `async`.
     pub sync_state: &'static str,
-    /// Below here its rows were found to be this database's; `None` if nobody has looked.
+    /// The position below which its rows were verified to equal this database's; `None` if they were never compared.
     pub verified: Option<Lsn>,
-    /// Below here its log was found to hold this database's bytes, as far as both had them; `None` if nobody has looked.
+    /// The position below which its log was verified to hold this database's bytes, as far as both had them; `None` if
+    /// the
+    /// logs were never compared.
     pub log_verified: Option<Lsn>,
 }
 
@@ -76,55 +79,57 @@ pub struct Standby {
 pub struct SlotRow {
     /// Its name.
     pub slot: String,
-    /// The id of its replica's directory; `None` while nobody has said.
+    /// The id of its replica's directory; `None` until a replica has reported one.
     pub node: Option<u64>,
-    /// What its replica is doing, a word.
+    /// The state of its replica, in a word.
     pub state: &'static str,
     /// Whether it is connected.
     pub is_connected: bool,
-    /// Log is kept from here on; `None` when none is.
+    /// The position from which on log is kept; `None` if none is kept.
     pub restart: Option<Lsn>,
-    /// What its replica has on disk.
+    /// The end of the log on its replica's disk.
     pub durable: Lsn,
-    /// How much log that is, in bytes.
+    /// The bytes of log kept for it.
     pub kept_bytes: i64,
-    /// How much it may be.
+    /// The limit of these bytes.
     pub bytes_max: i64,
-    /// For how long nobody has heard of it, in milliseconds, while this server ran.
+    /// The time since its replica was last heard, in milliseconds, not counting the time when this server was not
+    /// running.
     pub unheard_ms: i64,
-    /// How long that may be; `None`: for ever.
+    /// The limit of that time; `None` for no limit.
     pub age_max_ms: Option<i64>,
-    /// When it was last heard of, in microseconds since 2000-01-01; `None` when that is not known.
+    /// The time at which its replica was last heard, in microseconds since 2000-01-01; `None` if unknown.
     pub last_seen_us: Option<i64>,
-    /// Which limit it is beyond, a word, once it keeps no log any more.
+    /// The limit that was exceeded, in a word, once no log is kept for it.
     pub expired_by: Option<&'static str>,
-    /// Why its replica is failing or has stopped, if it is so.
+    /// The reason why its replica is failing or has stopped, if so.
     pub problem: Option<String>,
 }
 
-/// A second of a replica's delay, as `collie_replication_delay` shows it.
+/// One second of a replica's delay, as `collie_replication_delay` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayRow {
     /// The name of its slot.
     pub slot: String,
-    /// When the second ended, in microseconds since 2000-01-01.
+    /// The end of the second, in microseconds since 2000-01-01.
     pub at_us: i64,
-    /// What the replica was doing at its end, a word.
+    /// The state of the replica at its end, in a word.
     pub state: &'static str,
-    /// What was measured in it; `None`: nothing was committed, or it did not keep up.
+    /// The delays measured in it; `None` if nothing was committed, or if the replica did not keep up.
     pub delay: Option<DelayFigures>,
-    /// For how long, at its end, the replica had owed the oldest of what it did not show, in microseconds; 0: nothing.
+    /// The age, at its end, of the oldest commit that the replica did not show yet, in microseconds; 0 if there was
+    /// none.
     pub oldest_us: i64,
-    /// What was durable here at its end.
+    /// The durable position of this node at its end.
     pub durable: Lsn,
-    /// What the replica's readers saw at its end.
+    /// The position up to which the replica's readers saw commits at its end.
     pub applied: Lsn,
 }
 
-/// Who a database is.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Whether it follows another one.
+    /// Whether it follows another node.
     pub is_replica: bool,
     /// The id of the database, the same on every node.
     pub cluster: u128,
@@ -132,16 +137,16 @@ pub struct NodeRow {
     pub node: u64,
     /// Its term.
     pub term: u64,
-    /// Its newest history, and where that began.
+    /// Its newest history, and the position where that began.
     pub history: Option<(u64, Lsn)>,
-    /// Transactions that have committed here since it was opened.
+    /// Transactions that have committed on this node since the database was opened.
     pub commits: u64,
-    /// What is wrong with its copy of another's rows, and what to do, if anything is.
+    /// The problem of its copy of the primary's rows, and the remedy, if there is a problem.
     pub problem: Option<String>,
-    /// Transactions that had begun to write and were rolled back here since.
+    /// Transactions that had begun to write and were rolled back on this node since then.
     pub aborts: u64,
-    /// The highest term it has promised to follow or leads in; `None` where nobody keeps promises.
+    /// The highest term that it has promised to follow or leads in; `None` if the node keeps no promises.
     pub promised: Option<u64>,
-    /// Where its term began: the start of the first history of it, as far as it is known.
+    /// The position where its term began: the start of the first known history of the term.
     pub term_start: Option<Lsn>,
 }

@@ -1,8 +1,11 @@
-//! Rows of the relations that show the engine's store: `collie_stat_families`, one for each column family, and `collie_stat_log`,
-//! one for the log, with how long writers waited for flushes.
+//! Rows of the relations that show the engine's store: `collie_stat_families`, one for each column family, and
+//! `collie_stat_log`, one for the log, which also shows how long writers waited for flushes.
 //!
-//! Counters start at zero when the database is opened. Figures of a tree (`tables` and those behind it) are those of all families in
-//! it, and repeated for each; while a flush or a compaction is busy with it they are as they were told last: looking waits for nobody.
+//! Counters start at zero when the database is opened. The figures of a tree (`tables` and the columns behind it) cover
+//! all
+//! families in it and are repeated for each. While a flush or a compaction works on the tree, the last known figures
+//! are
+//! shown: reading them never waits.
 //!
 //! Checked by `system_tests` and by `store_figures_are_shown_as_rows` (`tests/clients`).
 
@@ -20,20 +23,20 @@ use crate::{
     types::Value,
 };
 
-/// What the engine says of its store.
+/// The engine's figures of its store.
 #[derive(Debug)]
 pub struct StoreFigures {
     /// Its figures.
     pub stats: Stats,
-    /// The families that have a name, with it.
+    /// The named families, with their names.
     pub names: Vec<(String, CfId)>,
-    /// Everything below is on disk, and visible.
+    /// The durable and the visible position of the log.
     pub positions: (Lsn, Lsn),
     /// The length of log, in bytes, above which families are flushed.
     pub log_bytes_max: u64,
 }
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG || !matches!(out.name(), "collie_stat_families" | "collie_stat_log") {
         return false;

@@ -17,7 +17,7 @@ use crate::{
     types::{SqlType, Value, oid},
 };
 
-/// Returns whether a value is one of the type.
+/// Returns whether a value belongs to the type.
 fn fits(value: &Value, ty: u32) -> bool {
     match value {
         Value::Bool(_) => ty == oid::BOOL,
@@ -32,7 +32,7 @@ fn fits(value: &Value, ty: u32) -> bool {
         Value::Interval(_) => ty == oid::INTERVAL,
         Value::Oid(_) => oid::is_oid_like(ty),
         Value::PgLsn(_) => ty == oid::PG_LSN,
-        // These have no values of their own; they are kept as their text.
+        // These types have no representation except their text.
         Value::Text(_) => {
             SqlType::new(ty).is_string_like() || matches!(ty, oid::INET | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT)
         }
@@ -41,7 +41,7 @@ fn fits(value: &Value, ty: u32) -> bool {
     }
 }
 
-/// Goal: S1 and T1, T2 for every relation. Method: read all of them and check each value against its column.
+/// Goal: S1 and T1, T2 for every relation. Method: reads all of them and checks each value against its column.
 #[test]
 fn every_relation_gives_rows_of_its_columns() {
     let facts = shop();
@@ -64,8 +64,8 @@ fn every_relation_gives_rows_of_its_columns() {
     assert!(ordered, "tables::kind searches by OID, each of which is there once");
 }
 
-/// Goal: S2 and S3. Method: for every relation and the values of some twenty rows spread over it, the look-up must return
-/// exactly the full scan's matching rows among its own.
+/// Goal: S2 and S3. Method: for every relation, and for the values of some twenty rows spread over it, the rows of the
+/// look-up must contain exactly the matching rows of the full scan.
 #[test]
 fn a_look_up_returns_every_matching_row_in_the_same_order() {
     let facts = shop();
@@ -87,7 +87,7 @@ fn a_look_up_returns_every_matching_row_in_the_same_order() {
     }
 }
 
-/// Goal: look-ups by owner stay cheap. Method: count the rows they return.
+/// Goal: look-ups by owner stay cheap. Method: counts the rows they return.
 #[test]
 fn a_look_up_by_oid_or_owner_makes_only_the_rows_of_one_table() {
     let facts = shop();
@@ -110,7 +110,7 @@ fn a_look_up_by_oid_or_owner_makes_only_the_rows_of_one_table() {
     assert!(by_number.is_empty(), "no OID equals a negative number");
 }
 
-/// Goal: what `\d` reads of a table. Method: compare with what PostgreSQL 15 shows of the same one.
+/// Goal: a table shows to `\d` as in PostgreSQL. Method: compares with what PostgreSQL 15 shows of the same table.
 #[test]
 fn a_table_shows_in_the_catalog_tables_as_in_postgresql() {
     let facts = shop();
@@ -179,7 +179,7 @@ fn a_table_shows_in_the_catalog_tables_as_in_postgresql() {
     assert_eq!(read(&facts, "pg_attrdef", ("", ""), &["adrelid", "adnum", "adbin"]), ["16401|2|0"]);
 }
 
-/// Goal: system relations are themselves listed, with their kinds. Method: a table, a view, both schemas.
+/// Goal: system relations list themselves, with their kinds. Method: looks up a table, a view, both schemas.
 #[test]
 fn system_relations_list_themselves() {
     let facts = shop();
@@ -194,7 +194,8 @@ fn system_relations_list_themselves() {
     );
 }
 
-/// Goal: `install` keeps a `public` that was read from disk, and can be repeated. Method: install twice around a rename.
+/// Goal: `install` keeps a `public` that was read from disk, and can be repeated. Method: installs twice around a
+/// rename.
 #[test]
 fn installing_again_changes_nothing() {
     let mut catalog = Catalog::default();
@@ -206,8 +207,8 @@ fn installing_again_changes_nothing() {
     assert_eq!((catalog.relations.len(), catalog.names.len()), (count, count));
 }
 
-/// Goal: a schema `collie_training` that somebody made before there was one of the system's is read on, and the system's is not there.
-/// Method: `install` over a catalog that has it.
+/// Goal: a user's schema `collie_training`, created before the system had one, stays readable, and the system's is not
+/// installed. Method: calls `install` over a catalog that has such a schema.
 #[test]
 fn a_schema_with_the_name_of_a_system_schema_stays() {
     let mut catalog = Catalog::default();
@@ -219,7 +220,7 @@ fn a_schema_with_the_name_of_a_system_schema_stays() {
     assert!(catalog.object_named(Some(PG_CATALOG), &[], "pg_class").is_some());
 }
 
-/// Goal: definitions read as PostgreSQL's. Method: a table of its answers.
+/// Goal: definitions print as in PostgreSQL. Method: compares with a table of its answers.
 #[test]
 fn definitions_are_printed_as_postgresql_prints_them() {
     let oid = |oid: Oid| Value::Oid(oid);
@@ -245,8 +246,8 @@ fn definitions_are_printed_as_postgresql_prints_them() {
     assert_eq!(ask("pg_get_expr_ext", &[Value::text("(a) + (b)"), oid(ITEMS), yes]), "(a) + (b)");
 }
 
-/// Goal: an expression of an index stands in brackets unless it is a call, and reads shorter when asked for so. Method: a
-/// table of PostgreSQL's answers.
+/// Goal: an expression of an index is printed in parentheses unless it is a call, and with fewer if pretty text is
+/// asked for. Method: compares with a table of PostgreSQL's answers.
 #[test]
 fn expressions_of_indexes_are_printed_as_postgresql_prints_them() {
     for (text, plain, pretty) in [
@@ -272,7 +273,7 @@ fn expressions_of_indexes_are_printed_as_postgresql_prints_them() {
     }
 }
 
-/// Goal: names of types. Method: a table of PostgreSQL 15's answers.
+/// Goal: the names of types print as in PostgreSQL. Method: compares with a table of PostgreSQL 15's answers.
 #[test]
 fn format_type_knows_every_type_with_and_without_modifier() {
     let name =
@@ -295,7 +296,7 @@ fn format_type_knows_every_type_with_and_without_modifier() {
     assert_eq!(ask("format_type", &[Value::Null, Value::Null]), "NULL");
 }
 
-/// Goal: `reg*` types read names and print them. Method: tables of inputs and of PostgreSQL's answers and errors.
+/// Goal: `reg*` types read and print names. Method: compares with tables of PostgreSQL's answers and errors.
 #[test]
 fn names_of_objects_are_read_and_printed() {
     for (source, text, expected) in [
@@ -355,7 +356,7 @@ fn names_of_objects_are_read_and_printed() {
     }
 }
 
-/// Goal: an object is visible when its name alone finds it. Method: one of each kind.
+/// Goal: an object is visible if its name alone finds it. Method: asks about one object of each kind.
 #[test]
 fn visibility_follows_the_search_path() {
     for (source, oid, expected) in [
@@ -373,7 +374,7 @@ fn visibility_follows_the_search_path() {
     }
 }
 
-/// Goal: functions about the session. Method: compare with what the fake session says.
+/// Goal: functions about the session answer from its facts. Method: compares with the values of the fake session.
 #[test]
 fn functions_about_the_session_answer_from_its_facts() {
     assert!(ask("pgsql_version", &[]).starts_with("PostgreSQL 15.0 (Collie "));
@@ -432,7 +433,8 @@ fn functions_about_the_session_answer_from_its_facts() {
     assert!(draws.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Goal: sizes are estimates of whole pages that grow with the rows. Method: a table with indexes and one without.
+/// Goal: sizes are estimates in whole pages that grow with the rows. Method: measures a table with indexes and one
+/// without.
 #[test]
 fn sizes_are_whole_pages_and_add_up() {
     let size = |source: &str, oid: Oid| ask(source, &[Value::Oid(oid)]).parse::<u64>().unwrap();
@@ -444,9 +446,8 @@ fn sizes_are_whole_pages_and_add_up() {
     assert!(ask("pg_database_size_name", &[Value::text("other")]).starts_with("3D000"));
 }
 
-/// Goal: every function that `builtin` leaves to the session is known here, answers a value of its type, and does not
-/// panic for odd arguments. Method: call each with zeros, with large numbers and with names, and where it takes NULL
-/// also with that.
+/// Goal: every function that `builtin` leaves to the session is known here, returns a value of its type, and does not
+/// panic for odd arguments. Method: calls each with zeros, large numbers and names, and with NULL if it accepts NULL.
 #[test]
 fn every_function_left_to_the_session_is_answered() {
     let facts = shop();
@@ -489,7 +490,7 @@ fn every_function_left_to_the_session_is_answered() {
     assert!(call_set(&facts, "nosuch", &[]).is_err());
 }
 
-/// Goal: the standard's views. Method: compare with what PostgreSQL 15 shows of the same tables.
+/// Goal: the views of the standard show the same tables. Method: compares with what PostgreSQL 15 shows of them.
 #[test]
 fn information_schema_shows_the_same_tables() {
     let facts = shop();
@@ -540,8 +541,9 @@ fn information_schema_shows_the_same_tables() {
     );
 }
 
-/// Goal: locks look as in PostgreSQL. Method: a session that holds a table, an advisory lock and an xid, and one that
-/// waits for a row of it and for its table; compare with what PostgreSQL 15 shows, but for the numbers that it has not.
+/// Goal: locks show as in PostgreSQL. Method: one session holds a table, an advisory lock and an xid, and another waits
+/// for a row of it and for its table; compares with what PostgreSQL 15 shows, except for the numbers that it does not
+/// have.
 #[test]
 fn locks_show_as_in_postgresql() {
     let facts = shop();
@@ -566,7 +568,7 @@ fn locks_show_as_in_postgresql() {
     );
 }
 
-/// Goal: roles, settings, sessions and views for reading. Method: one row of each.
+/// Goal: roles, settings, sessions and views show the session. Method: reads one row of each.
 #[test]
 fn session_relations_show_the_session() {
     let facts = shop();
@@ -730,9 +732,11 @@ fn session_relations_show_the_session() {
     assert_eq!(read(&facts, "pg_indexes", ("indexname", "items_pkey"), &["tablename"]), ["items"]);
 }
 
-/// Goal: the store's figures are rows: a family with its writes and bytes, its flushes and why, its tables; the log with its length and
-/// limit, and the waits for it. Method: a small database with two families, one of them written to, flushed by a call and by a
-/// checkpoint.
+/// Goal: the store's figures show as rows: a family with its writes and bytes, its flushes and their causes, its
+/// tables;
+/// the log with its length and limit, and the waits for it. Method: reads them of a small database with two families,
+/// one
+/// of which is written to, flushed by a call and by a checkpoint.
 #[test]
 fn store_relations_show_families_and_the_log() {
     let facts = shop();

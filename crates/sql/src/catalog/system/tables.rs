@@ -1,7 +1,7 @@
-//! Which system relations there are: their names, OIDs and columns, parsed once from the file that `generate.py`
-//! writes, and from `collie_columns.tsv`, which has the same form, for those that PostgreSQL has not.
+//! The system relations: their names, OIDs and columns, parsed once from the file that `generate.py` writes. Those that
+//! PostgreSQL does not have are in `collie_columns.tsv`, which has the same format.
 //!
-//! Not their rows. A relation listed here for which nothing makes rows is empty.
+//! Rows are made elsewhere. A relation that is listed here and has no code that makes rows is empty.
 //!
 //! # Invariants
 //! - T1. Lines of one relation are adjacent and in column order.
@@ -20,7 +20,7 @@ use crate::{
     types::{SqlType, Value},
 };
 
-/// A system relation and what PostgreSQL calls it.
+/// A system relation and its kind in PostgreSQL.
 pub(super) struct SystemRelation {
     /// Its definition.
     pub(super) relation: Arc<Relation>,
@@ -41,11 +41,13 @@ pub(super) fn kind(oid: Oid) -> u8 {
     place.map_or(b'r', |place| RELATIONS[place].kind)
 }
 
-/// The system schemas. Names of the first two are PostgreSQL's, and no user's; one of the third may be older than it.
+/// The system schemas. The names of the first two are reserved; a user schema may have taken the third before it
+/// existed.
 const SCHEMAS: [(Oid, &str); 3] =
     [(PG_CATALOG, "pg_catalog"), (INFORMATION_SCHEMA, "information_schema"), (COLLIE_TRAINING, "collie_training")];
 
-/// Adds the system schemas and relations, but for a schema whose name somebody has given to one of their own: that one stays to be read.
+/// Adds the system schemas and relations. It skips a schema whose name a user schema has taken, so that the user schema
+/// stays readable.
 pub(super) fn install(catalog: &mut Catalog) {
     let is_taken = |oid: Oid, name: &str| catalog.schema_named(name).is_some_and(|schema| schema.oid != oid);
     let free: Vec<_> = SCHEMAS.into_iter().filter(|(oid, name)| !is_taken(*oid, name)).collect();
@@ -63,7 +65,7 @@ pub(super) fn install(catalog: &mut Catalog) {
 fn load() -> Vec<SystemRelation> {
     let mut relations: Vec<(Relation, u8)> = Vec::new();
     let theirs = include_str!("../../../builtin/system_columns.tsv").lines().skip(1);
-    // Collie's own, whose OIDs come after all those (T2).
+    // Collie's own relations, whose OIDs are above all of PostgreSQL's (T2).
     let own = include_str!("../../../builtin/collie_columns.tsv").lines().skip(1);
     for line in theirs.chain(own) {
         let mut fields = line.split('\t');

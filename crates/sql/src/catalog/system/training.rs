@@ -1,7 +1,8 @@
-//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, what was collected, which models
-//! there are, and what became of sampled reads.
+//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, the collected
+//! samples,
+//! the available models, and the outcomes of sampled reads.
 //!
-//! What it shows is somebody else's ([`Training`]); without that the relations are empty.
+//! The server supplies the content ([`Training`]); without it the relations are empty.
 //!
 //! Checked by `system_tests`.
 
@@ -13,30 +14,30 @@ use super::{
 };
 use crate::{catalog::snapshot::COLLIE_TRAINING, types::Value};
 
-/// What a server knows of its training.
+/// The state of a server's training.
 pub trait Training: Send + Sync {
-    /// How much may be collected now, and why.
+    /// Returns how much may be collected now, and why.
     fn policy(&self) -> PolicyRow;
 
-    /// The newest changes of what may be collected, oldest first.
+    /// Returns the newest changes of how much may be collected, oldest first.
     fn changes(&self) -> Vec<PolicyChange>;
 
-    /// Every unit from every source, and whether somebody lets it be sampled.
+    /// Returns every unit from every source, and whether its switch is on.
     fn switches(&self) -> Vec<SwitchRow>;
 
-    /// The packages of models that are there. Reads a few files.
+    /// Returns the packages of models. Reads a few files.
     fn models(&self) -> Vec<ModelRow>;
 
-    /// How each unit is sampled, by number.
+    /// Returns the sampling of each unit, by number.
     fn units(&self) -> Vec<UnitRow>;
 
-    /// The newest files of samples, newest first. Reads a little of each.
+    /// Returns the newest files of samples, newest first. Reads a little of each.
     fn sample_files(&self) -> Vec<SampleFileRow>;
 
-    /// What models said of the newest samples, oldest first.
+    /// Returns the models' predictions for the newest samples, oldest first.
     fn predictions(&self) -> Vec<PredictionRow>;
 
-    /// The machine; `None`: it was not looked at yet.
+    /// Returns the hardware; `None` if it was not examined yet.
     fn hardware(&self) -> Option<HardwareRow>;
 
     /// Returns the changes of settings that models proposed, oldest first.
@@ -44,12 +45,12 @@ pub trait Training: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the changes of settings that were weighed last.
+    /// Returns the changes of settings that were considered last.
     fn candidates(&self) -> Vec<CandidateRow> {
         Vec::new()
     }
 
-    /// Returns the settings that decisions may be about here, with their values in force: us, bytes or a count.
+    /// Returns the settings that decisions may change on this node, with their current values: us, bytes or a count.
     fn decided_settings(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -57,11 +58,12 @@ pub trait Training: Send + Sync {
     /// Changes the setting `name`, which begins with `training.` or `replication.`, until the server stops.
     ///
     /// # Errors
-    /// It is unknown, is read at start only, or cannot have that value; in words.
+    /// A message if the setting is unknown, is read only at start, or cannot have that value.
     fn set_option(&self, name: &str, value: &str) -> Result<(), String>;
 
-    /// Calls `set`, which changes the engine's setting of that name, in a moment at which no decision changes it; if that succeeds none does
-    /// afterwards: it was set by hand.
+    /// Calls `set`, which changes the engine's setting of that name, while no decision changes it. If `set` succeeds,
+    /// no
+    /// decision changes the setting afterwards, because it was set by hand.
     ///
     /// # Errors
     /// Those of `set`.
@@ -75,46 +77,48 @@ pub trait Training: Send + Sync {
 pub struct DecisionRow {
     /// Its number.
     pub id: u64,
-    /// When its last verdict was, in microseconds since 2000-01-01.
+    /// The time of its last verdict, in microseconds since 2000-01-01.
     pub at_us: i64,
     /// The setting's key.
     pub setting: &'static str,
     /// The value before, in us, bytes or a count.
     pub old: f64,
-    /// The value that is tried.
+    /// The value that is being tried.
     pub new: f64,
     /// The package of the model.
     pub model_hash: u64,
-    /// By which part costs were predicted to fall: lower end, expected, upper end.
+    /// The predicted relative decrease of costs: lower end, expected, upper end.
     pub gain: (f64, f64, f64),
-    /// Probability of the trial, once it passed.
+    /// The probability (p-value) of the trial, once it has passed.
     pub trial_p: Option<f64>,
-    /// The gain that was seen, of one that was kept.
+    /// The observed gain, if the change was kept.
     pub observed_gain: Option<f64>,
-    /// How far it has come, a word or two.
+    /// Its progress, in a word or two.
     pub verdict: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A change of a setting that was weighed, whether it was proposed or not.
+/// A change of a setting that was considered, whether it was proposed or not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CandidateRow {
-    /// When, in microseconds since 2000-01-01.
+    /// The time, in microseconds since 2000-01-01.
     pub at_us: i64,
     /// The setting's key.
     pub setting: &'static str,
     /// The value in force, in us, bytes or a count.
     pub old: f64,
-    /// The value that was weighed; `None`: no value of the setting was.
+    /// The value that was considered; `None` if no value of the setting was.
     pub new: Option<f64>,
-    /// By which part costs are predicted to fall: lower end, expected, upper end; `None`: models cannot say.
+    /// The predicted relative decrease of costs: lower end, expected, upper end; `None` if the models cannot predict
+    /// it.
     pub gain: Option<(f64, f64, f64)>,
-    /// Why it was not proposed, or that it was.
+    /// Why it was not proposed, or a note that it was.
     pub reason: String,
 }
 
-/// How much may be collected. Times are in microseconds; what is not known, or the policy does not have, is `None`.
+/// How much may be collected. Times are in microseconds. A figure that is unknown, or that the policy does not have, is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyRow {
     /// The policy in force; on a primary `none`.
@@ -123,119 +127,120 @@ pub struct PolicyRow {
     pub state: &'static str,
     /// D: mean delay of the last tick, on the primary's clock.
     pub delay_us: Option<f64>,
-    /// D0: delay without collection.
+    /// D0: the delay without collection.
     pub without_us: Option<f64>,
-    /// B: the highest mean delay of a window.
+    /// B: the bound of the mean delay of a window.
     pub bound_us: Option<f64>,
-    /// x: the larger of delay and age of the oldest commit that is not applied; infinite when the primary was not heard of.
+    /// x: the larger of the delay and the age of the oldest commit that is not applied; infinite if the primary was not
+    /// heard of.
     pub behind_us: Option<f64>,
     /// C: collection work per second.
     pub grant_us_per_s: u64,
-    /// The part of C for work that can wait.
+    /// The part of C for elastic work.
     pub elastic_us_per_s: u64,
-    /// What such work has taken since the server was started.
+    /// The time that elastic work has taken since the server was started.
     pub elastic_spent_us: u64,
     /// I: the integral part of the controller.
     pub integral: Option<f64>,
     /// S: work per commit without collection.
     pub commit_us: Option<f64>,
-    /// rho: the part of the workers that is at work without collection.
+    /// rho: the utilization of the workers without collection.
     pub utilisation: Option<f64>,
     /// Commits per second in the last tick.
     pub commits_per_s: Option<f64>,
-    /// Windows of a second that were judged by the bound.
+    /// One-second windows that were compared with the bound.
     pub windows: u64,
-    /// Those that were out of it.
+    /// Windows that exceeded it.
     pub out_windows: u64,
-    /// Those that could not be judged.
+    /// Windows that could not be compared.
     pub unknown_windows: u64,
-    /// How often collection was halted, by the reason.
+    /// The number of halts of collection, by reason.
     pub halts: Vec<(&'static str, u64)>,
-    /// What becomes of samples: `starting`, `collecting`, `off` or `stopped`.
+    /// The state of the collection of samples: `starting`, `collecting`, `off` or `stopped`.
     pub samples: &'static str,
-    /// Why they are not collected.
+    /// The reason why samples are not collected.
     pub samples_reason: Option<String>,
-    /// What taking and keeping them has cost since the server was started, in microseconds.
+    /// The cost of taking and storing samples since the server was started, in microseconds.
     pub samples_spent_us: u64,
-    /// Rows of samples and of their context that are in files of this process.
+    /// Rows of samples and of their context that this process has written to files.
     pub samples_written: u64,
-    /// Rows that were dropped since they could not be written.
+    /// Rows that were dropped because they could not be written.
     pub samples_lost: u64,
     /// Bytes of all files of samples.
     pub samples_bytes: u64,
-    /// Fits that were begun, by how they ended: `done`, `failed`, `killed`.
+    /// Fits that were started, by outcome: `done`, `failed`, `killed`.
     pub fits: Vec<(&'static str, u64)>,
 }
 
-/// A change of what may be collected.
+/// A change of how much may be collected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChange {
-    /// When, in microseconds since 2000-01-01.
+    /// The time, in microseconds since 2000-01-01.
     pub at_us: i64,
-    /// What it is about: `role`, `grant`, `setting`, `switch`, `unit`, `samples`, `fit`, `model`.
+    /// The subject: `role`, `grant`, `setting`, `switch`, `unit`, `samples`, `fit`, `model`.
     pub subject: &'static str,
-    /// What changed.
+    /// The change.
     pub change: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// C after it.
+    /// C after the change.
     pub grant_us_per_s: u64,
 }
 
-/// A switch.
+/// The switch of a unit's samples from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchRow {
     /// The unit's number.
     pub unit_id: u8,
     /// Its name.
     pub unit: &'static str,
-    /// Where its samples come from.
+    /// The source of its samples.
     pub source: &'static str,
-    /// Whether somebody lets it be sampled.
+    /// Whether it may be sampled.
     pub is_on: bool,
 }
 
-/// A package of a model, or a file that is none.
+/// A package of a model, or a file that is not a package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRow {
-    /// The file's name in the folder of models.
+    /// The name of the file in the directory of models.
     pub file: String,
-    /// What is in it, unless it was refused.
+    /// Its content, unless it was refused.
     pub model: Option<Model>,
-    /// What is done with it: `active`, `shadow` (it is judged before it is used), `refused`, `unused`.
+    /// Its use: `active`, `shadow` (it is evaluated before it is used), `refused`, `unused`.
     pub state: &'static str,
-    /// Why it was refused.
+    /// The reason for which it was refused.
     pub refused: Option<String>,
-    /// Part of the newest samples inside the interval that it gave, which is to be 0.9; `None` before there were any.
+    /// The share of the newest samples inside their predicted interval, 0.9 by design; `None` before there were any.
     pub coverage: Option<f64>,
     /// Mean absolute percentage error on the newest samples, 0.1 for 10 %.
     pub error_seen: Option<f64>,
-    /// Whether decisions do without it: fewer than 85 % of the last 1,000 samples were inside.
+    /// Whether decisions ignore it: fewer than 85 % of the last 1,000 samples were inside.
     pub is_stale: bool,
 }
 
-/// What a package says of its model.
+/// The description of a model in its package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     /// The unit that it predicts.
     pub unit_id: u8,
     /// The unit's name, if it is known here.
     pub unit: Option<&'static str>,
-    /// Which label: its name in the unit's schema, if it is known here.
+    /// The name of the predicted label in the unit's schema, if it is known here.
     pub label: Option<&'static str>,
     /// Version of the unit's schema.
     pub schema_version: u8,
     /// `ridge` or `trees`.
     pub kind: &'static str,
-    /// Rows fitted and validated.
+    /// The number of rows for fitting and validation.
     pub rows: u64,
-    /// What they are worth, weights considered.
+    /// The effective number of rows, considering their weights.
     pub effective_rows: f64,
-    /// Mean absolute percentage error when validated, 0.1 for 10 %.
+    /// Mean absolute percentage error at validation, 0.1 for 10 %.
     pub error: f64,
     /// Times of the first and last row, in microseconds since 2000-01-01.
     pub trained: (i64, i64),
-    /// Names the package by its content, as decisions do.
+    /// Hash of the package's content, by which decisions name it.
     pub hash: u64,
 }
 
@@ -251,7 +256,7 @@ pub(super) fn byte(number: u8) -> Value {
     Value::Int4(i32::from(number))
 }
 
-/// Adds the rows, if they are of one of these relations.
+/// Adds the rows if the relation is one of these.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != COLLIE_TRAINING {
         return false;

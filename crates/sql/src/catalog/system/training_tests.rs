@@ -1,9 +1,9 @@
-//! The rows of `collie_training`, of a replica that is made up.
+//! Tests of the rows of `collie_training`, with a fake replica.
 
 use super::*;
 use crate::catalog::system::fixture::{read, shop};
 
-/// A replica that may collect, with one model and one file that is none.
+/// A replica that may collect, with one model and one file that is not a model.
 pub(in crate::catalog::system) struct FakeTraining;
 
 impl Training for FakeTraining {
@@ -139,8 +139,9 @@ impl Training for FakeTraining {
     }
 }
 
-/// Goal: what a server knows of its training has rows with the right columns. Method: a policy, a change, a switch, a model and a
-/// file that is none; a decision under way and one that is kept; a change that was weighed and a setting of which none was.
+/// Goal: the state of a server's training shows as rows with the right columns. Method: a policy, a change, a switch, a
+/// model and a file that is not one; a decision in progress and one that was kept; a change that was considered and a
+/// setting for which none was.
 #[test]
 fn training_is_shown() {
     let facts = shop();
@@ -192,8 +193,8 @@ fn training_is_shown() {
     assert_eq!(read("candidates", &columns), [weighed("4000|-0.25|0.125|0.5"), weighed("NULL|NULL|NULL|NULL")]);
 }
 
-/// Goal: what was collected has rows with the right columns, also what is not known of it. Method: a unit, a file and one that is damaged, a
-/// prediction that held and one that did not, the machine.
+/// Goal: collected samples show as rows with the right columns, including unknown values. Method: a unit, a file and a
+/// damaged one, a prediction that held and one that did not, the hardware.
 #[test]
 fn what_was_collected_is_shown() {
     let facts = shop();

@@ -13,7 +13,7 @@ use crate::{
     types::Value,
 };
 
-/// Adds the rows, if they are of one of these views.
+/// Adds the rows if the relation is one of these views.
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != PG_CATALOG {
         return false;
