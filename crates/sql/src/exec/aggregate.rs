@@ -1,6 +1,6 @@
 //! Grouping by hash, with DISTINCT, FILTER and ORDER BY inside aggregates.
 //!
-//! Groups come out in the order in which their first rows came in.
+//! Groups are returned in the order in which their first rows arrived.
 
 use collie_base::{Map, Set};
 
@@ -21,7 +21,7 @@ use crate::{
 /// Arguments with their sort key, for ORDER BY inside the call.
 type OrderedArguments = (Box<[u8]>, Box<[Value]>);
 
-/// About what a group takes beside its key, and each of its aggregates.
+/// Approximate size of a group in addition to its key and its aggregates.
 const GROUP_BYTES: usize = size_of::<Group>() + 32;
 
 /// See [`GROUP_BYTES`].
@@ -89,7 +89,7 @@ impl AggregateState {
                     self.add(plan, run, &Env::new(frame, outer))?;
                 }
                 Pull::End => {
-                    // Without GROUP BY there is one group, even of no rows.
+                    // Without GROUP BY there is one group, even if there are no rows.
                     if plan.keys.is_empty() && self.groups.is_empty() {
                         self.groups.push(Group { keys: Box::new([]), cells: cells(plan) });
                     }
@@ -191,7 +191,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Gives the aggregate a row.
+    /// Adds a row to the aggregate.
     fn take(&mut self, args: &[Value], kept: &mut Kept, run: &mut Run<'_>) -> Result<()> {
         if self.state.keeps_rows() {
             kept.values(run.held, args)?;

@@ -1,12 +1,13 @@
-//! `Computed`: what the indexes of a table compute of one row, for the entries that the row has in them.
+//! `Computed`: the values that the indexes of a table compute from one row, for the entries of the row in them.
 //!
-//! Not the entries (`entry`), and not when they are written: that is INSERT's, UPDATE's and DELETE's to say.
+//! The entries are encoded by `entry`; INSERT, UPDATE and DELETE decide when to write them.
 //!
 //! # Invariants
-//! - C1. After `compute` it says of every wanted index with code whether the row is in it, and with which key; of indexes
-//!   without code the row itself does.
-//! - C2. An index whose predicate is not true of a row computes no key of it, so that an expression may rely on the
-//!   predicate.
+//! - C1. After `compute` it holds, for every wanted index with code, whether the row is in the index and with which
+//!   key. For
+//!   an index without code the row itself gives the key.
+//! - C2. If the predicate of an index is not true of a row, no key of the index is computed from the row, so that an
+//!   expression may rely on the predicate.
 //!
 //! Checked by `tests::computed`.
 
@@ -21,16 +22,16 @@ use crate::{
     types::Value,
 };
 
-/// What the indexes compute of one row.
+/// The values that the indexes compute from one row.
 #[derive(Default)]
 pub(crate) struct Computed {
-    /// By place in `Relation::indexes`: the values of the key's columns; `None` when the row is not in the index, or the
+    /// By place in `Relation::indexes`: the values of the key's columns; `None` if the row is not in the index, or the
     /// index computes nothing.
     keys: Vec<Option<Box<[Value]>>>,
 }
 
 impl Computed {
-    /// Computes for the row in the slots of the table what the indexes at the places that are `wanted` need (C1).
+    /// Computes what the `wanted` indexes need, from the row in the slots of the table (C1).
     pub(crate) fn compute(
         &mut self,
         target: &Target,
@@ -48,7 +49,7 @@ impl Computed {
         Ok(())
     }
 
-    /// Returns the row as the index at `place` sees it; `None` when it is not in the index. `row` are its columns.
+    /// Returns the row as the index at `place` sees it; `None` if it is not in the index. `row` holds its columns.
     pub(crate) fn keyed<'a>(&'a self, target: &Target, place: usize, row: &'a [Value]) -> Option<Keyed<'a>> {
         match target.computed.as_deref().and_then(|codes| codes[place].as_ref()) {
             None => Some(Keyed::Row(row)),
@@ -57,7 +58,7 @@ impl Computed {
     }
 }
 
-/// Computes the values of an index key for the row in the frame; `None` when the row is not in the index (C2).
+/// Computes the values of an index key from the row in the frame; `None` if the row is not in the index (C2).
 pub(crate) fn key_of(code: &IndexCode, frame: &[Value], run: &mut Run<'_>) -> Result<Option<Box<[Value]>>> {
     let env = Env::new(frame, None);
     if !holds(code.predicate.as_ref(), run, &env)? {

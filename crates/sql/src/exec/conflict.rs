@@ -1,14 +1,16 @@
-//! `ConflictRow`: the live row that a claim of INSERT ... ON CONFLICT DO UPDATE met. It is locked, judged by the WHERE of
-//! DO UPDATE, and rewritten.
+//! `ConflictRow`: the live row that a claim of INSERT ... ON CONFLICT DO UPDATE met. It is locked, checked against the
+//! WHERE of DO UPDATE, and rewritten.
 //!
-//! Locked first, so that WHERE and SET are computed on the version they apply to, whether the snapshot shows it or not.
+//! It is locked first, so that WHERE and SET are computed from the version that they apply to, whether the snapshot
+//! shows that version or not.
 //!
 //! # Invariants
-//! - C1. From `Stage::Judge` on the row is locked, `basis` names the version under the lock and the frame's slots of the
-//!   table hold it; `excluded` stands in the slots after them.
-//! - C2. A row that is gone, lives elsewhere, or has another key than the one that was claimed, or none, is no conflict:
-//!   the caller claims again. Whoever changed it has committed, so that the claim is free or meets a later entry.
-//! - C3. A row whose newest version this command wrote is never written again: 21000.
+//! - C1. From `Stage::Judge` on the row is locked, `basis` names the version under the lock, and the frame's slots of
+//!   the
+//!   table hold that version; `excluded` is in the slots after them.
+//! - C2. A row that is gone, has moved, or has another key than the claimed one, or none, does not conflict: the caller
+//!   claims again. The transaction that changed the row has committed, so the claim is free or meets a later entry.
+//! - C3. If this command wrote the newest version of a row, it never writes the row again: 21000.
 //!
 //! Checked by `tests::upsert`.
 
@@ -40,43 +42,43 @@ enum Stage {
     Follow,
 }
 
-/// What became of the row.
+/// The outcome of resolving a conflict.
 #[must_use]
 pub(crate) enum Resolved {
-    /// It is rewritten, and the new row is in the frame.
+    /// The row is rewritten, and the new row is in the frame.
     Updated,
-    /// WHERE is not true of it: it stays locked as it is.
+    /// WHERE is not true of the row; the row stays locked and unchanged.
     Unwanted,
-    /// Somebody else holds it; resolve again afterwards.
+    /// Another transaction holds the row; resolve again after the wait.
     Wait(Blocker),
-    /// It does not conflict any more (C2).
+    /// The row no longer conflicts (C2).
     Gone,
 }
 
-/// A claim that met a row.
+/// A claim that met an existing entry.
 pub(crate) struct Met<'a> {
     /// The arbiter.
     pub(crate) index: &'a Index,
-    /// The key that was claimed.
+    /// The claimed key.
     pub(crate) claimed: &'a [u8],
-    /// What stands there.
+    /// The existing entry.
     pub(crate) existing: Existing,
 }
 
-/// The row.
+/// The conflicting row, while it is resolved.
 pub(crate) struct ConflictRow {
     stage: Stage,
-    /// Where it is.
+    /// Its key.
     key: Vec<u8>,
     basis: Basis,
     /// Its bytes on that basis, if they are known.
     bytes: Option<RowBytes>,
-    /// The entry that led to it: key, and where it was committed. Empty when the row's own key was claimed.
+    /// The entry that led to it: its key, and the position of its commit. Empty if the row's own key was claimed.
     entry: Vec<u8>,
     entry_csn: Option<Lsn>,
-    /// The entry that led to no row the last time.
+    /// The commit position of the entry that last led to no row.
     dangling: Option<Lsn>,
-    /// Scratch: the entry of the row as it is.
+    /// Scratch: the entry of the row as it is now.
     present: Vec<u8>,
     new: RowUpdate,
 }
@@ -96,12 +98,12 @@ impl ConflictRow {
         }
     }
 
-    /// Forgets the conflicts of the row before.
+    /// Forgets the conflicts of the previous row.
     pub(crate) fn forget(&mut self) {
         self.dangling = None;
     }
 
-    /// Takes the row that a claim met.
+    /// Begins to resolve a conflict with the row that a claim met.
     pub(crate) fn meet(&mut self, met: Met<'_>, run: &mut Run<'_>) -> Result<()> {
         let Met { index, claimed, existing } = met;
         if existing.origin == Origin::ThisCommand {
@@ -125,13 +127,14 @@ impl ConflictRow {
         }
         self.key.extend_from_slice(&existing.row);
         self.entry.extend_from_slice(claimed);
-        // The entry says nothing about the row's own version.
+        // The entry does not tell the version of the row itself.
         (self.basis, self.bytes) = (Basis::Snapshot, None);
         Ok(())
     }
 
-    /// Locks, judges and rewrites the row that the index at `place` led to; goes on where it waited. On
-    /// [`Resolved::Gone`] whatever it locked is the caller's to release.
+    /// Locks, checks and rewrites the row that the index at `place` led to; after a wait it continues where it was.
+    /// After
+    /// [`Resolved::Gone`] the caller releases the locks that it took.
     pub(crate) fn resolve(
         &mut self,
         target: &Target,
@@ -148,6 +151,7 @@ impl ConflictRow {
                     Write::Lock(strength)
                 }
                 Stage::Judge => {
+                    // Under the lock: a row that moved or has another key does not conflict (C2).
                     if !self.load(target, families, frame, run)? || !self.is_meant(target, place, frame, run)? {
                         return Ok(self.gone());
                     }
@@ -186,10 +190,10 @@ impl ConflictRow {
         }
     }
 
-    /// Puts the version under the lock into the frame (C1).
+    /// Loads the version under the lock into the frame (C1).
     fn load(&mut self, target: &Target, families: &mut Families, frame: &mut [Value], run: &Run<'_>) -> Result<bool> {
         if self.bytes.is_none() {
-            // Locked on the basis of the snapshot: what it shows is the newest version, or our own.
+            // Locked on the basis of the snapshot: the snapshot shows the newest version, or this transaction's own.
             let table = families.table(&target.relation, run);
             self.bytes = run.session.get(table, &self.key).map_err(from_engine)?;
         }
@@ -198,7 +202,7 @@ impl ConflictRow {
         Ok(true)
     }
 
-    /// Returns whether the row in the frame has the key that was claimed.
+    /// Returns whether the row in the frame has the claimed key.
     fn is_meant(&mut self, target: &Target, place: usize, frame: &[Value], run: &mut Run<'_>) -> Result<bool> {
         let index = &target.relation.indexes[place];
         if index.primary {
@@ -224,7 +228,7 @@ impl ConflictRow {
     }
 }
 
-/// Makes the error for a row that one command would write twice.
+/// Returns the error for a row that one command would write twice.
 fn second_time() -> SqlError {
     let text = "ON CONFLICT DO UPDATE command cannot affect row a second time";
     SqlError::new(SqlState::CARDINALITY_VIOLATION, text)

@@ -1,6 +1,6 @@
-//! What a step of an execution is given: database, session, clock, virtual tables, and where rows go.
+//! The context of a step of an execution: the database, the session, the clock, the virtual tables and the row sink.
 //!
-//! Holds no state of a statement: that is `Execution`'s. Everything here is borrowed for one step (SQL-8).
+//! It holds no state of a statement; that belongs to `Execution`. Everything here is borrowed for one step (SQL-8).
 
 use std::sync::Arc;
 
@@ -16,63 +16,64 @@ use crate::{
     types::Value,
 };
 
-/// What built-in functions are told: text settings, times, and who answers for catalog and session.
+/// The context of built-in functions: text settings, times, and the access to catalog and session.
 pub type EvalParts<'a> = EvalContext<'a>;
 
-/// What one step works with.
+/// The context of one step.
 pub struct ExecContext<'a> {
     /// The database.
     pub db: &'a Db,
     /// The session; it has an open transaction and has begun the statement.
     pub session: &'a mut Session,
-    /// The catalog the plan was made for.
+    /// The catalog for which the plan was made.
     pub catalog: &'a Arc<Catalog>,
-    /// What built-in functions are told.
+    /// The context of built-in functions.
     pub eval: EvalParts<'a>,
-    /// Gives the rows of system tables.
+    /// Supplies the rows of system tables.
     pub virtual_tables: &'a dyn VirtualTables,
-    /// Gives row ids to tables without a primary key.
+    /// Assigns row ids in tables without a primary key.
     pub row_ids: &'a RowIds,
-    /// Says whether the statement was cancelled.
+    /// Reports whether the statement was cancelled.
     pub cancel: &'a CancelHandle,
-    /// Says how long a step has run.
+    /// Measures how long a step has run.
     pub clock: &'a dyn Clock,
-    /// Calls what may hold up its thread for long and cannot give way in between.
+    /// Runs work that may block its thread for long and cannot yield.
     pub aside: Aside<'a>,
 }
 
-/// Calls what it is given, while others of the thread run elsewhere.
+/// Runs a closure while the other tasks of the thread are moved elsewhere.
 pub type Aside<'a> = &'a dyn Fn(&mut dyn FnMut());
 
-/// Gives the rows of system tables.
+/// A source of the rows of system tables.
 pub trait VirtualTables {
     /// Returns the rows of `relation`, each with one value per column. With `lookup`, at least those whose column at
     /// that place equals the value; others may be among them.
     ///
     /// # Errors
-    /// When the rows cannot be computed.
+    /// If the rows cannot be computed.
     fn rows(&self, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>>;
 }
 
-/// Takes the rows of a result.
+/// A consumer of the rows of a result.
 pub trait RowSink {
     /// Takes a row.
     ///
     /// # Errors
-    /// When a value cannot be written; the statement fails with it.
+    /// If a value cannot be written; the statement fails with the error.
     fn row(&mut self, values: &[Value]) -> Result<()>;
 
-    /// Returns whether it wants no more rows now. The execution then returns [`Step::Yield`].
+    /// Returns whether it accepts no more rows now. The execution then returns [`Step::Yield`].
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Debug)]
 #[must_use]
 pub enum Step {
-    /// The statement is over. `rows` is for its command tag: rows returned since the last [`Step::Suspended`], or rows
+    /// The statement has ended. `rows` is for its command tag: rows returned since the last [`Step::Suspended`], or
+    /// rows
     /// written.
     Done {
         /// Rows returned or written.
@@ -80,13 +81,13 @@ pub enum Step {
     },
     /// `max_rows` rows were returned; there may be more.
     Suspended,
-    /// Somebody holds what is needed: wait for it, then step again.
+    /// Another transaction holds what is needed: wait for it, then step again.
     Wait(Blocker),
-    /// The sink is full, or the statement has run for about a millisecond: drain, let others run, then step again.
+    /// The sink is full, or the step has run for about a millisecond: drain, let other sessions run, then step again.
     Yield,
 }
 
-/// A step's view of everything, for operators and expressions.
+/// The context of a step for operators and expressions.
 pub(crate) struct Run<'a> {
     pub(crate) db: &'a Db,
     pub(crate) session: &'a mut Session,
@@ -103,54 +104,54 @@ pub(crate) struct Run<'a> {
     pub(crate) subs: &'a mut [SubState],
     /// States of `plan.ctes`.
     pub(crate) ctes: &'a mut [CteState],
-    /// What foreign keys ask about, of the rows written so far.
+    /// The foreign key events of the rows written so far.
     pub(crate) events: &'a mut Events,
-    /// How much is kept of rows.
+    /// The account of the rows that are kept.
     pub(crate) held: &'a mut Held,
-    /// Operands of the simple CASEs being evaluated.
+    /// Operands of the simple CASE expressions that are being evaluated.
     pub(crate) operands: Vec<Value>,
-    /// How much the step has done.
+    /// The work that the step has done.
     pub(crate) share: &'a mut Share,
 }
 
-/// How much a step has done.
+/// The work that a step has done.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// When it began, by a clock that only goes on.
+    /// The start of the share, on a monotonic clock.
     began_ns: u64,
-    /// Work since then, in rows that are read.
+    /// The work since then, in units of reading one row.
     ticks: u32,
-    /// Whether its time is over.
+    /// Whether its time is used up.
     is_late: bool,
-    /// Whether it is on a thread where it holds nobody up.
+    /// Whether it runs aside, where it holds up no other session.
     pub(crate) is_aside: bool,
-    /// Rows that the step's operators took in.
+    /// The number of rows that the step's operators read.
     rows: u64,
 }
 
 impl Share {
-    /// Begins one.
+    /// Begins a share.
     pub(crate) fn begin(clock: &dyn Clock) -> Self {
         Self { began_ns: clock.now_ns(), ticks: 0, is_late: false, is_aside: false, rows: 0 }
     }
 
-    /// Returns how many rows the step's operators took in.
+    /// Returns the number of rows that the step's operators read.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 }
 
 impl Run<'_> {
-    /// Counts a row; every [`LOOK_TICKS`] rows, fails when the statement was cancelled.
+    /// Counts a row; every [`LOOK_TICKS`] units, fails if the statement was cancelled.
     pub(crate) fn tick(&mut self) -> Result<()> {
         self.share.rows += 1;
         self.work(1)
     }
 
-    /// Counts work that takes as long as reading so many rows.
+    /// Counts work that takes as long as reading the given number of rows.
     ///
     /// # Errors
-    /// As of [`Run::tick`].
+    /// Those of [`Run::tick`].
     pub(crate) fn work(&mut self, ticks: u32) -> Result<()> {
         let before = self.share.ticks;
         self.share.ticks = before.saturating_add(ticks);
@@ -161,44 +162,44 @@ impl Run<'_> {
         check_cancel(self.cancel)
     }
 
-    /// Counts `items` that a value is compared with, each of which is much less work than a row.
+    /// Counts `items` that a value is compared with; each is much less work than a row.
     ///
     /// # Errors
-    /// As of [`Run::tick`].
+    /// Those of [`Run::tick`].
     pub(crate) fn compared(&mut self, items: usize) -> Result<()> {
         let ticks = items / COMPARISONS_PER_TICK;
         if ticks == 0 { Ok(()) } else { self.work(u32::try_from(ticks).unwrap_or(u32::MAX)) }
     }
 
-    /// Counts a row that was read by its key: no part of a share, for it is one row.
+    /// Counts a row that was read by its key. It does not count toward the share, because it is only one row.
     pub(crate) fn note_row(&mut self) {
         self.share.rows += 1;
     }
 
-    /// Returns whether this step has done its share: the caller should let others run.
+    /// Returns whether this step has used its share, so that the caller should let other sessions run.
     pub(crate) fn is_spent(&self) -> bool {
         self.share.is_late || self.share.ticks >= STEP_TICKS
     }
 
-    /// Takes another share in the same step, where the work cannot stop: inside an expression or a shared subquery.
+    /// Begins another share in the same step, where the work cannot stop: inside an expression or a shared subquery.
     pub(crate) fn go_on(&mut self) -> Result<()> {
         (self.share.began_ns, self.share.ticks, self.share.is_late) = (self.clock.now_ns(), 0, false);
         check_cancel(self.cancel)
     }
 }
 
-/// A step's time, in nanoseconds.
+/// The time of a step, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
-/// Rows handled in one step, about a millisecond of work if they are only read.
+/// The rows of one step, about a millisecond of work if they are only read.
 const STEP_TICKS: u32 = 8_192;
-/// Work between two looks at the clock and for a cancel.
+/// The work between two checks of the clock and for a cancel.
 const LOOK_TICKS: u32 = 64;
-/// Comparisons with items of a list that take as long as reading a row.
+/// The number of comparisons with items of a list that take as long as reading a row.
 const COMPARISONS_PER_TICK: usize = 8;
-/// What writing a row takes, in rows that are read: so a step of writes looks at the clock every few rows.
+/// The work of writing a row, in rows that are read; so a step of writes checks the clock every few rows.
 pub(crate) const WRITE_TICKS: u32 = 16;
 
-/// Fails when the statement was cancelled.
+/// Fails if the statement was cancelled.
 pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {
     match cancel.reason() {
         None => Ok(()),
@@ -206,7 +207,7 @@ pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {
     }
 }
 
-/// Makes the error of a cancelled statement.
+/// Returns the error of a cancelled statement.
 pub(crate) fn cancelled(reason: CancelReason) -> SqlError {
     let (state, message) = match reason {
         CancelReason::User => (SqlState::QUERY_CANCELED, "canceling statement due to user request"),
@@ -214,7 +215,7 @@ pub(crate) fn cancelled(reason: CancelReason) -> SqlError {
         CancelReason::TransactionTimeout => {
             (SqlState::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
         }
-        // Only a commit is under this limit, and it says more.
+        // Only a commit has this limit, and it adds its own explanation.
         CancelReason::ReplicasTimeout => {
             (SqlState::QUERY_CANCELED, "canceling the wait for replicas due to its timeout")
         }
@@ -222,7 +223,7 @@ pub(crate) fn cancelled(reason: CancelReason) -> SqlError {
     SqlError::new(state, message)
 }
 
-/// The frames an expression is evaluated over: its own level's and those around it.
+/// The frames over which an expression is evaluated: that of its own level and those of the levels around it.
 #[derive(Clone, Copy)]
 pub(crate) struct Env<'a> {
     pub(crate) frame: &'a [Value],
@@ -234,7 +235,7 @@ impl<'a> Env<'a> {
         Self { frame, outer }
     }
 
-    /// Returns a slot of the level `up` levels out.
+    /// Returns a slot of the level that is `up` levels further out.
     pub(crate) fn outer_slot(&self, up: usize, slot: usize) -> Option<&'a Value> {
         let mut env = self.outer;
         for _ in 1..up {

@@ -1,12 +1,13 @@
-//! Rows of common table expressions: computed once per statement, as far as anybody asks, and kept for every reader.
+//! Rows of common table expressions: computed once per statement, as far as they are read, and kept for all readers.
 //!
-//! A data-modifying one is run to its end whether anybody reads it or not; what nobody asked for is not kept.
+//! A data-modifying expression runs to its end whether it is read or not; rows that are not read are not kept.
 //!
 //! # Invariants
 //! - W1. Row `n` is the same for all readers: it was computed when the first of them asked for it.
-//! - W2. No more rows of a query are computed than were asked for: a row that nobody reads is not locked either.
-//! - W3. What expressions read is there before they are evaluated (`Plan::ahead`), because expressions cannot wait.
-//! - W4. When a statement is over, every data-modifying expression of it has been run to its end, once.
+//! - W2. No more rows of a query are computed than are read, so a row that is not read is not locked either.
+//! - W3. Rows that expressions read are computed before the expressions (`Plan::ahead`), because expressions cannot
+//!   wait.
+//! - W4. When a statement has ended, each of its data-modifying expressions has been run to its end, once.
 //!
 //! Checked by `tests::shared`.
 
@@ -17,9 +18,9 @@ use crate::{
     types::Value,
 };
 
-/// What is there of one common table expression.
+/// The computed part of one common table expression.
 pub(crate) struct CteState {
-    /// What computes it; `None` before its first row and after its last.
+    /// The machine that computes it; `None` before its first row and after its last.
     machine: Option<Machine>,
     rows: Vec<Box<[Value]>>,
     complete: bool,
@@ -33,13 +34,13 @@ impl Default for CteState {
 }
 
 impl CteState {
-    /// Forgets the rows of an earlier statement.
+    /// Drops the rows of an earlier statement.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Puts row `at` of expression `id` into `into` (W1).
+/// Copies row `at` of expression `id` to `into` (W1).
 pub(crate) fn read(id: usize, at: usize, into: &mut [Value], run: &mut Run<'_>) -> Result<Pull> {
     let pulled = reach(id, at, run)?;
     if matches!(pulled, Pull::Row) {
@@ -48,7 +49,7 @@ pub(crate) fn read(id: usize, at: usize, into: &mut [Value], run: &mut Run<'_>) 
     Ok(pulled)
 }
 
-/// Computes what `ahead` asks for (W3). `End` says that it is there; it never gives a row.
+/// Computes the rows that `ahead` asks for (W3). It returns `End` when they are there, and never a row.
 pub(crate) fn compute(ahead: Ahead, run: &mut Run<'_>) -> Result<Pull> {
     while run.ctes[ahead.cte].rows.len() < ahead.rows_max {
         if run.is_spent() {
@@ -62,7 +63,7 @@ pub(crate) fn compute(ahead: Ahead, run: &mut Run<'_>) -> Result<Pull> {
     Ok(Pull::End)
 }
 
-/// Runs expression `id` to its end without keeping what is still to come (W4). It never gives a row.
+/// Runs expression `id` to its end without keeping the remaining rows (W4). It never returns a row.
 pub(crate) fn finish(id: usize, run: &mut Run<'_>) -> Result<Pull> {
     let mut row = Vec::new();
     while !run.ctes[id].complete {
@@ -77,7 +78,7 @@ pub(crate) fn finish(id: usize, run: &mut Run<'_>) -> Result<Pull> {
     Ok(Pull::End)
 }
 
-/// Goes on until row `at`, the next one at most, is there (W2).
+/// Computes rows until row `at`, which is at most the next one, is there (W2).
 fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
     let cte = &run.ctes[id];
     if at < cte.rows.len() {
@@ -97,7 +98,7 @@ fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
     Ok(pulled)
 }
 
-/// Computes one more row.
+/// Computes the next row.
 fn next(id: usize, run: &mut Run<'_>, row: &mut Vec<Value>) -> Result<Pull> {
     let plan = run.plan;
     let root = &plan.ctes[id];

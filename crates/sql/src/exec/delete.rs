@@ -1,6 +1,6 @@
-//! DELETE: rows of a scan or join are removed with all their index entries.
+//! DELETE: removes the rows of a scan or join, with all their index entries.
 //!
-//! A row that somebody changed first is judged again on its newest version (`target_row`).
+//! A row that another transaction changed first is checked again on its newest version (`target_row`).
 
 use collie_engine::Write;
 
@@ -32,7 +32,7 @@ pub(crate) struct DeleteState {
     row: TargetRow,
     stage: Stage,
     families: Families,
-    /// What the indexes computed of the row.
+    /// The values that the indexes computed from the row.
     computed: Computed,
     entry: Vec<u8>,
 }
@@ -53,7 +53,7 @@ impl DeleteState {
         self.stage = Stage::Fetch;
     }
 
-    /// Removes the next row; RETURNING goes to `out`.
+    /// Removes the next row; its RETURNING values are written to `out`.
     pub(crate) fn advance(&mut self, plan: &DeletePlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
         let target = &plan.target;
         loop {
@@ -66,6 +66,8 @@ impl DeleteState {
                 },
                 Stage::Write => match self.row.write(target, plan.recheck.as_ref(), Write::Delete, run)? {
                     Written::Done => {
+                        // After the write no other transaction changes the row, so its entries follow from this
+                        // version.
                         self.computed.compute(target, |_| true, &self.row.frame, run)?;
                         self.stage = Stage::Entry(0);
                     }

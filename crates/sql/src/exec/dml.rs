@@ -1,7 +1,8 @@
-//! What INSERT, UPDATE, DELETE and row locks share: constraint checks and their errors, looking again at a changed row.
+//! Code shared by INSERT, UPDATE, DELETE and row locks: constraint checks, their errors, and re-checks of changed rows.
 //!
 //! # Invariants
-//! - D1. A changed row is judged by the whole condition of its level, with the other ranges' rows as first fetched.
+//! - D1. A changed row is checked by the whole condition of its level, with the rows of the other ranges as first
+//!   fetched.
 
 use collie_engine::{Basis, Blocker, Family, Outcome, Session, Write};
 
@@ -21,20 +22,20 @@ use crate::{
     types::{Value, io},
 };
 
-/// How far a write got.
+/// The progress of a write.
 #[must_use]
 pub(crate) enum Advance {
     /// One row was written; its RETURNING values are in the output.
     Row,
     /// No more rows.
     End,
-    /// A lock that is not free.
+    /// A lock is not free.
     Wait(Blocker),
-    /// Enough work for one step; advance again to go on.
+    /// The step has done enough work; advance again to continue.
     Yield,
 }
 
-/// Puts a newer version of a row into the frame and evaluates the condition of its level on it (D1).
+/// Loads a newer version of a row into the frame and evaluates the condition of its level on it (D1).
 pub(crate) fn look_again(
     target: &Target,
     bytes: &[u8],
@@ -47,7 +48,7 @@ pub(crate) fn look_again(
     holds(recheck, run, &Env::new(frame, outer))
 }
 
-/// Fails when a NOT NULL column of the row is NULL.
+/// Fails if a NOT NULL column of the row is NULL.
 pub(crate) fn check_not_null(relation: &Relation, row: &[Value], run: &Run<'_>) -> Result<()> {
     for (column, value) in relation.columns.iter().zip(row) {
         if value.is_null() && column.not_null && !column.dropped {
@@ -64,7 +65,7 @@ pub(crate) fn check_not_null(relation: &Relation, row: &[Value], run: &Run<'_>) 
     Ok(())
 }
 
-/// Fails when a CHECK is false for the row, which stands in the frame's slots.
+/// Fails if a CHECK is false for the row in the frame's slots.
 pub(crate) fn check_conditions(
     target: &Target,
     checks: &[(Box<str>, Code)],
@@ -85,7 +86,7 @@ pub(crate) fn check_conditions(
     Ok(())
 }
 
-/// Makes the error for a key that exists.
+/// Returns the error for a key that already exists.
 pub(crate) fn duplicate_key(relation: &Relation, index: &Index, row: Keyed<'_>, run: &Run<'_>) -> SqlError {
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     SqlError::new(SqlState::UNIQUE_VIOLATION, message)
@@ -94,7 +95,7 @@ pub(crate) fn duplicate_key(relation: &Relation, index: &Index, row: Keyed<'_>, 
         .constraint(&*index.name)
 }
 
-/// Returns a key as PostgreSQL's details name it: `Key (a, lower(b))=(1, x)`.
+/// Formats a key as PostgreSQL's error details do: `Key (a, lower(b))=(1, x)`.
 pub(crate) fn key_text(relation: &Relation, index: &Index, row: Keyed<'_>, text: &io::TextContext) -> String {
     let mut names = String::new();
     let mut values = Vec::new();
@@ -116,7 +117,7 @@ pub(crate) fn key_text(relation: &Relation, index: &Index, row: Keyed<'_>, text:
     format!("Key ({names})=({})", String::from_utf8_lossy(&values))
 }
 
-/// Longest field that a detail shows.
+/// Maximal bytes of a field that a detail shows.
 const FIELD_BYTES: usize = 64;
 
 fn failing_row(relation: &Relation, row: &[Value], run: &Run<'_>) -> String {
@@ -147,17 +148,18 @@ fn schema_name(relation: &Relation, run: &Run<'_>) -> String {
     run.catalog.schemas.get(&relation.schema).map_or_else(String::new, |schema| schema.name.to_string())
 }
 
-/// How the removal of an index entry went.
+/// The outcome of removing an index entry.
 #[must_use]
 pub(crate) enum Removal {
     Done,
     Wait(Blocker),
 }
 
-/// Writes an index entry of a row that this transaction has written already.
+/// Writes an index entry of a row that this transaction has already written.
 ///
-/// Nobody else changes the entries of a row that we hold, so a newer version of the entry only means that the row was
-/// judged again after it: the write goes on top of it.
+/// No other transaction changes the entries of a row that this one holds, so a newer version of the entry only means
+/// that
+/// the row was checked again after it: the write is based on that version.
 pub(crate) fn write_entry(session: &mut Session, family: &Family, key: &[u8], what: Write<'_>) -> Result<Removal> {
     let mut basis = Basis::Snapshot;
     loop {
@@ -172,7 +174,7 @@ pub(crate) fn write_entry(session: &mut Session, family: &Family, key: &[u8], wh
     }
 }
 
-/// Makes the error for an index entry that its row does not answer to, or the other way round.
+/// Returns the error for an index entry that does not fit its row, or a row that does not fit its entry.
 pub(crate) fn disagree() -> SqlError {
     SqlError::new(SqlState::DATA_CORRUPTED, "a row and its index entries do not agree")
         .hint("Rebuild the index, and report this as a bug.")

@@ -1,16 +1,17 @@
-//! Keys of rows and of index entries, and rows in and out of frames.
+//! Keys of rows and of index entries, and the transfer of rows to and from frames.
 //!
 //! | family | key | value |
 //! |---|---|---|
 //! | table with a primary key | encoded primary key columns | row |
 //! | table without one | row id, 8 bytes big-endian | row |
-//! | unique index | encoded index columns; the table's key after them when one is NULL | key of the table's row |
+//! | unique index | encoded index columns; then the table's key if one of them is NULL | key of the table's row |
 //! | other index | encoded index columns, then the table's key | empty |
 //!
 //! # Invariants
-//! - N1. An entry's key is a function of the row and its key alone, what is computed of the row included, so that the
-//!   entry of an old row can be found again.
-//! - N2. A row has an entry in every index but the partial ones whose predicate is not true of it.
+//! - N1. The key of an entry is a function of the row and its key alone, including computed values, so that the entry
+//!   of
+//!   an old row can be found again.
+//! - N2. A row has an entry in every index, except in partial indexes whose predicate is not true of it.
 
 use crate::{
     catalog::relation::{Index, IndexColumn, KeyPart, Relation, TableKey},
@@ -31,7 +32,7 @@ pub(crate) fn decode_row(relation: &Relation, bytes: &[u8], wanted: &[usize], ou
     relation.layout.decode_into(bytes, wanted, out)
 }
 
-/// Puts a row into the slots of its table.
+/// Loads a row into the slots of its table.
 pub(crate) fn load_row(target: &Target, bytes: &[u8], frame: &mut [Value]) -> Result<()> {
     let out = &mut frame[target.base..target.base + target.relation.columns.len()];
     decode_row(&target.relation, bytes, &target.columns, out)
@@ -40,14 +41,14 @@ pub(crate) fn load_row(target: &Target, bytes: &[u8], frame: &mut [Value]) -> Re
 /// A row as one of its table's indexes sees it.
 #[derive(Clone, Copy)]
 pub(crate) enum Keyed<'a> {
-    /// By its columns: the index is over nothing else.
+    /// By its columns: the index computes nothing.
     Row(&'a [Value]),
-    /// By the values of the index key's columns, which were computed.
+    /// By the computed values of the index key's columns.
     Computed(&'a [Value]),
 }
 
 impl<'a> Keyed<'a> {
-    /// Returns the columns of the index key, each with its value.
+    /// Returns the columns of the index key with their values.
     pub(crate) fn columns(self, index: &'a Index) -> impl Iterator<Item = (&'a IndexColumn, &'a Value)> {
         index.columns.iter().enumerate().map(move |(at, column)| match (self, &column.part) {
             (Self::Row(row), KeyPart::Column(place)) => (column, &row[*place]),
@@ -65,7 +66,7 @@ pub(crate) fn primary_key(index: &Index, row: &[Value], out: &mut Vec<u8>) -> Re
     check_length(out)
 }
 
-/// Returns whether the row's key in the index has a NULL, and so equals no other.
+/// Returns whether the row's key in the index has a NULL and is therefore equal to no other key.
 pub(crate) fn has_null(index: &Index, row: Keyed<'_>) -> bool {
     row.columns(index).any(|(_, value)| value.is_null())
 }
@@ -88,7 +89,7 @@ pub(crate) fn entry_value<'a>(index: &Index, table_key: &'a [u8]) -> &'a [u8] {
     if index.unique { table_key } else { &[] }
 }
 
-/// Longest key the store takes.
+/// Maximal bytes of a key in the store.
 const MAX_KEY_BYTES: usize = 65_531;
 
 fn check_length(key: &[u8]) -> Result<()> {
@@ -101,19 +102,19 @@ fn check_length(key: &[u8]) -> Result<()> {
     ))
 }
 
-/// How the key of the table's row is taken out of an index entry.
+/// The place of the key of the table's row in an index entry.
 #[derive(Clone, Debug)]
 pub(crate) enum TableKeyPlace {
     /// It is the entry's value.
     Value,
-    /// It is the last bytes of the entry's key.
+    /// It is a suffix of the entry's key, of this length.
     Suffix(usize),
-    /// It follows columns of varying length: these are decoded, and the last `usize` of them encoded again.
+    /// It follows columns of varying length: all are decoded, and the last `usize` of them are encoded again.
     Columns(Box<[KeyColumn]>, usize),
 }
 
 impl TableKeyPlace {
-    /// Returns where entries of `index` keep the key of their row.
+    /// Returns the place of the row's key in the entries of `index`.
     pub(crate) fn of(relation: &Relation, index: &Index) -> Self {
         if index.unique {
             return Self::Value;
@@ -129,7 +130,7 @@ impl TableKeyPlace {
         Self::Columns(columns.collect(), primary.columns.len())
     }
 
-    /// Appends the key of the table's row that the entry names.
+    /// Appends the key of the table's row to which the entry belongs.
     pub(crate) fn read(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Value => out.extend_from_slice(value),
@@ -152,7 +153,7 @@ fn damaged() -> SqlError {
     SqlError::new(SqlState::DATA_CORRUPTED, "an index entry is shorter than the key of its row")
 }
 
-/// Returns the bytes of a key column when all its values have the same number.
+/// Returns the number of bytes of a key column if it is the same for all values.
 fn fixed_width(column: &KeyColumn) -> Option<usize> {
     if column.nullable {
         return None;

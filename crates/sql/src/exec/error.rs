@@ -1,4 +1,4 @@
-//! What an engine failure is called in SQL.
+//! The SQL errors of engine failures.
 
 use collie_engine::{CancelReason, EngineError, ErrorKind};
 

@@ -1,6 +1,6 @@
 //! Evaluation of compiled expressions over frames: three-valued logic, strictness, short circuit.
 //!
-//! Never waits. An error of a call has no position in the text: only analysis gives positions, as PostgreSQL does.
+//! It never waits. The error of a call has no position in the text: only analysis gives positions, as in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -131,12 +131,12 @@ pub(crate) fn eval(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<Valu
     }
 }
 
-/// Evaluates a condition: `None` is unknown.
+/// Evaluates a condition; `None` means unknown.
 pub(crate) fn eval_bool(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<Option<bool>> {
     Ok(eval(code, run, env)?.as_bool())
 }
 
-/// Evaluates a condition that may be absent: whether it is true.
+/// Returns whether a condition, which may be absent, is true.
 pub(crate) fn holds(code: Option<&Code>, run: &mut Run<'_>, env: &Env<'_>) -> Result<bool> {
     match code {
         None => Ok(true),
@@ -144,7 +144,7 @@ pub(crate) fn holds(code: Option<&Code>, run: &mut Run<'_>, env: &Env<'_>) -> Re
     }
 }
 
-/// Evaluates a CHECK condition: only FALSE fails.
+/// Returns whether a CHECK condition is satisfied: only FALSE violates it.
 pub(crate) fn not_false(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<bool> {
     Ok(eval_bool(code, run, env)? != Some(false))
 }
@@ -156,7 +156,7 @@ pub(crate) fn param<'a>(run: &Run<'a>, index: usize) -> Result<&'a Value> {
     })
 }
 
-/// Calls a procedure, minding strictness.
+/// Calls a procedure; a strict one is not called with a NULL argument.
 pub(crate) fn call(callee: &Callee, args: &[Value], run: &mut Run<'_>) -> Result<Value> {
     if callee.strict && args.iter().any(Value::is_null) {
         return Ok(Value::Null);
@@ -275,7 +275,7 @@ fn compare_rows(
     Ok(Value::Bool(matches!(kind, RowComparison::LessOrEqual | RowComparison::GreaterOrEqual)))
 }
 
-/// Evaluates what a value is made of, as long as the whole is no longer than a value may be.
+/// Evaluates the parts of a value; fails as soon as the whole exceeds the maximal length of a value.
 fn eval_parts(parts: &[Code], run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Value>> {
     let (mut values, mut bytes) = (Vec::with_capacity(parts.len()), 0_usize);
     for part in parts {
@@ -287,7 +287,7 @@ fn eval_parts(parts: &[Code], run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Va
     Ok(values)
 }
 
-/// Makes an array of one dimension, or one more dimension than its elements have.
+/// Builds an array of one dimension, or of one more dimension than its elements have.
 pub(crate) fn array_of(oid: u32, values: Vec<Value>) -> Result<Value> {
     let Some(Value::Array(first)) = values.iter().find(|value| matches!(value, Value::Array(_))) else {
         return Ok(Value::array(oid, values));

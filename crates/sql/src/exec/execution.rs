@@ -1,13 +1,13 @@
 //! `Execution`: one run of a plan with its parameters, advanced step by step.
 //!
-//! It owns all state of the run; a step borrows the rest. It may be reset and run again with other parameters, keeping
+//! It owns all state of the run; a step borrows the rest. It can be reset and run again with other parameters, keeping
 //! its buffers.
 //!
 //! # Invariants
-//! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (SQL-8).
+//! - X1. Between steps it holds no borrow, latch or pin; it can be moved to another thread or dropped (SQL-8).
 //! - X2. With a row limit, a statement that writes, in WITH too, writes all of its rows before the first is returned.
-//! - X3. Whoever runs it to its end takes its events and has them answered before the statement counts as done. A reset
-//!   keeps them: many runs may be one statement.
+//! - X3. The caller that runs it to its end takes its events and has them answered before the statement counts as done.
+//!   A reset keeps them, because several runs may be one statement.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -47,33 +47,33 @@ pub struct Execution {
     params: Vec<Value>,
     subs: Vec<SubState>,
     ctes: Vec<CteState>,
-    /// How many of `plan.ahead` are computed.
+    /// The number of entries of `plan.ahead` that are computed.
     prepared: usize,
-    /// How many of `plan.modifying` are run to their end after everything else, from the last one on.
+    /// The number of entries of `plan.modifying`, counted from the last one, that were run to their end after the rest.
     finished: usize,
     machine: Machine,
     out: Vec<Value>,
-    /// Rows of RETURNING that wait to be returned (X2).
+    /// Rows of RETURNING that are to be returned later (X2).
     returned: VecDeque<Box<[Value]>>,
     /// Rows returned since the last suspension.
     emitted: u64,
-    /// Rows written, or given by a query beside data-modifying expressions.
+    /// Rows written, or returned by a query with data-modifying expressions.
     written: u64,
-    /// What foreign keys ask about (X3).
+    /// The foreign key events (X3).
     events: Events,
     held: Held,
-    /// What of it `returned` has.
+    /// The part of `held` that `returned` accounts for.
     kept: Kept,
-    /// Rows that its operators took in, in all steps of all runs.
+    /// The number of rows that its operators read, in all steps of all runs.
     handled: u64,
     done: bool,
 }
 
-/// Rows after which an execution may hold so much that dropping it takes more than a step's time.
+/// The number of rows after which an execution may hold so much that dropping it takes longer than a step.
 const MANY_ROWS: u64 = 1 << 14;
 
 impl Execution {
-    /// Makes a run of `plan`; nothing happens before the first step.
+    /// Creates a run of `plan`; nothing happens before the first step.
     pub fn new(plan: Arc<Plan>, params: Vec<Value>) -> Self {
         let machine = Machine::new(&plan.root);
         let subs = plan.subplans.iter().map(|_| SubState::default()).collect();
@@ -98,13 +98,14 @@ impl Execution {
         }
     }
 
-    /// Has it fail (53200) once it keeps more than so many bytes of rows in memory, or all statements more than `server` has.
+    /// Limits the bytes of rows that it keeps in memory, and those of all statements by `server`; it fails with 53200
+    /// beyond either limit.
     #[must_use]
     pub fn keeping_at_most(self, bytes_max: u64, server: Arc<QueryMemory>) -> Self {
         Self { held: Held::of(server, bytes_max), ..self }
     }
 
-    /// Starts over with other parameters, keeping buffers. Returns the old parameters' vector for reuse.
+    /// Starts over with other parameters, keeping its buffers. Returns the vector of the old parameters for reuse.
     pub fn reset(&mut self, params: Vec<Value>) -> Vec<Value> {
         self.machine.rewind();
         self.subs.iter_mut().for_each(SubState::reset);
@@ -119,12 +120,12 @@ impl Execution {
         std::mem::replace(&mut self.params, params)
     }
 
-    /// Takes what foreign keys ask about out, once the statement is over (X3).
+    /// Takes the foreign key events, once the statement has ended (X3).
     pub fn take_events(&mut self) -> Vec<Event> {
         self.events.take()
     }
 
-    /// Returns whether it may hold so much that it should not be dropped where others wait.
+    /// Returns whether it may hold so much that it should not be dropped on a thread that other sessions wait for.
     pub(crate) fn is_heavy(&self) -> bool {
         self.handled > MANY_ROWS
     }
@@ -134,10 +135,11 @@ impl Execution {
         &self.plan
     }
 
-    /// Runs until something stops it. `max_rows` is the most rows to return before [`Step::Suspended`]; 0 is no limit.
+    /// Runs until something stops it. At most `max_rows` rows are returned before [`Step::Suspended`]; 0 means no
+    /// limit.
     ///
     /// # Errors
-    /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
+    /// The error of the statement. Its writes stay in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
         let (span, before, mut share) = (collie_obs::start::<ExecuteRow>(), self.written, Share::begin(cx.clock));
         let step = self.advance(cx, sink, max_rows, &mut share);
@@ -149,7 +151,7 @@ impl Execution {
         Ok(step)
     }
 
-    /// Tells of a step that is measured.
+    /// Records the sample of a measured step.
     #[cold]
     fn tell(&self, ended: Ended<ExecuteRow>, db: &Db, share: &Share, written: u64) {
         let kind = match &self.plan.root {
@@ -164,7 +166,7 @@ impl Execution {
         ended.tell(Lsn::ZERO, ExecuteRow { kind, rows_examined, rows_written, index_depth }, []);
     }
 
-    /// Does what [`Execution::step`] says; `share` is how much that was.
+    /// Implements [`Execution::step`]; `share` counts the work that was done.
     fn advance(
         &mut self,
         cx: &mut ExecContext<'_>,
@@ -210,6 +212,7 @@ impl Execution {
             share,
         };
         super::context::check_cancel(run.cancel)?;
+        // Before anything else: rows that expressions read, since expressions cannot wait (cte W3).
         while let Some(ahead) = plan.ahead.get(*prepared) {
             match cte::compute(*ahead, &mut run)? {
                 Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
@@ -217,6 +220,7 @@ impl Execution {
                 Pull::Row | Pull::End => *prepared += 1,
             }
         }
+        // A query without writes passes its rows to the sink as they come.
         if plan.modifying.is_empty()
             && let (Machine::Query(state), Root::Query(query)) = (&mut *machine, &plan.root)
         {
@@ -248,6 +252,7 @@ impl Execution {
             Root::Update(update) => !update.returning.is_empty(),
             Root::Delete(delete) => !delete.returning.is_empty(),
         };
+        // With a row limit all rows are written before the first is returned (X2).
         let keeps = returns && max_rows > 0;
         while !*done {
             if run.is_spent() || (returns && !keeps && sink.is_full()) {
@@ -269,7 +274,7 @@ impl Execution {
                 Pull::Yield => return Ok(Step::Yield),
             }
         }
-        // Last to first, as PostgreSQL does: a later one may read an earlier one.
+        // Last to first, as in PostgreSQL: a later expression may read an earlier one.
         while let Some(cte) = plan.modifying.len().checked_sub(*finished + 1).map(|at| plan.modifying[at]) {
             match cte::finish(cte, &mut run)? {
                 Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),

@@ -1,6 +1,6 @@
-//! `Families`: the column families of one table and its indexes, each looked up when it is first written.
+//! `Families`: the column families of one table and its indexes, each looked up at its first write.
 //!
-//! Holds no lock and no row; the handles stay good as long as the table lock of the statement.
+//! It holds no lock and no row; the handles stay valid as long as the statement's table lock.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::{catalog::relation::Relation, exec::context::Run};
 /// The families that one statement writes for one table.
 pub(crate) struct Families {
     table: Option<Arc<Family>>,
-    /// One per entry of `Relation::indexes`.
+    /// One entry per entry of `Relation::indexes`.
     entries: Vec<Option<Arc<Family>>>,
 }
 
 impl Families {
-    /// Makes the set for `relation`; nothing is looked up yet.
+    /// Creates the set for `relation`; nothing is looked up yet.
     pub(crate) fn new(relation: &Relation) -> Self {
         Self { table: None, entries: relation.indexes.iter().map(|_| None).collect() }
     }
@@ -26,7 +26,7 @@ impl Families {
         self.table.get_or_insert_with(|| run.db.family(relation.family()))
     }
 
-    /// Returns the family of the index at `place` in `Relation::indexes`; the primary key's is the table's.
+    /// Returns the family of the index at `place` in `Relation::indexes`; that of the primary key is the table's.
     pub(crate) fn entries(&mut self, relation: &Relation, place: usize, run: &Run<'_>) -> &Family {
         self.entries[place].get_or_insert_with(|| run.db.family(relation.indexes[place].cf))
     }

@@ -1,14 +1,20 @@
-//! `Events`: what a statement did that foreign keys ask about. Noted row by row, answered when the statement is over.
+//! `Events`: the changes of a statement that foreign keys must check. They are noted row by row, and answered when the
+//! statement has ended.
 //!
-//! Not the answers: `session::referential` looks for the rows. An event names values, not rows, so that it stays true
-//! whatever becomes of the row: who answers it looks at the state there is then.
+//! The answers are not made here: `session::referential` looks for the rows. An event names values, not rows, so that
+//! it
+//! stays true whatever happens to the row: it is answered from the state at the time of the answer.
 //!
 //! # Invariants
-//! - V1. A row that is written with other values in a key's columns than it had notes an event, unless one of them is NULL
-//!   (all of them, for MATCH FULL): such a row refers to nothing.
-//! - V2. A row that goes, or gets other values in columns that a key refers to, notes an event, unless one of the old
-//!   values is NULL: nothing refers to such a row.
-//! - V3. Events of one row come in PostgreSQL's order: of the keys that refer to it, then of its own, each by OID.
+//! - V1. A row that is written with new values in a key's columns notes an event, unless one of them is NULL (all of
+//!   them,
+//!   for MATCH FULL): such a row refers to nothing.
+//! - V2. A row that is removed, or gets new values in columns that a key refers to, notes an event, unless one of the
+//!   old
+//!   values is NULL: no row refers to it.
+//! - V3. The events of one row are in PostgreSQL's order: first those of the keys that refer to it, then those of its
+//!   own
+//!   keys, each by OID.
 //!
 //! Checked by the client tests `foreign_keys` and `tests/sql/foreign_keys.sql`.
 
@@ -18,25 +24,25 @@ use crate::{
     types::Value,
 };
 
-/// Something that a foreign key asks about.
+/// A change that a foreign key must check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// OID of the table that declares the key.
     pub table: Oid,
     /// OID of the key.
     pub key: Oid,
-    /// What happened.
+    /// The change.
     pub what: Happened,
 }
 
-/// What happened to a row, with the values of the key's columns in the key's order.
+/// A change of a row, with the values of the key's columns in the key's order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happened {
-    /// A row of the table that declares the key has these values now.
+    /// A row of the table that declares the key now has these values.
     Refers(Box<[Value]>),
-    /// A row of the referenced table had these values and is gone.
+    /// A row of the referenced table had these values and was removed.
     Gone(Box<[Value]>),
-    /// A row of the referenced table had the first values and has the second ones now.
+    /// A row of the referenced table had the first values and now has the second.
     Changed(Box<[Value]>, Box<[Value]>),
 }
 
@@ -44,18 +50,18 @@ pub enum Happened {
 #[derive(Debug, Default)]
 pub struct Events(Vec<Event>);
 
-/// How many events are looked back at for one that says the same: rows loaded in order refer to the same row in turn.
+/// The number of earlier events that are searched for an equal one: rows loaded in order refer to the same row in turn.
 const LOOK_BACK: usize = 8;
 
 impl Events {
-    /// Takes all events out.
+    /// Takes all events.
     pub fn take(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.0)
     }
 
     fn note(&mut self, columns: &KeyColumns, what: Happened) {
         let event = Event { table: columns.table, key: columns.key, what };
-        // Only what refers: a key that is looked for twice in a row is there twice.
+        // Only references are merged: if the referenced row is there for one of two equal checks, it is there for both.
         let again = matches!(event.what, Happened::Refers(_))
             && self.0.iter().rev().take(LOOK_BACK).any(|before| *before == event);
         if !again {
@@ -72,7 +78,8 @@ fn same(columns: &KeyColumns, old: &[Value], new: &[Value]) -> bool {
     columns.columns.iter().all(|&place| old[place] == new[place])
 }
 
-/// Whether the referenced values are still those that rows which refer to them have: rows follow `-0` that became `0`.
+/// Returns whether the referenced values are the same in every visible way: referencing rows also follow a `-0` that
+/// became `0`.
 fn identical(columns: &KeyColumns, old: &[Value], new: &[Value]) -> bool {
     columns.columns.iter().all(|&place| old[place].is_identical(&new[place]))
 }
@@ -90,21 +97,21 @@ fn refers(columns: &KeyColumns, row: &[Value]) -> bool {
 }
 
 impl ForeignKeys {
-    /// Notes a row that is new (V1).
+    /// Notes a new row (V1).
     pub(crate) fn inserted(&self, row: &[Value], events: &mut Events) {
         for columns in self.declared.iter().filter(|columns| refers(columns, row)) {
             events.note(columns, Happened::Refers(values(columns, row)));
         }
     }
 
-    /// Notes a row that is gone (V2).
+    /// Notes a removed row (V2).
     pub(crate) fn deleted(&self, row: &[Value], events: &mut Events) {
         for columns in self.referring.iter().filter(|columns| !any_null(columns, row)) {
             events.note(columns, Happened::Gone(values(columns, row)));
         }
     }
 
-    /// Notes a row that was rewritten (V1 to V3).
+    /// Notes a rewritten row (V1 to V3).
     pub(crate) fn updated(&self, old: &[Value], new: &[Value], events: &mut Events) {
         let referring =
             self.referring.iter().filter(|columns| !any_null(columns, old) && !identical(columns, old, new));
@@ -137,8 +144,9 @@ mod tests {
         events.take().into_iter().map(|event| event.what).collect()
     }
 
-    /// Goal: V1 and V2: only values that refer, or may be referred to, are noted, and only when they change. Method: rows
-    /// with and without NULL, of keys of both matchings, inserted, updated and deleted.
+    /// Goal: V1 and V2: only values that refer, or that rows may refer to, are noted, and only when they change.
+    /// Method:
+    /// inserts, updates and deletes rows with and without NULL, with keys of both match types.
     #[test]
     fn only_what_a_key_can_ask_about_is_noted() {
         let simple = ForeignKeys { referring: Box::default(), declared: [key(&[0, 1], false)].into() };
@@ -167,8 +175,9 @@ mod tests {
         assert_eq!(deleted(&[Some(1), None]), []);
     }
 
-    /// Goal: rows that refer to one row in turn ask once; removals are never taken for one. Method: the same insert and
-    /// the same removal twice, another insert between them.
+    /// Goal: rows that refer to one row in turn note one event; removals are never merged. Method: makes the same
+    /// insert and
+    /// the same removal twice, with another insert in between.
     #[test]
     fn what_refers_twice_asks_once() {
         let keys = ForeignKeys { referring: [key(&[0], false)].into(), declared: [key(&[0], false)].into() };

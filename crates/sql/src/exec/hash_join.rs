@@ -24,16 +24,16 @@ pub(crate) struct HashJoinState {
     right: Op,
     built: bool,
     rows: Vec<Box<[Value]>>,
-    /// Which rows had a match (kept for right rows without one).
+    /// Whether each right row had a match, for an outer join that returns the others.
     matched: Vec<bool>,
     table: Map<Box<[u8]>, Vec<u32>>,
     key: Vec<u8>,
     has_left: bool,
     left_matched: bool,
-    /// Rows with the current left row's key.
+    /// Right rows with the key of the current left row.
     candidates: Vec<u32>,
     next: usize,
-    /// Whether the left input ended, and which right row is looked at next for having had no match.
+    /// Once the left input has ended: the next right row to check for having had no match.
     rest: Option<usize>,
     kept: Kept,
 }
@@ -105,6 +105,7 @@ impl HashJoinState {
                 wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
+        // Without right rows and without an outer side, the left input need not be read.
         if self.rows.is_empty() && !join.left_outer {
             return Ok(Pull::End);
         }
@@ -133,6 +134,7 @@ impl HashJoinState {
             }
             run.tick()?;
             match self.candidates.get(self.next) {
+                // A row counts as matched by ON alone; the filter applies to the joined row afterwards.
                 Some(&row) => {
                     self.next += 1;
                     restore(&join.saved, &self.rows[row as usize], frame);
@@ -158,7 +160,7 @@ impl HashJoinState {
         }
     }
 
-    /// Gives right rows without a match.
+    /// Returns the right rows that had no match.
     fn pull_rest(
         &mut self,
         join: &HashJoin,
@@ -185,7 +187,7 @@ impl HashJoinState {
     }
 }
 
-/// Computes a key into `out`; false when it has a NULL (H1).
+/// Computes a key into `out`; returns false if it has a NULL (H1).
 fn make_key(codes: &[Code], types: &[u32], out: &mut Vec<u8>, run: &mut Run<'_>, env: &Env<'_>) -> Result<bool> {
     out.clear();
     for (code, &oid) in codes.iter().zip(types) {

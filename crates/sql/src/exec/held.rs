@@ -1,14 +1,18 @@
-//! [`Held`]: the account of one statement for the rows that it keeps in memory; [`Kept`]: the part of it that one operator has.
+//! [`Held`]: the account of one statement for the rows that it keeps in memory; [`Kept`]: the part of it that belongs
+//! to one
+//! operator.
 //!
-//! Not an allocator's count: what is put away is added up by the sizes of its values, with a constant for what surrounds them. The values
-//! of one row that is being computed do not count; each of them is bounded by `EvalContext::check_length`.
+//! It is not an allocator's count: what is kept is added up by the sizes of its values, plus a constant for the
+//! overhead.
+//! The values of the one row that is being computed do not count; each is bounded by `EvalContext::check_length`.
 //!
 //! # Invariants
-//! - H1. `taken` is what the statement has of the server's budget: at least `bytes`, in steps of [`STEP_BYTES`], and given back when the
-//!   statement's account is dropped.
-//! - H2. An operator that begins again has its earlier rows off the account before its next row is on it: a sort in a subquery that runs for
-//!   each row counts once.
-//! - H3. A statement is refused with 53200 before what it asked for is put away, with the name of the operator that asked.
+//! - H1. `taken` is the statement's part of the server's budget: at least `bytes`, in steps of [`STEP_BYTES`], and
+//!   given
+//!   back when the statement's account is dropped.
+//! - H2. If an operator starts again, its earlier rows are off the account before its next row is on it: a sort in a
+//!   subquery that runs for each row counts once.
+//! - H3. A statement fails with 53200 before the row is kept, with the name of the operator that asked.
 
 use std::sync::Arc;
 
@@ -18,13 +22,13 @@ use crate::{
     types::Value,
 };
 
-/// What a statement takes from the server's budget at a time.
+/// The bytes that a statement takes from the server's budget at a time.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// About what a row takes beside its values: its box, its place in a list, and the allocator's share.
+/// Approximate overhead of a row in addition to its values: its box, its place in a list, and the allocator's overhead.
 const ROW_BYTES: usize = 48;
 
-/// About what a key takes beside its bytes, with its entry in a table.
+/// Approximate overhead of a key in addition to its bytes, with its entry in a table.
 const KEY_BYTES: usize = 48;
 
 /// See the module's documentation.
@@ -34,7 +38,7 @@ pub(crate) struct Held {
     bytes_max: Option<u64>,
     taken: u64,
     server: Option<Arc<QueryMemory>>,
-    /// Grows with each [`Held::reset`]: what operators counted before is off the account.
+    /// Incremented by each [`Held::reset`]: what operators counted before is off the account.
     epoch: u32,
 }
 
@@ -45,12 +49,12 @@ impl Drop for Held {
 }
 
 impl Held {
-    /// Nothing is kept yet; what is, is taken from `server`, and is at most `bytes_max`.
+    /// Creates an empty account that takes from `server` and allows at most `bytes_max`.
     pub(crate) fn of(server: Arc<QueryMemory>, bytes_max: u64) -> Self {
         Self { bytes_max: Some(bytes_max), server: Some(server), ..Self::default() }
     }
 
-    /// Begins again with nothing under the same limits.
+    /// Empties the account; the limits stay.
     pub(crate) fn reset(&mut self) {
         self.bytes = 0;
         self.epoch = self.epoch.wrapping_add(1);
@@ -71,7 +75,7 @@ impl Held {
         Ok(())
     }
 
-    /// Has `total` bytes taken from the server's budget (H1).
+    /// Takes bytes from the server's budget until the statement has `total` of them (H1).
     #[cold]
     fn take(&mut self, total: u64, operator: &'static str) -> Result<()> {
         if let Some(bytes_max) = self.bytes_max
@@ -96,30 +100,30 @@ impl Held {
     }
 }
 
-/// 53200 for what `operator` asked for.
+/// Returns 53200 for the request of `operator`.
 fn out_of_memory(operator: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::OUT_OF_MEMORY, format!("out of memory for the rows that {operator} keeps"))
         .detail(detail)
         .hint("Have the statement read or return fewer rows, or raise server.statement_memory and server.query_memory.")
 }
 
-/// What one operator keeps, on its statement's account.
+/// The memory that one operator keeps, on its statement's account.
 #[derive(Debug)]
 pub(crate) struct Kept {
     operator: &'static str,
     bytes: u64,
-    /// What it no longer keeps and has not taken off the account yet (H2).
+    /// What it has dropped but not yet taken off the account (H2).
     dropped: u64,
     epoch: u32,
 }
 
 impl Kept {
-    /// Nothing yet; errors name the operator so.
+    /// Creates an empty part; errors name `operator`.
     pub(crate) const fn by(operator: &'static str) -> Self {
         Self { operator, bytes: 0, dropped: 0, epoch: 0 }
     }
 
-    /// Notes that the operator has dropped all that it kept.
+    /// Notes that the operator has dropped everything that it kept.
     pub(crate) fn drop_all(&mut self) {
         self.dropped += std::mem::take(&mut self.bytes);
     }
@@ -133,10 +137,10 @@ impl Kept {
         self.bytes(held, ROW_BYTES + values.iter().map(bytes_of).sum::<usize>())
     }
 
-    /// Counts values that go to what is kept already.
+    /// Counts values that are added to a row that is already kept.
     ///
     /// # Errors
-    /// As [`Kept::row`].
+    /// Those of [`Kept::row`].
     pub(crate) fn values(&mut self, held: &mut Held, values: &[Value]) -> Result<()> {
         self.bytes(held, values.iter().map(bytes_of).sum())
     }
@@ -144,16 +148,16 @@ impl Kept {
     /// Counts a key that is kept.
     ///
     /// # Errors
-    /// As [`Kept::row`].
+    /// Those of [`Kept::row`].
     #[inline]
     pub(crate) fn key(&mut self, held: &mut Held, key: &[u8]) -> Result<()> {
         self.bytes(held, KEY_BYTES + key.len())
     }
 
-    /// Counts so many bytes that are kept.
+    /// Counts bytes that are kept.
     ///
     /// # Errors
-    /// As [`Kept::row`].
+    /// Those of [`Kept::row`].
     pub(crate) fn bytes(&mut self, held: &mut Held, bytes: usize) -> Result<()> {
         if self.epoch != held.epoch {
             *self = Self { epoch: held.epoch, ..Self::by(self.operator) };
@@ -165,7 +169,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes all that it counted off the account.
+    /// Takes everything that it counted off the account.
     pub(crate) fn end(mut self, held: &mut Held) {
         if self.epoch == held.epoch {
             self.drop_all();
@@ -174,7 +178,7 @@ impl Kept {
     }
 }
 
-/// Returns how much a value takes up, about.
+/// Returns the approximate size of a value.
 pub(crate) fn bytes_of(value: &Value) -> usize {
     let beside = match value {
         Value::Text(text) => text.len(),
@@ -195,8 +199,9 @@ mod tests {
         (Held::of(server.clone(), bytes_max), server)
     }
 
-    /// Goal: what is kept is counted by its size, up to the statement's limit and not beyond, and the error names the operator. Method: rows
-    /// and keys of known sizes, at the limit and one byte above.
+    /// Goal: kept rows count by their size, up to the statement's limit and not beyond, and the error names the
+    /// operator.
+    /// Method: keeps rows and keys of known sizes, at the limit and one byte above.
     #[test]
     fn rows_and_keys_count_up_to_the_limit() {
         let row = [Value::Int4(1), Value::text("12345678")];
@@ -215,8 +220,9 @@ mod tests {
         assert_eq!(bytes_of(&nested), 2 * size_of::<Value>() + 1);
     }
 
-    /// Goal: an operator that runs again for each outer row counts its rows once, and a reset or an end takes them off (H2). Method: rounds
-    /// that together would be far above the limit.
+    /// Goal: an operator that runs again for each outer row counts its rows once, and a reset or an end takes them off
+    /// (H2).
+    /// Method: runs rounds that together would be far above the limit.
     #[test]
     fn operator_that_begins_again_counts_once() {
         let (mut held, server) = held(u64::MAX, 4096);
@@ -238,8 +244,9 @@ mod tests {
         Kept::by("a sort").bytes(&mut held, 1).unwrap_err();
     }
 
-    /// Goal: the server's budget bounds all statements together and gets everything back (H1). Method: two accounts on one budget, one of them
-    /// dropped.
+    /// Goal: the server's budget bounds all statements together and gets everything back (H1). Method: uses two
+    /// accounts on
+    /// one budget, and drops one of them.
     #[test]
     fn statements_share_the_servers_budget() {
         let (mut first, server) = held(1 << 20, u64::MAX);

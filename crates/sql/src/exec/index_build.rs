@@ -1,11 +1,12 @@
-//! Filling the family of a new index, and rewriting a table under a new key.
+//! Fills the family of a new index, and rewrites a table under a new key.
 //!
-//! Runs inside the transaction of the DDL statement, under a table lock that keeps writers out; so nothing here waits. It goes in
-//! steps of about a millisecond, between which others run and a cancel is seen.
+//! This runs inside the transaction of the DDL statement, under a table lock that excludes writers, so nothing here
+//! waits. It works in steps of about a millisecond; between them other sessions run and a cancel is noticed.
 //!
 //! # Invariants
-//! - B1. Afterwards every row visible to the statement that the index is over has one entry in the family, and no entry
-//!   lacks its row.
+//! - B1. Afterwards every row that is visible to the statement and belongs to the index has one entry in the family,
+//!   and
+//!   every entry has its row.
 //! - B2. Between two steps it holds the key of the last row it read, and no borrow, latch or pin.
 
 use std::{ops::ControlFlow, sync::Arc};
@@ -31,17 +32,17 @@ use crate::{
     types::{TextContext, Value},
 };
 
-/// Rows of one step: about a millisecond of work.
+/// The rows of one step: about a millisecond of work.
 const STEP_ROWS: usize = 256;
 
 /// A pass over all rows of a table, in steps: it fills an index, or rewrites the table.
 pub struct Pass {
-    /// How the rows are laid out.
+    /// The table whose rows are read, with their layout.
     relation: Arc<Relation>,
     /// Columns to decode.
     columns: Vec<usize>,
     work: Work,
-    /// The last row that was read.
+    /// The key of the last row that was read.
     after: Option<Vec<u8>>,
 }
 
@@ -51,10 +52,10 @@ enum Work {
 }
 
 impl Pass {
-    /// Will fill the family `index.cf` with an entry for each row of `relation` that is in the index.
+    /// Creates a pass that fills the family `index.cf` with an entry for each row of `relation` that is in the index.
     ///
     /// # Errors
-    /// Whatever the definition of the index fails with.
+    /// Errors in the definition of the index.
     pub fn over_index(cx: &ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<Self> {
         let filled = Filled::new(cx, relation, index)?;
         let columns = match &filled.code {
@@ -64,12 +65,13 @@ impl Pass {
         Ok(Self { relation: relation.clone(), columns, work: Work::Fill(filled), after: None })
     }
 
-    /// Will copy every row of `old` into the families of `new` under its key, and fill all indexes of `new`.
+    /// Creates a pass that copies every row of `old` into the families of `new` under its key, and fills all indexes of
+    /// `new`.
     ///
-    /// For ADD PRIMARY KEY and for dropping one: `new` has the new key and new families, and the same columns.
+    /// It serves ADD PRIMARY KEY and dropping a primary key: `new` has the new key, new families, and the same columns.
     ///
     /// # Errors
-    /// As of [`Pass::over_index`].
+    /// Those of [`Pass::over_index`].
     pub fn over_table(cx: &ExecContext<'_>, old: &Arc<Relation>, new: &Arc<Relation>) -> Result<Self> {
         let secondary = new.indexes.iter().filter(|index| !index.primary);
         let indexes = secondary.map(|index| Filled::new(cx, new, index)).collect::<Result<_>>()?;
@@ -78,15 +80,16 @@ impl Pass {
         Ok(Self { relation: old.clone(), columns, work: Work::Rewrite(Box::new(rewritten)), after: None })
     }
 
-    /// Takes the next rows, about a millisecond of them; returns whether these were the last. The session has begun a writing
-    /// statement, the same one for all steps.
+    /// Processes the next rows, about a millisecond of them; returns whether these were the last. The session has begun
+    /// a
+    /// writing statement, which is the same for all steps.
     ///
     /// # Errors
-    /// 23505 when an index is unique and two rows have the same key; 23502 when a NOT NULL column of a new key holds NULL;
-    /// 57014; whatever the engine or an expression of an index fails with. What was written stays until it is rolled back.
+    /// 23505 if an index is unique and two rows have the same key; 23502 if a NOT NULL column of a new key holds NULL;
+    /// 57014; errors of the engine or of an expression of an index. What was written stays until it is rolled back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>) -> Result<bool> {
         let family = cx.db.family(self.relation.family());
-        // Expressions of an index call immutable functions only: they need no statement around them.
+        // Expressions of an index call only immutable functions, so they need no statement's context.
         let (plan, mut events, mut held, mut share) =
             (Plan::nothing(), Events::default(), Held::default(), Share::begin(cx.clock));
         let mut run = Run {
@@ -145,7 +148,7 @@ impl Pass {
     }
 }
 
-/// A table that is written again.
+/// A table that is rewritten.
 struct Rewritten {
     new: Arc<Relation>,
     table: Arc<Family>,
@@ -154,7 +157,7 @@ struct Rewritten {
 }
 
 impl Rewritten {
-    /// Writes a row and its entries. The buffers are scratch.
+    /// Writes a row and its entries; the buffers are scratch.
     fn put(&mut self, row: &[Value], [key, entry, bytes]: [&mut Vec<u8>; 3], run: &mut Run<'_>) -> Result<()> {
         let new = &self.new;
         refuse_null(new, row)?;
@@ -168,7 +171,7 @@ impl Rewritten {
                 check_inserted(&inserted, new, primary, Keyed::Row(row))?;
             }
             _ => {
-                // The family is new, so ids from 1 are free in it.
+                // The family is new, so the ids from 1 are free in it.
                 self.last_id += 1;
                 key.extend_from_slice(&self.last_id.to_be_bytes());
                 match run.session.insert(&self.table, key, bytes).map_err(from_engine)? {
@@ -191,12 +194,12 @@ fn refuse_null(relation: &Relation, row: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// An index that is filled.
+/// An index that is being filled.
 struct Filled {
     relation: Arc<Relation>,
     index: Arc<Index>,
     family: Arc<Family>,
-    /// What it computes of a row.
+    /// The code that computes its key and predicate from a row.
     code: Option<IndexCode>,
 }
 
@@ -206,7 +209,7 @@ impl Filled {
         Ok(Self { relation: relation.clone(), index: index.clone(), family: cx.db.family(index.cf), code })
     }
 
-    /// Writes the entry of the row at `table_key`, if it has one. `key` is scratch.
+    /// Writes the entry of the row at `table_key`, if the row has one. `key` is scratch.
     fn put(&self, table_key: &[u8], row: &[Value], key: &mut Vec<u8>, run: &mut Run<'_>) -> Result<()> {
         let computed;
         let keyed = match &self.code {
@@ -225,7 +228,7 @@ impl Filled {
     }
 }
 
-/// Fails when a key of a unique index was there already.
+/// Fails if the key of a unique index already exists.
 fn check_inserted(inserted: &Insert, relation: &Relation, index: &Index, row: Keyed<'_>) -> Result<()> {
     match inserted {
         Insert::Done => Ok(()),

@@ -1,18 +1,23 @@
-//! INSERT: rows of a query become rows of a table and entries of all its indexes.
+//! INSERT: the rows of a query become rows of a table and entries in all its indexes.
 //!
-//! With ON CONFLICT the keys that decide (the arbiters) are claimed before anything else of the row is written. A claim
-//! is the row's own entry, so nothing has to be confirmed later: whoever wants the key waits for this transaction's end.
-//! A claim that meets a live row gives the row's other claims back.
+//! With ON CONFLICT the keys that decide (the arbiters) are claimed before the rest of the row is written. A claim is
+//! the
+//! row's own entry, so nothing has to be confirmed later: other transactions that want the key wait for the end of this
+//! one. If a claim meets a live row, the other claims of the row are released.
 //!
 //! # Invariants
-//! - I1. NOT NULL and CHECK are judged before anything of the row is written. What indexes compute comes after the row: a
-//!   row that conflicts, or whose primary key is taken, need not have it. Only the arbiters' is computed before.
-//! - I2. After a wait, the same write is tried again; what is already written of the row stays (E3). Only claims do not:
-//!   while one is waited for, the row holds no other, so that two statements that want two keys in turns get on.
-//! - I3. When a conflict is acted on, nothing of the proposed row is written: `mark` stands before its first claim.
-//! - I4. The claim that was waited for is the first one tried afterwards, so that the queue for its key moves on by it.
-//! - I5. A key with a NULL conflicts with none, and a row that is not in a partial index has no key there, so there is
-//!   nothing to claim: the entry, if there is one, follows with the others.
+//! - I1. NOT NULL and CHECK are evaluated before anything of the row is written. The values of indexes are computed
+//!   after
+//!   the row is written, because a row that conflicts, or whose primary key is taken, does not need them. Only those of
+//!   the arbiters are computed before.
+//! - I2. After a wait, the same write is tried again; what is already written of the row stays (E3). Only claims do not
+//!   stay: while the row waits for one, it holds no other, so that two statements that want two keys in different order
+//!   make progress.
+//! - I3. When a conflict is handled, nothing of the proposed row is written: `mark` precedes its first claim.
+//! - I4. The claim that was waited for is the first one tried afterwards, so that the queue for its key advances.
+//! - I5. A key with a NULL conflicts with no other, and a row that is not in a partial index has no key there, so there
+//!   is
+//!   nothing to claim: the entry, if there is one, is written with the others.
 
 use std::sync::{
     Arc,
@@ -45,7 +50,7 @@ enum Stage {
     Fetch,
     /// Claim the arbiter this many places after `first_claim`.
     Claim(usize),
-    /// Make of the row that was met, by the index at this place, what DO UPDATE says.
+    /// Do what DO UPDATE says to the row that the claim in the index at this place met.
     Resolve(usize),
     Table,
     Entry(usize),
@@ -54,20 +59,20 @@ enum Stage {
 /// The state of an INSERT.
 pub(crate) struct InsertState {
     source: QueryState,
-    /// The new row, in the slots of its table; while a conflict is resolved, in those of `excluded`.
+    /// The new row, in the slots of its table; while a conflict is resolved, in the slots of `excluded`.
     frame: Vec<Value>,
     stage: Stage,
     families: Families,
-    /// What the indexes computed of the new row.
+    /// The values that the indexes computed from the new row.
     computed: Computed,
     row_ids: Option<Arc<AtomicU64>>,
     key: Vec<u8>,
     row: Vec<u8>,
     /// The entry written last.
     entry: Vec<u8>,
-    /// Which arbiter is tried first (I4).
+    /// The arbiter that is tried first (I4).
     first_claim: usize,
-    /// Before the first claim of the row (I3).
+    /// The savepoint before the first claim of the row (I3).
     mark: Option<Mark>,
     conflict: ConflictRow,
 }
@@ -96,7 +101,7 @@ impl InsertState {
         self.first_claim = 0;
     }
 
-    /// Writes the next row; RETURNING goes to `out`.
+    /// Writes the next row; its RETURNING values are written to `out`.
     pub(crate) fn advance(&mut self, plan: &InsertPlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
         let relation = &plan.target.relation;
         loop {
@@ -146,7 +151,7 @@ impl InsertState {
                             return Ok(Advance::Wait(blocker));
                         }
                         Insert::Duplicate(existing) => {
-                            // The place in the queue for the row itself is kept: DO UPDATE locks it next.
+                            // The place in the queue for the row itself is kept, because DO UPDATE locks it next.
                             if at > 0 || !primary || conflict.update.is_none() {
                                 self.give_back(run); // I3
                             }
@@ -171,6 +176,8 @@ impl InsertState {
                     }
                 }
                 Stage::Table => {
+                    // NOT NULL and CHECK were evaluated by `make_row`; an arbiter's row or entry is already written as
+                    // its claim.
                     let primary = relation.primary_key();
                     if primary.is_none() || !self.is_claimed(plan, 0) {
                         match self.put_row(plan, run)? {
@@ -209,7 +216,7 @@ impl InsertState {
         }
     }
 
-    /// Ends the row that was written, inserted or updated; RETURNING goes to `out`.
+    /// Finishes the row that was inserted or updated; its RETURNING values are written to `out`.
     fn written(&mut self, plan: &InsertPlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
         self.stage = Stage::Fetch;
         out.clear();
@@ -236,12 +243,12 @@ impl InsertState {
         run.session.insert(family, &self.entry, value).map_err(from_engine)
     }
 
-    /// Takes back what was claimed or locked for the row, and leaves the queue for it.
+    /// Rolls back the claims and locks of the row, which also leaves their queues.
     fn give_back(&mut self, run: &mut Run<'_>) {
         run.session.rollback_to(self.mark.expect("a mark was set before the first claim"));
     }
 
-    /// Decides what comes of the row that a claim met.
+    /// Decides how to handle the row that a claim met.
     fn meet(
         &mut self,
         plan: &InsertPlan,
@@ -251,7 +258,7 @@ impl InsertState {
         run: &mut Run<'_>,
     ) -> Result<()> {
         if conflict.update.is_none() {
-            // A row that REPEATABLE READ does not show must not decide either.
+            // DO NOTHING must not be decided by a row that REPEATABLE READ does not show.
             let _ = run.session.basis_on(&existing).map_err(from_engine)?;
             self.stage = Stage::Fetch;
             return Ok(());
@@ -271,14 +278,14 @@ impl InsertState {
         row.swap_with_slice(&mut excluded[..width]);
     }
 
-    /// Returns whether the entry of the index at `place` was claimed, so that it is written already.
+    /// Returns whether the entry of the index at `place` was claimed and is therefore already written.
     fn is_claimed(&self, plan: &InsertPlan, place: usize) -> bool {
         let index = &plan.target.relation.indexes[place];
         plan.conflict.as_ref().is_some_and(|conflict| conflict.arbiters.contains(&place))
             && self.keyed(&plan.target, place).is_some_and(|row| !entry::has_null(index, row))
     }
 
-    /// Returns the new row as the index at `place` sees it; `None` when it is not in the index.
+    /// Returns the new row as the index at `place` sees it; `None` if it is not in the index.
     fn keyed(&self, target: &Target, place: usize) -> Option<Keyed<'_>> {
         self.computed.keyed(target, place, self.columns(target))
     }
@@ -287,7 +294,7 @@ impl InsertState {
         &self.frame[target.base..target.base + target.relation.columns.len()]
     }
 
-    /// Makes the new row from the source's, with its key and bytes.
+    /// Builds the new row from the source's row, with its key and bytes.
     fn make_row(&mut self, plan: &InsertPlan, run: &mut Run<'_>) -> Result<()> {
         let target = &plan.target;
         let relation = &target.relation;

@@ -1,7 +1,7 @@
-//! Turns the keys of an index access into spans of key bytes, with the values of one execution.
+//! Converts the keys of an index access to spans of key bytes, with the values of one execution.
 //!
 //! # Invariants
-//! - S1. Spans do not overlap and are in key order, so that no row comes twice.
+//! - S1. Spans do not overlap and are in key order, so that no row is returned twice.
 //! - S2. A NULL or a value outside the column's type gives no span: such a comparison is never true.
 
 use std::ops::Bound;
@@ -22,10 +22,10 @@ use crate::{
     types::{Value, oid},
 };
 
-/// Values of an index's columns that are encoded and sorted in about a millisecond.
+/// The number of values of an index's columns that are encoded and sorted in about a millisecond.
 const VALUES_PER_STEP: usize = 2_048;
 
-/// A value brought to a column's type.
+/// A value converted to a column's type.
 enum Fit {
     Value(Value),
     /// Below every value of the type.
@@ -58,7 +58,7 @@ fn outside(value: &Value) -> Fit {
     if value.as_i64().is_some_and(|number| number < 0) { Fit::Below } else { Fit::Above }
 }
 
-/// Computes the one prefix of an access whose terms are all single values into `out`; false when there is none.
+/// Computes into `out` the prefix of an access whose terms are all single values; returns false if no key matches.
 pub(crate) fn single_prefix(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>, out: &mut Vec<u8>) -> Result<bool> {
     out.clear();
     let Prefix::Product(terms) = &access.prefix else { return Ok(false) };
@@ -72,7 +72,7 @@ pub(crate) fn single_prefix(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'
     Ok(true)
 }
 
-/// Computes all prefixes, in key order, without repetition.
+/// Computes all prefixes, in key order and without duplicates.
 pub(crate) fn prefixes(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Vec<u8>>> {
     if !is_long(access, run) {
         return prefixes_here(access, run, env);
@@ -82,7 +82,7 @@ pub(crate) fn prefixes(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -
     computed.unwrap_or_else(|| prefixes_here(access, run, env))
 }
 
-/// Returns whether an access has so many values that they take more than a step's time.
+/// Returns whether an access has so many values that computing them takes longer than a step.
 fn is_long(access: &IndexAccess, run: &Run<'_>) -> bool {
     let values = match &access.prefix {
         Prefix::Rows(rows) => rows.len(),
@@ -163,7 +163,7 @@ pub(crate) fn spans(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -> R
     let upper = bound(access.upper.as_ref(), column, run, env)?;
     let (low, high) = match (lower, upper) {
         (Edge::Nothing, _) | (_, Edge::Nothing) => return Ok(Vec::new()),
-        // A value above the type's range bounds nothing from above and everything from below; and the reverse.
+        // No value is above such a lower bound or below such an upper bound; the opposite cases do not limit the range.
         (Edge::Above, _) | (_, Edge::Below) => return Ok(Vec::new()),
         (low, high) => (low, high),
     };
@@ -206,7 +206,7 @@ enum Edge {
     Below,
     /// A value above the type's range.
     Above,
-    /// NULL: nothing matches.
+    /// NULL: no value matches.
     Nothing,
 }
 

@@ -1,7 +1,8 @@
-//! Row locks: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE. Above filter and sort, below LIMIT.
+//! Row locks: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE. They stand above filter and sort and below
+//! LIMIT.
 //!
-//! A row that changed while it was waited for is judged again and, if it still matches, its targets are computed again;
-//! it keeps its place in the order, as in PostgreSQL.
+//! A row that changed while the statement waited for it is checked again and, if it still matches, its targets are
+//! computed again. It keeps its place in the order, as in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -25,10 +26,10 @@ use crate::{
 pub(crate) struct LockState {
     child: Op,
     families: Vec<Option<Arc<Family>>>,
-    /// Which lock the row in the frame waits for; `None` without a row.
+    /// The lock that the row in the frame needs next; `None` without a row.
     at: Option<usize>,
     basis: Basis,
-    /// Where the row lives now, when that is not where it was read.
+    /// The key under which the row lives now, if it has moved since it was read.
     moved: Option<Vec<u8>>,
 }
 
@@ -70,7 +71,7 @@ impl LockState {
                 let key = match (&self.moved, &frame[key_slot]) {
                     (Some(key), _) => key.clone(),
                     (None, Value::Bytea(key)) => key.to_vec(),
-                    // The NULL side of an outer join has no row to lock.
+                    // On the NULL side of an outer join there is no row to lock.
                     _ => {
                         self.start(at + 1);
                         continue;

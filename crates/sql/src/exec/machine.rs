@@ -1,4 +1,4 @@
-//! `Machine`: the state of one statement, or of a data-modifying part of one, and the one call all have: the next row.
+//! `Machine`: the state of one statement, or of a data-modifying part of one, which returns one row per call.
 
 use crate::{
     error::Result,
@@ -19,7 +19,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    /// Makes the state of `root` before its first row.
+    /// Creates the state of `root` before its first row.
     pub(crate) fn new(root: &Root) -> Self {
         match root {
             Root::Query(query) => Self::Query(QueryState::new(query)),
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// Gives the next row in `out`: of a query, or what RETURNING says of a row that was just written.
+    /// Returns the next row in `out`: that of a query, or the RETURNING values of a row that was just written.
     pub(crate) fn next(&mut self, root: &Root, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Pull> {
         let advance = match (self, root) {
             (Self::Query(state), Root::Query(query)) => {

@@ -1,17 +1,17 @@
-//! Execution: runs a plan, row by row, as a state machine that can stop at a lock or at a full sink and go on later.
+//! Execution: runs a plan, row by row, as a state machine that can stop at a lock or at a full sink and continue later.
 //!
-//! Not a future, and nothing of it holds a pin or a latch across a return (SQL-8). Decides nothing about the shape of
-//! a query: that was `plan`'s work.
+//! It is not a future, and nothing of it holds a pin or a latch across a return (SQL-8). It decides nothing about the
+//! shape of a query; `plan` has done that.
 //!
 //! # Invariants
-//! - E1. Only writes and row locks wait. Scans, joins and sorts stop after about a millisecond, or when an input waits;
-//!   they then go on where they were. Subqueries of expressions run to their end; those that may wait are computed before
-//!   anything else runs (`cte` W3).
-//! - E2. A statement never sees its own writes (the engine's command id), so no operator guards against them.
-//! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one
-//!   statement, whatever it waits for in between (SQL-6).
+//! - E1. Only writes and row locks wait. Scans, joins and sorts stop after about a millisecond, or when an input waits,
+//!   and then continue where they were. Subqueries of expressions run to their end; those that may wait are computed
+//!   before anything else runs (`cte` W3).
+//! - E2. A statement never sees its own writes (the engine's command id), so operators need no check for them.
+//! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one statement,
+//!   whatever it waits for in between (SQL-6).
 //!
-//! Checked by `tests`: SQL in, rows out; two sessions in conflict; index contents after random statements.
+//! Checked by `tests`: SQL in, rows out; two sessions in conflict; the content of indexes after random statements.
 
 mod aggregate;
 mod computed;

@@ -1,4 +1,5 @@
-//! Nested loop join: for each left row, the right input again, with an index look-up by left values where there is one.
+//! Nested loop join: reads the right input for each left row, with an index look-up by left values if there is an
+//! index.
 
 use crate::{
     error::Result,
@@ -18,7 +19,7 @@ pub(crate) struct NestLoopState {
     right: Op,
     has_left: bool,
     matched: bool,
-    /// Right rows, when they do not depend on the left ones.
+    /// Right rows, if they do not depend on the left ones.
     kept: Vec<Box<[Value]>>,
     /// Whether `kept` holds all of them.
     complete: bool,

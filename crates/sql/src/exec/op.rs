@@ -1,11 +1,12 @@
-//! `Op`: the state of a running operator, and the one call all have: give the next row.
+//! `Op`: the state of a running operator, which returns one row per call.
 //!
-//! A node of the plan and its `Op` are walked side by side; the node is shared and constant, the `Op` is this run's.
+//! A node of the plan and its `Op` are traversed together; the node is shared and constant, and the `Op` belongs to one
+//! run.
 //!
 //! # Invariants
-//! - O1. An `Op` was made by `Op::new` from the very node it is pulled with.
-//! - O2. `pull` leaves the row in the frame's slots of the node. After `Wait`, the same call goes on where it was.
-//! - O3. `rewind` makes the next `pull` give the first row again, with the slots and parameters of that time.
+//! - O1. An `Op` was made by `Op::new` from the same node with which it is pulled.
+//! - O2. `pull` leaves the row in the frame's slots of the node. After `Wait`, the same call continues where it was.
+//! - O3. `rewind` makes the next `pull` return the first row again, with the slots and parameters of that time.
 
 use collie_engine::Blocker;
 
@@ -27,16 +28,16 @@ use crate::{
     types::Value,
 };
 
-/// What a pull gave.
+/// The outcome of a pull.
 #[must_use]
 pub(crate) enum Pull {
     /// A row, in the frame.
     Row,
     /// No more rows.
     End,
-    /// A lock that is not free.
+    /// A lock is not free.
     Wait(Blocker),
-    /// Enough work for one step; pull again to go on.
+    /// The step has done enough work; pull again to continue.
     Yield,
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Makes the state of `node` before its first row.
+    /// Creates the state of `node` before its first row.
     pub(crate) fn new(node: &Node) -> Self {
         match &node.kind {
             Kind::Once => Self::Once(false),
@@ -110,7 +111,7 @@ impl Op {
         }
     }
 
-    /// Gives the next row (O2).
+    /// Returns the next row (O2).
     pub(crate) fn pull(
         &mut self,
         node: &Node,
@@ -165,7 +166,7 @@ impl Op {
     }
 }
 
-/// Copies slots out of a frame.
+/// Copies slots from a frame.
 pub(crate) fn save(slots: &[usize], frame: &[Value]) -> Box<[Value]> {
     slots.iter().map(|&slot| frame[slot].clone()).collect()
 }

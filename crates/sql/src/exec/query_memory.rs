@@ -1,9 +1,9 @@
-//! `QueryMemory`: how much all statements of a server keep in memory together, and may.
+//! `QueryMemory`: the memory that all statements of a server keep together, and its limit.
 //!
-//! Statements take from it in steps ([`Held`](super::held::Held)); rows of tables are no part of it (`store.memory_limit`).
+//! Statements take from it in steps ([`Held`](super::held::Held)); rows of tables do not count (`store.memory_limit`).
 //!
 //! # Invariants
-//! - Q1. `used` is the sum of what was taken and not given back, never above `bytes_max`.
+//! - Q1. `used` is the sum of what was taken and not given back; it never exceeds `bytes_max`.
 //!
 //! Progress: wait-free, one addition for each step that a statement takes and one when it ends; a statement that keeps no rows does neither.
 //! The counter guards no data, so both are Relaxed.
@@ -18,35 +18,35 @@ pub struct QueryMemory {
     bytes_max: u64,
 }
 
-/// The budget is used up.
+/// The error for a used-up budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// All of the budget.
+    /// The whole budget.
     pub(crate) bytes_max: u64,
 }
 
 impl QueryMemory {
-    /// A budget of which nothing is used.
+    /// Creates a budget of which nothing is used.
     pub const fn new(bytes_max: u64) -> Self {
         Self { used: AtomicU64::new(0), refused: AtomicU64::new(0), bytes_max }
     }
 
-    /// Returns what is taken.
+    /// Returns the bytes that are taken.
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// Returns how much may be.
+    /// Returns the limit.
     pub const fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Returns how often a statement was refused because all together would have had too much.
+    /// Returns how often a statement was refused because all statements together would have exceeded the limit.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Takes so many bytes more, or none.
+    /// Takes bytes from the budget, or none if they do not fit.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Refused> {
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.bytes_max);
         let taken = self.used.fetch_update(Relaxed, Relaxed, fits);
@@ -56,7 +56,7 @@ impl QueryMemory {
         })
     }
 
-    /// Gives so many bytes back.
+    /// Gives bytes back.
     pub(crate) fn give_back(&self, bytes: u64) {
         if bytes > 0 {
             let before = self.used.fetch_sub(bytes, Relaxed);

@@ -1,6 +1,6 @@
-//! `RowIds`: gives hidden row ids to tables without a primary key.
+//! `RowIds`: assigns hidden row ids in tables without a primary key.
 //!
-//! Shared by all sessions of a database. Ids are not transactional: an aborted insert leaves a hole.
+//! It is shared by all sessions of a database. Ids are not transactional: an aborted insert leaves a gap.
 //!
 //! # Invariants
 //! - R1. An id given for a family is above every id of a row in it and was not given before in this process.
@@ -19,30 +19,31 @@ use crate::{
     exec::error::from_engine,
 };
 
-/// Row ids of every family that needed one since the database was opened.
+/// The row ids of every family that has needed one since the database was opened.
 #[derive(Debug, Default)]
 pub struct RowIds {
     families: Mutex<Map<CfId, Arc<AtomicU64>>>,
 }
 
 impl RowIds {
-    /// Makes an allocator that has given no id yet.
+    /// Creates an allocator that has given no id yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the next id for the family. The first call for a family looks for its highest key, so the session must
-    /// have begun a statement.
+    /// Returns the next id for the family. The first call for a family reads its highest key, so the session must have
+    /// begun
+    /// a statement.
     ///
     /// # Errors
-    /// When the family cannot be read, or ids have run out.
+    /// If the family cannot be read, or ids are exhausted.
     pub fn next(&self, db: &Db, session: &Session, cf: CfId) -> Result<u64> {
         self.counter(db, session, cf).map(|counter| counter.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the family's counter, whose value is the next id.
     pub(crate) fn counter(&self, db: &Db, session: &Session, cf: CfId) -> Result<Arc<AtomicU64>> {
-        // Held over the look-up: two first inserts must not both start from the same key.
+        // The lock is held during the look-up: two first inserts must not both start from the same key.
         let mut families = self.families.lock();
         if let Some(counter) = families.get(&cf) {
             return Ok(counter.clone());

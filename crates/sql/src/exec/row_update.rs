@@ -1,16 +1,20 @@
-//! `RowUpdate`: one row rewritten: the new row is computed from the old one, written in its place or under a new key, and
-//! the entries of the indexes that have a changed column follow.
+//! `RowUpdate`: the update of one row. The new row is computed from the old one and written in its place or under a new
+//! key, and the entries of the indexes with a changed column are replaced.
 //!
-//! Shared by UPDATE and INSERT ... ON CONFLICT DO UPDATE. Not here: which row, on which of its versions, and whether it
-//! is still meant; the caller writes the row itself, since only it knows what to do when somebody was first.
+//! UPDATE and INSERT ... ON CONFLICT DO UPDATE share it. The caller chooses the row and its version, and checks whether
+//! it
+//! still matches; the caller also writes the row itself, since only it knows what to do if another transaction was
+//! first.
 //!
 //! # Invariants
-//! - W1. The frame's slots of the table hold the old row from `compute` until `show`; the new row is beside it.
+//! - W1. The frame's slots of the table hold the old row from `compute` until `show`; the new row is kept separately.
 //! - W2. After a wait, the same write is tried again; what is already written of the row stays (E3).
-//! - W3. An update that leaves every column of every unique index that a foreign key can refer to as it is locks the row
-//!   as FOR NO KEY UPDATE does; any other as FOR UPDATE.
-//! - W4. What the indexes compute is computed of both rows at once, before anything is written: of the old row from the
-//!   version that is in the frame then.
+//! - W3. An update that changes no column of a unique index to which a foreign key can refer locks the row as FOR NO
+//!   KEY
+//!   UPDATE does; any other locks it as FOR UPDATE does.
+//! - W4. The values of indexes are computed from both rows together, before anything is written; those of the old row
+//!   from
+//!   the version that is in the frame at that time.
 //!
 //! Checked by `tests::writes`, `tests::conflict`, `tests::upsert` and `tests::computed`.
 
@@ -33,7 +37,7 @@ use crate::{
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// The row goes to its new key.
+    /// Insert the row at its new key.
     Arrive,
     /// Remove the old entry of the index at this place in the list.
     Remove(usize),
@@ -41,44 +45,44 @@ enum Stage {
     Add(usize),
 }
 
-/// How far the writes that follow the row got.
+/// The progress of the writes that follow the row.
 #[must_use]
 pub(crate) enum Followed {
     /// Row and entries are written.
     Done,
-    /// A lock that is not free; follow again to go on.
+    /// A lock is not free; follow again to continue.
     Wait(Blocker),
 }
 
-/// The old row's table and key.
+/// The old row: its table and key.
 #[derive(Clone, Copy)]
 pub(crate) struct OldRow<'a> {
     /// The table, and the slots of the row.
     pub(crate) target: &'a Target,
-    /// Where the row is.
+    /// The key of the row.
     pub(crate) key: &'a [u8],
 }
 
-/// The new row, and how far it is written.
+/// The new row, and the progress of writing it.
 pub(crate) struct RowUpdate {
     stage: Stage,
     /// The new row.
     new: Vec<Value>,
-    /// Where it will be.
+    /// Its key.
     new_key: Vec<u8>,
     /// Its bytes.
     row: Vec<u8>,
-    /// Whether a column of a unique index gets another value: then who refers to the row is in the way (W3).
+    /// Whether a column of a unique index changes; then row locks of referencing rows conflict with the update (W3).
     changes_keys: bool,
-    /// What the indexes computed of the old row (W4).
+    /// The values that the indexes computed from the old row (W4).
     before: Computed,
-    /// And of the new one.
+    /// The values that they computed from the new row.
     after: Computed,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
 }
 
-/// Which of the two rows are in an index.
+/// Whether the old and the new row are in an index.
 struct Presence {
     old: bool,
     new: bool,
@@ -99,7 +103,7 @@ impl RowUpdate {
         }
     }
 
-    /// Computes the new row from the one in the frame and checks it.
+    /// Computes the new row from the one in the frame, and checks it.
     pub(crate) fn compute(
         &mut self,
         old: OldRow<'_>,
@@ -116,6 +120,7 @@ impl RowUpdate {
             self.new[*column] = eval(code, run, &Env::new(frame, None))?;
         }
         dml::check_not_null(relation, &self.new, run)?;
+        // CHECKs and index expressions read the frame, so the new row is exchanged into it for their time (W1).
         if !change.checks.is_empty() {
             self.exchange(target, frame);
             let checked = dml::check_conditions(target, &change.checks, frame, run);
@@ -148,7 +153,7 @@ impl RowUpdate {
         Ok(())
     }
 
-    /// Returns what to write to the old row.
+    /// Returns the write that the old row needs.
     pub(crate) fn write(&self) -> Write<'_> {
         match self.stage {
             Stage::Arrive => Write::MoveTo { new_key: &self.new_key },
@@ -157,7 +162,7 @@ impl RowUpdate {
         }
     }
 
-    /// Writes what follows once the old row is written: the row at its new key, and index entries (W2).
+    /// Writes what follows once the old row is written: the row at its new key, and the index entries (W2).
     pub(crate) fn follow(
         &mut self,
         old: OldRow<'_>,
@@ -211,12 +216,13 @@ impl RowUpdate {
         }
     }
 
-    /// Puts the new row into the frame, for RETURNING.
+    /// Exchanges the new row into the frame, for RETURNING.
     pub(crate) fn show(&mut self, target: &Target, frame: &mut [Value]) {
         self.exchange(target, frame);
     }
 
-    /// Makes the keys of the old and the new row's entries in the index at `place`; of a row that has none, nothing.
+    /// Computes the keys of the old and the new row's entries in the index at `place`; a row that has none gives no
+    /// key.
     fn make_entry_keys(&mut self, old: OldRow<'_>, place: usize, frame: &[Value]) -> Result<Presence> {
         let OldRow { target, key } = old;
         let index = &target.relation.indexes[place];
@@ -233,13 +239,13 @@ impl RowUpdate {
         Ok(Presence { old: old.is_some(), new: new.is_some() })
     }
 
-    /// Exchanges the row in the frame and the one beside it.
+    /// Exchanges the row in the frame and the one kept here.
     fn exchange(&mut self, target: &Target, frame: &mut [Value]) {
         let width = self.new.len();
         frame[target.base..target.base + width].swap_with_slice(&mut self.new);
     }
 
-    /// Removes the old entry of an index, if there is one; `None` when no new one follows.
+    /// Removes the old entry of an index, if there is one; returns `None` if no new one follows.
     fn remove(
         &mut self,
         old: OldRow<'_>,
@@ -269,7 +275,7 @@ impl RowUpdate {
         }
         let family = families.entries(relation, place, run);
         if same_key {
-            // The unique key stays, but names the row at its new place.
+            // The unique key stays, but its entry must name the row's new key.
             let put = Write::Put(&self.new_key);
             return Ok(match write_entry(run.session, family, &self.old_entry, put)? {
                 Removal::Done => None,

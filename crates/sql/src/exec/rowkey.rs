@@ -1,11 +1,13 @@
-//! Rows of values as byte strings whose order and equality are those of the values: for sorts, groups, hash joins.
+//! Rows of values as byte strings whose order and equality are those of the values: for sorts, groups and hash joins.
 //!
-//! Not stored anywhere: keys at rest are `codec::key`'s, and only types with an index form have those. Integers of
-//! all widths have one form here, since hash joins meet them mixed.
+//! These keys are never stored: stored keys are those of `codec::key`, which exist only for types that an index can
+//! have.
+//! Integers of all widths have one form here, because hash joins compare different widths.
 //!
 //! # Invariants
 //! - B1. `a` equals `b` under the type's equality iff their bytes are equal; ascending bytes are ascending values.
-//! - B2. No value's bytes are a prefix of another's of the same type, so that columns can follow one another.
+//! - B2. The bytes of no value are a prefix of those of another value of the same type, so that columns can be
+//!   concatenated.
 
 use crate::{
     codec::key::{self, KeyColumn},
@@ -14,7 +16,7 @@ use crate::{
     types::{Value, oid},
 };
 
-/// Appends a value as a key that only has to be equal for equal values.
+/// Appends a value as a key that is only compared for equality.
 pub(crate) fn push_equal(out: &mut Vec<u8>, value: &Value, oid: u32) -> Result<()> {
     push(out, value, oid)
 }
@@ -91,7 +93,7 @@ fn push_value(out: &mut Vec<u8>, value: &Value, type_oid: u32) -> Result<()> {
     }
 }
 
-/// Returns the type to encode by: the value's own kind, except where one kind serves several orders.
+/// Returns the type to encode by: the value's own kind, except where one kind has several orders.
 fn key_oid(value: &Value, type_oid: u32) -> u32 {
     match value {
         Value::Text(_) => type_oid,

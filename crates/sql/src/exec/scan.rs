@@ -1,10 +1,10 @@
 //! Scans of tables: point get, index ranges, full scan.
 //!
-//! Rows are read in batches; nothing is held between them but the last key (the engine's `scan` re-seeks).
+//! Rows are read in batches; between batches only the last key is held (the engine's `scan` re-seeks).
 //!
 //! # Invariants
-//! - C1. Rows come in the order of the index read (or of the table's key), backward when asked.
-//! - C2. The key slot, when there is one, holds the key of the row in the frame.
+//! - C1. Rows are returned in the order of the index that is read (or of the table's key), backward if asked for.
+//! - C2. The key slot, if there is one, holds the key of the row in the frame.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
     types::Value,
 };
 
-/// Rows of the first batch; each next one is four times as large, up to the largest.
+/// Rows of the first batch; each following batch is four times as large, up to the largest.
 const FIRST_BATCH: usize = 16;
 /// Rows of the largest batch.
 const LARGEST_BATCH: usize = 256;
@@ -32,22 +32,22 @@ const LARGEST_BATCH: usize = 256;
 /// The state of a scan.
 pub(crate) struct ScanState {
     table: Option<Arc<Family>>,
-    /// Family of the entries when a secondary index is read.
+    /// Family of the entries if a secondary index is read.
     entries: Option<Arc<Family>>,
     place: TableKeyPlace,
     started: bool,
     spans: Vec<KeyRange>,
     span: usize,
-    /// Where the current span goes on.
+    /// The key after which the current span continues.
     after: Option<Vec<u8>>,
     batch: usize,
-    /// Rows of this batch handed out.
+    /// The number of rows of this batch that were returned.
     next: usize,
-    /// Rows of this batch.
+    /// The number of rows of this batch.
     count: usize,
-    /// Decoded columns of this batch, row by row (reads of the table itself).
+    /// Decoded columns of this batch, row by row (when the table itself is read).
     values: Vec<Value>,
-    /// Keys of the table's rows of this batch, one after the other.
+    /// Keys of the table's rows of this batch, concatenated.
     keys: Vec<u8>,
     ends: Vec<usize>,
     /// One row of the table, by column.
@@ -128,7 +128,7 @@ impl ScanState {
         }
     }
 
-    /// Reads the one row that a unique key names.
+    /// Reads the one row with a unique key.
     fn get(
         &mut self,
         scan: &Scan,
@@ -191,7 +191,7 @@ impl ScanState {
         Ok(())
     }
 
-    /// Reads rows, or index entries, until there are some; false at the end.
+    /// Reads rows or index entries until there are some; returns false at the end.
     fn read_batch(&mut self, scan: &Scan, run: &mut Run<'_>) -> Result<bool> {
         let target = &scan.target;
         let reverse = match &scan.access {
@@ -257,7 +257,7 @@ impl ScanState {
         Ok(false)
     }
 
-    /// Puts row `row` of the batch into the frame; false when an entry's row is not visible.
+    /// Loads row `row` of the batch into the frame; returns false if the row of an entry is not visible.
     fn show(&mut self, scan: &Scan, row: usize, frame: &mut [Value], run: &mut Run<'_>) -> Result<bool> {
         let target = &scan.target;
         if self.entries.is_some() {

@@ -67,7 +67,7 @@ impl DistinctState {
 pub(crate) struct SetOperationState {
     left: Op,
     right: Op,
-    /// How often each row was on the right and not yet used up.
+    /// How often each row occurred on the right and was not yet used up.
     counts: Map<Box<[u8]>, u64>,
     built: bool,
     key: Vec<u8>,
@@ -132,7 +132,7 @@ impl SetOperationState {
                     !except
                 }
                 (except, true, _) => except,
-                // Without ALL a row comes once: INTERSECT uses the entry up, EXCEPT makes one.
+                // Without ALL a row is returned once: INTERSECT uses the entry up, EXCEPT adds one.
                 (false, false, Some(count)) => std::mem::replace(count, 0) > 0,
                 (false, false, None) => false,
                 (true, false, Some(_)) => false,

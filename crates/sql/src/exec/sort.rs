@@ -1,10 +1,11 @@
 //! Sort, top-N and LIMIT.
 //!
 //! # Invariants
-//! - T1. Rows with equal keys keep the order in which they came.
+//! - T1. Rows with equal keys keep the order in which they arrived.
 //! - T2. With a bound of n, at most 2n + 64 rows are held.
-//! - T3. Between two looks for a cancel at most one run is sorted, or one bounded heap of rows cut in linear time: rows are
-//!   sorted in runs as they come, and the runs are merged as rows are asked for.
+//! - T3. Between two checks for a cancel, at most one run is sorted, or one bounded set of rows is cut in linear time.
+//!   Rows
+//!   are sorted in runs as they arrive, and the runs are merged as rows are read.
 
 use std::{cmp::Ordering, collections::BinaryHeap, vec::IntoIter};
 
@@ -27,29 +28,29 @@ use crate::{
 /// Key, order of arrival, slots.
 type SortRow = (Box<[u8]>, u64, Box<[Value]>);
 
-/// Rows that are sorted at one time: about a millisecond of work.
+/// The rows that are sorted at one time: about a millisecond of work.
 const RUN_ROWS: usize = 1 << 12;
-/// What that takes, in rows that are read.
+/// The work of sorting a run, in rows that are read.
 const RUN_TICKS: u32 = 1 << 13;
 
 /// The state of a sort.
 pub(crate) struct SortState {
     child: Op,
-    /// Rows that came since the last run was sorted.
+    /// Rows that arrived since the last run was sorted.
     rows: Vec<SortRow>,
     runs: Vec<IntoIter<SortRow>>,
-    /// The first row that is left of each run.
+    /// The first remaining row of each run.
     heads: BinaryHeap<Head>,
     arrived: u64,
     bound: Option<usize>,
     started: bool,
-    /// No more rows come.
+    /// Whether the input has ended.
     ended: bool,
     built: bool,
     kept: Kept,
 }
 
-/// The first row of a run; the greatest of them comes first in the order of the sort.
+/// The first row of a run; the greatest `Head` comes first in the order of the sort.
 struct Head {
     row: SortRow,
     run: usize,
@@ -150,7 +151,7 @@ impl SortState {
                         rowkey::push_ordered(&mut key, &frame[*slot], *order)?;
                     }
                     let row = save(&sort.saved, frame);
-                    // T2: beyond these a row takes the place of another.
+                    // T2: beyond these, each row replaces another.
                     if self.bound.is_none_or(|bound| self.arrived < 2 * bound as u64 + 64) {
                         self.kept.key(run.held, &key)?;
                         self.kept.row(run.held, &row)?;
@@ -178,7 +179,7 @@ impl SortState {
         Ok(Pull::Row)
     }
 
-    /// Drops all rows but the first `bound`; what is left is in no order.
+    /// Drops all rows except the first `bound`; the rest is unordered.
     fn keep_first(&mut self, bound: usize) {
         if self.rows.len() > bound {
             self.rows.select_nth_unstable_by(bound, order);
@@ -186,7 +187,7 @@ impl SortState {
         }
     }
 
-    /// Makes a run of the last `count` rows.
+    /// Sorts the last `count` rows into a run.
     fn end_run(&mut self, count: usize, run: &mut Run<'_>) -> Result<()> {
         let mut rows = self.rows.split_off(self.rows.len() - count);
         rows.sort_unstable_by(order);
@@ -250,7 +251,7 @@ enum Clause {
     Offset,
 }
 
-/// Evaluates a row count; NULL is none.
+/// Evaluates a row count; NULL means no limit.
 fn count(code: Option<&Code>, clause: Clause, run: &mut Run<'_>, env: &Env<'_>) -> Result<Option<u64>> {
     let Some(code) = code else { return Ok(None) };
     let Some(number) = eval(code, run, env)?.as_i64() else { return Ok(None) };

@@ -127,7 +127,7 @@ impl FunctionState {
     }
 }
 
-/// A query level being run: its operators and its frame.
+/// A running query level: its operators and its frame.
 pub(crate) struct QueryState {
     pub(crate) op: Op,
     pub(crate) frame: Vec<Value>,
@@ -138,7 +138,7 @@ impl QueryState {
         Self { op: Op::new(&query.node), frame: vec![Value::Null; query.slots] }
     }
 
-    /// Gives the next row, which stands in the query's result slots of the frame.
+    /// Returns the next row, in the query's result slots of the frame.
     pub(crate) fn pull(&mut self, query: &QueryPlan, outer: Option<&Env<'_>>, run: &mut Run<'_>) -> Result<Pull> {
         self.op.pull(&query.node, &mut self.frame, outer, run)
     }
@@ -152,7 +152,7 @@ impl QueryState {
 /// The state of a scan of a subquery.
 pub(crate) struct SubqueryState {
     query: Option<QueryState>,
-    /// The row of a common table expression that comes next.
+    /// The number of the next row of a common table expression.
     next: usize,
 }
 

@@ -1,9 +1,11 @@
 //! Subqueries in expressions: scalar, EXISTS, ARRAY, ANY and ALL.
 //!
 //! # Invariants
-//! - U1. A subquery that names nothing outside itself runs once per statement; others run for each row.
-//! - U2. `x = ANY (rows)` by look-up gives what comparing with each row would: equality is that of `rowkey`.
-//! - U3. What takes longer than a step goes on aside: an expression cannot give way in between. What it had so far is kept.
+//! - U1. A subquery that refers to nothing outside itself runs once per statement; others run for each row.
+//! - U2. `x = ANY (rows)` by look-up gives the same result as comparing with each row: equality is that of `rowkey`.
+//! - U3. Work that takes longer than a step continues aside, because an expression cannot yield. The work done so far
+//!   is
+//!   kept.
 
 use std::sync::Arc;
 
@@ -33,7 +35,7 @@ pub(crate) struct SubState {
     once: Option<Once>,
 }
 
-/// What an uncorrelated subquery gave.
+/// The result of an uncorrelated subquery.
 enum Once {
     Value(Value),
     Rows(Arc<RowSet>),
@@ -42,14 +44,14 @@ enum Once {
 /// Rows of a subquery under ANY or ALL.
 struct RowSet {
     rows: Vec<Box<[Value]>>,
-    /// Keys of the rows without NULL, when they can be looked up.
+    /// Keys of the rows without NULL, if they can be looked up.
     keys: Option<Set<Box<[u8]>>>,
     /// Whether some row has a NULL.
     has_null: bool,
 }
 
 impl SubState {
-    /// Forgets what an earlier statement computed.
+    /// Drops what an earlier statement computed.
     pub(crate) fn reset(&mut self) {
         self.once = None;
     }
@@ -75,7 +77,7 @@ pub(crate) fn eval(id: usize, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value>
             _ => {
                 let types = hashed.as_deref();
                 let mut set = RowSet { rows: Vec::new(), keys: types.map(|_| Set::default()), has_null: false };
-                // Kept to the end of the statement (U1), so nothing takes it off the account.
+                // The set is kept to the end of the statement (U1), so nothing takes it off the account.
                 let mut kept = Kept::by("a subquery");
                 with_state(id, sub, run, env, &mut |state, run, env| {
                     collect(state, sub, types, (&mut set, &mut kept), run, env)
@@ -100,7 +102,7 @@ pub(crate) fn eval(id: usize, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value>
     Ok(value)
 }
 
-/// A part of what is done with the rows of a subquery: `None` when the step is spent, after which it is called again.
+/// A part of the work on the rows of a subquery. It returns `None` if the step is spent, and is then called again.
 type Body<'b, T> = &'b mut dyn FnMut(&mut QueryState, &mut Run<'_>, &Env<'_>) -> Result<Option<T>>;
 
 /// Runs `body` with the subquery's operators at their start.
@@ -124,12 +126,12 @@ fn with_state<T>(id: usize, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>, bod
     result?.ok_or_else(unfinished)
 }
 
-/// What comes next of a subquery.
+/// The next result of a subquery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Row,
     End,
-    /// The step is spent, on a thread that others wait for.
+    /// The step is spent, on a thread that other sessions wait for.
     Spent,
 }
 
@@ -140,7 +142,7 @@ fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>)
             Pull::End => return Ok(Next::End),
             Pull::Yield if run.share.is_aside => run.go_on()?,
             Pull::Yield => return Ok(Next::Spent),
-            // What may wait was computed ahead (cte W3).
+            // Subqueries that may wait were computed ahead (cte W3).
             Pull::Wait(_) => {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "an expression would have to wait for a lock"));
             }
@@ -148,7 +150,8 @@ fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>)
     }
 }
 
-/// `values` are those of the rows so far, on the account of `kept`.
+/// Returns the value of a scalar, EXISTS or ARRAY subquery; `None` if the step is spent. `values` holds the values so
+/// far, on the account of `kept`.
 fn single(
     state: &mut QueryState,
     sub: &SubPlan,
@@ -205,7 +208,7 @@ fn collect(
             let key = key_of(row, types)?;
             kept.key(run.held, &key)?;
             keys.insert(key);
-            // With one column a row found or not by its key is all there is to know.
+            // With one column the key alone decides whether a row matches.
             if types.len() == 1 {
                 continue;
             }
@@ -242,7 +245,7 @@ fn compare_set(
             if keys.contains(&key_of(fields, types)?) {
                 return Ok(Value::Bool(!all));
             }
-            // Only a NULL in a row can still make the answer unknown.
+            // Only a NULL in a row can still make the result unknown.
             if !set.has_null {
                 return Ok(Value::Bool(all));
             }
@@ -282,7 +285,7 @@ fn compare_each(
     }
 }
 
-/// Compares one row: fields are AND-ed under ANY and, being negated comparisons, OR-ed under ALL.
+/// Compares one row: fields are AND-ed under ANY; under ALL the comparisons are negated and the fields OR-ed.
 fn compare_row(
     row: &[Value],
     fields: &[Value],

@@ -1,10 +1,13 @@
-//! `TargetRow`: the row that an UPDATE or DELETE is about to change: found by the statement's query, written only on the
-//! version it was judged by.
+//! `TargetRow`: the row that an UPDATE or DELETE is about to change. The statement's query finds it, and it is written
+//! only
+//! on the version on which it was checked.
 //!
 //! # Invariants
-//! - T1. The frame's slots of the table hold the version the last judgement was about, `basis` names it.
-//! - T2. A row that somebody changed first is judged again by the whole condition of its level, on its newest version and
-//!   with the other ranges' rows as first fetched, and is then written on top of exactly that version.
+//! - T1. The frame's slots of the table hold the version that was checked last, and `basis` names it.
+//! - T2. A row that another transaction changed first is checked again by the whole condition of its level, on its
+//!   newest
+//!   version and with the rows of the other ranges as first fetched, and is then written on top of exactly that
+//! version.
 
 use std::sync::Arc;
 
@@ -25,18 +28,18 @@ use crate::{
     types::Value,
 };
 
-/// How a write of the row went.
+/// The outcome of writing the row.
 #[must_use]
 pub(crate) enum Written {
-    /// It is ours.
+    /// The row is written.
     Done,
-    /// Somebody else holds it; write again afterwards.
+    /// Another transaction holds the row; write again after the wait.
     Wait(Blocker),
-    /// A newer version is in the frame, and the condition holds on it: write again, on what follows from it.
+    /// A newer version is in the frame, and the condition holds on it: compute the write again from that version.
     Changed,
-    /// It lives under another key now, which is `key`: write again.
+    /// The row has moved to another key, which is now `key`: write again.
     Moved,
-    /// It is gone, no longer meant, or was changed by this statement already.
+    /// The row is gone, no longer matches, or was already changed by this statement.
     Passed,
 }
 
@@ -45,7 +48,7 @@ pub(crate) struct TargetRow {
     op: Op,
     /// Slots of the query and of the row's columns.
     pub(crate) frame: Vec<Value>,
-    /// Where the row is.
+    /// The key of the row.
     pub(crate) key: Vec<u8>,
     basis: Basis,
     table: Option<Arc<Family>>,
@@ -71,7 +74,7 @@ impl TargetRow {
         &self.frame[target.base..target.base + target.relation.columns.len()]
     }
 
-    /// Finds the next row. Rows that an outer join made of nothing are passed over.
+    /// Finds the next row. It skips rows for which an outer join found no row of the table.
     pub(crate) fn fetch(&mut self, node: &Node, target: &Target, run: &mut Run<'_>) -> Result<Pull> {
         let slot = target.key_slot.expect("a changed table has a slot for its key");
         loop {
@@ -86,7 +89,7 @@ impl TargetRow {
         }
     }
 
-    /// Writes the row on the version it was judged by (T2).
+    /// Writes the row on the version on which it was checked (T2).
     pub(crate) fn write(
         &mut self,
         target: &Target,

@@ -1,8 +1,9 @@
-//! UPDATE: rows of a scan or join are rewritten in place; index entries follow only where an indexed column changed.
+//! UPDATE: rewrites the rows of a scan or join in place; index entries are replaced only if an indexed column changed.
 //!
 //! # Invariants
-//! - U1. A row that was judged again on a newer version (`target_row` T2) is computed again from that version.
-//! - U2. A row is updated once per statement, however often a join meets it.
+//! - U1. If a row was checked again on a newer version (`target_row` T2), the new row is computed again from that
+//!   version.
+//! - U2. A row is updated once per statement, even if a join returns it several times.
 
 use crate::{
     error::Result,
@@ -29,9 +30,9 @@ enum Stage {
 
 /// The state of an UPDATE.
 pub(crate) struct UpdateState {
-    /// The row as it is.
+    /// The old row.
     old: TargetRow,
-    /// The row as it will be.
+    /// The new row.
     new: RowUpdate,
     stage: Stage,
     families: Families,
@@ -52,7 +53,7 @@ impl UpdateState {
         self.stage = Stage::Fetch;
     }
 
-    /// Writes the next row; RETURNING goes to `out`.
+    /// Writes the next row; its RETURNING values are written to `out`.
     pub(crate) fn advance(&mut self, plan: &UpdatePlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
         let target = &plan.target;
         let Self { old, new, stage, families } = self;
