@@ -1,13 +1,15 @@
-//! The tree of a parsed statement: what the text says, before any name in it is looked up.
+//! The tree of a parsed statement: the content of the text, before any name in it is looked up.
 //!
-//! Not the grammar's own tree (that stays inside `parse`), and nothing is resolved: a name may mean nothing, a type may
-//! not exist, a `*` is not expanded. Identifiers are already folded and cut as PostgreSQL does it.
+//! It is not the grammar's own tree, which stays inside `parse`, and nothing is resolved: a name may denote nothing, a
+//! type
+//! may not exist, a `*` is not expanded. Identifiers are already folded and truncated as in PostgreSQL.
 //!
 //! # Invariants
-//! - A1. Every node that an error can blame has a `pos`, a byte offset into the whole text given to `statements`.
-//! - A2. A tree is at most 1,000 levels deep and an AND or OR list has at most 65,536 terms, so that walking it by
-//!   recursion has a bound before it starts.
-//! - A3. Nothing of the text is missing from the tree: a clause without a place here was refused.
+//! - A1. Every node to which an error can point has a `pos`, a byte offset into the whole text given to `statements`.
+//! - A2. A tree is at most 1,000 levels deep, and an AND or OR list has at most 65,536 terms, so that a recursion over
+//!   it
+//!   has a bound before it starts.
+//! - A3. Nothing of the text is missing from the tree: a clause without a place here is refused.
 //!
 //! Checked by `parse/tests`.
 
@@ -21,7 +23,7 @@ pub use expr::*;
 pub use query::*;
 pub use utility::*;
 
-/// Where a node stands: a byte offset into the text of the whole query string, or unknown.
+/// The position of a node: a byte offset into the text of the whole query string, or unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pos(u32);
 
@@ -29,24 +31,24 @@ impl Pos {
     /// The unknown position.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Makes the position of byte `offset`.
+    /// Returns the position of byte `offset`.
     pub const fn new(offset: u32) -> Self {
         Self(offset)
     }
 
-    /// Returns the byte offset when it is known. Fits `SqlError::at_opt`.
+    /// Returns the byte offset if it is known. Fits `SqlError::at_opt`.
     pub const fn get(self) -> Option<u32> {
         if self.0 == u32::MAX { None } else { Some(self.0) }
     }
 
-    /// Returns the one further left; an unknown one loses.
+    /// Returns the position further left; a known position wins over an unknown one.
     #[must_use]
     pub fn leftmost(self, other: Self) -> Self {
-        // Unknown is the largest value, so the smaller one is the answer in each case.
+        // Unknown is the largest value, so the minimum is right in each case.
         Self(self.0.min(other.0))
     }
 
-    /// Returns this position, or `other` when this one is unknown.
+    /// Returns this position, or `other` if this one is unknown.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         if self == Self::NONE { other } else { self }
@@ -91,7 +93,7 @@ pub enum Stmt {
     Truncate(Truncate),
     /// COPY.
     Copy(Box<Copy>),
-    /// BEGIN, COMMIT, SAVEPOINT and kin.
+    /// BEGIN, COMMIT, SAVEPOINT and similar commands.
     Transaction(Transaction),
     /// SET and SET ... TO DEFAULT.
     Set(Set),
@@ -131,7 +133,7 @@ pub enum Stmt {
     Lock(Lock),
 }
 
-/// A dotted name without its meaning: of a type, function, operator, collation or relation.
+/// A dotted name, unresolved: of a type, function, operator, collation or relation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectName {
     /// The parts, outermost first; at least one.
@@ -158,12 +160,12 @@ impl std::fmt::Display for ObjectName {
     }
 }
 
-/// Name of a table, index or other relation.
+/// The name of a table, index or other relation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelationName {
-    /// The database, when the text names it; it can only be the one connected to.
+    /// The database, if the text names it; it can only be the connected one.
     pub catalog: Option<String>,
-    /// The schema, when the text names it.
+    /// The schema, if the text names it.
     pub schema: Option<String>,
     /// The relation's own name.
     pub name: String,
@@ -180,36 +182,36 @@ impl std::fmt::Display for RelationName {
     }
 }
 
-/// A relation used as a table, with or without its children.
+/// A relation that is used as a table, with or without its children.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableName {
     /// The name.
     pub name: RelationName,
-    /// ONLY. There is no inheritance, so it changes nothing.
+    /// ONLY. It changes nothing, because there is no inheritance.
     pub only: bool,
 }
 
-/// Name of a type as written, with its modifiers: `numeric(10, 2)`, `pg_catalog.int4[]`.
+/// The name of a type as written, with its modifiers: `numeric(10, 2)`, `pg_catalog.int4[]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeName {
-    /// The name; the grammar's own type words arrive as `pg_catalog.x` (`int` is `pg_catalog.int4`).
+    /// The name; the grammar's own type keywords arrive as `pg_catalog.x` (`int` is `pg_catalog.int4`).
     pub name: ObjectName,
-    /// Modifiers, as expressions; mostly integer constants. For interval: field mask, then precision.
+    /// Modifiers, as expressions; mostly integer constants. For an interval: the field mask, then the precision.
     pub modifiers: Vec<Expr>,
-    /// One entry per `[]`, with the bound when one is written (it has no effect).
+    /// One entry per `[]`, with the bound if one is written (it has no effect).
     pub array_bounds: Vec<Option<i32>>,
     /// Where it starts.
     pub pos: Pos,
 }
 
-/// A named option with an optional value, as EXPLAIN, COPY, VACUUM and WITH take them.
+/// A named option with an optional value, as in EXPLAIN, COPY, VACUUM and WITH.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedOption {
     /// The name before the dot, as in `toast.autovacuum_enabled`.
     pub namespace: Option<String>,
     /// The option's name.
     pub name: String,
-    /// Its value; an absent value means true for options that are switches.
+    /// Its value; an absent value means true for boolean options.
     pub value: Option<OptionValue>,
     /// Where it starts.
     pub pos: Pos,
@@ -224,7 +226,7 @@ pub enum OptionValue {
     Integer(i32),
     /// Any other number, as written.
     Number(String),
-    /// TRUE or FALSE where the grammar reads them as such.
+    /// TRUE or FALSE where the grammar reads them as boolean values.
     Bool(bool),
     /// `*`.
     Star,
@@ -232,7 +234,7 @@ pub enum OptionValue {
     List(Vec<String>),
 }
 
-/// What DROP, TRUNCATE and kin do about objects that depend on the one named.
+/// The treatment of dependent objects by DROP, TRUNCATE and similar statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behavior {
     /// Refuse; the default.

@@ -1,4 +1,4 @@
-//! Indexes on expressions and partial indexes: their entries, what reads by them, and what they refuse.
+//! Indexes on expressions and partial indexes: their entries, the reads that use them, and the errors they cause.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     types::{SqlType, TextContext, Value},
 };
 
-/// A table `t (id, a, b)` with a primary key or without one, and no rows.
+/// Creates a table `t (id, a, b)` with or without a primary key, and without rows.
 fn table(primary: &'static [usize]) -> Fixture {
     let columns = [("id", SqlType::INT4, true), ("a", SqlType::INT4, false), ("b", SqlType::TEXT, false)];
     Fixture::new(&[Table { name: "t", columns: &columns, primary, indexes: &[("t_a", false, &[1])] }])
@@ -80,13 +80,13 @@ fn rows(fixture: &Fixture, text: &str) -> Vec<Vec<Value>> {
     fixture.client().sql(text).unwrap_or_else(|error| panic!("{text}: {error}")).1.rows
 }
 
-/// Returns the index that a query of one table is answered by.
+/// Returns the index that the plan of a query of one table uses.
 fn index_of(fixture: &Fixture, text: &str) -> Option<String> {
     let lines = fixture.client().explain(text);
     lines.iter().find_map(|line| line.split_once(" using ")?.1.split(' ').next().map(str::to_owned))
 }
 
-/// Queries that an index answers, each beside one that asks the same and that none does.
+/// Queries that an index can answer, each with an equivalent query that no index can answer.
 const ASKED_TWICE: [(&str, &str); 6] = [
     ("lower(b) = 'x'", "lower(b) || '' = 'x'"),
     ("lower(b) > 'w' and lower(b) <= 'y'", "lower(b) || '' > 'w' and lower(b) || '' <= 'y'"),
@@ -98,9 +98,11 @@ const ASKED_TWICE: [(&str, &str); 6] = [
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// Goal: after any writes an index holds what filling it anew would (N1, N2), and reads by it give what reads without
-    /// it do. Method: random statements, some of which are refused; the entries against those of a fresh build; queries
-    /// against such as no index answers.
+    /// Goal: after any writes an index holds what filling it again would give (N1, N2), and reads that use it return
+    /// what
+    /// other reads do. Method: runs random statements, some of which fail; compares the entries with those of a fresh
+    /// build,
+    /// and queries with equivalent ones that no index answers.
     #[test]
     fn entries_and_reads_stay_right_under_random_writes(
         keyed: bool,
@@ -141,8 +143,8 @@ proptest! {
     }
 }
 
-/// Goal: an index is read where it answers, and a partial one only where its predicate follows from the query. Method:
-/// queries, each with the index that EXPLAIN names.
+/// Goal: an index is used where it can answer a query, and a partial one only if its predicate follows from the query.
+/// Method: compares the index that EXPLAIN names for each query.
 #[test]
 fn index_is_read_where_its_predicate_follows() {
     let mut fixture = table(&[0]);
@@ -181,7 +183,7 @@ fn index_is_read_where_its_predicate_follows() {
     assert_ne!(index_of(&fixture, outer).as_deref(), Some("t_lower"), "the column of another level is another one");
 }
 
-/// Goal: ON CONFLICT finds its index by expression and by predicate, and none where none fits. Method: each form.
+/// Goal: ON CONFLICT finds its index by expression and by predicate, and none if none fits. Method: tries each form.
 #[test]
 fn conflicts_are_found_by_expression_and_by_predicate() {
     let mut fixture = table(&[]);
@@ -208,7 +210,7 @@ fn conflicts_are_found_by_expression_and_by_predicate() {
     }
     let error = run("insert into t values (9, 9, 'X')").unwrap_err();
     assert_eq!(error.report().detail.as_deref(), Some("Key (lower(b))=(x) already exists."));
-    // A row that leaves the index gives its key away; one that comes in wants it.
+    // A row that leaves the index frees its key; a row that enters it needs the key.
     assert_eq!(run("update t set a = 0 where id = 2").unwrap(), 1);
     assert_eq!(run("update t set a = 3 where id = 5").unwrap(), 1);
     assert_eq!(run("update t set a = 3 where id = 2").unwrap_err().state(), SqlState::UNIQUE_VIOLATION);
@@ -216,7 +218,7 @@ fn conflicts_are_found_by_expression_and_by_predicate() {
 }
 
 /// Goal: an expression that fails refuses the row and leaves nothing of it, and is not evaluated for rows that the
-/// predicate keeps out. Method: a division by a column that is 0.
+/// predicate excludes. Method: divides by a column that is 0.
 #[test]
 fn expression_that_fails_refuses_the_statement() {
     let mut fixture = table(&[0]);
@@ -228,13 +230,14 @@ fn expression_that_fails_refuses_the_statement() {
     for text in ["insert into t values (4, 7, 'x'), (5, 0, 'x')", "update t set a = a - 5"] {
         assert_eq!(fixture.client().sql(text).unwrap_err().state(), SqlState::DIVISION_BY_ZERO, "{text}");
     }
-    // A row that is not inserted need not have a key in an index that decides nothing.
+    // A row that is not inserted needs no key in an index that is not an arbiter.
     fixture.client().sql("insert into t values (1, 0, 'x') on conflict do nothing").unwrap();
     assert_eq!(rows(&fixture, "select id from t").len(), 1);
     fixture.check_indexes();
 }
 
-/// Goal: what may change without the row is no part of an index. Method: expressions, each with whether it may.
+/// Goal: an index cannot depend on anything but the row. Method: tries expressions that may be used and others that may
+/// not.
 #[test]
 fn expressions_that_depend_on_more_than_the_row_are_told_apart() {
     let fixture = table(&[0]);
@@ -270,9 +273,9 @@ fn expressions_that_depend_on_more_than_the_row_are_told_apart() {
     }
 }
 
-/// Goal: the key of a row that is leaving a partial index is neither taken nor free before it is known whether it left.
-/// Method: one session moves the row out and holds it, another inserts its key, or asks ON CONFLICT for it; then the first
-/// one commits or rolls back.
+/// Goal: the key of a row that is leaving a partial index is neither taken nor free until the outcome is known. Method:
+/// one session moves the row out and holds it, another inserts its key, or names it in ON CONFLICT; then the first one
+/// commits or rolls back.
 #[test]
 fn key_of_a_row_that_leaves_is_waited_for() {
     for (text, left, stayed) in [

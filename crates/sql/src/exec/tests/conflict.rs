@@ -1,4 +1,4 @@
-//! Two sessions that meet on a row: waiting, judging again, moving on, serialization failures.
+//! Two sessions that meet on a row: waiting, checking again, following moved rows, serialization failures.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) fn start_waiting(
     }
 }
 
-/// Runs a statement on after what it waits for has ended.
+/// Continues a statement after what it waits for has ended.
 pub(super) fn finish(
     client: &mut Client<'_>,
     waiting: (Box<Running>, collie_engine::WaitFuture),
@@ -80,7 +80,7 @@ fn value(fixture: &Fixture, id: i32) -> Option<i32> {
     answer.rows.first().and_then(|row| row[0].as_i32())
 }
 
-/// Goal: no update is lost. Method: both add to the same row; the second waits, then adds to what the first left.
+/// Goal: no update is lost. Method: both add to the same row; the second waits, then adds to the first one's result.
 #[test]
 fn a_waiting_update_computes_on_the_newest_version() {
     let fixture = fixture();
@@ -94,7 +94,7 @@ fn a_waiting_update_computes_on_the_newest_version() {
     fixture.check_indexes();
 }
 
-/// Goal: after a rollback the waiter goes on with the version it saw. Method: as above, with ROLLBACK.
+/// Goal: after a rollback the waiter continues with the version it saw. Method: as above, with ROLLBACK.
 #[test]
 fn a_waiting_update_goes_on_when_the_holder_rolls_back() {
     let fixture = fixture();
@@ -108,7 +108,8 @@ fn a_waiting_update_goes_on_when_the_holder_rolls_back() {
     fixture.check_indexes();
 }
 
-/// Goal: the whole WHERE is judged again. Method: the first moves `a` away from what the second's WHERE asks for.
+/// Goal: the whole WHERE is evaluated again. Method: the first changes `a` so that the second's WHERE no longer
+/// matches.
 #[test]
 fn a_row_that_no_longer_matches_is_left_alone() {
     let fixture = fixture();
@@ -143,7 +144,7 @@ fn deleted_rows_are_skipped_and_moved_rows_are_followed() {
     fixture.check_indexes();
 }
 
-/// Goal: a DELETE judges again as well. Method: the first changes the column that the second deletes by.
+/// Goal: a DELETE checks again as well. Method: the first changes the column in the second's condition.
 #[test]
 fn a_waiting_delete_judges_the_newest_version() {
     let fixture = fixture();
@@ -158,7 +159,7 @@ fn a_waiting_delete_judges_the_newest_version() {
     fixture.check_indexes();
 }
 
-/// Goal: REPEATABLE READ fails instead of judging again. Method: the waiter is at REPEATABLE READ.
+/// Goal: REPEATABLE READ fails instead of checking again. Method: the waiter is at REPEATABLE READ.
 #[test]
 fn repeatable_read_fails_with_40001_when_the_row_changed() {
     let fixture = fixture();
@@ -173,8 +174,9 @@ fn repeatable_read_fails_with_40001_when_the_row_changed() {
     assert_eq!(value(&fixture, 1), Some(11));
 }
 
-/// Goal: inserting a key that an unfinished transaction holds waits for its end. Method: commit gives 23505, rollback
-/// lets the insert through.
+/// Goal: inserting a key that an unfinished transaction holds waits for its end. Method: after a commit the insert
+/// fails
+/// with 23505, after a rollback it succeeds.
 #[test]
 fn inserting_a_held_key_waits_and_the_end_of_the_holder_decides() {
     let fixture = fixture();
@@ -228,7 +230,7 @@ fn for_update_shows_the_newest_version_in_the_old_order() {
     assert_eq!(answer.rows, rows);
 }
 
-/// Goal: SKIP LOCKED leaves held rows out, NOWAIT fails with 55P03. Method: one of two rows is held.
+/// Goal: SKIP LOCKED omits held rows, NOWAIT fails with 55P03. Method: one of two rows is held.
 #[test]
 fn skip_locked_leaves_rows_out_and_nowait_fails() {
     let fixture = fixture();
@@ -243,8 +245,9 @@ fn skip_locked_leaves_rows_out_and_nowait_fails() {
     first.rollback();
 }
 
-/// Goal: money is neither made nor lost, whatever waits and judges again. Method: four threads move amounts between
-/// eight rows, in one statement each, with a WHERE that refuses overdrafts; deadlocks and conflicts are tried again.
+/// Goal: no money is created or lost by waits and re-checks. Method: four threads move amounts between eight rows, in
+/// one
+/// statement each, with a WHERE that refuses overdrafts; deadlocks and conflicts are tried again.
 #[test]
 fn transfers_of_four_threads_keep_the_sum() {
     let fixture = Fixture::new(&[Table {
@@ -283,7 +286,7 @@ fn transfers_of_four_threads_keep_the_sum() {
                             Err(error) => panic!("{error:?}"),
                         }
                     };
-                    // One row alone would make or lose money.
+                    // A change of only one of the rows would create or destroy money.
                     if moved == 2 { client.commit() } else { client.rollback() }
                 }
             });

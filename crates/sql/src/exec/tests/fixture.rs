@@ -1,4 +1,4 @@
-//! A database in a temporary directory, a catalog made by hand, and clients that run statements on it.
+//! A database in a temporary directory, a handmade catalog, and clients that run statements on it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) struct Fixture {
     directory: tempfile::TempDir,
 }
 
-/// What a table of a test looks like: columns (name, type, NOT NULL), primary key, indexes (unique, columns).
+/// The shape of a test's table: columns (name, type, NOT NULL), primary key, indexes (unique, columns).
 pub(super) struct Table<'a> {
     pub(super) name: &'a str,
     pub(super) columns: &'a [(&'a str, SqlType, bool)],
@@ -88,8 +88,9 @@ impl Fixture {
         Ok(Arc::new(plan(analyzed, &cx)?))
     }
 
-    /// Fails unless every visible row of every table has exactly one entry per index and every entry its row; indexes that
-    /// compute something must hold what they would when they were filled anew.
+    /// Fails unless every visible row of every table has exactly one entry per index, and every entry its row; an index
+    /// that
+    /// computes something must hold what filling it again would give.
     pub(super) fn check_indexes(&self) {
         let mut anew = Vec::new();
         for relation in self.catalog.relations.values() {
@@ -220,7 +221,7 @@ pub(super) struct Running {
     rows: Collected,
 }
 
-/// How a running statement stands.
+/// The progress of a running statement.
 pub(super) enum Progress {
     Done(Answer),
     Waits(Box<Running>, Blocker),
@@ -238,7 +239,7 @@ impl RowSink for Collected {
 
 struct Nothing;
 
-/// Time that stands still, so that a step ends by its rows alone.
+/// A clock that stands still, so that a step ends by its rows alone.
 #[derive(Debug)]
 struct Still;
 
@@ -252,7 +253,7 @@ impl Clock for Still {
     }
 }
 
-/// One system table: `v (n int4, name text)` with the rows 0 to 4. Look-ups are answered exactly.
+/// One system table: `v (n int4, name text)` with the rows 0 to 4. Look-ups return exactly the matching rows.
 impl VirtualTables for Nothing {
     fn rows(&self, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>> {
         assert_eq!(&*relation.name, "v");
@@ -300,9 +301,9 @@ impl Client<'_> {
         self.go_on(Running { execution, rows: Collected::default() })
     }
 
-    /// Runs a statement on after its wait.
+    /// Continues a statement after its wait.
     pub(super) fn go_on(&mut self, mut running: Running) -> Result<Progress> {
-        // A step gives way by the clock too, wherever a slow machine is by then.
+        // A step also yields by the clock, which on a slow machine can happen anywhere.
         let stepped = loop {
             match self.with_context(|cx| running.execution.step(cx, &mut running.rows, 0)) {
                 Ok(Step::Yield) => {}
@@ -328,7 +329,7 @@ impl Client<'_> {
         }
     }
 
-    /// Calls `body` with what a step is given.
+    /// Calls `body` with the context of a step.
     pub(super) fn with_context<T>(&mut self, body: impl FnOnce(&mut ExecContext<'_>) -> T) -> T {
         let text = TextContext::default();
         let cancel = self.session.cancel_handle();
@@ -352,7 +353,7 @@ impl Client<'_> {
         })
     }
 
-    /// Returns what EXPLAIN prints of SQL text.
+    /// Returns the lines that EXPLAIN prints for SQL text.
     pub(super) fn explain(&self, text: &str) -> Vec<String> {
         crate::plan::explain(&self.fixture.plan(&self.analyze(text).unwrap()))
     }

@@ -1,4 +1,4 @@
-//! Row locks of two sessions: which statements go beside which, several clauses, savepoints.
+//! Row locks of two sessions: which statements conflict, several clauses, savepoints.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Runs a statement in the open transaction as far as it goes; returns whether it ended.
+/// Runs a statement in the open transaction until it ends or waits; returns whether it ended.
 fn goes(client: &mut Client<'_>, fixture: &Fixture, text: &str) -> bool {
     let plan = fixture.plan(&client.analyze(text).unwrap());
     matches!(client.start(&plan, &[]).unwrap(), Progress::Done(_))
@@ -39,8 +39,8 @@ fn begun<'f>(fixture: &'f Fixture) -> Client<'f> {
     client
 }
 
-/// Goal: statements hold rows as strongly as PostgreSQL's. Method: every pair of locks and writes of one row, the second
-/// waits exactly when the matrix says so; a unique column counts when its value changes, not when it is assigned.
+/// Goal: statements lock rows as strongly as in PostgreSQL. Method: for every pair of locks and writes of one row, the
+/// second waits exactly if the matrix says so; a unique column counts if its value changes, not if it is only assigned.
 #[test]
 fn statement_waits_when_the_matrix_says_so() {
     use LockStrength::{KeyShare, NoKeyUpdate, Share, Update};
@@ -74,8 +74,8 @@ fn statement_waits_when_the_matrix_says_so() {
     fixture.check_indexes();
 }
 
-/// Goal: each clause locks its own tables, and of two for one table the stronger one and the less patient one count.
-/// Method: statements with several clauses beside one that shows what is held.
+/// Goal: each clause locks its own tables; of two clauses for one table, the stronger and the less patient one applies.
+/// Method: runs statements with several clauses, and another statement that shows what is held.
 #[test]
 fn each_clause_locks_its_own_tables() {
     let fixture = fixture();
@@ -113,8 +113,8 @@ fn each_clause_locks_its_own_tables() {
     assert_eq!(begun(&fixture).sql(&format!("{join} for update of t nowait")).unwrap().1.rows.len(), 1);
 }
 
-/// Goal: FOR SHARE waits for a writer and shows what it left; FOR KEY SHARE does not wait and shows the row as it was.
-/// Method: one writer, both lockers; the one that waits is told the newest value.
+/// Goal: FOR SHARE waits for a writer and returns its result; FOR KEY SHARE does not wait and returns the old row.
+/// Method: one writer, both lockers; the one that waits gets the newest value.
 #[test]
 fn share_waits_for_a_writer_and_key_share_does_not() {
     let fixture = fixture();
@@ -132,8 +132,8 @@ fn share_waits_for_a_writer_and_key_share_does_not() {
     assert!(!goes(&mut begun(&fixture), &fixture, "update t set a = 12 where id = 1"), "it is locked now");
 }
 
-/// Goal: ROLLBACK TO gives back what was locked since, and a deletion under a lock leaves the lock (PostgreSQL's
-/// delete-abort-savept). Method: lock, savepoint, delete, back; a waiter for FOR UPDATE is held off by the lock alone.
+/// Goal: ROLLBACK TO releases later locks, and undoing a deletion under an earlier lock keeps that lock (PostgreSQL's
+/// delete-abort-savept). Method: lock, savepoint, delete, roll back; the lock alone holds off a waiter for FOR UPDATE.
 #[test]
 fn rollback_to_a_savepoint_leaves_the_locks_taken_before() {
     let fixture = fixture();

@@ -1,9 +1,12 @@
 //! Tests of planning and execution over a real engine in a temporary directory.
 //!
-//! `fixture` and `tree` are their tools; `computed` has indexes on expressions and partial ones, `conflict` has two
-//! sessions that meet on a row, `locks` those that hold one, `model` compares random statements with a map of rows, `query`
-//! runs joins, grouping and subqueries, `serializable` has two sessions of that level, `shared` has queries that are computed
-//! once, `steps` stops and goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
+//! `fixture` and `tree` are their tools; `computed` tests indexes on expressions and partial ones, `conflict` two
+//! sessions
+//! that meet on a row, `locks` sessions that hold row locks; `model` compares random statements with a map of rows,
+//! `query`
+//! runs joins, grouping and subqueries; `serializable` tests two sessions at that level, `shared` queries that are
+//! computed
+//! once, `steps` stopping and continuing, `upsert` INSERT ... ON CONFLICT among several sessions.
 
 mod computed;
 mod conflict;

@@ -1,4 +1,5 @@
-//! Random INSERT, upserts, UPDATE, DELETE and rollback against a map of rows, with the index checker after each.
+//! Random INSERT, upserts, UPDATE, DELETE and rollback, compared with a map of rows; the indexes are checked after
+//! each.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +67,8 @@ fn optional(value: Option<i32>) -> Expr {
     value.map_or_else(|| null(INT), int)
 }
 
-/// Applies a step to the model; `None` when it must fail. A shift of the unique column meets rows in key order, so it is
-/// checked row by row as the statement does it.
+/// Applies a step to the model; returns `None` if the step must fail. A shift of the unique column meets rows in key
+/// order, so it is checked row by row as in the statement.
 fn apply(rows: &Rows, step: &Step) -> Option<(Rows, u64)> {
     let mut new = rows.clone();
     let taken =
@@ -254,8 +255,9 @@ fn run(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Goal: table and indexes agree with each other and with a map of rows after any history. Method: random
-    /// statements and transactions on small key ranges, so that conflicts of keys are common.
+    /// Goal: table and indexes agree with each other and with a map of rows after any history. Method: runs random
+    /// statements
+    /// and transactions on small key ranges, so that conflicts of keys are common.
     #[test]
     fn random_statements_leave_rows_and_indexes_as_a_map_says(steps in proptest::collection::vec(step(), 1..40)) {
         run(steps);

@@ -1,7 +1,10 @@
-//! Queries as text, with the answers of PostgreSQL 15 in `query.cases` and `random.cases`: once with all indexes, once without.
+//! Queries as text, with the answers of PostgreSQL 15 in `query.cases` and `random.cases`; each runs with all indexes
+//! and
+//! without any.
 //!
-//! A case is a line of SQL and its rows, indented, as psql prints them unaligned. Rows of a case without ORDER BY at its
-//! end may come in any order.
+//! A case is a line of SQL followed by its rows, indented, as psql prints them unaligned. The rows of a case that does
+//! not
+//! end with ORDER BY may come in any order.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -12,7 +15,7 @@ use crate::{
 };
 
 const INT: SqlType = SqlType::INT4;
-/// Cases written by hand, and cases made by a generator of joins, conditions and groups.
+/// Handwritten cases, and generated cases of joins, conditions and groups.
 const CASES: [&str; 2] = [include_str!("query.cases"), include_str!("random.cases")];
 
 fn tables(indexed: bool) -> Fixture {
@@ -109,13 +112,13 @@ fn check_all(indexed: bool) {
     assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Goal: answers are PostgreSQL's with index paths. Method: every case over tables with all indexes.
+/// Goal: answers with index paths are PostgreSQL's. Method: runs every case over tables with all indexes.
 #[test]
 fn queries_answer_as_postgresql_does_with_indexes() {
     check_all(true);
 }
 
-/// Goal: a plan never changes a result. Method: the same cases over tables without any key or index.
+/// Goal: a plan never changes a result. Method: runs the same cases over tables without any key or index.
 #[test]
 fn queries_answer_the_same_without_any_index() {
     check_all(false);
@@ -161,8 +164,9 @@ fn statement() -> impl Strategy<Value = String> {
     })
 }
 
-/// Goal: key ranges, directions and orders of every index path are right. Method: random conditions, orders and limits
-/// over the same rows with and without indexes.
+/// Goal: key ranges, directions and orders of every index path are right. Method: compares random conditions, orders
+/// and
+/// limits over the same rows with and without indexes.
 #[test]
 fn random_conditions_give_the_same_rows_with_and_without_indexes() {
     let (with, without) = (tables(true), tables(false));
@@ -175,8 +179,9 @@ fn random_conditions_give_the_same_rows_with_and_without_indexes() {
     outcome.unwrap();
 }
 
-/// Goal: what analysis lets through does not overflow the stack. Method: each kind of nesting near its limit, on a
-/// thread with the 2 MiB that server threads have.
+/// Goal: a statement that analysis accepts does not overflow the stack. Method: runs each kind of nesting near its
+/// limit
+/// on a thread with a stack of 2 MiB, as server threads have.
 #[test]
 fn the_deepest_statements_run_on_a_small_stack() {
     let nest = |depth: usize, inner: &str, around: fn(&str) -> String| {
@@ -207,7 +212,7 @@ fn the_deepest_statements_run_on_a_small_stack() {
     std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap().join().unwrap();
 }
 
-/// Goal: system tables are read, looked up and joined. Method: each as text, the rows as PostgreSQL would give them.
+/// Goal: system tables are read, looked up and joined. Method: compares queries as text with PostgreSQL's rows.
 #[test]
 fn system_tables_are_scanned_looked_up_and_joined() {
     let mut fixture = tables(true);
@@ -227,7 +232,7 @@ fn system_tables_are_scanned_looked_up_and_joined() {
     }
 }
 
-/// Goal: run-time errors carry PostgreSQL's code. Method: a table of statements.
+/// Goal: run-time errors carry PostgreSQL's code. Method: runs a table of statements.
 #[test]
 fn failing_queries_fail_with_postgresqls_code() {
     let fixture = tables(true);
@@ -243,7 +248,7 @@ fn failing_queries_fail_with_postgresqls_code() {
     }
 }
 
-/// Goal: access paths are the expected ones. Method: EXPLAIN's lines for typical statements.
+/// Goal: access paths are the expected ones. Method: compares EXPLAIN's lines for typical statements.
 #[test]
 fn explain_shows_the_access_paths_that_were_chosen() {
     let fixture = tables(true);

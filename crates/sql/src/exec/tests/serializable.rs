@@ -1,4 +1,4 @@
-//! Two sessions at SERIALIZABLE: what a plan reads, in a table or through an index, is what its commit answers for.
+//! Two sessions at SERIALIZABLE: the commit validates what the plan has read, in a table or through an index.
 
 use collie_engine::Isolation;
 
@@ -46,8 +46,10 @@ fn refused(ended: Result<()>) {
     assert!(text.contains("read/write dependencies among transactions"), "{text}");
 }
 
-/// Goal: a look-up by the primary key or through an index answers for the rows it found and for those it did not find, and
-/// for no others. Method: each of two look-ups beside each change of another session; the reader then writes a row apart.
+/// Goal: a look-up by the primary key or through an index conflicts with changes of the rows it found or did not find,
+/// and
+/// with no others. Method: combines each of two look-ups with each change by another session; the reader then writes an
+/// unrelated row.
 #[test]
 fn look_up_answers_for_what_it_looked_for_and_no_more() {
     let fixture = fixture();
@@ -86,8 +88,9 @@ fn look_up_answers_for_what_it_looked_for_and_no_more() {
     fixture.check_indexes();
 }
 
-/// Goal: write skew through an index ends one of two. Method: each looks for the other's value, finds nothing, and moves a
-/// row there; at REPEATABLE READ both commit.
+/// Goal: write skew through an index ends one of two transactions. Method: each looks for the other's value, finds
+/// nothing,
+/// and moves a row there; at REPEATABLE READ both commit.
 #[test]
 fn write_skew_through_an_index_ends_one_of_two() {
     let fixture = fixture();

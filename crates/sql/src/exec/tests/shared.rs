@@ -1,4 +1,5 @@
-//! Queries that are computed once and kept, row locks and writes in them: waits in the middle, and how far they are
+//! Queries that are computed once and kept, with row locks and writes in them: waits in the middle, and how far they
+//! are
 //! computed.
 
 use std::{fmt::Write as _, time::Duration};
@@ -34,8 +35,11 @@ fn numbers(rows: &[Vec<Value>]) -> Vec<i64> {
     rows.iter().map(|row| row[0].as_i64().unwrap()).collect()
 }
 
-/// Goal: W3, and that a query goes on where a wait stopped it, wherever it stands. Method: row 2 is changed and held by
-/// another session; each statement meets it in another place, waits, and then gives what follows from the newest row.
+/// Goal: W3, and that a query continues where a wait stopped it, wherever it is in the statement. Method: another
+/// session
+/// changes and holds row 2; each statement meets it in another place, waits, and then returns what follows from the
+/// newest
+/// row.
 #[test]
 fn query_inside_waits_and_goes_on_with_the_newest_row() {
     for (text, expected) in [
@@ -72,8 +76,9 @@ fn query_inside_waits_and_goes_on_with_the_newest_row() {
     }
 }
 
-/// Goal: W2: a row that nobody reads is not locked. Method: statements that stop reading early; what another session can
-/// lock afterwards.
+/// Goal: W2: a row that is not read is not locked. Method: runs statements that stop reading early, and tries what
+/// another
+/// session can lock afterwards.
 #[test]
 fn rows_that_nobody_reads_are_not_locked() {
     let fixture = fixture();
@@ -95,9 +100,10 @@ fn rows_that_nobody_reads_are_not_locked() {
     }
 }
 
-/// Goal: W4: data-modifying expressions run to their end once, whatever waits and whatever is read of them, and the indexes
-/// follow. Method: row 2 is held by another session; statements that come to it in a part that is read, in one that is
-/// not, and in the statement itself wait for it; then the table.
+/// Goal: W4: data-modifying expressions run to their end once, regardless of waits and of how much of them is read, and
+/// the
+/// indexes follow. Method: another session holds row 2; statements that reach it in a part that is read, in one that is
+/// not read, and in the statement itself wait for it; then the table is checked.
 #[test]
 fn data_modifying_expressions_run_to_their_end_through_waits() {
     for (text, expected, left) in [
@@ -147,8 +153,10 @@ fn data_modifying_expressions_run_to_their_end_through_waits() {
     }
 }
 
-/// Goal: W1: a subquery that takes rows from a queue takes them once, although its condition is planned for an index and
-/// again for rows that changed. Method: the plan has one query to compute ahead, and a change in between changes nothing.
+/// Goal: W1: a subquery that takes rows from a queue takes them once, although its condition is planned for an index
+/// and
+/// again for changed rows. Method: the plan has one query to compute ahead, and a concurrent change makes no
+/// difference.
 #[test]
 fn subquery_that_locks_is_computed_once() {
     let fixture = fixture();
@@ -169,7 +177,8 @@ fn subquery_that_locks_is_computed_once() {
     }
 }
 
-/// Goal: what cannot wait is refused, not run without its locks. Method: a locking subquery that names the row around it.
+/// Goal: a query that cannot wait is refused, not run without its locks. Method: a locking subquery that refers to the
+/// outer row.
 #[test]
 fn correlated_subquery_that_locks_is_refused() {
     let fixture = fixture();
@@ -179,8 +188,9 @@ fn correlated_subquery_that_locks_is_refused() {
     assert_eq!(error.state(), crate::error::SqlState::FEATURE_NOT_SUPPORTED);
 }
 
-/// Goal: T45: a query of WITH is looked at once, however often it is named. Method: sixty of them, each naming the former
-/// twice; going into each name would be 2^60 steps.
+/// Goal: T45: a query of WITH is visited once, however often it is named. Method: sixty of them, each naming the
+/// previous
+/// one twice; visiting every reference would take 2^60 steps.
 #[test]
 fn with_queries_named_twice_are_planned_once() {
     let fixture = fixture();
@@ -193,8 +203,9 @@ fn with_queries_named_twice_are_planned_once() {
     assert_eq!(numbers(&answer.rows), [1]);
 }
 
-/// Goal: T45: queries of WITH that name each other in a chain end in 54001 before they end the stack. Method: chains within
-/// the limit run, longer ones, and shorter ones of deeper queries, are refused, on a stack as small as a test's.
+/// Goal: T45: queries of WITH that name each other in a chain fail with 54001 before the stack overflows. Method:
+/// chains
+/// within the limit run; longer ones, and shorter ones of deeper queries, are refused, on a stack as small as a test's.
 #[test]
 fn with_queries_in_a_long_chain_are_refused() {
     let fixture = fixture();
@@ -215,7 +226,9 @@ fn with_queries_in_a_long_chain_are_refused() {
     }
 }
 
-/// Goal: T45: one row is assigned to all columns. Method: the rows come from a queue, which gives another one each time.
+/// Goal: T45: the values of one row are assigned to all columns. Method: the rows come from a queue, which returns
+/// another
+/// row each time.
 #[test]
 fn row_assigned_to_several_columns_is_one_row() {
     let fixture = fixture();

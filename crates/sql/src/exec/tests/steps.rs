@@ -1,4 +1,4 @@
-//! Stopping and going on: row limits, full sinks, cancel; building indexes; row ids after reopening.
+//! Stopping and continuing: row limits, full sinks, cancel; building indexes; row ids after reopening.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl RowSink for Small {
 }
 
 /// Goal: a row limit suspends and a full sink yields without losing or repeating a row, for reads and for RETURNING.
-/// Method: read 20 rows in fives through a sink that takes three at a time.
+/// Method: reads 20 rows in fives through a sink that takes three at a time.
 #[test]
 fn row_limits_and_full_sinks_lose_and_repeat_nothing() {
     let fixture = fixture(20);
@@ -82,7 +82,7 @@ fn row_limits_and_full_sinks_lose_and_repeat_nothing() {
     fixture.check_indexes();
 }
 
-/// Goal: a cancelled statement ends with 57014, also inside a long join. Method: cancel before the step.
+/// Goal: a cancelled statement ends with 57014, also inside a long join. Method: cancels before the step.
 #[test]
 fn a_cancelled_statement_ends_with_57014() {
     let fixture = fixture(600);
@@ -93,7 +93,7 @@ fn a_cancelled_statement_ends_with_57014() {
     assert_eq!(error.report().message, "canceling statement due to user request");
 }
 
-/// Runs `body` in a transaction of its own, which is rolled back when it fails.
+/// Runs `body` in its own transaction, which is rolled back if it fails.
 pub(super) fn build(fixture: &Fixture, body: impl FnOnce(&mut ExecContext<'_>) -> Result<()>) -> Result<()> {
     let mut client = fixture.client();
     client.session.begin(Isolation::ReadCommitted, false).unwrap();
@@ -108,14 +108,14 @@ pub(super) fn build(fixture: &Fixture, body: impl FnOnce(&mut ExecContext<'_>) -
     result
 }
 
-/// Fills an index, in one go.
+/// Fills an index in a loop of steps.
 pub(super) fn build_index(cx: &mut ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
     let mut pass = Pass::over_index(cx, relation, index)?;
     while !pass.step(cx)? {}
     Ok(())
 }
 
-/// Rewrites a table, in one go.
+/// Rewrites a table in a loop of steps.
 fn rewrite_table(cx: &mut ExecContext<'_>, old: &Arc<Relation>, new: &Arc<Relation>) -> Result<()> {
     let mut pass = Pass::over_table(cx, old, new)?;
     while !pass.step(cx)? {}
@@ -138,8 +138,9 @@ fn with_index(fixture: &Fixture, unique: bool, primary: bool, column: usize) -> 
     (relation, index)
 }
 
-/// Goal: an index of existing rows is complete, and a unique one is refused when it cannot be. Method: fill one of each
-/// kind, then check entries against rows.
+/// Goal: an index over existing rows is complete, and a unique one is refused if it has duplicates. Method: fills one
+/// of
+/// each kind, then checks entries against rows.
 #[test]
 fn an_index_built_over_rows_has_an_entry_for_each_or_names_the_duplicate() {
     let mut fixture = fixture(600);
@@ -155,8 +156,9 @@ fn an_index_built_over_rows_has_an_entry_for_each_or_names_the_duplicate() {
     assert_eq!(error.report().detail.as_deref(), Some("Key (a)=(0) is duplicated."));
 }
 
-/// Goal: ADD PRIMARY KEY gives the same rows under the new key, with all indexes. Method: rewrite, swap the catalog's
-/// table, read and check; then a key with NULL.
+/// Goal: ADD PRIMARY KEY gives the same rows under the new key, with all indexes. Method: rewrites, replaces the
+/// catalog's
+/// table, reads and checks; then a key with NULL.
 #[test]
 fn adding_a_primary_key_rewrites_the_table_and_its_indexes() {
     let mut fixture = fixture(300);
@@ -191,7 +193,7 @@ fn adding_a_primary_key_over_null_is_23502() {
     assert_eq!(error.report().message, "column \"id\" of relation \"t\" contains null values");
 }
 
-/// Goal: row ids go on above the highest key after a reopen. Method: insert, close, open, ask for the next id.
+/// Goal: row ids continue above the highest key after a reopen. Method: inserts, closes, opens, and takes the next id.
 #[test]
 fn row_ids_go_on_above_the_highest_key_after_reopening() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Makes bound trees by hand.
+//! Builders of bound trees.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn param(index: usize, ty: SqlType) -> Expr {
     Expr::Param(index, ty)
 }
 
-/// Column `column` of range `range` of this level.
+/// Refers to column `column` of range `range` of this level.
 pub(super) fn col(range: usize, column: usize, ty: SqlType) -> Expr {
     outer(0, range, column, ty)
 }
@@ -38,7 +38,7 @@ pub(super) fn outer(up: usize, range: usize, column: usize, ty: SqlType) -> Expr
     Expr::Column { up, range, column, ty }
 }
 
-/// An operator call by name and argument types.
+/// Builds an operator call by name and argument types.
 pub(super) fn op(name: &str, left: Expr, right: Expr) -> Expr {
     let operator = builtin::operators_named(name)
         .iter()
@@ -65,7 +65,7 @@ pub(super) fn join(kind: JoinKind, left: FromItem, right: FromItem, on: Option<E
     FromItem::Join { kind, left: Box::new(left), right: Box::new(right), on }
 }
 
-/// A SELECT of targets from ranges that are cross joined.
+/// Builds a SELECT of targets from ranges that are cross joined.
 pub(super) fn select(ranges: Vec<Range>, filter: Option<Expr>, targets: Vec<Expr>) -> Select {
     let from = (0..ranges.len()).map(FromItem::Range).reduce(|left, right| join(JoinKind::Inner, left, right, None));
     Select {
@@ -106,7 +106,7 @@ pub(super) fn query(select: Select) -> Analyzed {
     analyzed(Bound::Query(Query::Select(Box::new(select))))
 }
 
-/// INSERT of whole rows.
+/// Builds an INSERT of whole rows.
 pub(super) fn insert(table: &Arc<Relation>, rows: Vec<Vec<Expr>>) -> Analyzed {
     let types = table.columns.iter().map(|column| column.ty).collect();
     let values = ValuesQuery { rows, types, order_by: Vec::new(), limit: None, offset: None };

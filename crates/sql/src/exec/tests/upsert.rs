@@ -1,7 +1,9 @@
-//! INSERT ... ON CONFLICT among several sessions: who waits for whom, what is done afterwards, what is never lost.
+//! INSERT ... ON CONFLICT among several sessions: which session waits for which, what follows the wait, and that
+//! nothing is
+//! lost.
 //!
-//! What one session sees is compared with PostgreSQL in `tests/sql/on_conflict.sql`; the outcomes here are PostgreSQL's
-//! too, but for the waits marked in the table of owners.
+//! The results within one session are compared with PostgreSQL in `tests/sql/on_conflict.sql`. The outcomes here are
+//! PostgreSQL's too, except for the waits marked in the table of owners.
 
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Leaves the one row in the table.
+/// Resets the table to the one row.
 fn start_again(fixture: &Fixture) {
     fixture.client().sql("delete from t").unwrap();
     fixture.client().sql("insert into t values (1, 10, 0)").unwrap();
@@ -44,7 +46,7 @@ fn rows(client: &mut Client<'_>) -> String {
     answer.rows.iter().map(row).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a statement, waiting as long as it must.
+/// Runs a statement, waiting as long as necessary.
 fn run_waiting(client: &mut Client<'_>, fixture: &Fixture, text: &str) -> Result<u64> {
     let plan = fixture.plan(&client.analyze(text).unwrap());
     let mut progress = client.start(&plan, &[])?;
@@ -59,18 +61,21 @@ fn run_waiting(client: &mut Client<'_>, fixture: &Fixture, text: &str) -> Result
     }
 }
 
-// What the second session says, for the row that the first one owns.
+// The statements of the second session, for the row that the first one owns.
 const BY_KEY: &str = "insert into t values (1, 99, 5) on conflict (id) do update set n = t.n + excluded.n";
 const BY_UNIQUE: &str = "insert into t values (77, 10, 5) on conflict (a) do update set n = t.n + excluded.n";
 const KEEP_KEY: &str = "insert into t values (1, 99, 5) on conflict (id) do nothing";
 const KEEP_UNIQUE: &str = "insert into t values (77, 10, 5) on conflict (a) do nothing";
 const KEEP_ANY: &str = "insert into t values (1, 10, 5) on conflict do nothing";
 
-/// Goal: the end of who owns the key decides, whatever the owner did with it. Method: each thing an owner can do, each
-/// form of ON CONFLICT, the owner committing and rolling back; the rows afterwards, and whether there was a wait.
+/// Goal: the end of the key's owner decides, whatever the owner did with the key. Method: combines each action of an
+/// owner
+/// with each form of ON CONFLICT and with commit and rollback of the owner; compares the rows afterwards, and whether
+/// there
+/// was a wait.
 #[test]
 fn the_end_of_the_owner_of_a_key_decides_what_an_upsert_does() {
-    // What the owner did; then per form: waits, rows when it commits, rows when it rolls back.
+    // The owner's action; then per form: whether it waits, rows after a commit, rows after a rollback.
     let inserted = "insert into t values (1, 10, 3)";
     let touched = "update t set n = 3 where id = 1";
     let deleted = "delete from t where id = 1";
@@ -87,7 +92,7 @@ fn the_end_of_the_owner_of_a_key_decides_what_an_upsert_does() {
         (touched, BY_KEY, true, "1/10/8", "1/10/5"),
         (touched, BY_UNIQUE, true, "1/10/8", "1/10/5"),
         (touched, KEEP_KEY, true, "1/10/3", "1/10/0"),
-        // PostgreSQL waits here; the key stays taken whichever way the owner ends.
+        // PostgreSQL waits here; the key stays taken however the owner ends.
         (touched, KEEP_UNIQUE, false, "1/10/3", "1/10/0"),
         (touched, KEEP_ANY, true, "1/10/3", "1/10/0"),
         (deleted, BY_KEY, true, "1/99/5", "1/10/5"),
@@ -136,8 +141,9 @@ fn the_end_of_the_owner_of_a_key_decides_what_an_upsert_does() {
     }
 }
 
-/// Goal: a row that lost the key between the conflict and its lock is no conflict: the statement inserts. Method: the
-/// owner holds the row locked, so that the upsert has met it and waits for it; then the owner takes the key away.
+/// Goal: a row that lost the key between the conflict and its lock does not conflict: the statement inserts. Method:
+/// the
+/// owner holds the row locked, so that the upsert has met it and waits for it; then the owner changes the row's key.
 #[test]
 fn an_upsert_starts_over_when_the_row_it_waited_for_lost_the_key() {
     let fixture = fixture();
@@ -164,7 +170,8 @@ fn an_upsert_starts_over_when_the_row_it_waited_for_lost_the_key() {
     }
 }
 
-/// Goal: WHERE that is not true leaves the row as it is, but locked. Method: an upsert that does nothing, then a writer in
+/// Goal: if WHERE is not true, the row stays unchanged but locked. Method: an upsert that does nothing, then a writer
+/// in
 /// another session.
 #[test]
 fn a_row_that_do_update_does_not_want_stays_locked() {
@@ -179,7 +186,7 @@ fn a_row_that_do_update_does_not_want_stays_locked() {
     assert_eq!(rows(&mut second), "1/10/1");
 }
 
-/// Goal: SET is computed on the version that is locked and on no older one. Method: the value that would divide by zero is
+/// Goal: SET is computed from the locked version and from no older one. Method: a value that would divide by zero is
 /// replaced while the upsert waits.
 #[test]
 fn do_update_computes_nothing_on_a_version_it_does_not_replace() {
@@ -196,8 +203,9 @@ fn do_update_computes_nothing_on_a_version_it_does_not_replace() {
     assert_eq!(rows(&mut second), "1/10/4");
 }
 
-/// Goal: under REPEATABLE READ a row that the snapshot does not show fails both forms, one that it shows does not.
-/// Method: rows committed before the snapshot, after it, and changed after it.
+/// Goal: under REPEATABLE READ, a conflicting row that the snapshot does not show fails both forms; one that it shows
+/// does
+/// not. Method: rows committed before the snapshot, after it, and changed after it.
 #[test]
 fn repeatable_read_fails_on_a_conflict_that_it_does_not_see() {
     let conflict = SqlState::SERIALIZATION_FAILURE;
@@ -235,7 +243,7 @@ fn repeatable_read_fails_on_a_conflict_that_it_does_not_see() {
 }
 
 /// Goal: one command never writes a row twice. Method: a key twice in VALUES, new and existing, by either index; DO
-/// NOTHING takes the first.
+/// NOTHING keeps the first.
 #[test]
 fn one_command_does_not_update_a_row_twice() {
     let fixture = fixture();
@@ -259,8 +267,8 @@ fn one_command_does_not_update_a_row_twice() {
     assert_eq!(rows(&mut fixture.client()), "1/10/0 2/20/1 3/30/4");
 }
 
-/// Goal: a row that waits for one key holds no other: two statements that want two keys in turns get on. Method: the
-/// second waits for `a`, after `id` was free; the first then takes that `id`.
+/// Goal: a row that waits for one key holds no other, so that two statements that want two keys in different order make
+/// progress. Method: the second waits for `a`, after `id` was free; the first then takes that `id`.
 #[test]
 fn a_row_that_waits_for_one_key_holds_no_other() {
     let fixture = fixture();
@@ -276,8 +284,9 @@ fn a_row_that_waits_for_one_key_holds_no_other() {
     fixture.check_indexes();
 }
 
-/// Goal: what a conflict took back stays away after a restart. Method: one transaction of thousands of rows, so that redo
-/// goes to the log before its end; every other row claims its key and then meets a taken `a`.
+/// Goal: claims that a conflict rolled back do not return after a restart. Method: one transaction of thousands of
+/// rows, so
+/// that redo is logged before its end; every other row claims its key and then meets a taken `a`.
 #[test]
 fn claims_that_were_taken_back_are_not_in_the_log() {
     let mut fixture = fixture();
@@ -299,7 +308,7 @@ fn claims_that_were_taken_back_are_not_in_the_log() {
 }
 
 /// Goal: no increment is lost or made twice, with the key found either way and rows deleted under the upserts. Method:
-/// eight threads add to four counters, by key or by unique column; two take counters away and add up what they held.
+/// eight threads add to four counters, by key or by unique column; two remove counters and add up their values.
 #[test]
 fn counters_of_many_threads_keep_every_increment() {
     const ROUNDS: i32 = 150;
@@ -356,7 +365,7 @@ fn counters_of_many_threads_keep_every_increment() {
     fixture.check_indexes();
 }
 
-/// Goal: EXPLAIN says what decides and what is done. Method: each form.
+/// Goal: EXPLAIN shows the arbiters and the action. Method: explains each form.
 #[test]
 fn explain_shows_the_arbiters_and_the_action() {
     let fixture = fixture();

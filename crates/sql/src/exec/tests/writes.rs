@@ -41,8 +41,8 @@ fn insert(fixture: &Fixture, rows: Vec<Vec<Expr>>) -> crate::error::Result<super
     fixture.client().run(&super::tree::insert(&fixture.table("t"), rows), &[])
 }
 
-/// Goal: duplicates of a primary key and of a unique index are refused with PostgreSQL's texts, NULLs are distinct.
-/// Method: insert equal keys, look at each part of the error; then two NULLs.
+/// Goal: duplicates of a primary key and of a unique index are refused with PostgreSQL's texts; NULLs are distinct.
+/// Method: inserts equal keys, checks each part of the error; then inserts two NULLs.
 #[test]
 fn a_key_that_exists_is_23505_and_nulls_never_are() {
     let fixture = accounts();
@@ -61,8 +61,9 @@ fn a_key_that_exists_is_23505_and_nulls_never_are() {
     fixture.check_indexes();
 }
 
-/// Goal: NOT NULL and CHECK fire before anything is written. Method: NULL in the key; a CHECK that fails, one that is
-/// unknown.
+/// Goal: NOT NULL and CHECK are checked before anything is written. Method: NULL in the key; a CHECK that fails, one
+/// that
+/// is unknown.
 #[test]
 fn not_null_and_check_refuse_rows_and_unknown_passes() {
     let fixture = accounts();
@@ -85,8 +86,9 @@ fn not_null_and_check_refuse_rows_and_unknown_passes() {
     fixture.check_indexes();
 }
 
-/// Goal: an UPDATE moves entries, and the row itself when its key changes; a statement does not see its own writes.
-/// Method: shift every key up by one (each lands where the next one was), then look at rows and entries.
+/// Goal: an UPDATE moves entries, and the row itself if its key changes; a statement does not see its own writes.
+/// Method:
+/// shifts every key up by one (each takes the place of the next one), then checks rows and entries.
 #[test]
 fn shifting_every_primary_key_by_one_works_in_either_direction_of_the_scan() {
     let fixture = accounts();
@@ -103,7 +105,7 @@ fn shifting_every_primary_key_by_one_works_in_either_direction_of_the_scan() {
     fixture.check_indexes();
 }
 
-/// Goal: RETURNING shows rows as written (INSERT, UPDATE) and as they were (DELETE). Method: one of each.
+/// Goal: RETURNING shows new rows (INSERT, UPDATE) and old rows (DELETE). Method: one of each.
 #[test]
 fn returning_shows_the_new_row_and_for_delete_the_old_one() {
     let fixture = accounts();
@@ -123,7 +125,7 @@ fn returning_shows_the_new_row_and_for_delete_the_old_one() {
     fixture.check_indexes();
 }
 
-/// Goal: INSERT ... SELECT from the same table ends. Method: double a table, twice.
+/// Goal: INSERT ... SELECT from the same table ends. Method: doubles a table, twice.
 #[test]
 fn insert_from_the_same_table_reads_only_what_was_there_before() {
     let fixture = Fixture::new(&[Table { name: "t", columns: &[("a", INT, false)], primary: &[], indexes: &[] }]);
@@ -161,8 +163,8 @@ fn a_prepared_update_and_select_run_again_with_other_parameters() {
     fixture.check_indexes();
 }
 
-/// Goal: UPDATE ... FROM and DELETE ... USING join, a target met twice is written once, defaults and subqueries work.
-/// Method: statements as text, each with its count and the rows afterwards.
+/// Goal: UPDATE ... FROM and DELETE ... USING join; a target that the join returns twice is written once; defaults and
+/// subqueries work. Method: runs statements as text, and compares the count of each and the rows afterwards.
 #[test]
 fn joined_updates_and_deletes_write_each_target_once() {
     let fixture = Fixture::new(&[

@@ -1,7 +1,8 @@
-//! Statements that define objects, and COPY's neighbours that name whole tables.
+//! Statements that define objects, and TRUNCATE, which names whole tables.
 //!
 //! Temporary and unlogged tables, LIKE, inheritance, partitions and tablespaces have no place here: they are refused
-//! with 0A000.
+//! with
+//! 0A000.
 
 use super::{Behavior, Expr, NamedOption, ObjectName, Pos, RelationName, TableName, TypeName};
 
@@ -40,7 +41,7 @@ pub struct ColumnDef {
 pub struct Constraint {
     /// CONSTRAINT name.
     pub name: Option<String>,
-    /// What it demands.
+    /// The condition it imposes.
     pub kind: ConstraintKind,
     /// DEFERRABLE.
     pub deferrable: bool,
@@ -52,10 +53,10 @@ pub struct Constraint {
     pub pos: Pos,
 }
 
-/// What a constraint demands. Of a column's own constraint, the column lists are empty.
+/// The condition of a constraint. The column lists of a column's own constraint are empty.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConstraintKind {
-    /// NULL: says only that NULL is allowed.
+    /// NULL: only documents that NULL is allowed.
     Null,
     /// NOT NULL.
     NotNull,
@@ -91,7 +92,7 @@ pub struct KeyConstraint {
     pub nulls_not_distinct: bool,
     /// WITH (...).
     pub options: Vec<NamedOption>,
-    /// USING INDEX name: the index becomes the constraint's.
+    /// USING INDEX name: the constraint takes over the index.
     pub using_index: Option<String>,
 }
 
@@ -104,7 +105,7 @@ pub struct ForeignKey {
     pub table: RelationName,
     /// The referenced columns; empty means its primary key.
     pub referenced: Vec<String>,
-    /// MATCH FULL; else SIMPLE.
+    /// MATCH FULL; otherwise SIMPLE.
     pub match_full: bool,
     /// ON UPDATE.
     pub on_update: ReferentialAction,
@@ -114,7 +115,7 @@ pub struct ForeignKey {
     pub on_delete_columns: Vec<String>,
 }
 
-/// What a foreign key does when its parent row changes.
+/// The action of a foreign key when its parent row changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferentialAction {
     /// NO ACTION: refuse at the end of the statement; the default.
@@ -132,9 +133,9 @@ pub enum ReferentialAction {
 /// CREATE INDEX.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateIndex {
-    /// Its name; chosen when absent.
+    /// Its name; generated if absent.
     pub name: Option<String>,
-    /// On which table.
+    /// The table.
     pub table: TableName,
     /// UNIQUE.
     pub unique: bool,
@@ -142,7 +143,7 @@ pub struct CreateIndex {
     pub if_not_exists: bool,
     /// CONCURRENTLY.
     pub concurrently: bool,
-    /// USING; `btree` when not written.
+    /// USING; `btree` if not written.
     pub method: String,
     /// Its key; at least one.
     pub elements: Vec<IndexElement>,
@@ -159,19 +160,19 @@ pub struct CreateIndex {
 /// One element of an index's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexElement {
-    /// What is indexed.
+    /// The indexed column or expression.
     pub key: IndexKey,
     /// COLLATE.
     pub collation: Option<ObjectName>,
     /// The operator class.
     pub operator_class: Option<ObjectName>,
-    /// DESC; `None` when neither ASC nor DESC is written.
+    /// DESC; `None` if neither ASC nor DESC is written.
     pub descending: Option<bool>,
     /// NULLS FIRST or LAST; `None` is the direction's default.
     pub nulls_first: Option<bool>,
 }
 
-/// What an element of an index is over.
+/// The content of an element of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexKey {
     /// A column.
@@ -183,9 +184,9 @@ pub enum IndexKey {
 /// DROP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropObjects {
-    /// What kind of object.
+    /// The kind of object.
     pub kind: ObjectKind,
-    /// Which; at least one.
+    /// The names; at least one.
     pub names: Vec<ObjectName>,
     /// IF EXISTS.
     pub if_exists: bool,
@@ -195,7 +196,7 @@ pub struct DropObjects {
     pub concurrently: bool,
 }
 
-/// Kinds of object that statements name by word.
+/// Kinds of objects that statements name by a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// TABLE.
@@ -215,11 +216,11 @@ pub enum ObjectKind {
 pub struct AlterTable {
     /// Table or index.
     pub kind: ObjectKind,
-    /// Which.
+    /// Its name.
     pub table: TableName,
     /// IF EXISTS.
     pub if_exists: bool,
-    /// What to do, in order; at least one.
+    /// The commands, in order; at least one.
     pub commands: Vec<AlterCommand>,
 }
 
@@ -235,7 +236,7 @@ pub enum AlterCommand {
     },
     /// DROP COLUMN.
     DropColumn {
-        /// Which.
+        /// The name of the column.
         column: String,
         /// IF EXISTS.
         if_exists: bool,
@@ -244,29 +245,29 @@ pub enum AlterCommand {
     },
     /// ALTER COLUMN ... SET DEFAULT.
     SetDefault {
-        /// Which column.
+        /// The name of the column.
         column: String,
         /// The value.
         value: Expr,
     },
     /// ALTER COLUMN ... DROP DEFAULT.
     DropDefault {
-        /// Which column.
+        /// The name of the column.
         column: String,
     },
     /// ALTER COLUMN ... SET NOT NULL.
     SetNotNull {
-        /// Which column.
+        /// The name of the column.
         column: String,
     },
     /// ALTER COLUMN ... DROP NOT NULL.
     DropNotNull {
-        /// Which column.
+        /// The name of the column.
         column: String,
     },
     /// ALTER COLUMN ... TYPE.
     SetType {
-        /// Which column.
+        /// The name of the column.
         column: String,
         /// The new type.
         ty: TypeName,
@@ -274,14 +275,14 @@ pub enum AlterCommand {
         collation: Option<ObjectName>,
         /// USING.
         using: Option<Expr>,
-        /// Where the clause stands.
+        /// The position of the clause.
         pos: Pos,
     },
     /// ADD CONSTRAINT.
     AddConstraint(Constraint),
     /// DROP CONSTRAINT.
     DropConstraint {
-        /// Which.
+        /// The name of the constraint.
         name: String,
         /// IF EXISTS.
         if_exists: bool,
@@ -290,7 +291,7 @@ pub enum AlterCommand {
     },
     /// VALIDATE CONSTRAINT.
     ValidateConstraint {
-        /// Which.
+        /// The name of the constraint.
         name: String,
     },
     /// SET (...).
@@ -302,7 +303,7 @@ pub enum AlterCommand {
 /// ALTER ... RENAME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rename {
-    /// What is renamed.
+    /// The renamed object.
     pub what: RenameTarget,
     /// Its new name.
     pub to: String,
@@ -310,28 +311,28 @@ pub struct Rename {
     pub if_exists: bool,
 }
 
-/// What is renamed.
+/// The object that is renamed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RenameTarget {
     /// A relation.
     Relation {
-        /// Of which kind the statement says it is.
+        /// The kind that the statement names.
         kind: ObjectKind,
-        /// Which.
+        /// The name of the relation.
         name: RelationName,
     },
     /// A column of a table or view.
     Column {
-        /// Which table.
+        /// The table.
         table: RelationName,
-        /// Which column.
+        /// The column.
         column: String,
     },
     /// A constraint of a table.
     Constraint {
-        /// Which table.
+        /// The table.
         table: RelationName,
-        /// Which constraint.
+        /// The constraint.
         constraint: String,
     },
     /// A schema.
@@ -341,11 +342,11 @@ pub enum RenameTarget {
 /// ALTER ... SET SCHEMA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSchema {
-    /// Of which kind the statement says it is.
+    /// The kind that the statement names.
     pub kind: ObjectKind,
-    /// Which relation.
+    /// The relation.
     pub name: RelationName,
-    /// The schema it goes to.
+    /// The new schema.
     pub schema: String,
     /// IF EXISTS.
     pub if_exists: bool,
@@ -354,7 +355,7 @@ pub struct SetSchema {
 /// CREATE SCHEMA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateSchema {
-    /// Its name; absent, it is the role's.
+    /// Its name; if absent, the name of the role.
     pub name: Option<String>,
     /// AUTHORIZATION role.
     pub owner: Option<String>,
@@ -365,7 +366,7 @@ pub struct CreateSchema {
 /// TRUNCATE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truncate {
-    /// Which tables; at least one.
+    /// The tables; at least one.
     pub tables: Vec<TableName>,
     /// RESTART IDENTITY.
     pub restart_identity: bool,

@@ -1,16 +1,17 @@
 //! Expressions of the parsed tree.
 //!
-//! Not typed and not folded. AND, OR and NOT, IN, BETWEEN, LIKE and the rest keep their own form, since their rules and
-//! output names differ from those of the operators they stand for.
+//! They are neither typed nor folded. AND, OR and NOT, IN, BETWEEN, LIKE and others keep their own form, since their
+//! rules
+//! and output names differ from those of the operators that implement them.
 
 use super::{ObjectName, Pos, Select, SortItem, TypeName};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// The position PostgreSQL gives this node: of an operator, the operator itself. See [`Expr::start`].
+    /// The position that PostgreSQL gives this node; that of an operator call is the operator. See [`Expr::start`].
     pub pos: Pos,
 }
 
@@ -30,9 +31,9 @@ pub enum ExprKind {
     Literal(Literal),
     /// `CAST(x AS t)`, `x::t`, `t 'x'`.
     Cast {
-        /// What is cast.
+        /// The operand.
         expr: Box<Expr>,
-        /// To which type.
+        /// The target type.
         ty: TypeName,
     },
     /// An operator with one or two operands.
@@ -52,16 +53,16 @@ pub enum ExprKind {
     Not(Box<Expr>),
     /// IS [NOT] NULL.
     IsNull {
-        /// What is tested.
+        /// The operand.
         expr: Box<Expr>,
         /// NOT.
         negated: bool,
     },
     /// IS [NOT] TRUE, FALSE or UNKNOWN.
     IsBool {
-        /// What is tested.
+        /// The operand.
         expr: Box<Expr>,
-        /// For which value: `None` is UNKNOWN.
+        /// The tested value; `None` is UNKNOWN.
         value: Option<bool>,
         /// NOT.
         negated: bool,
@@ -77,31 +78,31 @@ pub enum ExprKind {
     },
     /// `[NOT] BETWEEN [SYMMETRIC]`.
     Between {
-        /// What is tested.
+        /// The operand.
         expr: Box<Expr>,
         /// First bound.
         low: Box<Expr>,
         /// Second bound.
         high: Box<Expr>,
-        /// SYMMETRIC: the bounds may come in either order.
+        /// SYMMETRIC: the bounds may be in either order.
         symmetric: bool,
         /// NOT.
         negated: bool,
     },
     /// `x [NOT] IN (list)`.
     InList {
-        /// What is looked for.
+        /// The operand.
         expr: Box<Expr>,
-        /// Among which values; at least one.
+        /// The list of values; at least one.
         list: Vec<Expr>,
         /// NOT.
         negated: bool,
     },
     /// `x [NOT] IN (SELECT ...)`.
     InSubquery {
-        /// What is looked for; a row for several columns.
+        /// The operand; a row for several columns.
         expr: Box<Expr>,
-        /// Among which rows.
+        /// The query.
         query: Box<Select>,
         /// NOT.
         negated: bool,
@@ -112,7 +113,7 @@ pub enum ExprKind {
         left: Box<Expr>,
         /// The operator.
         op: ObjectName,
-        /// ALL; else ANY.
+        /// ALL; otherwise ANY.
         all: bool,
         /// The array.
         array: Box<Expr>,
@@ -123,20 +124,20 @@ pub enum ExprKind {
         left: Box<Expr>,
         /// The operator.
         op: ObjectName,
-        /// ALL; else ANY.
+        /// ALL; otherwise ANY.
         all: bool,
         /// The rows.
         query: Box<Select>,
     },
     /// `[NOT] LIKE`, ILIKE, SIMILAR TO.
     Like {
-        /// Which of them.
+        /// The kind of pattern.
         kind: LikeKind,
-        /// The operator it stands for (`~~`, `!~~`, `~~*`, `!~~*`, `~`, `!~`); `NOT` is part of it.
+        /// The operator that implements it (`~~`, `!~~`, `~~*`, `!~~*`, `~`, `!~`), with `NOT` included.
         op: ObjectName,
         /// NOT.
         negated: bool,
-        /// What is matched.
+        /// The operand.
         expr: Box<Expr>,
         /// The pattern; with ESCAPE, and always for SIMILAR TO, a call of `pg_catalog.like_escape` or
         /// `pg_catalog.similar_to_escape`.
@@ -151,7 +152,7 @@ pub enum ExprKind {
     },
     /// CASE.
     Case {
-        /// The operand each WHEN is compared with, if given.
+        /// The operand with which each WHEN is compared, if there is one.
         operand: Option<Box<Expr>>,
         /// The arms; at least one.
         arms: Vec<CaseArm>,
@@ -166,7 +167,7 @@ pub enum ExprKind {
     Least(Vec<Expr>),
     /// A function call.
     Call(Box<Call>),
-    /// `current_date` and kin, which are words and not calls.
+    /// `current_date` and similar keywords, which are not calls.
     SqlValue(SqlValue),
     /// `ARRAY[...]`; a nested bracket is an `Array` again.
     Array(Vec<Expr>),
@@ -176,12 +177,12 @@ pub enum ExprKind {
     Row {
         /// The fields.
         fields: Vec<Expr>,
-        /// Whether the word ROW is written.
+        /// Whether the keyword ROW is written.
         explicit: bool,
     },
     /// Subscripts and field selection: `x[1]`, `x[1:2]`, `(x).f`, `(x).*`.
     Indirection {
-        /// What it is applied to.
+        /// The operand.
         base: Box<Expr>,
         /// The steps, left to right; at least one.
         steps: Vec<Step>,
@@ -192,7 +193,7 @@ pub enum ExprKind {
     Scalar(Box<Select>),
     /// `x COLLATE c`.
     Collate {
-        /// What it applies to.
+        /// The operand.
         expr: Box<Expr>,
         /// The collation.
         collation: ObjectName,
@@ -218,7 +219,7 @@ pub enum Literal {
     String(String),
 }
 
-/// Which pattern language.
+/// The pattern languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LikeKind {
     /// LIKE.
@@ -232,11 +233,11 @@ pub enum LikeKind {
 /// One WHEN of a CASE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseArm {
-    /// The condition, or the value compared with the operand.
+    /// The condition, or the value that is compared with the operand.
     pub condition: Expr,
     /// The result.
     pub result: Expr,
-    /// Where WHEN stands.
+    /// The position of WHEN.
     pub pos: Pos,
 }
 
@@ -251,13 +252,14 @@ pub struct Call {
     pub star: bool,
     /// `f(DISTINCT ...)`.
     pub distinct: bool,
-    /// The last argument is marked VARIADIC.
+    /// Whether the last argument is marked VARIADIC.
     pub variadic: bool,
     /// `f(... ORDER BY ...)`.
     pub order_by: Vec<SortItem>,
     /// `FILTER (WHERE ...)`.
     pub filter: Option<Expr>,
-    /// It stands for a special form such as `EXTRACT(x FROM y)` or `AT TIME ZONE`, not for a written call.
+    /// Whether it implements a special form such as `EXTRACT(x FROM y)` or `AT TIME ZONE`, and was not written as a
+    /// call.
     pub special_form: bool,
 }
 
@@ -274,7 +276,7 @@ pub enum Step {
     Slice(Option<Expr>, Option<Expr>),
 }
 
-/// A value that is written as a word.
+/// A value that is written as a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlValue {
     /// CURRENT_DATE.
@@ -302,17 +304,18 @@ pub enum SqlValue {
 }
 
 impl Expr {
-    /// Makes an expression.
+    /// Creates an expression.
     pub fn new(kind: ExprKind, pos: Pos) -> Self {
         Self { kind, pos }
     }
 
-    /// Returns where the expression's text starts, which is where most errors about its value point: the leftmost
-    /// position among the node and its left operands.
+    /// Returns the start of the expression's text, to which most errors about its value point: the leftmost position of
+    /// the
+    /// node and its left operands.
     pub fn start(&self) -> Pos {
         use ExprKind as K;
         let (mut node, mut at) = (self, Pos::NONE);
-        // Iterative, since a chain of operators leans to the left.
+        // Iterative, since a chain of operators nests to the left.
         loop {
             at = at.leftmost(node.pos);
             node = match &node.kind {

@@ -1,15 +1,15 @@
-//! SELECT, INSERT, UPDATE, DELETE and what they are made of.
+//! SELECT, INSERT, UPDATE, DELETE and their parts.
 //!
 //! Window clauses, grouping sets, SELECT INTO, TABLESAMPLE and MERGE have no place here: they are refused with 0A000.
 
 use super::{Expr, ObjectName, Pos, RelationName, Step, Stmt, TableName};
 
-/// A query expression: WITH, a body, and what applies to the body's whole result.
+/// A query expression: WITH, a body, and the clauses that apply to the body's whole result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
     /// WITH.
     pub with: Option<With>,
-    /// What yields the rows.
+    /// The source of the rows.
     pub body: SelectBody,
     /// ORDER BY.
     pub order_by: Vec<SortItem>,
@@ -19,20 +19,20 @@ pub struct Select {
     pub with_ties: bool,
     /// OFFSET.
     pub offset: Option<Expr>,
-    /// FOR UPDATE and kin, in the order written.
+    /// FOR UPDATE and similar clauses, in the order written.
     pub locking: Vec<Locking>,
 }
 
-/// What yields the rows of a query.
+/// The source of a query's rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectBody {
     /// SELECT ... FROM ...
     Core(Box<SelectCore>),
-    /// VALUES; at least one row, all of one length is not checked here.
+    /// VALUES, with at least one row; equal lengths are not checked here.
     Values(Vec<Vec<Expr>>),
     /// UNION, INTERSECT, EXCEPT.
     SetOperation {
-        /// Which.
+        /// The operator.
         op: SetOperator,
         /// ALL.
         all: bool,
@@ -96,15 +96,15 @@ pub struct Target {
 pub struct SortItem {
     /// What to sort by; an integer literal is an output column's number.
     pub expr: Expr,
-    /// Which way.
+    /// The direction.
     pub direction: SortDirection,
-    /// Where NULLs go; `None` is the direction's default.
+    /// The place of NULLs; `None` is the direction's default.
     pub nulls_first: Option<bool>,
-    /// Where the entry's operator stands, for USING only.
+    /// The position of the entry's operator, for USING only.
     pub pos: Pos,
 }
 
-/// Which way to sort.
+/// The direction of a sort.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortDirection {
     /// ASC, written or by default.
@@ -115,18 +115,18 @@ pub enum SortDirection {
     Using(ObjectName),
 }
 
-/// FOR UPDATE and kin.
+/// FOR UPDATE and similar clauses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Locking {
-    /// How strong.
+    /// The strength of the lock.
     pub strength: LockStrength,
     /// OF tables, by alias; empty means all.
     pub of: Vec<RelationName>,
-    /// What to do about a row that another transaction holds.
+    /// The treatment of a row that another transaction holds.
     pub wait: LockWait,
 }
 
-/// Strength of a row lock, weakest first.
+/// The strength of a row lock, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockStrength {
     /// FOR KEY SHARE.
@@ -139,7 +139,7 @@ pub enum LockStrength {
     Update,
 }
 
-/// What to do about a lock that is not free. Of two clauses for one table the later of these counts.
+/// The treatment of a lock that is not free. Of two clauses for one table, the later of these values applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockWait {
     /// Wait.
@@ -157,7 +157,7 @@ pub struct With {
     pub recursive: bool,
     /// The queries, in the order written.
     pub ctes: Vec<Cte>,
-    /// Where WITH stands.
+    /// The position of WITH.
     pub pos: Pos,
 }
 
@@ -181,7 +181,7 @@ pub struct Cte {
 pub struct Alias {
     /// The alias.
     pub name: String,
-    /// Column names; fewer than the columns is allowed.
+    /// Column names; there may be fewer than columns.
     pub columns: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ pub struct Alias {
 pub enum FromItem {
     /// A table, view or WITH query by name.
     Table {
-        /// Which.
+        /// The name.
         table: TableName,
         /// Alias.
         alias: Option<Alias>,
@@ -201,14 +201,14 @@ pub enum FromItem {
         query: Box<Select>,
         /// LATERAL.
         lateral: bool,
-        /// Alias; PostgreSQL 15 demands one.
+        /// Alias; PostgreSQL 15 requires one.
         alias: Option<Alias>,
-        /// Where it starts, as far as that is known.
+        /// The start position, if it is known.
         pos: Pos,
     },
     /// A function as a table.
     Function {
-        /// The call; a word such as `current_date` is possible too.
+        /// The call; it can also be a keyword such as `current_date`.
         function: Box<Expr>,
         /// LATERAL; it changes nothing for a function.
         lateral: bool,
@@ -224,22 +224,22 @@ pub enum FromItem {
 /// A join of two entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
-    /// Which kind.
+    /// The kind.
     pub kind: JoinKind,
     /// Left side.
     pub left: FromItem,
     /// Right side.
     pub right: FromItem,
-    /// What rows must meet.
+    /// The join condition.
     pub condition: JoinCondition,
-    /// Alias of the parenthesised join.
+    /// Alias of the parenthesized join.
     pub alias: Option<Alias>,
 }
 
 /// The kinds of join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
-    /// INNER, and CROSS when there is no condition.
+    /// INNER, and CROSS if there is no condition.
     Inner,
     /// LEFT.
     Left,
@@ -267,13 +267,13 @@ pub enum JoinCondition {
 pub struct Insert {
     /// WITH.
     pub with: Option<With>,
-    /// Into which table.
+    /// The target table.
     pub table: RelationName,
     /// AS.
     pub alias: Option<String>,
     /// The column list; empty when none is written.
     pub columns: Vec<AssignTarget>,
-    /// Where the rows come from.
+    /// The source of the rows.
     pub source: InsertSource,
     /// OVERRIDING SYSTEM VALUE (`true`) or USER VALUE (`false`).
     pub overriding: Option<bool>,
@@ -283,7 +283,7 @@ pub struct Insert {
     pub returning: Vec<Target>,
 }
 
-/// Where the rows of an INSERT come from.
+/// The source of the rows of an INSERT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InsertSource {
     /// DEFAULT VALUES.
@@ -295,15 +295,15 @@ pub enum InsertSource {
 /// ON CONFLICT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnConflict {
-    /// Which conflicts; `None` is any.
+    /// The conflicts that it handles; `None` means all.
     pub target: Option<ConflictTarget>,
-    /// What to do.
+    /// The action.
     pub action: ConflictAction,
-    /// Where it stands.
+    /// Its position.
     pub pos: Pos,
 }
 
-/// Which conflicts are meant.
+/// The conflicts that ON CONFLICT names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConflictTarget {
     /// Those of a unique index over these.
@@ -312,23 +312,23 @@ pub enum ConflictTarget {
         elements: Vec<super::IndexElement>,
         /// Its condition.
         filter: Option<Expr>,
-        /// Where the list starts.
+        /// The position of the list.
         pos: Pos,
     },
     /// Those of the constraint of this name.
     Constraint(String, Pos),
 }
 
-/// What to do about a conflict.
+/// The action of ON CONFLICT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConflictAction {
     /// DO NOTHING.
     Nothing,
     /// DO UPDATE SET ... WHERE ...
     Update {
-        /// What to assign.
+        /// The assignments.
         set: Vec<SetClause>,
-        /// To which rows.
+        /// The condition.
         filter: Option<Expr>,
     },
 }
@@ -338,7 +338,7 @@ pub enum ConflictAction {
 pub struct Update {
     /// WITH.
     pub with: Option<With>,
-    /// Which table.
+    /// The target table.
     pub table: TableName,
     /// Alias.
     pub alias: Option<String>,
@@ -357,28 +357,28 @@ pub struct Update {
 pub enum SetClause {
     /// `a = x`; the value may be DEFAULT.
     One {
-        /// To which column.
+        /// The column.
         target: AssignTarget,
-        /// Which value.
+        /// The value.
         value: Expr,
     },
     /// `(a, b) = (x, y)` or `= (SELECT ...)` or `= ROW(...)`.
     Many {
-        /// To which columns.
+        /// The columns.
         targets: Vec<AssignTarget>,
-        /// A row expression (its fields may be DEFAULT), or anything else of that many columns.
+        /// A row expression, whose fields may be DEFAULT, or another expression of that many columns.
         source: Expr,
     },
 }
 
-/// A column to assign to.
+/// A column that is assigned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignTarget {
     /// The column.
     pub column: String,
-    /// A part of it: a subscript or a field; mostly empty.
+    /// The assigned part of it: a subscript or a field; mostly empty.
     pub steps: Vec<Step>,
-    /// Where it stands.
+    /// Its position.
     pub pos: Pos,
 }
 
@@ -387,7 +387,7 @@ pub struct AssignTarget {
 pub struct Delete {
     /// WITH.
     pub with: Option<With>,
-    /// Which table.
+    /// The target table.
     pub table: TableName,
     /// Alias.
     pub alias: Option<String>,

@@ -1,6 +1,7 @@
-//! Statements about transactions, settings, prepared statements, cursors, COPY and upkeep.
+//! Statements about transactions, settings, prepared statements, cursors, COPY and maintenance.
 //!
-//! Nothing is checked against what exists: a setting's name and value, an option of COPY or EXPLAIN are as written.
+//! Nothing is checked against existing objects: the name and value of a setting or an option of COPY or EXPLAIN are as
+//! written.
 
 use super::{Expr, NamedOption, RelationName, Select, Stmt, TableName, TypeName};
 
@@ -11,7 +12,7 @@ pub enum Transaction {
     Begin {
         /// Its modes, in the order written.
         modes: Vec<TransactionMode>,
-        /// START TRANSACTION, which answers with another command tag.
+        /// START TRANSACTION, which returns another command tag.
         start: bool,
     },
     /// COMMIT or END.
@@ -67,13 +68,13 @@ pub enum IsolationLevel {
 pub struct Set {
     /// The setting, with its dots.
     pub name: String,
-    /// Its values; empty is DEFAULT. Several are a list, such as of schemas.
+    /// Its values; empty means DEFAULT. Several values form a list, such as one of schemas.
     pub values: Vec<SetValue>,
     /// LOCAL.
     pub local: bool,
 }
 
-/// One value given to a setting.
+/// A value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetValue {
     /// A word or string.
@@ -89,7 +90,7 @@ pub enum SetValue {
 pub struct SetTransaction {
     /// The modes.
     pub modes: Vec<TransactionMode>,
-    /// SESSION CHARACTERISTICS: for later transactions; else for the running one.
+    /// SESSION CHARACTERISTICS: for later transactions; otherwise for the running one.
     pub session: bool,
 }
 
@@ -98,14 +99,14 @@ pub struct SetTransaction {
 pub struct SetConstraints {
     /// Their names; empty means all.
     pub names: Vec<RelationName>,
-    /// DEFERRED; else IMMEDIATE.
+    /// DEFERRED; otherwise IMMEDIATE.
     pub deferred: bool,
 }
 
 /// VACUUM or ANALYZE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vacuum {
-    /// VACUUM; else ANALYZE. Its options may name `analyze` too.
+    /// VACUUM; otherwise ANALYZE. Its options can contain `analyze` too.
     pub vacuum: bool,
     /// Options.
     pub options: Vec<NamedOption>,
@@ -116,9 +117,9 @@ pub struct Vacuum {
 /// EXPLAIN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {
-    /// Options, `analyze` and `verbose` among them.
+    /// Options, including `analyze` and `verbose`.
     pub options: Vec<NamedOption>,
-    /// What is explained.
+    /// The explained statement.
     pub stmt: Box<Stmt>,
 }
 
@@ -129,16 +130,16 @@ pub struct Prepare {
     pub name: String,
     /// Types of the first parameters.
     pub types: Vec<TypeName>,
-    /// What is prepared: SELECT, INSERT, UPDATE or DELETE.
+    /// The statement: SELECT, INSERT, UPDATE or DELETE.
     pub stmt: Box<Stmt>,
-    /// The query string it came in, for `pg_prepared_statements`.
+    /// The query string that contained it, for `pg_prepared_statements`.
     pub text: String,
 }
 
 /// EXECUTE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
-    /// Which prepared statement.
+    /// The name of the prepared statement.
     pub name: String,
     /// Its parameters.
     pub args: Vec<Expr>,
@@ -164,17 +165,17 @@ pub struct DeclareCursor {
 /// FETCH or MOVE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetch {
-    /// Which cursor.
+    /// The name of the cursor.
     pub cursor: String,
-    /// Which way.
+    /// The direction.
     pub direction: FetchDirection,
-    /// How many rows, or which row; `i64::MAX` is ALL.
+    /// The number of rows, or the number of a row; `i64::MAX` is ALL.
     pub count: i64,
-    /// MOVE: rows are passed over and not returned.
+    /// MOVE: rows are skipped and not returned.
     pub is_move: bool,
 }
 
-/// Which way a cursor moves.
+/// The direction in which a cursor moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchDirection {
     /// Forward by a count.
@@ -203,33 +204,33 @@ pub enum Discard {
 /// CALL collie_checkpoint(directory, copy): copies the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyDatabase {
-    /// The directory to make, on the server.
+    /// The directory to be created, on the server.
     pub dir: String,
-    /// Whether the copy is to share no file with the database.
+    /// Whether the copy shares no file with the database.
     pub copy: bool,
 }
 
 /// CALL collie_set_option(name, value): changes an option of the running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOption {
-    /// As `collie config` names it.
+    /// The option, as `collie config` names it.
     pub name: String,
-    /// As it is written there.
+    /// The value, in the syntax of the configuration.
     pub value: String,
 }
 
 /// LOCK TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lock {
-    /// Which tables.
+    /// The tables.
     pub tables: Vec<TableName>,
-    /// In which mode.
+    /// The mode.
     pub mode: LockMode,
     /// NOWAIT.
     pub nowait: bool,
 }
 
-/// A table lock's mode, weakest first.
+/// The mode of a table lock, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
     /// ACCESS SHARE.
@@ -253,24 +254,24 @@ pub enum LockMode {
 /// COPY.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
-    /// What is copied.
+    /// The source or target of the rows in the database.
     pub source: CopySource,
-    /// FROM: rows come in; else TO.
+    /// FROM: rows are read from the other end; otherwise TO.
     pub from: bool,
-    /// Where the other end is.
+    /// The other end.
     pub target: CopyTarget,
-    /// Options; older forms of the statement arrive as the same options.
+    /// Options; older forms of the statement give the same options.
     pub options: Vec<NamedOption>,
     /// WHERE, of COPY FROM.
     pub filter: Option<Expr>,
 }
 
-/// What is copied.
+/// The source or target in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopySource {
     /// A table.
     Table {
-        /// Which.
+        /// The table.
         table: RelationName,
         /// Its columns; empty means all.
         columns: Vec<String>,
