@@ -1,17 +1,20 @@
-//! Text to tree: PostgreSQL's own grammar, behind a tree of our own.
+//! Parsing: PostgreSQL's own grammar, with a tree of our own as the result.
 //!
-//! `statements` is the only way in. Not a checker of meaning: no name is looked up here, and no catalog is known.
-//! Nothing outside this module sees a type of the grammar's crate, so the binding can be exchanged.
+//! `statements` is the only entry. Meaning is not checked: no name is looked up here, and no catalog is known. No type
+//! of
+//! the grammar's crate is visible outside this module, so the binding can be exchanged.
 //!
 //! # Steps
-//! 1. `scan` reads the tokens once and bounds how deeply the statement can nest.
-//! 2. `raw` runs the grammar and decodes its tree; beyond `DEPTH_INLINE` on a thread with a large stack of its own.
+//! 1. `scan` reads the tokens once and bounds the nesting depth of the statement.
+//! 2. `raw` runs the grammar and decodes its tree; beyond `DEPTH_INLINE` on a separate thread with a large stack.
 //! 3. `convert` turns that tree into `ast`, and refuses what has no place there.
 //!
 //! # Invariants
-//! - P1. No text panics, hangs or ends the process: every recursion over the text's shape has a bound before it starts.
-//! - P2. Every field of every node of the grammar is used, known to be empty, or answered by 0A000 (Q1 of the design).
-//! - P3. Positions are byte offsets into the text given, also when it holds several statements.
+//! - P1. No text panics, hangs or ends the process: every recursion over the structure of the text has a bound before
+//!   it
+//!   starts.
+//! - P2. Every field of every node of the grammar is used, known to be empty, or answered with 0A000 (SQL-1).
+//! - P3. Positions are byte offsets into the given text, also if it holds several statements.
 //! - P4. The bound of `scan` is never below the depth that `convert` meets, so step 2 never overflows its stack.
 //!
 //! Checked by `tests`, with generated statements for P4 and random tokens for P1.
@@ -34,43 +37,46 @@ pub use normal::{Literal, NormalForm, normal_form};
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// Longest text that is read, in bytes. The grammar's tree is some ten times larger than the text.
+/// Maximal length of a text in bytes. The grammar's tree is about ten times larger than the text.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Deepest tree that is accepted, in levels. See `ast` A2.
+/// Maximal depth of a tree in levels. See `ast` A2.
 pub const DEPTH_MAX: u32 = 1_000;
 
-/// Most terms of one AND or OR list.
+/// Maximal number of terms of one AND or OR list.
 pub const TERMS_MAX: usize = 65_536;
 
-/// Deepest nesting bound that is parsed on the caller's stack. A level takes up to 5 KiB of it in a debug build, so this
-/// fits a quarter of a worker's 2 MiB.
+/// The largest nesting bound that is parsed on the caller's stack. A level takes up to 5 KiB of stack in a debug build,
+/// so
+/// this fits a quarter of a worker's 2 MiB.
 const DEPTH_INLINE: u64 = 100;
 
-/// Stack for deeper statements, in bytes. The grammar's own guards, set for 2 MiB of its frames, always answer first.
+/// The stack for deeper statements, in bytes. The grammar's own guards, set for 2 MiB of its frames, always answer
+/// first.
 const DEEP_STACK_BYTES: usize = 64 << 20;
 
-/// Largest tree that the grammar may write by repeating parts of the text, in bytes of text.
+/// The largest tree that the grammar may produce by repeating parts of the text, in bytes of text.
 ///
-/// `SET (a, b) = x` is the one form it repeats: once per column, and nested ones multiply.
+/// The only form it repeats is `SET (a, b) = x`: once per column, and nested ones multiply.
 const EXPANSION_BYTES_MAX: u64 = 64 << 20;
 
 /// One statement of a query string.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// What it says.
+    /// The tree of the statement.
     pub stmt: Stmt,
-    /// Which bytes of the text it is, without the semicolon and surrounding blanks.
+    /// The range of its bytes in the text, without the semicolon and surrounding whitespace.
     pub range: Range<usize>,
 }
 
-/// Reads the statements of `text`, in order. Empty ones (`;` alone, comments alone) are left out.
+/// Parses the statements of `text`, in order. Empty ones (`;` alone, comments alone) are omitted.
 ///
-/// Cost: about 5 us for a point select. Pure. A statement whose nesting bound is above 100 costs a thread besides.
+/// Cost: about 5 us for a point select. Pure. A statement whose nesting bound is above 100 also costs a thread.
 ///
 /// # Errors
-/// 42601 with position for a syntax error; 0A000 with position, where the grammar kept one, for what is not built;
-/// 54000 above 16 MiB; 54001 when nested too deeply; 22021 when the text holds a NUL.
+/// 42601 with a position for a syntax error; 0A000 for what is not built, with a position where the grammar kept one;
+/// 54000 above 16 MiB; 54001 if it is nested too deeply; 22021 if the text contains a NUL; 53200 if no thread or file
+/// descriptor is free.
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(SqlError::new(
@@ -108,7 +114,7 @@ fn parse_deep(text: &str) -> Result<Vec<Statement>> {
     })
 }
 
-/// Parses and throws the result away: the entry of the fuzz target. Bytes that are not UTF-8 are replaced.
+/// Parses and discards the result: the entry of the fuzz target. Bytes that are not UTF-8 are replaced.
 pub fn fuzz_parse(data: &[u8]) {
     drop(statements(&String::from_utf8_lossy(data)));
 }
@@ -118,7 +124,7 @@ fn parse_here(text: &str) -> Result<Vec<Statement>> {
     convert::statements(text, raw::parse(text)?)
 }
 
-/// Makes the error for a statement beyond a limit on its shape: 54001.
+/// Returns the error for a statement that exceeds a limit on its structure: 54001.
 fn too_complex(what: impl std::fmt::Display, pos: Pos) -> SqlError {
     SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, format!("statement is too complex: {what}"))
         .at_opt(pos.get())

@@ -1,29 +1,32 @@
 //! `NormalForm`: a statement's text with literals replaced by parameters, so that texts that differ only in them share
 //! a plan.
 //!
-//! Not a parser: it reads tokens and answers `None` whenever it is not sure. Whoever plans the form and fails runs the
-//! text itself instead, which also gives errors their place.
+//! It is not a parser: it reads tokens and returns `None` whenever it is not sure. If the form cannot be planned, the
+//! caller runs the text itself instead, which also gives errors their positions.
 //!
 //! # Which literals
-//! Those whose replacement cannot change what the statement means: an operand of a common operator, an end of BETWEEN,
-//! a value in a row of VALUES. An integer is declared `integer` or `bigint`, a decimal `numeric`, as PostgreSQL reads
-//! them; a string stays of unknown type. Left as they are: everything elsewhere (places in ORDER BY, counts in LIMIT,
-//! lengths of types, arguments), and what a cast or a word of the grammar stands beside.
+//! A literal is replaced if that cannot change the meaning of the statement: an operand of a common operator, an end of
+//! BETWEEN, a value in a row of VALUES. An integer is declared `integer` or `bigint`, a decimal `numeric`, as
+//! PostgreSQL
+//! reads them; a string stays of unknown type. All other literals stay: ordinals in ORDER BY, counts in LIMIT, lengths
+//! of
+//! types, arguments, and literals next to a cast or a keyword of the grammar.
 //!
 //! # Invariants
-//! - F1. Planned with the declared types and run with the literals as parameters, the form gives what the text gives.
-//! - F2. Two texts of one form differ at most in literals that are parameters of it.
+//! - F1. Planned with the declared types and run with the literals as parameters, the form gives the result of the
+//!   text.
+//! - F2. Two texts of one form differ at most in literals that are parameters of the form.
 //!
-//! Checked by the tests below and by the SQL scripts, which also run with the filter of first sights off.
+//! Checked by the tests below and by the SQL scripts, which also run with plans made at the first sight of a form.
 
 use std::{borrow::Cow, ops::Range};
 
 use super::scan::Tokens;
 use crate::types::oid;
 
-/// Longest text that is looked at, in bytes.
+/// Maximal length of a text that is examined, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
-/// Most literals replaced.
+/// Maximal number of replaced literals.
 const LITERALS_MAX: usize = 64;
 
 /// A literal that was replaced.
@@ -38,24 +41,24 @@ pub struct Literal<'a> {
 /// The form of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalForm<'a> {
-    /// The text with `$1`, `$2`, ... in the place of literals.
+    /// The text with `$1`, `$2`, ... in place of the literals.
     pub text: String,
-    /// What was replaced, in order.
+    /// The replaced literals, in order.
     pub literals: Vec<Literal<'a>>,
 }
 
-/// What stands before a token.
+/// The kind of what precedes a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Something that ends an operand: a name, a literal, a closing bracket.
+    /// The end of an operand: a name, a literal, a closing parenthesis.
     Operand,
-    /// Something behind which a literal may be replaced.
+    /// Something after which a literal may be replaced.
     Place,
     /// Anything else.
     Other,
 }
 
-/// Reads the form of a text that holds one statement; `None` when it is of no use.
+/// Returns the form of a text that holds one statement; `None` if there is no useful one.
 pub fn normal_form(text: &str) -> Option<NormalForm<'_>> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
@@ -77,12 +80,12 @@ struct Reader<'a> {
     text: &'a str,
     tokens: Tokens<'a>,
     before: Before,
-    /// Open brackets.
+    /// The number of open parentheses.
     depth: usize,
-    /// How many were open at VALUES, while its rows are read.
+    /// The number that were open at VALUES, while its rows are read.
     values: Option<usize>,
     form: NormalForm<'a>,
-    /// How much of the text the form holds.
+    /// The length of the part of the text that was copied to the form.
     copied: usize,
 }
 
@@ -129,7 +132,7 @@ impl<'a> Reader<'a> {
         self.finish(self.tokens.end())
     }
 
-    /// Copies what is left and ends.
+    /// Copies the rest and ends.
     fn finish(&mut self, end: usize) -> Option<()> {
         self.form.text.push_str(self.text[self.copied..end].trim_end());
         (self.form.literals.len() <= LITERALS_MAX && self.depth == 0).then_some(())
@@ -140,7 +143,8 @@ impl<'a> Reader<'a> {
         let is = |name: &str| word.eq_ignore_ascii_case(name);
         self.before = Before::Operand;
         match word.len() {
-            // An expression of GROUP BY or DISTINCT is found again in the select list only while it looks the same.
+            // An expression of GROUP BY or DISTINCT is found again in the select list only while its text stays the
+            // same.
             5 if is("group") => return None,
             6 if is("having") => return None,
             8 if is("distinct") => return None,
@@ -151,14 +155,14 @@ impl<'a> Reader<'a> {
                 self.values = Some(self.depth);
                 self.before = Before::Other;
             }
-            // What follows the rows.
+            // The end of the rows.
             _ if self.values == Some(self.depth) => self.values = None,
             _ => {}
         }
         Some(())
     }
 
-    /// Reads an operator that starts at `start`, as PostgreSQL cuts runs of its characters.
+    /// Reads an operator that starts at `start`, splitting a run of operator characters as PostgreSQL does.
     fn operator(&mut self, start: usize) {
         let bytes = self.text.as_bytes();
         let mut end = start;
@@ -178,7 +182,7 @@ impl<'a> Reader<'a> {
         }
         self.tokens.seek(start + len);
         self.before = match &run[..len] {
-            // A sign leaves the place what it was: `ORDER BY -1` is a place.
+            // A sign does not change the place: `ORDER BY -1` is an ordinal.
             "-" | "+" if self.before != Before::Operand => self.before,
             "=" | "<" | ">" | "<=" | ">=" | "<>" | "!=" | "+" | "-" | "*" | "/" | "%" | "||" => Before::Place,
             _ => Before::Other,
@@ -206,12 +210,12 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Whether a literal at `span` may be replaced: by its place and by what follows it.
+    /// Returns whether a literal may be replaced, by its place and by what follows it.
     fn replaces(&self) -> bool {
         if self.before != Before::Place {
             return false;
         }
-        // A cast reads the literal itself; a string behind a string continues it.
+        // A cast reads the literal itself; a string after a string continues it.
         let next = self.tokens.clone().next_span();
         next.is_none_or(|next| !matches!(self.text.as_bytes()[next.start], b':' | b'\''))
     }
@@ -226,7 +230,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a statement that starts with this word is worth a plan, or is kept as a tree.
+/// Returns whether a statement that starts with this word is worth a plan, or is kept as a tree.
 fn begins(word: &str) -> bool {
     const WORDS: [&str; 10] =
         ["select", "insert", "update", "delete", "values", "begin", "commit", "end", "rollback", "with"];
@@ -237,7 +241,7 @@ fn is_operator(byte: u8) -> bool {
     b"+-*/<>=~!@#%^&|`?".contains(&byte)
 }
 
-/// Returns the type PostgreSQL gives a number without a sign; `None` for forms that are left alone.
+/// Returns the type that PostgreSQL gives a number without a sign; `None` for forms that are not replaced.
 fn number_type(digits: &str) -> Option<u32> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((whole, fraction)) = digits.split_once('.') {
@@ -246,7 +250,7 @@ fn number_type(digits: &str) -> Option<u32> {
     if !plain(digits) {
         return None;
     }
-    // The least integer has no positive twin: its digits alone are of the next wider type.
+    // The least integer has no positive counterpart: its digits alone are of the next wider type.
     match digits.parse::<i64>().ok()? {
         0..=0x7fff_ffff => Some(oid::INT4),
         0x8000_0000 => None,
@@ -263,7 +267,7 @@ mod tests {
         Some((found.text, found.literals.iter().map(|l| format!("{}:{}", l.ty, l.text)).collect()))
     }
 
-    /// Goal: literals are replaced exactly where that cannot change the meaning (F1). Method: table.
+    /// Goal: literals are replaced exactly where that cannot change the meaning (F1). Method: a table of texts.
     #[test]
     fn literals_are_replaced_where_they_are_operands() {
         let table: &[(&str, &str, &[&str])] = &[
@@ -300,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Goal: what is not one statement of a common kind has no form. Method: table.
+    /// Goal: a text that is not one statement of a common kind has no form. Method: a table of texts.
     #[test]
     fn other_texts_have_no_form() {
         let table = [
@@ -323,8 +327,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Goal: any bytes give an answer and the pieces of the form are the pieces of the text (F2). Method: random
-        /// tokens; putting the literals back gives the text.
+        /// Goal: any text gets an answer, and the pieces of the form are the pieces of the text (F2). Method: random
+        /// tokens;
+        /// putting the literals back gives the text.
         #[test]
         fn form_and_literals_make_the_text(words in proptest::collection::vec(
             proptest::sample::select(vec![

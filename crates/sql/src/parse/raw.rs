@@ -1,11 +1,12 @@
-//! The call of the grammar: text to its tree, errors with their position.
+//! The call of the grammar: from text to its tree, with the positions of errors.
 //!
-//! The grammar's crate has a call of its own, which loses the position of an error. So the one C function below it is
-//! declared here, which is all the `unsafe` of this crate.
+//! The call of the grammar's crate loses the position of an error. So the C function below it is declared here, which
+//! is
+//! the only `unsafe` code of this crate.
 //!
 //! # Invariants
-//! - R1. At most one thread is in the C function. While it runs it puts a pipe in the place of the process's standard
-//!   error and takes it back after; two threads that cross would leave the pipe there for good.
+//! - R1. At most one thread is in the C function. The function replaces the process's standard error with a pipe and
+//!   restores it at the end; two threads that overlap would leave the pipe in place for good.
 //! - R2. What the C function allocated is freed exactly once, by `call`.
 //!
 //! Checked by `parse/tests/errors.rs` and `parse/tests/depth.rs`.
@@ -28,12 +29,12 @@ struct RawError {
     function: *mut c_char,
     file: *mut c_char,
     line: c_int,
-    /// In characters, from 1; 0 when not known.
+    /// In characters, from 1; 0 if unknown.
     cursor: c_int,
     context: *mut c_char,
 }
 
-/// `PgQueryProtobufParseResult` of `pg_query.h`, its `PgQueryProtobuf` spelled out.
+/// `PgQueryProtobufParseResult` of `pg_query.h`, with its `PgQueryProtobuf` inlined.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RawAnswer {
@@ -48,13 +49,13 @@ unsafe extern "C" {
     fn pg_query_free_protobuf_parse_result(answer: RawAnswer);
 }
 
-/// Keeper of R1.
+/// Enforces R1.
 static GRAMMAR: Mutex<()> = Mutex::new(());
 
-/// What the C function says when it could not make its pipe. The rest of that error is not initialized.
+/// The message of the C function if it could not create its pipe. The rest of that error is not initialized.
 const NO_PIPE: &[u8] = b"Failed to open pipe, too many open file descriptors";
 
-/// What came back: the encoded tree, or a message and a cursor.
+/// The result of the call: the decoded tree, or a message and a cursor.
 type Outcome = Result<ParseResult, (String, c_int)>;
 
 /// Runs the grammar on `text`. The caller's stack must fit the statement.
@@ -66,14 +67,15 @@ pub(super) fn parse(text: &str) -> Result<ParseResult> {
     call(&input)?.map_err(|(message, cursor)| error(text, message, cursor))
 }
 
-/// Calls the C function and takes over what it returns.
+/// Calls the C function and takes ownership of its result.
 fn call(input: &CStr) -> Result<Outcome> {
-    // Poisoned only by a panic in safe code below, which leaves nothing of the lock's owner behind.
+    // Only a panic in the safe code below poisons the lock, and the lock guards no data.
     let alone = GRAMMAR.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: `input` ends in NUL and outlives the call, the two functions are declared as in the header they come
-    // from, and R1 holds by `alone`. On success `tree` points to `tree_bytes` bytes; on an error `error` is not null and
-    // its message ends in NUL. The answer is freed once (R2), except for the one error whose other fields hold garbage,
-    // which is leaked.
+    // SAFETY: `input` ends in NUL and outlives the call, the two functions are declared as in their header, and `alone`
+    // ensures R1. On success `tree` points to `tree_bytes` bytes; on an error `error` is not null and its message ends
+    // in
+    // NUL. The answer is freed once (R2), except for the one error whose other fields are uninitialized, which is
+    // leaked.
     unsafe {
         let answer = pg_query_parse_protobuf_opts(input.as_ptr(), 0);
         drop(alone);
@@ -99,7 +101,7 @@ fn call(input: &CStr) -> Result<Outcome> {
     }
 }
 
-/// The messages of the grammar that are not syntax errors, by words in them; the first that fits counts.
+/// The grammar's messages that are not syntax errors, by words in them; the first match counts.
 const STATES: [(&str, SqlState); 20] = [
     ("memory exhausted", SqlState::STATEMENT_TOO_COMPLEX),
     ("stack depth limit exceeded", SqlState::STATEMENT_TOO_COMPLEX),
@@ -123,9 +125,9 @@ const STATES: [(&str, SqlState); 20] = [
     ("invalid memory alloc", SqlState::OUT_OF_MEMORY),
 ];
 
-/// Gives a message of the grammar its code and position.
+/// Returns the error for a message of the grammar, with its code and position.
 fn error(text: &str, message: String, cursor: c_int) -> SqlError {
-    // The grammar returns no code. Its syntax errors quote the text, which must not be searched for words.
+    // The grammar returns no code. Its syntax errors quote the text, in which words must not be searched.
     let state = if message.starts_with("syntax error at ") {
         SqlState::SYNTAX_ERROR
     } else {
@@ -138,7 +140,7 @@ fn error(text: &str, message: String, cursor: c_int) -> SqlError {
     SqlError::new(state, message).at_opt(position(text, cursor).get())
 }
 
-/// Turns a cursor, counted in characters from 1, into a byte offset.
+/// Converts a cursor, counted in characters from 1, to a byte offset.
 fn position(text: &str, cursor: c_int) -> Pos {
     let Some(skip) = usize::try_from(cursor).ok().and_then(|cursor| cursor.checked_sub(1)) else {
         return Pos::NONE;

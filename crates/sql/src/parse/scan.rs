@@ -1,40 +1,43 @@
-//! Scanner: reads the tokens of a text once and bounds the depth of the tree the grammar will make of it.
+//! Scanner: reads the tokens of a text once and bounds the depth of the tree that the grammar will make of it.
 //!
-//! Not a lexer for the grammar and no judge of syntax: of a text with a syntax error any answer will do, since the
+//! It is not the grammar's lexer and does not judge syntax: for a text with a syntax error any answer is fine, since
+//! the
 //! grammar then makes no tree. It knows strings, comments and quoted names as PostgreSQL does
 //! (`standard_conforming_strings` on), and a few words.
 //!
 //! # The bound
-//! A level is opened by a bracket or CASE and closed by its bracket or END. Within a level, AND, OR, commas,
-//! semicolons and, in a CASE, its WHEN, THEN and ELSE cut segments. A node that stands in a segment has above it, of its own level, only nodes with a token in
-//! that segment, the level's AND and OR list, and joins and set operations of the level, which lean to the left across
-//! segments. So:
+//! A level is opened by a parenthesis, bracket or CASE, and closed by the matching one or END. Within a level, AND, OR,
+//! commas, semicolons and, in a CASE, its WHEN, THEN and ELSE separate segments. The nodes above a node of a segment
+//! that
+//! belong to the same level are: nodes with a token in that segment, the level's AND and OR list, and the level's joins
+//! and set operations, which nest to the left across segments. So:
 //!
 //! `depth(level) = max over segments (tokens + depth of the deepest level opened in it) + joins + set operations + 2`
 //!
-//! The AND of BETWEEN cuts nothing: what stands before and after it is one operand list. Every token counts one, so the
-//! bound is far above the depth for ordinary text, and that costs nothing below the threshold.
+//! The AND of BETWEEN separates nothing: the parts before and after it are one operand list. Every token counts one, so
+//! for
+//! ordinary text the bound is far above the depth, which costs nothing below the threshold.
 //!
 //! # Invariants
-//! - S1. For every text the grammar accepts, `Shape::depth` is at least the depth that `convert` meets.
-//! - S2. `Shape::expansion` is at least the bytes of text that the grammar writes, repetitions counted.
+//! - S1. For every text that the grammar accepts, `Shape::depth` is at least the depth that `convert` meets.
+//! - S2. `Shape::expansion` is at least the bytes of text that the grammar produces, including repetitions.
 //!
 //! Checked by `parse/tests/depth.rs` on generated statements.
 
 use std::ops::Range;
 
-/// What is known about a text before it is parsed.
+/// The properties of a text that are known before it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Upper bound on the levels of any of its statements.
     pub(super) depth: u64,
-    /// Upper bound on the bytes of text in the grammar's tree, repeated parts counted as often as they are repeated.
+    /// Upper bound on the bytes of text in the grammar's tree; repeated parts count as often as they are repeated.
     pub(super) expansion: u64,
-    /// Its tokens.
+    /// The number of its tokens.
     pub(super) tokens: u64,
 }
 
-/// What opened a level.
+/// The kind of token that opened a level.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Opener {
     Text,
@@ -42,24 +45,24 @@ enum Opener {
     Case,
 }
 
-/// A level that is open.
+/// An open level.
 struct Level {
     opener: Opener,
-    /// Tokens of the running segment.
+    /// Tokens of the current segment.
     tokens: u64,
-    /// Depth of the deepest level closed in the running segment.
+    /// Depth of the deepest level that was closed in the current segment.
     inner: u64,
-    /// Largest `tokens + inner` of the segments before it.
+    /// The largest `tokens + inner` of the previous segments.
     peak: u64,
     /// Joins and set operations.
     leaning: u64,
     /// Commas of the level.
     commas: u64,
-    /// BETWEENs whose AND has not come.
+    /// BETWEENs whose AND has not been read yet.
     betweens: u64,
-    /// How often the grammar repeats this level.
+    /// The number of times the grammar repeats this level.
     repeats: u64,
-    /// How often it repeats the running segment, within that.
+    /// The number of times it repeats the current segment within the level.
     segment_repeats: u64,
 }
 
@@ -80,7 +83,7 @@ impl Level {
     }
 }
 
-/// The words and signs that matter, and all others.
+/// The words and signs that matter, and one value for all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token {
     Open,
@@ -145,14 +148,14 @@ pub(super) fn shape(text: &str) -> Shape {
                 let repeats = level.repeats.saturating_mul(level.segment_repeats);
                 levels.push(Level::new(Opener::Case, repeats));
             }
-            // The arms of a CASE stand beside each other. `t.when` and `AS when` are names.
+            // The arms of a CASE are siblings. `t.when` and `AS when` are names.
             Token::Arm if level.opener == Opener::Case && last != Token::Dot && last != Token::As => level.cut(),
-            // So are `t.end` and `AS end`.
+            // `t.end` and `AS end` are names, too.
             Token::End if level.opener == Opener::Case && last != Token::Dot && last != Token::As => {
                 close(&mut levels);
             }
             Token::Close => {
-                // A CASE without END inside a bracket is a name, or a syntax error.
+                // A CASE without END inside parentheses is a name, or a syntax error.
                 while levels.last().is_some_and(|level| level.opener == Opener::Case) {
                     close(&mut levels);
                 }
@@ -171,7 +174,7 @@ pub(super) fn shape(text: &str) -> Shape {
     shape
 }
 
-/// Closes the innermost level into the one around it and returns how many items its commas made.
+/// Closes the innermost level into the one around it and returns the number of items that its commas separate.
 fn close(levels: &mut Vec<Level>) -> u64 {
     let Some(level) = levels.pop() else { return 1 };
     if let Some(outer) = levels.last_mut() {
@@ -193,7 +196,7 @@ impl<'a> Tokens<'a> {
         Self { bytes: text.as_bytes(), at: 0 }
     }
 
-    /// Returns where the next token stands and goes behind it. A run of operator characters comes one by one.
+    /// Returns the range of the next token and advances past it. A run of operator characters gives one token each.
     pub(super) fn next_span(&mut self) -> Option<Range<usize>> {
         self.skip_blanks();
         let start = self.at;
@@ -201,12 +204,12 @@ impl<'a> Tokens<'a> {
         Some(start..self.at)
     }
 
-    /// Goes on at `at`, the end of a token.
+    /// Continues at `at`, the end of a token.
     pub(super) fn seek(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// Returns where the last token ended.
+    /// Returns the end of the last token.
     pub(super) fn end(&self) -> usize {
         self.at
     }
@@ -249,7 +252,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Skips blanks and comments. Comments nest.
+    /// Skips whitespace and comments. Comments nest.
     fn skip_blanks(&mut self) {
         loop {
             match (self.peek(0), self.peek(1)) {
@@ -275,7 +278,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips to behind the closing quote; a doubled quote is part of the text, and so is one behind a backslash.
+    /// Skips past the closing quote. A doubled quote is part of the text, and so is a quote after a backslash.
     fn skip_quoted(&mut self, quote: u8, backslashes: bool) {
         while let Some(&byte) = self.bytes.get(self.at) {
             self.at += 1;
@@ -290,7 +293,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips `$1` or `$tag$ ... $tag$`, behind the first `$`.
+    /// Skips `$1` or `$tag$ ... $tag$`, after the first `$`.
     fn skip_dollar(&mut self) {
         let start = self.at - 1;
         if self.peek(0).is_ascii_digit() {
@@ -347,7 +350,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Whether a name can start with this byte.
+/// Returns whether a name can start with this byte.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }

@@ -1,6 +1,7 @@
-//! Access paths: how the rows of one table that satisfy some conjuncts are read.
+//! Access paths: the ways to read the rows of one table that satisfy some conjuncts.
 //!
-//! Costs are in row visits. Tables are taken to have at least 1,000 rows, so that plans made while a table is empty stay
+//! Costs are in row visits. A table is assumed to have at least 1,000 rows, so that plans made while a table is empty
+//! stay
 //! good when it is filled.
 
 use std::sync::Arc;
@@ -21,40 +22,40 @@ use crate::{
     },
 };
 
-/// Fewest rows a table is taken to have.
+/// The least number of rows that a table is assumed to have.
 const FEWEST_ROWS: f64 = 1000.0;
-/// Share of rows left by one more equality.
+/// The share of rows left by one more equality.
 const EQUAL_SHARE: f64 = 0.05;
-/// Share of rows left by a bound on one side.
+/// The share of rows left by a bound on one side.
 const HALF_RANGE_SHARE: f64 = 0.3;
-/// Share of rows left by bounds on both sides.
+/// The share of rows left by bounds on both sides.
 const RANGE_SHARE: f64 = 0.05;
-/// Elements that an array parameter is taken to have.
+/// The assumed number of elements of an array parameter.
 const ARRAY_ELEMENTS: f64 = 10.0;
-/// Share of a table's rows that a partial index is taken to have.
+/// The assumed share of a table's rows in a partial index.
 const PARTIAL_SHARE: f64 = 0.1;
-/// Rows that a subquery under IN is taken to have.
+/// The assumed number of rows of a subquery under IN.
 const SUBQUERY_ROWS: f64 = 100.0;
 
-/// An order asked of one range: place (as [`KeyPlaces`] numbers them), descending, nulls first.
+/// An order that is wanted of one range: place (as [`KeyPlaces`] numbers them), descending, nulls first.
 pub(crate) struct Wanted<'a> {
     pub(crate) range: usize,
     pub(crate) keys: &'a [(usize, bool, bool)],
-    /// Whether only the first rows are asked for.
+    /// Whether only the first rows are wanted.
     pub(crate) limited: bool,
 }
 
 /// A way to read a table.
 pub(crate) struct Path<'e> {
     pub(crate) kind: PathKind<'e>,
-    /// Conjuncts it answers exactly, by place.
+    /// The conjuncts that it answers exactly, by place.
     pub(crate) used: Vec<usize>,
-    /// Rows expected from it, before filters.
+    /// The expected number of its rows, before filters.
     pub(crate) rows: f64,
     pub(crate) cost: f64,
-    /// Ranges its keys read.
+    /// The ranges that its keys read.
     pub(crate) reads: Ranges,
-    /// Whether rows come in the wanted order.
+    /// Whether its rows are in the wanted order.
     pub(crate) ordered: bool,
 }
 
@@ -86,7 +87,7 @@ enum TermPath<'e> {
 }
 
 impl Planner<'_> {
-    /// Returns the rows a table is taken to have.
+    /// Returns the number of rows that a table is assumed to have.
     pub(crate) fn table_rows(&self, relation: &Relation) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let rows = (self.cx.row_estimate)(relation.family()) as f64;
@@ -129,7 +130,7 @@ impl Planner<'_> {
             .collect();
         let readable = |(_, index): &(usize, &Arc<Index>)| !self.cx.unreadable.contains(&index.cf);
         for (place, index) in relation.indexes.iter().enumerate().filter(readable) {
-            // A partial index answers where its predicate holds of every row that is asked for.
+            // A partial index can be used only if its predicate holds for every row that is wanted.
             if !index.predicate.iter().all(|term| facts.iter().any(|fact| **fact == **term)) {
                 continue;
             }
@@ -205,23 +206,23 @@ fn finish_cost(path: &mut Path<'_>, wanted: Option<&Wanted<'_>>) {
     if !path.ordered {
         path.cost += path.rows * 0.5;
     } else if wanted.limited {
-        // Reading stops early; how early is not known at planning.
+        // Reading stops early; how early is unknown at planning.
         path.cost = path.cost * 0.1 + 1.0;
     }
 }
 
 /// An index that may be read.
 struct Read<'r> {
-    /// Which of `Relation::indexes`.
+    /// Its place in `Relation::indexes`.
     place: usize,
     index: &'r Index,
-    /// What its columns hold, as [`KeyPlaces`] numbers it.
+    /// The content of its columns, as [`KeyPlaces`] numbers it.
     columns: &'r [usize],
-    /// Rows it is taken to have.
+    /// The assumed number of its rows.
     rows: f64,
 }
 
-/// Makes the path of an index from conditions on its first columns, each on its own.
+/// Builds the path of an index from separate conditions on its first columns.
 fn equality_path<'e>(read: &Read<'_>, conditions: &[(usize, usize, Condition<'e>)]) -> Path<'e> {
     let &Read { place, index, columns, rows: total } = read;
     let mut terms = Vec::new();
@@ -290,7 +291,7 @@ fn equality_path<'e>(read: &Read<'_>, conditions: &[(usize, usize, Condition<'e>
     Path { kind: PathKind::Index(by), used, rows, cost: rows, reads, ordered: false }
 }
 
-/// Makes the path of an index from a list of row values for its first columns.
+/// Builds the path of an index from a list of row values for its first columns.
 fn rows_path<'e>(
     read: &Read<'_>,
     at: usize,
@@ -324,7 +325,7 @@ fn rows_path<'e>(
     Some(Path { kind: PathKind::Index(by), used: vec![at], rows: expected, cost: expected, reads, ordered: false })
 }
 
-/// Decides whether a path gives the wanted order, and its direction.
+/// Determines whether a path gives the wanted order, and its direction.
 fn order(path: &mut Path<'_>, read: &Read<'_>, wanted: Option<&Wanted<'_>>) {
     let index = read.index;
     let (Some(wanted), PathKind::Index(by)) = (wanted, &mut path.kind) else { return };
@@ -333,7 +334,7 @@ fn order(path: &mut Path<'_>, read: &Read<'_>, wanted: Option<&Wanted<'_>>) {
         return;
     }
     let (fixed, places) = read.columns.split_at(by.fixed);
-    // A column that has one value does not matter to the order.
+    // A column with a single value does not affect the order.
     let keys: Vec<_> = wanted.keys.iter().filter(|(column, _, _)| !fixed.contains(column)).collect();
     let rest = &index.columns[by.fixed..];
     let unique_end = index.unique && rest.iter().all(|column| !column.key.nullable);

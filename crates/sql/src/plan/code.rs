@@ -1,6 +1,6 @@
 //! `Code`: an expression compiled for evaluation. Names are slots of frames, procedures are function pointers.
 //!
-//! Not the bound tree (`analyze::bound`): nothing here is printed back as SQL, and a relabelling is gone.
+//! It is not the bound tree (`analyze::bound`): nothing here is printed back as SQL, and relabelings are gone.
 //!
 //! # Invariants
 //! - K1. `Slot(n)` is below the size of the frame it is evaluated over; `Outer { up, slot }` has `up >= 1`.
@@ -21,13 +21,13 @@ pub enum Code {
     Const(Value),
     /// A parameter, from 0.
     Param(usize),
-    /// A slot of the frame of the level it stands in.
+    /// A slot of the frame of its own level.
     Slot(usize),
     /// A slot of an enclosing level's frame (K1).
     Outer {
         /// Levels out, at least 1.
         up: usize,
-        /// Which slot there.
+        /// The slot of that frame.
         slot: usize,
     },
     /// A function call.
@@ -42,16 +42,16 @@ pub enum Code {
     Not(Box<Code>),
     /// IS [NOT] NULL.
     IsNull {
-        /// What is tested.
+        /// The operand.
         arg: Box<Code>,
         /// IS NOT NULL.
         negated: bool,
     },
     /// IS [NOT] TRUE, FALSE, UNKNOWN.
     BooleanTest {
-        /// What is tested.
+        /// The operand.
         arg: Box<Code>,
-        /// The value it is compared with; `None` is UNKNOWN.
+        /// The value that it is compared with; `None` is UNKNOWN.
         value: Option<bool>,
         /// IS NOT.
         negated: bool,
@@ -60,11 +60,11 @@ pub enum Code {
     Distinct(Box<Pair>, bool),
     /// CASE.
     Case(Box<Case>),
-    /// The operand of the innermost simple CASE around.
+    /// The operand of the innermost enclosing simple CASE.
     CaseOperand,
-    /// First argument that is not NULL.
+    /// The first argument that is not NULL.
     Coalesce(Box<[Code]>),
-    /// NULL when both are equal, else the left one.
+    /// NULL if both are equal, otherwise the left one.
     NullIf(Box<Pair>),
     /// GREATEST or LEAST over values of one type.
     Extreme {
@@ -75,7 +75,7 @@ pub enum Code {
         /// OID of their type.
         oid: u32,
     },
-    /// `arg = ANY (list)`, or `arg <> ALL (list)` when negated.
+    /// `arg = ANY (list)`, or `arg <> ALL (list)` if negated.
     InList(Box<InList>),
     /// `arg op ANY (array)`, `arg op ALL (array)`.
     ArrayCompare {
@@ -96,21 +96,21 @@ pub enum Code {
     Subquery(usize),
 }
 
-/// How a procedure is called.
+/// The implementation of a procedure.
 #[derive(Clone, Debug)]
 pub enum Function {
-    /// From its arguments.
+    /// Called with its arguments.
     Scalar(ScalarFn),
-    /// From its arguments and their types.
+    /// Called with its arguments and their types.
     Typed(TypedFn),
-    /// By the session or the catalog.
+    /// Called through the session or the catalog.
     System(&'static str),
-    /// Not at all: it gives rows or aggregates, which analysis keeps out of plain expressions.
+    /// Not callable: it returns rows or aggregates, which analysis keeps out of plain expressions.
     Misplaced(&'static str),
 }
 
 impl Function {
-    /// Returns how a procedure is called.
+    /// Returns the implementation of a procedure.
     pub fn of(implementation: &Implementation, name: &'static str) -> Self {
         match *implementation {
             Implementation::Scalar(function) => Self::Scalar(function),
@@ -123,10 +123,10 @@ impl Function {
     }
 }
 
-/// A procedure with what a call of it needs besides the arguments.
+/// A procedure, with what a call needs in addition to the arguments.
 #[derive(Clone, Debug)]
 pub struct Callee {
-    /// How it is called.
+    /// Its implementation.
     pub function: Function,
     /// Whether a NULL argument makes the result NULL.
     pub strict: bool,
@@ -137,7 +137,7 @@ pub struct Callee {
 /// A call of a procedure.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What is called.
+    /// The procedure.
     pub callee: Callee,
     /// Its arguments.
     pub args: Box<[Code]>,
@@ -157,15 +157,15 @@ pub struct Pair {
 /// A conversion between types.
 #[derive(Clone, Debug)]
 pub struct CastCode {
-    /// What is converted.
+    /// The operand.
     pub arg: Code,
-    /// How.
+    /// The kind of conversion.
     pub how: Conversion,
-    /// From which type.
+    /// The source type.
     pub source: u32,
-    /// To which type.
+    /// The target type.
     pub to: SqlType,
-    /// Whether the user wrote it.
+    /// Whether it was written explicitly.
     pub explicit: bool,
 }
 
@@ -196,7 +196,7 @@ pub struct InList {
 /// A comparison of row values.
 #[derive(Clone, Debug)]
 pub struct RowCompare {
-    /// Which.
+    /// The comparison.
     pub kind: RowComparison,
     /// Left fields.
     pub left: Box<[Code]>,

@@ -1,4 +1,5 @@
-//! Compiles bound expressions to `Code`: columns become slots, procedures function pointers, constants are folded.
+//! Compiles bound expressions to `Code`: columns become slots, procedures become function pointers, constants are
+//! folded.
 //!
 //! # Invariants
 //! - M1. `levels` is the chain of levels around what is being compiled, innermost last; `up` counts from its end.
@@ -21,7 +22,7 @@ use crate::{
     types::{SqlType, oid},
 };
 
-/// Where the parts of a level stand in its frame.
+/// The places of a level's parts in its frame.
 #[derive(Default)]
 pub(crate) struct Level {
     /// First slot of each range.
@@ -30,7 +31,7 @@ pub(crate) struct Level {
     pub(crate) key_base: usize,
     /// First slot of the aggregates.
     pub(crate) call_base: usize,
-    /// Slots so far.
+    /// The number of slots so far.
     pub(crate) slots: usize,
 }
 
@@ -43,19 +44,19 @@ impl Level {
     }
 }
 
-/// Plans one statement.
+/// The planner of one statement.
 pub(crate) struct Planner<'a> {
     pub(crate) cx: PlanContext<'a>,
     pub(crate) levels: Vec<Level>,
     subplans: Vec<SubPlan>,
     ctes: Vec<Root>,
-    /// Which entry of `ctes` a query or common table expression is, by its address in the bound tree.
+    /// The entry of `ctes` for a query or common table expression, by its address in the bound tree.
     cte_ids: Map<usize, usize>,
     ahead: Vec<Ahead>,
     modifying: Vec<usize>,
     /// Whether a common table expression may wait, by its address in the bound tree.
     waits: Map<usize, bool>,
-    /// Terms of WHERE conditions so far.
+    /// The number of terms of WHERE conditions so far.
     pub(crate) predicates: usize,
 }
 
@@ -94,14 +95,14 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Sees to it that a data-modifying common table expression is run to its end.
+    /// Ensures that a data-modifying common table expression is run to its end.
     pub(crate) fn modifying(&mut self, cte: &Arc<Bound>) -> Result<()> {
         let id = self.cte(cte)?;
         self.modifying.push(id);
         Ok(())
     }
 
-    /// Returns the id of a common table expression, planning it at its first use.
+    /// Returns the id of a common table expression, which is planned at its first use.
     pub(crate) fn cte(&mut self, cte: &Arc<Bound>) -> Result<usize> {
         let address = Arc::as_ptr(cte).addr();
         if let Some(&id) = self.cte_ids.get(&address) {
@@ -114,7 +115,7 @@ impl<'a> Planner<'a> {
         Ok(self.computed_once(address, root))
     }
 
-    /// Returns the id of the query of an expression that is computed once, planning it at its first use.
+    /// Returns the id of the query of an expression that is computed once; the query is planned at its first use.
     fn shared(&mut self, query: &Query) -> Result<usize> {
         let address = std::ptr::from_ref(query).addr();
         if let Some(&id) = self.cte_ids.get(&address) {
@@ -131,7 +132,7 @@ impl<'a> Planner<'a> {
         id
     }
 
-    /// Returns the common table expressions in the FROM of a query whose rows may have to be waited for.
+    /// Returns the common table expressions in the FROM of a query whose rows may require a wait.
     fn awaited<'q>(&mut self, query: &'q Query) -> Vec<&'q Arc<Bound>> {
         let mut all = Vec::new();
         ctes_of(query, &mut all);
@@ -153,7 +154,7 @@ impl<'a> Planner<'a> {
         waits
     }
 
-    /// Returns the rows expected of a common table expression.
+    /// Returns the expected number of rows and the width of a common table expression.
     pub(crate) fn cte_rows(&self, id: usize) -> (f64, usize) {
         self.ctes.get(id).map_or((1.0, 0), |root| (root.rows(), root.width()))
     }
@@ -166,7 +167,7 @@ impl<'a> Planner<'a> {
         expr.map(|expr| self.compile(expr)).transpose()
     }
 
-    /// Compiles AND of expressions; `None` when there are none.
+    /// Compiles the AND of expressions; returns `None` if there are none.
     pub(crate) fn compile_and(&mut self, exprs: &[&Expr]) -> Result<Option<Code>> {
         Ok(match exprs {
             [] => None,
@@ -290,7 +291,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Compiles an uncorrelated query of one column as the array of its rows.
+    /// Compiles an uncorrelated query of one column to the array of its rows.
     pub(crate) fn compile_rows(&mut self, query: &Query) -> Result<Code> {
         let element = column_types(query).first().map_or(oid::UNKNOWN, |ty| ty.oid);
         let query = self.expression_query(query, false, usize::MAX)?;
@@ -314,7 +315,7 @@ impl<'a> Planner<'a> {
                         (comparison(equal)? == Strategy::Equal).then(|| hash_type(*left, *right)).flatten()
                     })
                     .collect();
-                // With several columns, ALL over <> is not the negation of a look-up unless every column differs.
+                // With several columns, ALL over <> is the negation of a look-up only if every column differs.
                 let hashed = if *all && procs.len() > 1 { None } else { hashed };
                 SubPlanKind::Compare {
                     callees: procs.iter().zip(&types).map(|(proc, types)| callee(proc, *types)).collect(),
@@ -326,7 +327,7 @@ impl<'a> Planner<'a> {
         };
         let rows_max = match &kind {
             SubPlanKind::Exists => 1,
-            // The second one is an error.
+            // A second row is an error.
             SubPlanKind::Scalar => 2,
             SubPlanKind::Array(_) | SubPlanKind::Compare { .. } => usize::MAX,
         };
@@ -335,7 +336,8 @@ impl<'a> Planner<'a> {
         Ok(Code::Subquery(self.subplans.len() - 1))
     }
 
-    /// Plans the query of an expression, of which at most `rows_max` rows are read. What may wait in it is computed ahead
+    /// Plans the query of an expression, of which at most `rows_max` rows are read. Parts of it that may wait are
+    /// computed ahead
     /// of the statement, once, however often the expression is compiled.
     fn expression_query(&mut self, query: &Query, correlated: bool, rows_max: usize) -> Result<QueryPlan> {
         let (locks, awaited) = (locks(query), self.awaited(query));
@@ -371,7 +373,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Refuses a common table expression that names a level outside itself, so that it cannot be computed once.
+/// Refuses a common table expression that refers to a level outside itself, because it could not be computed once.
 fn refuse_correlated(query: &Query) -> Result<()> {
     let mut correlated = false;
     walk_query(query, 0, &mut |expr, depth| {
@@ -385,7 +387,7 @@ fn refuse_correlated(query: &Query) -> Result<()> {
     Ok(())
 }
 
-/// Makes the callee of a procedure.
+/// Builds the callee of a procedure.
 pub(crate) fn callee(proc: &'static Proc, types: impl IntoIterator<Item = u32>) -> Callee {
     Callee {
         function: Function::of(&proc.implementation, proc.name),
@@ -394,12 +396,12 @@ pub(crate) fn callee(proc: &'static Proc, types: impl IntoIterator<Item = u32>) 
     }
 }
 
-/// Returns which comparison of a btree order a procedure is, if it is one.
+/// Returns the comparison of a btree order that a procedure implements, if it is one.
 pub(crate) fn comparison(proc: &Proc) -> Option<Strategy> {
     comparisons().get(&proc.oid).copied()
 }
 
-/// The comparison procedures, by OID.
+/// Returns the comparison procedures, by OID.
 fn comparisons() -> &'static Map<u32, Strategy> {
     static TABLE: std::sync::LazyLock<Map<u32, Strategy>> = std::sync::LazyLock::new(|| {
         builtin::operators()
@@ -416,7 +418,7 @@ fn negator(proc: &Proc) -> Option<&'static Proc> {
     builtin::proc_by_oid(builtin::operator_by_oid(operator.negator)?.code)
 }
 
-/// Returns the type under which values of two types that are compared for equality have equal keys, if there is one.
+/// Returns the type under which equal values of two types have equal keys, if there is one.
 pub(crate) fn hash_type(left: u32, right: u32) -> Option<u32> {
     let integer = |oid: u32| matches!(oid, oid::INT2 | oid::INT4 | oid::INT8);
     let text = |oid: u32| matches!(oid, oid::TEXT | oid::VARCHAR | oid::NAME | oid::UNKNOWN);

@@ -1,8 +1,9 @@
-//! Conjuncts of conditions, and which of them an index can answer.
+//! Conjuncts of conditions, and the conditions that an index can answer.
 //!
 //! # Invariants
-//! - J1. An equality condition means exactly what its conjunct means; a range condition may let NULLs through, so its
-//!   conjunct stays in the filter.
+//! - J1. An equality condition means exactly what its conjunct means; a range condition may admit NULLs, so its
+//!   conjunct
+//!   stays in the filter.
 
 use crate::{
     analyze::bound::{Expr, Query, SubqueryKind},
@@ -18,11 +19,11 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Conjunct<'e> {
     pub(crate) expr: &'e Expr,
-    /// Ranges of the level it reads.
+    /// The ranges of the level that it reads.
     pub(crate) ranges: Ranges,
-    /// Whether it calls a volatile function, so that it must stay on top.
+    /// Whether it calls a volatile function and therefore must stay on top.
     pub(crate) volatile: bool,
-    /// Whether it runs a subquery, so that it is better evaluated late.
+    /// Whether it runs a subquery and therefore is better evaluated late.
     pub(crate) subquery: bool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) enum Condition<'e> {
     Upper(&'e Expr, bool),
 }
 
-/// Returns the column of `range` that an expression is, looking through conversions that change nothing.
+/// Returns the column of `range` that an expression denotes, ignoring conversions that change nothing.
 pub(crate) fn column_of(expr: &Expr, range: usize) -> Option<usize> {
     match strip(expr) {
         Expr::Column { up: 0, range: r, column, .. } if *r == range => Some(*column),
@@ -67,7 +68,7 @@ pub(crate) fn column_of(expr: &Expr, range: usize) -> Option<usize> {
 pub(crate) fn strip(mut expr: &Expr) -> &Expr {
     while let Expr::Cast { arg, to, .. } = expr {
         let same = matches!(conversion(arg.ty().oid, to.oid, CastContext::Explicit), Some(Conversion::Same));
-        // A modifier does not matter to a comparison only where it is the column's own.
+        // For a comparison, a modifier may be ignored only if it is the column's own.
         if !same || (to.typmod >= 0 && arg.ty().typmod != to.typmod) {
             break;
         }
@@ -86,8 +87,9 @@ fn fits(column: u32, value: u32) -> bool {
         || (oid::is_oid_like(column) && oid::is_oid_like(value))
 }
 
-/// Returns what a conjunct says about one thing that `place_of` has a number for, such as a column of a range, if its other
-/// side can be computed from `bound` ranges.
+/// Returns the condition that a conjunct imposes on one thing that `place_of` numbers, such as a column of a range, if
+/// its
+/// other side can be computed from `bound` ranges.
 pub(crate) fn condition<'e>(
     conjunct: &Conjunct<'e>,
     place_of: &dyn Fn(&Expr) -> Option<usize>,
@@ -144,10 +146,10 @@ pub(crate) fn condition<'e>(
     }
 }
 
-/// Columns and the rows of values they are compared with.
+/// Columns and the rows of values with which they are compared.
 pub(crate) type RowList<'e> = (Vec<usize>, Vec<Vec<&'e Expr>>);
 
-/// Returns the columns and rows of `(a, b) IN ((1, 2), ...)`, which analysis gives as OR of ANDs of equalities.
+/// Returns the columns and rows of `(a, b) IN ((1, 2), ...)`, which analysis represents as OR of ANDs of equalities.
 pub(crate) fn row_list<'e>(
     conjunct: &Conjunct<'e>,
     place_of: &dyn Fn(&Expr) -> Option<usize>,

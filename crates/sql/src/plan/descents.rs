@@ -1,13 +1,15 @@
-//! Which indexes a plan goes down in to come to rows, for what a sample of an execution says of them (`collie_obs::ExecuteRow`).
+//! The indexes that a plan descends to reach rows, as a sample of an execution records them (`collie_obs::ExecuteRow`).
 
 use collie_base::CfId;
 
 use crate::catalog::relation::Relation;
 use crate::plan::node::{Access, Kind, Node, Plan, Root, Scan, SubquerySource};
 
-/// Calls `visit` with the family of each index that `plan` reads by a key or a range, its tables' rows behind other indexes among them, and of each
-/// that an INSERT puts into: those of subqueries and common table expressions too, and one that stands there twice two times. A scan of a whole
-/// table goes down in none.
+/// Calls `visit` with the family of each index that `plan` reads by a key or a range, including the tables whose rows
+/// are
+/// read through other indexes, and of each index into which an INSERT writes. Subqueries and common table expressions
+/// are
+/// included, and an index that occurs twice is visited twice. A scan of a whole table descends no index.
 pub(crate) fn indexes_of(plan: &Plan, visit: &mut dyn FnMut(CfId)) {
     of_root(&plan.root, visit);
     plan.ctes.iter().for_each(|cte| of_root(cte, visit));
@@ -28,7 +30,7 @@ fn of_root(root: &Root, visit: &mut dyn FnMut(CfId)) {
     }
 }
 
-/// The families of a table's indexes but the primary key's, which is the table's own.
+/// Returns the families of a table's indexes except that of the primary key, which is the table's own.
 fn others(relation: &Relation) -> impl Iterator<Item = CfId> + '_ {
     relation.indexes.iter().filter(|index| !index.primary).map(|index| index.cf)
 }

@@ -202,7 +202,7 @@ impl Printer {
     }
 }
 
-/// Returns how a column of an index is shown: by name, or as the expression that it holds.
+/// Returns the text that shows a column of an index: its name, or its expression.
 fn shown<'a>(column: &'a IndexColumn, relation: &'a Relation) -> &'a str {
     match &column.part {
         KeyPart::Column(place) => &relation.columns[*place].name,
@@ -217,7 +217,7 @@ fn conditions(code: &Code) -> usize {
     }
 }
 
-/// Prints which columns of an index are bound and how.
+/// Formats the bounds on the columns of an index.
 fn index_condition(access: &IndexAccess, columns: &[&str]) -> Option<String> {
     let mut parts: Vec<String> = match &access.prefix {
         Prefix::Product(terms) => terms

@@ -1,7 +1,8 @@
-//! Constant folding: calls of immutable functions over constants are computed once, here.
+//! Constant folding: calls of immutable functions over constants are computed once, at planning.
 //!
-//! A call that fails is left for run time, since its branch may never be reached. What depends on settings (text forms
-//! of dates) is not immutable and not folded.
+//! A call that fails is left for run time, since its branch may never be reached. A function that depends on settings
+//! (text
+//! forms of dates) is not immutable and not folded.
 
 use crate::{
     builtin::{Conversion, EvalContext, Rows, SystemFunctions},
@@ -10,7 +11,7 @@ use crate::{
     types::{TextContext, Value},
 };
 
-/// A plan keeps no longer values than this; a longer one is computed at run time, on its statement's account.
+/// Maximal bytes of a value in a plan; a longer one is computed at run time, on its statement's account.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 struct NoSystem;
@@ -25,7 +26,7 @@ impl SystemFunctions for NoSystem {
     }
 }
 
-/// Runs `compute` with a context that an immutable function does not look at.
+/// Runs `compute` with a context that an immutable function does not use.
 fn with_context<T>(compute: impl FnOnce(&EvalContext<'_>) -> T) -> T {
     let text = TextContext::default();
     compute(&EvalContext {

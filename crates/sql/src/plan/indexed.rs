@@ -1,11 +1,13 @@
-//! What indexes are over, beyond columns: expressions and predicates. Their places for those who read by them, their code
-//! for those who write entries.
+//! The expressions and predicates of indexes: their place numbers for plans that read the indexes, and their code for
+//! plans
+//! that write entries.
 //!
-//! Not here: which index a query reads by (`access`), and evaluation (`exec`).
+//! The index that a query uses is chosen in `access`, and expressions are evaluated in `exec`.
 //!
 //! # Invariants
-//! - K1. Equal places mean equal values: columns have their own, expressions of one text and type share one after them.
-//! - K2. Expressions of the catalog are bound where entries are written only; readers compare texts.
+//! - K1. Equal places mean equal values: columns have their own, and expressions of one text and type share one after
+//!   them.
+//! - K2. Expressions of the catalog are bound only where entries are written; readers compare texts.
 //!
 //! Checked by `exec::tests::computed`.
 
@@ -29,7 +31,8 @@ use crate::{
     types::{SqlType, TextContext},
 };
 
-/// Numbers for what the indexes of one range are over: columns by their place, expressions after them (K1).
+/// Numbers of the columns and expressions of the indexes of one range: columns by their place, expressions after them
+/// (K1).
 pub(crate) struct KeyPlaces<'r> {
     relation: &'r Relation,
     range: usize,
@@ -49,7 +52,7 @@ impl<'r> KeyPlaces<'r> {
         Self { relation, range, expressions }
     }
 
-    /// Returns the number of what an expression of a query is, if it has one.
+    /// Returns the number of an expression of a query, if it has one.
     pub(crate) fn place_of(&self, expr: &Expr) -> Option<usize> {
         column_of(expr, self.range).or_else(|| self.expression(expr))
     }
@@ -76,7 +79,7 @@ impl<'r> KeyPlaces<'r> {
             if let Some(at) = self.expressions.iter().position(is_it) {
                 return Some(self.relation.columns.len() + at);
             }
-            // Under a conversion that changes nothing there may be what the index has.
+            // Under a conversion that changes nothing there may be an expression of the index.
             match expr {
                 Expr::Cast { arg, to, .. }
                     if to.typmod < 0
@@ -97,31 +100,31 @@ fn same(old: &KeyExpression, new: &KeyExpression) -> bool {
     old.text == new.text && old.ty.oid == new.ty.oid
 }
 
-/// What one index computes, bound over its table as range 0.
+/// The expressions that one index computes, bound over its table as range 0.
 struct BoundIndex {
     /// One per column of its key.
     columns: Vec<Expr>,
     predicate: Option<Expr>,
 }
 
-/// What the indexes of a table compute, bound.
+/// The expressions that the indexes of a table compute, bound.
 pub(crate) struct BoundIndexes {
     relation: Arc<Relation>,
-    /// By place in `Relation::indexes`; `None` for one that computes nothing.
+    /// By place in `Relation::indexes`; `None` for an index that computes nothing.
     indexes: Vec<Option<BoundIndex>>,
 }
 
 impl BoundIndexes {
-    /// Binds what the indexes of `relation` compute.
+    /// Binds the expressions of the indexes of `relation`.
     ///
     /// # Errors
-    /// XX001 when the catalog holds an expression that does not read back.
+    /// XX001 if the catalog contains an expression that does not read back.
     pub(crate) fn of(relation: &Arc<Relation>, catalog: &Catalog) -> Result<Self> {
         let bound = |index: &Arc<Index>| index.is_computed().then(|| bind(relation, index, catalog)).transpose();
         Ok(Self { relation: relation.clone(), indexes: relation.indexes.iter().map(bound).collect::<Result<_>>()? })
     }
 
-    /// Returns the columns of the table that the entries of the index at `at` are made of.
+    /// Returns the table columns on which the entries of the index at `at` depend.
     pub(crate) fn places(&self, at: usize) -> BTreeSet<usize> {
         let mut places: BTreeSet<usize> = self.relation.indexes[at].key_places().collect();
         if let Some(index) = &self.indexes[at] {
@@ -136,14 +139,14 @@ impl BoundIndexes {
         places
     }
 
-    /// Returns the columns of the table that the entries of any index are made of.
+    /// Returns the table columns on which the entries of any index depend.
     pub(crate) fn all_places(&self) -> BTreeSet<usize> {
         (0..self.indexes.len()).flat_map(|at| self.places(at)).collect()
     }
 }
 
 fn bind(relation: &Arc<Relation>, index: &Index, catalog: &Catalog) -> Result<BoundIndex> {
-    // What is stored depends on no setting (`deparse` P2).
+    // Stored text depends on no setting (`deparse` P2).
     let cx = AnalyzeContext {
         catalog,
         search_path: &[],
@@ -167,8 +170,9 @@ fn bind(relation: &Arc<Relation>, index: &Index, catalog: &Catalog) -> Result<Bo
 }
 
 impl Planner<'_> {
-    /// Compiles what the indexes of a table compute of the row that range 0 of the level holds; `None` when they compute
-    /// nothing.
+    /// Compiles the expressions of the indexes of a table for the row in range 0 of the level; returns `None` if the
+    /// indexes
+    /// compute nothing.
     pub(crate) fn index_codes(&mut self, bound: &BoundIndexes) -> Result<Option<IndexCodes>> {
         if bound.indexes.iter().all(Option::is_none) {
             return Ok(None);
@@ -191,11 +195,11 @@ impl Planner<'_> {
     }
 }
 
-/// Compiles what an index of `relation` computes of a row whose columns are the frame, for those who fill indexes; `None`
-/// when it computes nothing.
+/// Compiles the expressions of an index of `relation` for a frame that holds the columns of a row, for code that fills
+/// indexes; returns `None` if the index computes nothing.
 ///
 /// # Errors
-/// XX001 when the catalog holds an expression that does not read back.
+/// XX001 if the catalog contains an expression that does not read back.
 pub fn index_code(relation: &Arc<Relation>, index: &Index, catalog: &Catalog) -> Result<Option<IndexCode>> {
     if !index.is_computed() {
         return Ok(None);

@@ -1,10 +1,11 @@
 //! Joins: from the FROM tree and conjuncts to scans and join operators.
 //!
-//! Inner joins are ordered greedily: first the input with the fewest rows, then always the one that is cheapest to join to
-//! what is there, by index look-up, by hash, or by nested loop. Outer joins stay where they are written.
+//! Inner joins are ordered greedily: first the input with the fewest rows, then always the input that is cheapest to
+//! join
+//! to the previous ones, by index look-up, by hash, or by nested loop. Outer joins stay where they are written.
 //!
 //! # Invariants
-//! - N1. The conjuncts given to a call are conditions on the result of its item, and all of them are applied by it.
+//! - N1. The conjuncts passed to a call are conditions on the result of its item, and the call applies all of them.
 
 use crate::{
     analyze::bound::{Expr, FromItem, JoinKind, Range, RangeSource},
@@ -24,21 +25,21 @@ use crate::{
     },
 };
 
-/// Rows a system table is taken to have.
+/// The assumed number of rows of a system table.
 const VIRTUAL_ROWS: f64 = 300.0;
-/// Rows a function in FROM is taken to give.
+/// The assumed number of rows of a function in FROM.
 const FUNCTION_ROWS: f64 = 100.0;
-/// Rows a subquery in FROM is taken to give, before it is planned.
+/// The assumed number of rows of a subquery in FROM before it is planned.
 const FEW_ROWS: f64 = 100.0;
-/// Share of rows a filter leaves.
+/// The share of rows that a filter leaves.
 const FILTER_SHARE: f64 = 0.2;
 
 /// The ranges of the level being planned.
 pub(crate) struct Inputs<'e> {
     pub(crate) ranges: &'e [Range],
-    /// Columns that are read, per range.
+    /// The columns that are read, per range.
     pub(crate) needed: Vec<Vec<usize>>,
-    /// Slot for the key of each range's row, where needed.
+    /// The slot for the key of each range's row, where needed.
     pub(crate) key_slots: Vec<Option<usize>>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Inputs<'e> {
 pub(crate) struct Joined {
     pub(crate) node: Node,
     pub(crate) ranges: Ranges,
-    /// Whether its rows come in the wanted order.
+    /// Whether its rows are in the wanted order.
     pub(crate) ordered: bool,
 }
 
@@ -81,7 +82,7 @@ fn flatten<'e>(item: &'e FromItem, leaves: &mut Vec<&'e FromItem>, conjuncts: &m
     }
 }
 
-/// Takes the conjuncts out that read nothing but `ranges`.
+/// Removes and returns the conjuncts that read only `ranges`.
 fn take_within<'e>(conjuncts: &mut Vec<Conjunct<'e>>, ranges: Ranges) -> Vec<Conjunct<'e>> {
     let mut taken = Vec::new();
     conjuncts.retain(|conjunct| {
@@ -101,7 +102,7 @@ struct HashKey<'e> {
     oid: u32,
 }
 
-/// Takes the conjuncts out that are equalities between the two sides.
+/// Removes and returns the conjuncts that are equalities between the two sides.
 fn take_hash_keys<'e>(
     conjuncts: &mut Vec<Conjunct<'e>>,
     left: Ranges,
@@ -138,7 +139,7 @@ fn hash_key<'e>(conjunct: &Conjunct<'e>, left: Ranges, right: Ranges, bound: Ran
 }
 
 impl Planner<'_> {
-    /// Plans a FROM item under conjuncts (N1). `bound` ranges have values already.
+    /// Plans a FROM item under conjuncts (N1). The values of the `bound` ranges are already known.
     pub(crate) fn join_tree<'e>(
         &mut self,
         inputs: &Inputs<'e>,
@@ -199,7 +200,7 @@ impl Planner<'_> {
         self.filtered(joined, &conjuncts)
     }
 
-    /// Chooses which leaf to join next.
+    /// Chooses the leaf to join next.
     fn cheapest(
         &self,
         inputs: &Inputs<'_>,
@@ -237,7 +238,7 @@ impl Planner<'_> {
         best.1
     }
 
-    /// Estimates rows and cost of an item when `bound` ranges have values.
+    /// Estimates the rows and the cost of an item if the values of the `bound` ranges are known.
     fn estimate(&self, inputs: &Inputs<'_>, item: &FromItem, conjuncts: &[Conjunct<'_>], bound: Ranges) -> (f64, f64) {
         match item {
             FromItem::Range(range) => {
@@ -273,7 +274,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Joins one more leaf to what is there.
+    /// Joins one more leaf to the previous ones.
     fn join_inner<'e>(
         &mut self,
         inputs: &Inputs<'e>,
@@ -305,7 +306,7 @@ impl Planner<'_> {
         self.hash_join(inputs, left, right, &keys, (false, false), &[], &mine)
     }
 
-    /// Decides between looking an item up for each left row and reading it once.
+    /// Decides whether to look an item up for each left row instead of reading it once.
     fn prefers_lookup(
         &self,
         inputs: &Inputs<'_>,
@@ -409,7 +410,7 @@ impl Planner<'_> {
         Ok(Joined { node: Node { kind: Kind::HashJoin(Box::new(join)), rows }, ranges, ordered })
     }
 
-    /// Puts a filter above an item when there are conjuncts left.
+    /// Adds a filter above an item if there are conjuncts left.
     fn filtered(&mut self, joined: Joined, conjuncts: &[Conjunct<'_>]) -> Result<Joined> {
         let Some(condition) = self.condition(conjuncts)? else { return Ok(joined) };
         let rows = (joined.node.rows * FILTER_SHARE).max(1.0);
@@ -425,7 +426,7 @@ impl Planner<'_> {
         self.compile_and(&exprs)
     }
 
-    /// Returns the slots that ranges fill.
+    /// Returns the slots that the ranges fill.
     pub(crate) fn slots_of(&mut self, inputs: &Inputs<'_>, ranges: Ranges) -> Box<[usize]> {
         let bases = self.level().bases.clone();
         let mut slots = Vec::new();

@@ -1,10 +1,11 @@
 //! Planning: from the bound tree to a tree of operators with access paths, join order and compiled expressions.
 //!
-//! Decides nothing about meaning (that was analysis) and holds no state of a run (that is `exec`). Plans are generic:
-//! they do not depend on parameter values, so one plan serves every execution until the catalog changes.
+//! Planning decides nothing about meaning, which is analysis, and holds no state of a run, which is in `exec`. Plans
+//! are
+//! generic: they do not depend on parameter values, so one plan serves every execution until the catalog changes.
 //!
 //! # Invariants
-//! - L1. A plan never changes a result: every condition of the statement is evaluated, whatever access path is chosen.
+//! - L1. A plan never changes a result: every condition of the statement is evaluated, whichever access path is chosen.
 //! - L2. A condition moves below an outer join only on the side whose rows it can remove.
 //!
 //! Checked by `exec`'s tests, which compare plans with and without indexes.
@@ -37,21 +38,21 @@ pub(crate) use unread::leave_out_unread;
 
 use crate::{analyze::bound::Analyzed, catalog::snapshot::Catalog, error::Result, plan::compile::Planner};
 
-/// What planning may ask.
+/// The information that planning uses.
 #[derive(Clone, Copy)]
 pub struct PlanContext<'a> {
-    /// The catalog the statement was analyzed with.
+    /// The catalog with which the statement was analyzed.
     pub catalog: &'a Catalog,
     /// Estimates the rows of a family.
     pub row_estimate: &'a dyn Fn(CfId) -> u64,
-    /// Families of indexes that the snapshot is too old for: nothing is read from them.
+    /// Families of indexes for which the snapshot is too old: nothing is read from them.
     pub unreadable: &'a [CfId],
 }
 
 /// Plans an analyzed statement.
 ///
 /// # Errors
-/// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
+/// 0A000 for a shape that cannot be run yet; 54001 if one level has too many ranges.
 pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
     let span = collie_obs::start::<collie_obs::Plan>().map(collie_obs::Span::with_allocations);
     let mut planner = Planner::new(*cx);

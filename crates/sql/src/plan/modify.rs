@@ -1,8 +1,9 @@
 //! Plans INSERT, UPDATE and DELETE.
 //!
 //! # Invariants
-//! - M1. UPDATE decodes every live column of its table, since rows are rewritten whole; DELETE decodes what its index
-//!   entries are made of, expressions and predicates included, which is all that foreign keys can refer to.
+//! - M1. UPDATE decodes every live column of its table, since rows are rewritten whole. DELETE decodes the columns on
+//!   which
+//!   its index entries depend, including those in expressions and predicates; foreign keys can refer to no others.
 
 use crate::{
     analyze::bound::{Arbiter, ArbiterKeys, Delete, Expr, FromItem, Insert, OnConflict, Range, Update},
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 
-/// Returns what the rows of a writing statement's ranges are needed for.
+/// Returns the inputs of a writing statement: its ranges, with the columns and keys that are needed of them.
 fn inputs<'e>(
     ranges: &'e [Range],
     from: &FromItem,
@@ -56,7 +57,7 @@ fn target(relation: &std::sync::Arc<Relation>, inputs: &Inputs<'_>, base: usize)
     }
 }
 
-/// Returns whether an index is over exactly these keys, for all rows that are meant.
+/// Returns whether an index has exactly these keys and covers all rows that ON CONFLICT is about.
 fn is_over(index: &Index, keys: &ArbiterKeys) -> bool {
     let mut columns: Vec<usize> = index.key_places().collect();
     columns.sort_unstable();
@@ -69,7 +70,7 @@ fn is_over(index: &Index, keys: &ArbiterKeys) -> bool {
         && index.predicate.iter().all(|term| keys.facts.iter().any(|fact| **fact == **term))
 }
 
-/// Finds the unique indexes that an arbiter means: places in `Relation::indexes`.
+/// Finds the unique indexes that an arbiter denotes: places in `Relation::indexes`.
 fn arbiters(relation: &Relation, arbiter: &Arbiter) -> Result<Box<[usize]>> {
     let is_meant = |index: &Index| match arbiter {
         Arbiter::Every => index.unique,
@@ -119,7 +120,7 @@ impl Planner<'_> {
         checks.iter().map(|(name, expr)| Ok((name.as_str().into(), self.compile(expr)?))).collect()
     }
 
-    /// Compiles how a row is rewritten; the old row is range 0.
+    /// Compiles the rewriting of a row; the old row is range 0.
     fn row_change(
         &mut self,
         relation: &Relation,
@@ -171,7 +172,7 @@ impl Planner<'_> {
         for (column, expr) in insert.defaults.iter().enumerate() {
             if let Some(expr) = expr {
                 match self.compile(expr)? {
-                    // NULL is what a slot holds anyway.
+                    // The slot already holds NULL.
                     Code::Const(crate::types::Value::Null) => {}
                     code => defaults.push((column, code)),
                 }

@@ -1,14 +1,15 @@
-//! The plan tree: which operator reads what, into which slots. Immutable; state of a run is `exec`'s.
+//! The plan tree: the operators, their inputs and their slots. It is immutable; the state of a run is in `exec`.
 //!
-//! A frame is the array of values of one query level. Each range of the level owns a run of slots, one per column of the
+//! A frame is the array of values of one query level. Each range of the level owns a run of slots, one per column of
+//! the
 //! range; operators fill slots in place, so that a join copies nothing.
 //!
 //! # Invariants
-//! - P1. An operator writes only slots listed in it or in its children; what it must keep while a child goes on is in
-//!   its `saved` list.
+//! - P1. An operator writes only slots listed in it or in its children; slots that it must keep while a child continues
+//!   are in its `saved` list.
 //! - P2. Every condition of the statement is evaluated somewhere: as a key of an access path, as a hash key, or in a
 //!   `filter`.
-//! - P3. A plan holds no value of a parameter and no state, so that sessions may share it.
+//! - P3. A plan holds no value of a parameter and no state, so sessions may share it.
 //!
 //! Checked by the tests of `exec` (same rows whichever operators are chosen).
 
@@ -25,22 +26,23 @@ use crate::{
 /// A planned statement.
 #[derive(Debug)]
 pub struct Plan {
-    /// What it does.
+    /// The statement itself.
     pub root: Root,
     /// Subqueries in expressions, by id.
     pub subplans: Vec<SubPlan>,
     /// Common table expressions, and subqueries of expressions that lock rows; computed once, by id.
     pub ctes: Vec<Root>,
-    /// What is computed of `ctes` before anything else runs, in this order: expressions read it, and cannot wait for it.
+    /// The parts of `ctes` that are computed before anything else runs, in this order: expressions read them, and
+    /// cannot wait.
     pub ahead: Vec<Ahead>,
-    /// Which of `ctes` write, in the order of WITH: they are run to their end after everything else.
+    /// The entries of `ctes` that write, in the order of WITH: they are run to their end after everything else.
     pub modifying: Vec<usize>,
-    /// Rows expected, for the choice between inline and background execution.
+    /// The expected number of rows, for the choice between inline and background execution.
     pub rows: f64,
 }
 
 impl Plan {
-    /// Returns a plan of nothing, for those who evaluate expressions outside a statement.
+    /// Returns a plan of nothing, for the evaluation of expressions outside a statement.
     pub(crate) fn nothing() -> Self {
         let node = Node { kind: Kind::Once, rows: 1.0 };
         Self {
@@ -54,16 +56,16 @@ impl Plan {
     }
 }
 
-/// How much of a common table expression is computed before anything else runs.
+/// The part of a common table expression that is computed before anything else runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// Its id.
     pub cte: usize,
-    /// Rows that somebody may ask for.
+    /// The maximal number of rows that are read.
     pub rows_max: usize,
 }
 
-/// What a statement, or a common table expression, does.
+/// The root of a statement or of a common table expression.
 #[derive(Debug)]
 pub enum Root {
     /// Reads.
@@ -77,7 +79,7 @@ pub enum Root {
 }
 
 impl Root {
-    /// Returns how many columns its rows have.
+    /// Returns the number of columns of its rows.
     pub(crate) fn width(&self) -> usize {
         match self {
             Self::Query(query) => query.width,
@@ -87,7 +89,7 @@ impl Root {
         }
     }
 
-    /// Returns how many rows are expected.
+    /// Returns the expected number of rows.
     pub(crate) fn rows(&self) -> f64 {
         match self {
             Self::Query(query) => query.node.rows,
@@ -98,7 +100,7 @@ impl Root {
     }
 }
 
-/// A query level: its operators, its frame, and where the result is in it.
+/// A query level: its operators, its frame, and the place of the result in it.
 #[derive(Debug)]
 pub struct QueryPlan {
     /// Top operator.
@@ -116,13 +118,13 @@ pub struct QueryPlan {
 pub struct SubPlan {
     /// The subquery.
     pub query: QueryPlan,
-    /// How its rows become a value.
+    /// The way in which its rows become a value.
     pub kind: SubPlanKind,
-    /// Whether it must run again for each row around it.
+    /// Whether it must run again for each outer row.
     pub correlated: bool,
 }
 
-/// How the rows of a subquery become a value.
+/// The way in which the rows of a subquery become a value.
 #[derive(Debug)]
 pub enum SubPlanKind {
     /// One row at most.
@@ -139,8 +141,8 @@ pub enum SubPlanKind {
         callees: Box<[Callee]>,
         /// ALL instead of ANY.
         all: bool,
-        /// Types by which rows can be looked up instead of compared: `Some` when the operators are equality (ANY) or
-        /// its negation (ALL) of equal types.
+        /// Types by which rows can be looked up instead of compared: `Some` if the operators are equality (ANY) or its
+        /// negation (ALL) of equal types.
         hashed: Option<Box<[u32]>>,
     },
 }
@@ -150,7 +152,7 @@ pub enum SubPlanKind {
 pub struct Node {
     /// The operator.
     pub kind: Kind,
-    /// Rows expected.
+    /// The expected number of rows.
     pub rows: f64,
 }
 
@@ -165,7 +167,7 @@ pub enum Kind {
     Virtual(Box<VirtualScan>),
     /// Rows of a function.
     Function(Box<FunctionScan>),
-    /// Rows of a query with a frame of its own.
+    /// Rows of a query with its own frame.
     Subquery(Box<SubqueryScan>),
     /// Rows of expressions.
     Values(Box<ValuesScan>),
@@ -181,19 +183,19 @@ pub enum Kind {
     Aggregate(Box<Aggregation>),
     /// Sorts, possibly keeping the first rows only.
     Sort(Box<Sort>),
-    /// Drops rows with a key seen before.
+    /// Drops rows whose key was seen before.
     Distinct(Box<Distinct>),
     /// LIMIT and OFFSET.
     Limit(Box<Limit>),
-    /// All rows of each, in order.
+    /// All rows of each input, in order.
     Append(Vec<Node>),
     /// INTERSECT and EXCEPT.
     SetOperation(Box<SetOperationNode>),
-    /// Locks the rows that pass.
+    /// Locks the rows that it passes on.
     Lock(Box<LockRows>),
 }
 
-/// How a table is put into slots.
+/// The mapping of a table to slots.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The table.
@@ -204,36 +206,37 @@ pub struct Target {
     pub base: usize,
     /// Columns to decode, ascending.
     pub columns: Box<[usize]>,
-    /// Slot for the row's key, when somebody needs it.
+    /// The slot for the row's key, if it is needed.
     pub key_slot: Option<usize>,
-    /// What the table's indexes compute of the row in the slots; `None` when they compute nothing or none is written.
+    /// The code that the table's indexes compute from the row in the slots; `None` if they compute nothing or none is
+    /// written.
     pub computed: Option<IndexCodes>,
 }
 
-/// What the indexes of a table compute, by place in `Relation::indexes`; `None` for one that computes nothing.
+/// The code of the indexes of a table, by place in `Relation::indexes`; `None` for an index that computes nothing.
 pub type IndexCodes = Arc<[Option<IndexCode>]>;
 
-/// What an index computes of a row.
+/// The code of the values that an index computes from a row.
 #[derive(Debug)]
 pub struct IndexCode {
     /// The values of its key's columns.
     pub columns: Box<[Code]>,
-    /// Whether the row is in it; `None` when every row is.
+    /// The condition for a row to be in the index; `None` if every row is.
     pub predicate: Option<Code>,
 }
 
 /// A scan of a table.
 #[derive(Debug)]
 pub struct Scan {
-    /// What is read, and into which slots.
+    /// The table, and the slots that are filled.
     pub target: Target,
-    /// How.
+    /// The access path.
     pub access: Access,
-    /// What must hold of a row.
+    /// The condition on its rows.
     pub filter: Option<Code>,
 }
 
-/// How a table is read.
+/// The ways to read a table.
 #[derive(Debug)]
 pub enum Access {
     /// All of it, in the order of its key.
@@ -248,13 +251,13 @@ pub enum Access {
 /// Reading by an index: a set of key prefixes, each with an optional range on the next column.
 #[derive(Debug)]
 pub struct IndexAccess {
-    /// Which of `Relation::indexes`.
+    /// Its place in `Relation::indexes`.
     pub index: usize,
     /// Its columns.
     pub keys: Box<[KeyColumn]>,
     /// Values of its first columns.
     pub prefix: Prefix,
-    /// How many columns `prefix` fixes.
+    /// The number of columns that `prefix` fixes.
     pub fixed: usize,
     /// Lower bound of the column after the prefix.
     pub lower: Option<Limiter>,
@@ -262,7 +265,7 @@ pub struct IndexAccess {
     pub upper: Option<Limiter>,
     /// Backward.
     pub reverse: bool,
-    /// Whether each prefix names at most one row: all columns of a unique index.
+    /// Whether each prefix matches at most one row: it covers all columns of a unique index.
     pub point: bool,
 }
 
@@ -276,7 +279,7 @@ impl IndexAccess {
 /// Values of the first columns of an index.
 #[derive(Debug)]
 pub enum Prefix {
-    /// Each column on its own; all combinations.
+    /// Separate values for each column, in all combinations.
     Product(Box<[Term]>),
     /// Whole rows of values.
     Rows(Box<[Box<[Code]>]>),
@@ -298,7 +301,7 @@ pub enum Term {
 pub struct Limiter {
     /// Its value.
     pub value: Code,
-    /// Whether the value itself is inside.
+    /// Whether the bound itself is inside the range.
     pub inclusive: bool,
 }
 
@@ -311,11 +314,11 @@ pub struct VirtualScan {
     pub alias: Box<str>,
     /// Slot of its first column.
     pub base: usize,
-    /// Columns somebody reads.
+    /// The columns that are read.
     pub columns: Box<[usize]>,
     /// A column whose value is known, for a look-up.
     pub lookup: Option<(usize, Code)>,
-    /// What must hold of a row.
+    /// The condition on its rows.
     pub filter: Option<Code>,
 }
 
@@ -324,25 +327,25 @@ pub struct VirtualScan {
 pub struct FunctionScan {
     /// Its name.
     pub name: &'static str,
-    /// How it is called.
+    /// Its implementation.
     pub function: RowsFunction,
     /// Its arguments.
     pub args: Box<[Code]>,
     /// Types of its arguments.
     pub types: Box<[u32]>,
-    /// Whether a NULL argument means no rows (or NULL, for one that gives one row).
+    /// Whether a NULL argument gives no rows (or NULL, if the function returns one row).
     pub strict: bool,
     /// Slot of its result.
     pub base: usize,
     /// Columns of its result without the ordinality.
     pub width: usize,
-    /// Whether a last column counts rows.
+    /// Whether the last column counts rows.
     pub ordinality: bool,
-    /// What must hold of a row.
+    /// The condition on its rows.
     pub filter: Option<Code>,
 }
 
-/// How a function in FROM is called.
+/// The implementation of a function in FROM.
 #[derive(Debug)]
 pub enum RowsFunction {
     /// Many rows.
@@ -353,22 +356,22 @@ pub enum RowsFunction {
     One(Function),
 }
 
-/// A scan of a query with a frame of its own.
+/// A scan of a query with its own frame.
 #[derive(Debug)]
 pub struct SubqueryScan {
     /// Its alias.
     pub alias: Box<str>,
     /// The query.
     pub source: SubquerySource,
-    /// Whether the query sees this level as the one outside it. Inputs of set operations do not.
+    /// Whether the query sees this level as its outer level. Inputs of set operations do not.
     pub nested: bool,
     /// Slot of its first column.
     pub base: usize,
-    /// What must hold of a row.
+    /// The condition on its rows.
     pub filter: Option<Code>,
 }
 
-/// Where a subquery's rows come from.
+/// The source of a subquery's rows.
 #[derive(Debug)]
 pub enum SubquerySource {
     /// Computed here.
@@ -415,7 +418,7 @@ pub struct NestLoop {
     pub right: Node,
     /// Whether left rows without a match are kept.
     pub outer: bool,
-    /// Whether the right rows do not depend on the left ones, so that they are kept.
+    /// Whether the right rows do not depend on the left ones and are therefore kept.
     pub keep: bool,
     /// Condition of the join itself (ON).
     pub on: Option<Code>,
@@ -428,9 +431,9 @@ pub struct NestLoop {
 /// A hash join. The right input is hashed.
 #[derive(Debug)]
 pub struct HashJoin {
-    /// Input that looks up.
+    /// The input whose rows are looked up in the hash table.
     pub left: Node,
-    /// Input that is hashed.
+    /// The input that is hashed.
     pub right: Node,
     /// Keys over the left slots.
     pub left_keys: Box<[Code]>,
@@ -474,7 +477,7 @@ pub struct Aggregation {
 /// One aggregate call.
 #[derive(Debug)]
 pub struct AggregateCall {
-    /// Makes its state.
+    /// Creates its state.
     pub make: AggregateFn,
     /// Arguments.
     pub args: Box<[Code]>,
@@ -488,7 +491,7 @@ pub struct AggregateCall {
     pub filter: Option<Code>,
 }
 
-/// How a sort column is ordered.
+/// The order of a sort column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its type.
@@ -504,11 +507,11 @@ pub struct Order {
 pub struct Sort {
     /// Input.
     pub child: Node,
-    /// Slots to sort by.
+    /// The slots to sort by.
     pub keys: Box<[(usize, Order)]>,
-    /// Slots to carry along.
+    /// The slots that are carried along.
     pub saved: Box<[usize]>,
-    /// How many rows are asked for: LIMIT and OFFSET of the limit right above.
+    /// The number of rows that are needed: LIMIT and OFFSET of the limit directly above.
     pub bound: Option<(Option<Code>, Option<Code>)>,
 }
 
@@ -517,7 +520,7 @@ pub struct Sort {
 pub struct Distinct {
     /// Input.
     pub child: Node,
-    /// Slots and types that make the key.
+    /// The slots and types that form the key.
     pub keys: Box<[(usize, u32)]>,
 }
 
@@ -535,7 +538,7 @@ pub struct Limit {
 /// INTERSECT and EXCEPT. Both inputs write the same slots.
 #[derive(Debug)]
 pub struct SetOperationNode {
-    /// Left input, whose rows come out.
+    /// Left input, whose rows are returned.
     pub left: Node,
     /// Right input.
     pub right: Node,
@@ -552,11 +555,11 @@ pub struct SetOperationNode {
 pub struct LockRows {
     /// Input.
     pub child: Node,
-    /// What is locked.
+    /// The tables whose rows are locked.
     pub locks: Box<[LockTarget]>,
     /// The whole condition of the level, evaluated again on a newer version.
     pub recheck: Option<Code>,
-    /// Targets to compute again then: first slot and expressions.
+    /// The targets that are computed again in that case: the first slot, and the expressions.
     pub first: usize,
     /// See `first`.
     pub targets: Box<[Code]>,
@@ -567,13 +570,13 @@ pub struct LockRows {
 pub struct LockTarget {
     /// The table and its slots.
     pub target: Target,
-    /// How strong.
+    /// The strength of the lock.
     pub strength: LockStrength,
-    /// What to do with a row that somebody has.
+    /// The treatment of a row that another transaction holds.
     pub wait: LockWait,
 }
 
-/// The foreign keys that the rows of a statement have to do with.
+/// The foreign keys that concern the rows of a statement.
 #[derive(Debug, Default)]
 pub struct ForeignKeys {
     /// Those that refer to the table, by OID.
@@ -601,31 +604,31 @@ pub type CheckCode = (Box<str>, Code);
 /// ON CONFLICT.
 #[derive(Debug)]
 pub struct ConflictPlan {
-    /// Which of `Relation::indexes` decide whether a row conflicts, ascending.
+    /// The entries of `Relation::indexes` that decide whether a row conflicts, ascending.
     pub arbiters: Box<[usize]>,
-    /// Whether they were named, so that EXPLAIN shows them.
+    /// Whether they were named and EXPLAIN therefore shows them.
     pub named: bool,
     /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
-/// DO UPDATE. The row that is there stands in the table's slots, the proposed one (`excluded`) in those after them.
+/// DO UPDATE. The existing row is in the table's slots, the proposed one (`excluded`) in the slots after them.
 #[derive(Debug)]
 pub struct ConflictUpdate {
     /// WHERE.
     pub filter: Option<Code>,
-    /// What becomes of the row.
+    /// The change of the row.
     pub change: RowChange,
 }
 
 /// INSERT.
 #[derive(Debug)]
 pub struct InsertPlan {
-    /// The table; the new row stands in its slots. Its columns are those that DO UPDATE reads of a row that is there.
+    /// The table; the new row is in its slots. Its columns are those that DO UPDATE reads of an existing row.
     pub target: Target,
     /// Rows to insert.
     pub source: QueryPlan,
-    /// Which column of the table each source column becomes.
+    /// The table column of each source column.
     pub columns: Box<[usize]>,
     /// Values of the other columns, by place.
     pub defaults: Box<[(usize, Code)]>,
@@ -633,7 +636,7 @@ pub struct InsertPlan {
     pub checks: Box<[CheckCode]>,
     /// ON CONFLICT.
     pub conflict: Option<ConflictPlan>,
-    /// Foreign keys of the table.
+    /// Foreign keys that the table declares.
     pub foreign: ForeignKeys,
     /// RETURNING.
     pub returning: Box<[Code]>,
@@ -641,7 +644,7 @@ pub struct InsertPlan {
     pub slots: usize,
 }
 
-/// How one row is rewritten.
+/// The rewriting of one row.
 #[derive(Debug)]
 pub struct RowChange {
     /// New values by place.
@@ -650,10 +653,11 @@ pub struct RowChange {
     pub checks: Box<[CheckCode]>,
     /// Whether the primary key may change.
     pub moves: bool,
-    /// Whether a column is assigned of a unique index that a foreign key can refer to.
+    /// Whether a column of a unique index to which a foreign key can refer is assigned.
     pub keys: bool,
-    /// Which of `Relation::indexes` (not the primary key) are over an assigned column, by an expression or their
-    /// predicate too.
+    /// The entries of `Relation::indexes` (not the primary key) that depend on an assigned column, also through an
+    /// expression
+    /// or their predicate; all of them if the primary key may change.
     pub indexes: Box<[usize]>,
     /// Foreign keys with an assigned column.
     pub foreign: ForeignKeys,
@@ -664,13 +668,13 @@ pub struct RowChange {
 pub struct UpdatePlan {
     /// The table and the slots of the old row.
     pub target: Target,
-    /// Gives the rows to update.
+    /// Finds the rows to update.
     pub node: Node,
     /// Slots of the frame.
     pub slots: usize,
     /// The whole condition, evaluated again on a newer version.
     pub recheck: Option<Code>,
-    /// What becomes of a row.
+    /// The change of a row.
     pub change: RowChange,
     /// RETURNING.
     pub returning: Box<[Code]>,
@@ -681,7 +685,7 @@ pub struct UpdatePlan {
 pub struct DeletePlan {
     /// The table and the slots of the row.
     pub target: Target,
-    /// Gives the rows to delete.
+    /// Finds the rows to delete.
     pub node: Node,
     /// Slots of the frame.
     pub slots: usize,

@@ -1,9 +1,10 @@
-//! How a plan comes to its rows, in the few words that a sample of planning has for it (`collie_obs::Plan`).
+//! The kind of access path of a plan, as a sample of planning records it (`collie_obs::Plan`).
 
 use crate::plan::node::{Access, Kind, Node, Plan, Root};
 
-/// Returns 0 for a plan that reads one row by its key, 1 for one that reads a range of an index, 2 for any other: of all rows, of
-/// several tables, of none.
+/// Returns 0 for a plan that reads one row by its key, 1 for one that reads a range of an index, and 2 for any other:
+/// one
+/// that reads all rows, several tables, or none.
 pub(super) fn path_code(plan: &Plan) -> u32 {
     let mut node: &Node = match &plan.root {
         Root::Query(query) => &query.node,

@@ -1,8 +1,9 @@
-//! Plans query levels: SELECT, VALUES, set operations; grouping, DISTINCT, ORDER BY, LIMIT and row locks above them.
+//! Plans query levels: SELECT, VALUES, set operations, and the grouping, DISTINCT, ORDER BY, LIMIT and row locks above
+//! them.
 //!
 //! # Invariants
-//! - S1. Row locks stand above the sort and below LIMIT.
-//! - S2. A sort is left out only where the path below gives the order.
+//! - S1. Row locks are above the sort and below LIMIT.
+//! - S2. A sort is omitted only where the path below gives the order.
 
 use std::collections::BTreeSet;
 
@@ -26,10 +27,10 @@ use crate::{
     types::SqlType,
 };
 
-/// Share of rows that groups are taken to make.
+/// The assumed share of rows that are distinct groups.
 const GROUP_SHARE: f64 = 0.1;
 
-/// Returns the columns that a walk finds to be read, per range of the level.
+/// Returns the columns, per range of the level, that a walk finds to be read.
 pub(crate) fn needed_columns(
     ranges: &[Range],
     walk: impl FnOnce(&mut dyn FnMut(&Expr, usize)),
@@ -46,7 +47,7 @@ pub(crate) fn needed_columns(
     needed
 }
 
-/// Checks the number of ranges and gives them slots.
+/// Checks the number of ranges and assigns their slots.
 pub(crate) fn level_of(ranges: &[Range]) -> Result<Level> {
     if ranges.len() > MAX_RANGES {
         return Err(SqlError::new(
@@ -66,7 +67,7 @@ fn order(key: &bound::SortKey, ty: SqlType) -> Order {
     Order { oid: ty.oid, descending: key.descending, nulls_first: key.nulls_first }
 }
 
-/// Returns the conditions of a level that a changed row must meet again: WHERE, and ON of joins that do not keep
+/// Returns the conditions of a level that are checked again for a changed row: WHERE, and ON of joins that do not keep
 /// unmatched rows.
 pub(crate) fn recheck_conditions<'e>(from: Option<&'e FromItem>, filter: Option<&'e Expr>) -> Vec<Conjunct<'e>> {
     fn collect<'e>(item: &'e FromItem, out: &mut Vec<Conjunct<'e>>) {
@@ -164,6 +165,7 @@ impl Planner<'_> {
             let keys = (0..select.visible).map(|i| (first + i, select.targets[i].ty().oid)).collect();
             node = Node { kind: Kind::Distinct(Box::new(Distinct { child: node, keys })), rows };
         }
+        // Locks need the columns and keys of the rows after the sort, to lock and to check them again (S1).
         let locks = self.lock_targets(select, inputs);
         if !select.order_by.is_empty() && !ordered {
             let mut saved: Vec<usize> = (first..first + select.targets.len()).collect();
@@ -272,7 +274,7 @@ impl Planner<'_> {
         Ok(Node { kind: Kind::Limit(Box::new(Limit { child, limit, offset })), rows })
     }
 
-    /// Puts ORDER BY and LIMIT over columns that stand in slots from 0.
+    /// Adds ORDER BY and LIMIT over columns in the slots from 0.
     fn order_columns(
         &mut self,
         mut node: Node,
@@ -313,7 +315,7 @@ impl Planner<'_> {
                 Node { kind: Kind::SetOperation(Box::new(node)), rows }
             }
         };
-        // LIMIT counts levels as if it stood in a level of its own.
+        // LIMIT counts levels as if it were in its own level.
         self.levels.push(Level { slots: width, ..Level::default() });
         let node = self.order_columns(node, &both.types, &both.order_by, both.limit.as_ref(), both.offset.as_ref());
         self.levels.pop();
@@ -345,7 +347,7 @@ impl Planner<'_> {
     }
 }
 
-/// Columns, or expressions that an index has, of one range (as [`KeyPlaces`] numbers them) and their directions.
+/// Columns of one range, or expressions that an index has (as [`KeyPlaces`] numbers them), and their directions.
 type WantedKeys = (usize, Vec<(usize, bool, bool)>);
 
 /// Returns the order that a path could give instead of a sort: ORDER BY over columns of one range.
@@ -359,7 +361,7 @@ fn wanted_keys(select: &Select) -> Option<WantedKeys> {
         let target = &select.targets[key.target];
         let at = match strip(target) {
             Expr::Column { up: 0, range, .. } => *range,
-            // One range's bit, of which the number of the lowest is its place.
+            // An expression of one range: the number of its lowest bit is the range.
             _ => usize::try_from(ranges_of(target).trailing_zeros()).ok().filter(|&at| at < select.ranges.len())?,
         };
         if *range.get_or_insert(at) != at {

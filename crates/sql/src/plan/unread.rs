@@ -1,13 +1,18 @@
-//! Leaves out what nobody reads: columns of subqueries in FROM, and of common table expressions that are named once, are NULL
-//! where the level around them does not read them, so that `SELECT count(*) FROM (SELECT 1 / 0 AS x) s` counts one row.
+//! Removes columns that are not read: a column of a subquery in FROM, or of a common table expression that is named
+//! once,
+//! is NULL if the level around it does not read it, so that `SELECT count(*) FROM (SELECT 1 / 0 AS x) s` counts one
+//! row.
 //!
-//! Not columns of tables: scans are told which to decode. Run once, over the tree that analysis made, before it is planned.
+//! Columns of tables are not affected: each scan has a list of columns to decode. It runs once, over the tree of
+//! analysis,
+//! before planning.
 //!
 //! # Invariants
-//! - U1. Rows stay the same in number and order: what DISTINCT compares and what is sorted by is kept, and so is what calls a
-//!   volatile function.
-//! - U2. A common table expression is changed only where this statement names it once, and neither says MATERIALIZED, nor
-//!   locks rows or calls a volatile function: then PostgreSQL reads it as a subquery. Others are computed whole.
+//! - U1. The rows stay the same in number and order: values that DISTINCT compares or that are sorted by are kept, and
+//!   so
+//!   are calls of volatile functions.
+//! - U2. A common table expression is changed only if the statement names it once and it neither says MATERIALIZED nor
+//!   locks rows nor calls a volatile function: then PostgreSQL reads it as a subquery. Others are computed whole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +28,7 @@ use crate::{
     types::{SqlType, Value},
 };
 
-/// Leaves out what a statement does not read.
+/// Removes the columns that a statement does not read.
 pub(crate) fn leave_out_unread(bound: &mut Bound) {
     match bound {
         Bound::Query(query) => inside(query),
@@ -49,7 +54,7 @@ pub(crate) fn leave_out_unread(bound: &mut Bound) {
     }
 }
 
-/// Returns which columns of its ranges a writing statement reads.
+/// Returns the columns of its ranges that a writing statement reads.
 fn needed_by<'e>(ranges: &[Range], from: &FromItem, exprs: impl Iterator<Item = &'e Expr>) -> Vec<BTreeSet<usize>> {
     needed_columns(ranges, |visit| {
         for range in ranges {
@@ -62,7 +67,7 @@ fn needed_by<'e>(ranges: &[Range], from: &FromItem, exprs: impl Iterator<Item = 
     })
 }
 
-/// Looks for what is not read inside of a query whose own columns are all read.
+/// Visits the inside of a query whose own columns are all read.
 fn inside(query: &mut Query) {
     match query {
         Query::Select(select) => {
@@ -117,7 +122,7 @@ fn in_from(from: &mut FromItem) {
     }
 }
 
-/// Looks inside of the subqueries of expressions.
+/// Visits the subqueries of expressions.
 fn in_all<'e>(exprs: impl Iterator<Item = &'e mut Expr>) {
     exprs.for_each(in_expr);
 }
@@ -177,12 +182,12 @@ fn in_expr(expr: &mut Expr) {
 
 fn is_volatile_query(query: &Query) -> bool {
     let mut found = false;
-    // Each call is visited by itself, so that looking at one of them does not look below it.
+    // Each call is visited by itself, so that checking one does not include those below it.
     walk_query(query, 0, &mut |expr, _| found |= matches!(expr, Expr::Call { .. }) && is_volatile(expr));
     found
 }
 
-/// Makes the columns of a query that are not `needed` NULL, as far as U1 allows.
+/// Replaces the columns of a query that are not `needed` by NULL, as far as U1 allows.
 fn blank(query: &mut Query, needed: &BTreeSet<usize>) {
     match query {
         Query::Select(select) => blank_select(select, needed),
@@ -194,7 +199,7 @@ fn blank(query: &mut Query, needed: &BTreeSet<usize>) {
         // All columns are compared.
         Query::SetOperation(_) => {}
         Query::Values(values) => {
-            // PostgreSQL computes all of several rows.
+            // With several rows, PostgreSQL computes all columns.
             let [row] = &mut values.rows[..] else { return };
             for (place, (value, ty)) in row.iter_mut().zip(&values.types).enumerate() {
                 if !needed.contains(&place) {

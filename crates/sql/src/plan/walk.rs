@@ -1,9 +1,9 @@
-//! Walks over bound trees: which columns of a level are read, and where.
+//! Walks over bound trees: which columns of a level are read, and in which places.
 //!
 //! # Invariants
 //! - W1. `depth` is the number of levels between the expression's start and the node: a column with `up == depth`
-//!   belongs to the level the walk started in.
-//! - W2. A SELECT and a VALUES are one level each; a set operation is none, its inputs stand where it stands.
+//!   belongs to the level in which the walk started.
+//! - W2. A SELECT and a VALUES are one level each; a set operation is none, and its inputs are in the level around it.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(crate) fn walk_expr(expr: &Expr, depth: usize, visit: &mut dyn FnMut(&Expr, 
     }
 }
 
-/// Calls `visit` with every expression of a query that stands in a level `depth` deep.
+/// Calls `visit` with every expression of a query in a level `depth` deep.
 pub(crate) fn walk_query(query: &Query, depth: usize, visit: &mut dyn FnMut(&Expr, usize)) {
     match query {
         Query::Select(select) => walk_select(select, depth + 1, visit),
@@ -109,7 +109,7 @@ pub(crate) fn walk_select(select: &Select, depth: usize, visit: &mut dyn FnMut(&
 /// Calls `visit` with every expression inside a range.
 pub(crate) fn walk_source(source: &RangeSource, depth: usize, visit: &mut dyn FnMut(&Expr, usize)) {
     match source {
-        // A common table expression names no level outside itself.
+        // A common table expression refers to no level outside itself.
         RangeSource::Table(_) | RangeSource::Cte(_) => {}
         RangeSource::Subquery { query, .. } => walk_query(query, depth, visit),
         RangeSource::Function { args, .. } => args.iter().for_each(|arg| walk_expr(arg, depth, visit)),
@@ -165,10 +165,10 @@ pub(crate) fn ctes_of<'q>(query: &'q Query, out: &mut Vec<&'q Arc<Bound>>) {
 /// A set of ranges of one level, as bits.
 pub(crate) type Ranges = u128;
 
-/// Most ranges of one level.
+/// The maximal number of ranges of one level.
 pub(crate) const MAX_RANGES: usize = 128;
 
-/// Returns which ranges of its own level an expression reads, in subqueries too.
+/// Returns the ranges of its own level that an expression reads, in subqueries too.
 pub(crate) fn ranges_of(expr: &Expr) -> Ranges {
     let mut ranges = 0;
     walk_expr(expr, 0, &mut |expr, depth| {
@@ -181,7 +181,7 @@ pub(crate) fn ranges_of(expr: &Expr) -> Ranges {
     ranges
 }
 
-/// Returns which ranges of the level a range's own query or arguments read (LATERAL).
+/// Returns the ranges of the level that a range's own query or arguments read (LATERAL).
 pub(crate) fn lateral_ranges(source: &RangeSource) -> Ranges {
     let mut ranges = 0;
     walk_source(source, 0, &mut |expr, depth| {
@@ -194,7 +194,8 @@ pub(crate) fn lateral_ranges(source: &RangeSource) -> Ranges {
     ranges
 }
 
-/// Returns whether evaluating an expression twice, or elsewhere, could differ from once: it calls a volatile function.
+/// Returns whether evaluating an expression twice, or elsewhere, could give another result: it calls a volatile
+/// function.
 pub(crate) fn is_volatile(expr: &Expr) -> bool {
     let mut found = false;
     walk_expr(expr, 0, &mut |expr, _| {

@@ -1,4 +1,4 @@
-//! Statements that define objects: from the grammar's nodes to `ast`.
+//! Statements that define objects: conversion from the grammar's nodes to `ast`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf as pb;
@@ -52,7 +52,7 @@ impl Convert<'_> {
     }
 
     fn column_def(&mut self, node: pb::ColumnDef) -> Result<ColumnDef> {
-        // Fields that only PostgreSQL's analysis and dump tools fill are required to be empty together.
+        // Fields that only PostgreSQL's analysis and dump tools fill are checked to be empty together.
         let pb::ColumnDef {
             colname,
             type_name,
@@ -101,8 +101,9 @@ impl Convert<'_> {
         object_name(collname, at).map(Some)
     }
 
-    /// Converts a constraint, or applies a DEFERRABLE clause to the one before it. `fixed` says whether that one was
-    /// declared NOT DEFERRABLE.
+    /// Converts a constraint, or applies a DEFERRABLE clause to the previous one. `fixed` tells whether that one was
+    /// declared
+    /// NOT DEFERRABLE.
     fn add_constraint(&mut self, list: &mut Vec<Constraint>, fixed: &mut bool, node: pb::Constraint) -> Result<()> {
         use pb::ConstrType as T;
         let kind = T::try_from(node.contype).map_err(|_| missing())?;
@@ -297,7 +298,7 @@ impl Convert<'_> {
         })))
     }
 
-    /// The kinds of object our tree can name.
+    /// Returns the kind of object if the tree can name it.
     fn object_kind(&self, kind: i32) -> Option<ObjectKind> {
         match pb::ObjectType::try_from(kind) {
             Ok(pb::ObjectType::ObjectTable) => Some(ObjectKind::Table),
@@ -364,7 +365,7 @@ impl Convert<'_> {
             (T::AtSetRelOptions, Some(def)) => AlterCommand::SetOptions(self.option_list(*def)?),
             (T::AtResetRelOptions, Some(def)) => AlterCommand::ResetOptions(self.option_list(*def)?),
             (other, _) => {
-                // The grammar names a command `AT_ClusterOn`.
+                // The grammar names a command like `AT_ClusterOn`.
                 let mut words = String::from("ALTER TABLE command");
                 for letter in other.as_str_name().trim_start_matches("AT_").chars() {
                     if letter.is_ascii_uppercase() {
@@ -483,12 +484,12 @@ impl Convert<'_> {
     }
 }
 
-/// Whether a one-character field of the grammar is set.
+/// Returns whether a one-character field of the grammar is set.
 fn set_char(field: &str) -> bool {
     !matches!(field, "" | "\0")
 }
 
-/// The action behind the grammar's letter.
+/// Returns the action of the grammar's letter.
 fn action(letter: &str) -> ReferentialAction {
     match letter {
         "r" => ReferentialAction::Restrict,

@@ -1,6 +1,7 @@
-//! Expressions: from the grammar's nodes to `ast::Expr`.
+//! Expressions: conversion from the grammar's nodes to `ast::Expr`.
 //!
-//! One function per node, never inlined: a node is large, and the stack holds one frame per level of the text.
+//! There is one function per node, and none is inlined: a node is large, and the stack holds one frame per level of the
+//! text.
 
 #![expect(clippy::boxed_local, reason = "a node is taken apart where it lies, so that its frame stays small")]
 
@@ -77,7 +78,7 @@ impl Convert<'_> {
         Ok(Expr::new(ExprKind::CurrentOf(cursor_name), Pos::NONE))
     }
 
-    /// Names an expression that has no place in our tree.
+    /// Returns the error for an expression that has no place in the tree.
     #[inline(never)]
     fn refused(&self, node: NodeEnum) -> SqlError {
         let (what, at) = match node {
@@ -146,7 +147,7 @@ impl Convert<'_> {
         Ok(Expr::new(ExprKind::Literal(literal), at))
     }
 
-    /// Refuses numbers that PostgreSQL 15 reads otherwise: `0x1F`, `0o7`, `0b1`, `1_000`.
+    /// Refuses numbers that PostgreSQL 15 reads differently: `0x1F`, `0o7`, `0b1`, `1_000`.
     fn plain_number(&self, at: Pos) -> Result<()> {
         let start = at.get().and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX);
         let Some(rest) = self.text.get(start..) else { return Ok(()) };
@@ -168,7 +169,7 @@ impl Convert<'_> {
     #[inline(never)]
     fn operator(&mut self, node: Box<pb::AExpr>) -> Result<Expr> {
         use pb::AExprKind as K;
-        // The ends of a list are for tools that rewrite text.
+        // The ends of the list serve tools that rewrite text.
         let pb::AExpr { kind, name, lexpr, rexpr, rexpr_list_start: _, rexpr_list_end: _, location } = *node;
         let at = pos(location);
         let op = object_name(name, at)?;
@@ -228,7 +229,7 @@ impl Convert<'_> {
             Ok(pb::BoolExprType::AndExpr) => ExprKind::And(terms),
             Ok(pb::BoolExprType::OrExpr) => ExprKind::Or(terms),
             Ok(pb::BoolExprType::NotExpr) => match terms.pop() {
-                // `x NOT IN (SELECT ...)` arrives as NOT of IN, both at the position of the word NOT.
+                // `x NOT IN (SELECT ...)` arrives as NOT of IN, both with the position of NOT.
                 Some(Expr { kind: ExprKind::InSubquery { expr, query, negated: false }, pos }) if pos == at => {
                     ExprKind::InSubquery { expr, query, negated: true }
                 }

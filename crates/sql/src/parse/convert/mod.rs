@@ -1,11 +1,12 @@
-//! From the grammar's tree to ours, refusing what ours has no place for.
+//! Converts the grammar's tree to `ast`, and refuses what has no place there.
 //!
-//! Not a checker of meaning. The rules the grammar leaves to analysis are left to ours as well.
+//! It does not check meaning. Rules that the grammar leaves to PostgreSQL's analysis are left to `analyze` here.
 //!
 //! # Invariants
-//! - C1. Every node is taken apart with all its fields named, so that a new field of the grammar fails to compile here.
-//!   A field without use is passed to `absent`, which answers 0A000 when it is set (P2).
-//! - C2. Every function that can reach itself passes `down`, which stops at `DEPTH_MAX`.
+//! - C1. Every node is destructured with all its fields named, so that a new field of the grammar fails to compile
+//!   here. A
+//!   field without a use is passed to `absent`, which returns 0A000 if it is set (P2).
+//! - C2. Every function that can call itself, directly or not, passes `down`, which stops at `DEPTH_MAX`.
 //!
 //! Checked by `parse/tests`.
 
@@ -54,7 +55,7 @@ fn convert_all(text: &str, parsed: pb::ParseResult, deepest: &mut u32) -> Result
     Ok(statements)
 }
 
-/// Returns the rest of `text` behind leading blanks and comments.
+/// Returns the rest of `text` after leading whitespace and comments.
 fn skip_blanks(mut text: &str) -> &str {
     loop {
         text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
@@ -80,20 +81,20 @@ fn skip_blanks(mut text: &str) -> &str {
     }
 }
 
-/// The state of converting one statement.
+/// The state of the conversion of one statement.
 struct Convert<'a> {
-    /// The whole text, which positions count from.
+    /// The whole text, to which positions refer.
     text: &'a str,
-    /// Where the statement starts: the position of what has none of its own.
+    /// The start of the statement, which serves as the position of nodes without one.
     start: Pos,
-    /// How many levels are open (C2).
+    /// The number of open levels (C2).
     depth: u32,
-    /// How many were open at most.
+    /// The largest number of levels that were open.
     deepest: u32,
 }
 
 impl Convert<'_> {
-    /// Runs `f` one level deeper, or stops at the limit.
+    /// Runs `f` one level deeper, or fails at the limit.
     fn enter<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.down()?;
         let result = f(self)?;
@@ -101,7 +102,7 @@ impl Convert<'_> {
         Ok(result)
     }
 
-    /// Opens a level, or stops at the limit. After an error nothing more is converted, so it need not be closed.
+    /// Opens a level, or fails at the limit. After an error nothing more is converted, so the level need not be closed.
     fn down(&mut self) -> Result<()> {
         if self.depth >= DEPTH_MAX {
             return Err(too_complex(format_args!("it is nested deeper than {DEPTH_MAX} levels"), Pos::NONE));
@@ -116,7 +117,7 @@ impl Convert<'_> {
         self.depth -= 1;
     }
 
-    /// Converts a whole statement, or one inside another.
+    /// Converts a whole statement, or a statement inside another.
     fn stmt(&mut self, node: pb::Node) -> Result<Stmt> {
         match inner(node)? {
             NodeEnum::SelectStmt(s) => Ok(Stmt::Select(Box::new(self.select(*s)?))),
@@ -152,7 +153,7 @@ impl Convert<'_> {
         }
     }
 
-    /// Names the statement by the words it starts with.
+    /// Returns the name of the statement by the words with which it starts.
     fn statement_name(&self) -> String {
         let at = self.start.get().and_then(|at| usize::try_from(at).ok()).unwrap_or(0);
         let words = self.text.get(at..).unwrap_or_default().split_ascii_whitespace();
@@ -161,7 +162,7 @@ impl Convert<'_> {
             let plain = word.bytes().take_while(|byte| byte.is_ascii_alphabetic()).count();
             let (kept, cut) = (word.get(..plain).unwrap_or_default().to_ascii_uppercase(), plain < word.len());
             match kept.as_str() {
-                // Two words of a kind's name stand between the verb and what counts.
+                // Modifiers between the verb and the kind of object are not part of the name.
                 "OR" | "REPLACE" | "TEMP" | "TEMPORARY" | "UNLOGGED" | "RECURSIVE" | "TRUSTED" | "CONSTRAINT" => {}
                 "" => break,
                 _ => {
@@ -182,31 +183,31 @@ impl Convert<'_> {
         if name.is_empty() { "this statement".into() } else { name }
     }
 
-    /// Makes the 0A000 of `what` at `pos`, or at the statement when that is not known.
+    /// Returns the 0A000 for `what` at `pos`, or at the statement if the position is unknown.
     fn unsupported(&self, what: impl std::fmt::Display, pos: Pos) -> SqlError {
         SqlError::unsupported(what).at_opt(pos.or(self.start).get())
     }
 
-    /// Answers 0A000 when a field that has no use is set (C1).
+    /// Returns 0A000 if a field without a use is set (C1).
     fn absent(&self, set: bool, what: &str, pos: Pos) -> Result<()> {
         if set { Err(self.unsupported(what, pos)) } else { Ok(()) }
     }
 
-    /// The name of a relation that stands where neither alias nor ONLY can.
+    /// Converts the name of a relation in a place that allows neither alias nor ONLY.
     fn relation(&self, relation: Option<pb::RangeVar>) -> Result<RelationName> {
         let (table, alias) = self.table(relation)?;
         self.absent(alias.is_some(), "an alias here", table.name.pos)?;
         Ok(table.name)
     }
 
-    /// The name of a table that stands where no alias can.
+    /// Converts the name of a table in a place that allows no alias.
     fn plain_table(&self, relation: Option<pb::RangeVar>) -> Result<TableName> {
         let (table, alias) = self.table(relation)?;
         self.absent(alias.is_some(), "an alias here", table.name.pos)?;
         Ok(table)
     }
 
-    /// A table with its alias.
+    /// Converts a table with its alias.
     fn table(&self, relation: Option<pb::RangeVar>) -> Result<(TableName, Option<Alias>)> {
         let relation = relation.ok_or_else(missing)?;
         let pb::RangeVar { catalogname, schemaname, relname, inh, relpersistence, alias, location } = relation;
@@ -221,7 +222,7 @@ impl Convert<'_> {
         Ok((TableName { name, only: !inh }, alias.map(alias_of).transpose()?))
     }
 
-    /// A type's name.
+    /// Converts the name of a type.
     fn type_name(&mut self, ty: Option<pb::TypeName>) -> Result<TypeName> {
         let ty = ty.ok_or_else(missing)?;
         let pb::TypeName { names, type_oid, setof, pct_type, typmods, typemod, array_bounds, location } = ty;
@@ -241,12 +242,12 @@ impl Convert<'_> {
         Ok(TypeName { name, modifiers, array_bounds, pos })
     }
 
-    /// A list of named options.
+    /// Converts a list of named options.
     fn options(&self, nodes: Vec<pb::Node>) -> Result<Vec<NamedOption>> {
         nodes.into_iter().map(|node| self.option(node)).collect()
     }
 
-    /// One named option.
+    /// Converts one named option.
     fn option(&self, node: pb::Node) -> Result<NamedOption> {
         let NodeEnum::DefElem(element) = inner(node)? else { return Err(missing()) };
         let pb::DefElem { defnamespace, defname, arg, defaction, location, arg_location: _ } = *element;
@@ -266,7 +267,7 @@ impl Convert<'_> {
             NodeEnum::Boolean(pb::Boolean { boolval }) => OptionValue::Bool(boolval),
             NodeEnum::AStar(pb::AStar {}) => OptionValue::Star,
             NodeEnum::List(pb::List { items }) => OptionValue::List(strings(items)?),
-            // A bare word such as `off` is read as a type's name.
+            // An unquoted word such as `off` is read as the name of a type.
             NodeEnum::TypeName(pb::TypeName {
                 names,
                 type_oid: _,
@@ -293,32 +294,32 @@ impl Convert<'_> {
     }
 }
 
-/// The error for a tree of another shape than the grammar makes.
+/// Returns the error for a tree that the grammar does not produce.
 fn missing() -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, "the grammar's tree has an unexpected shape")
 }
 
-/// Takes a node out of its wrapping.
+/// Unwraps a node.
 fn inner(node: pb::Node) -> Result<NodeEnum> {
     node.node.ok_or_else(missing)
 }
 
-/// Takes a node out of an optional box.
+/// Unwraps a node in an optional box.
 fn required<T>(node: Option<Box<T>>) -> Result<T> {
     node.map(|node| *node).ok_or_else(missing)
 }
 
-/// A location of the grammar, negative when unknown.
+/// Converts a location of the grammar, which is negative if unknown.
 fn pos(location: i32) -> Pos {
     u32::try_from(location).map_or(Pos::NONE, Pos::new)
 }
 
-/// The grammar writes an absent name as an empty one; an empty name cannot be written.
+/// Converts a name, which the grammar leaves empty if it is absent; an empty name cannot be written.
 fn optional(name: String) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// A node that is a name.
+/// Converts a node that is a name.
 fn string(node: pb::Node) -> Result<String> {
     match inner(node)? {
         NodeEnum::String(pb::String { sval }) => Ok(sval),
@@ -326,17 +327,17 @@ fn string(node: pb::Node) -> Result<String> {
     }
 }
 
-/// A list of names.
+/// Converts a list of names.
 fn strings(nodes: Vec<pb::Node>) -> Result<Vec<String>> {
     nodes.into_iter().map(string).collect()
 }
 
-/// A dotted name that has no position of its own.
+/// Converts a dotted name, whose node has no position.
 fn object_name(nodes: Vec<pb::Node>, pos: Pos) -> Result<ObjectName> {
     Ok(ObjectName { parts: strings(nodes)?, pos })
 }
 
-/// An alias.
+/// Converts an alias.
 fn alias_of(alias: pb::Alias) -> Result<Alias> {
     let pb::Alias { aliasname, colnames } = alias;
     Ok(Alias { name: aliasname, columns: strings(colnames)? })

@@ -1,4 +1,4 @@
-//! SELECT, INSERT, UPDATE, DELETE: from the grammar's nodes to `ast`.
+//! SELECT, INSERT, UPDATE, DELETE: conversion from the grammar's nodes to `ast`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf as pb;
@@ -219,7 +219,7 @@ impl Convert<'_> {
         let pos = first_pos(&query);
         let alias = alias.map(alias_of).transpose()?;
         if alias.is_none() {
-            // PostgreSQL 16 made it optional; the reference demands it.
+            // PostgreSQL 16 made the alias optional; PostgreSQL 15, the reference, requires it.
             let what = if matches!(query.body, SelectBody::Values(_)) { "VALUES" } else { "subquery" };
             let form = if what == "VALUES" { "(VALUES ...)" } else { "(SELECT ...)" };
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{what} in FROM must have an alias"))
@@ -229,7 +229,7 @@ impl Convert<'_> {
         Ok(FromItem::Subquery { query, lateral, alias, pos })
     }
 
-    /// Returns the position of the nearest opening bracket before `at`, which is where a simple subquery starts.
+    /// Returns the position of the nearest opening parenthesis before `at`, where a simple subquery starts.
     fn bracket_before(&self, at: Pos) -> Pos {
         let end = at.get().and_then(|at| usize::try_from(at).ok()).unwrap_or(0);
         let found = self.text.get(..end).and_then(|before| before.rfind('('));
@@ -306,7 +306,7 @@ impl Convert<'_> {
         Ok(Stmt::Insert(Box::new(Insert { with, table, alias, columns, source, overriding, on_conflict, returning })))
     }
 
-    /// A target table, whose alias has no column names.
+    /// Converts a target table, whose alias has no column names.
     fn aliased(&self, relation: Option<pb::RangeVar>) -> Result<(TableName, Option<String>)> {
         let (table, alias) = self.table(relation)?;
         let columns = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
@@ -314,7 +314,7 @@ impl Convert<'_> {
         Ok((table, alias.map(|alias| alias.name)))
     }
 
-    /// A column to assign to, and what stands beside it.
+    /// Converts the target column of an assignment; returns the assigned value with it.
     fn assigned(&mut self, node: pb::Node) -> Result<(AssignTarget, Option<Box<pb::Node>>)> {
         let NodeEnum::ResTarget(target) = inner(node)? else { return Err(missing()) };
         let pb::ResTarget { name, indirection, val, location } = *target;
@@ -332,7 +332,7 @@ impl Convert<'_> {
                 clauses.push(SetClause::One { target, value: self.expr(value)? });
                 continue;
             };
-            // The grammar repeats the source for each of its columns; the first copy is taken.
+            // The grammar repeats the source for each of its columns; only the first copy is used.
             let pb::MultiAssignRef { source, colno, ncolumns: _ } = *many;
             if colno == 1 {
                 let source = self.expr(required(source)?)?;
@@ -424,7 +424,7 @@ impl Convert<'_> {
         Ok(IndexElement { key, collation, operator_class, descending, nulls_first: nulls_first(nulls_ordering) })
     }
 
-    /// Converts a list of column names of COPY and kin.
+    /// Converts a list of column names, as in COPY.
     pub(super) fn names(&self, nodes: Vec<pb::Node>) -> Result<Vec<String>> {
         nodes.into_iter().map(string).collect()
     }
@@ -438,7 +438,7 @@ fn nulls_first(nulls: i32) -> Option<bool> {
     }
 }
 
-/// Returns the first position known inside a query.
+/// Returns the first known position inside a query.
 fn first_pos(mut query: &Select) -> Pos {
     loop {
         if let Some(with) = &query.with {

@@ -1,4 +1,5 @@
-//! Transactions, settings, prepared statements, cursors, COPY and upkeep: from the grammar's nodes to `ast`.
+//! Transactions, settings, prepared statements, cursors, COPY and maintenance: conversion from the grammar's nodes to
+//! `ast`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf as pb;
@@ -8,7 +9,7 @@ use crate::error::Result;
 use crate::parse::ast::*;
 
 impl Convert<'_> {
-    /// Converts BEGIN, COMMIT, SAVEPOINT and kin.
+    /// Converts BEGIN, COMMIT, SAVEPOINT and similar commands.
     pub(super) fn transaction(&mut self, node: pb::TransactionStmt) -> Result<Stmt> {
         use pb::TransactionStmtKind as K;
         let pb::TransactionStmt { kind, options, savepoint_name, gid, chain, location: _ } = node;
@@ -154,7 +155,8 @@ impl Convert<'_> {
     pub(super) fn declare(&mut self, node: pb::DeclareCursorStmt) -> Result<Stmt> {
         let pb::DeclareCursorStmt { portalname, options, query } = node;
         let has = |bit: i32| options & bit != 0;
-        // The bits of `parsenodes.h`: BINARY, SCROLL, NO SCROLL, INSENSITIVE, ASENSITIVE, HOLD, and one set always.
+        // The bits of `parsenodes.h`: BINARY, SCROLL, NO SCROLL, INSENSITIVE, ASENSITIVE, HOLD, and one that is always
+        // set.
         self.absent(options & !0x13f != 0, "an option of DECLARE CURSOR", self.start)?;
         let NodeEnum::SelectStmt(query) = inner(required(query)?)? else {
             return Err(self.unsupported("DECLARE CURSOR for another statement than SELECT", self.start));
@@ -195,7 +197,7 @@ impl Convert<'_> {
         }))
     }
 
-    /// Converts CALL of the procedures there are, `collie_checkpoint` and `collie_set_option`, with constants.
+    /// Converts CALL of the existing procedures, `collie_checkpoint` and `collie_set_option`, with constant arguments.
     pub(super) fn procedure(&mut self, node: pb::CallStmt) -> Result<Stmt> {
         let pb::CallStmt { funccall, funcexpr: _, outargs: _ } = node;
         let ExprKind::Call(call) = self.call(Box::new(required(funccall)?))?.kind else { return Err(missing()) };

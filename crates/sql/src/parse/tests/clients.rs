@@ -1,9 +1,9 @@
-//! The statement shapes of pgbench, psql, go-tpc, sysbench, drivers and ORMs, written anew.
+//! The statement shapes of pgbench, psql, go-tpc, sysbench, drivers and ORMs, rewritten.
 
 use super::{one, statements};
 use crate::parse::ast::*;
 
-/// Goal: what real clients send is read. Method: one statement of each shape of section 12 of the design.
+/// Goal: statements that real clients send are accepted. Method: one statement of each known shape.
 #[test]
 fn statements_of_known_clients_are_accepted() {
     let shapes = [
@@ -84,7 +84,7 @@ fn statements_of_known_clients_are_accepted() {
     }
 }
 
-/// Goal: an empty query is no statement. Method: the ping of Go's lib/pq, comments, blanks.
+/// Goal: an empty query gives no statement. Method: the ping of Go's lib/pq, comments, whitespace.
 #[test]
 fn texts_without_a_statement_give_none() {
     for text in ["", ";", " ;; ", "-- nothing", "/* a /* nested */ one */ ;", "\n\t"] {
@@ -92,7 +92,7 @@ fn texts_without_a_statement_give_none() {
     }
 }
 
-/// Goal: each statement of a text gets its own bytes. Method: three statements among comments and blanks.
+/// Goal: each statement of a text gets its own byte range. Method: three statements among comments and whitespace.
 #[test]
 fn ranges_hold_each_statement_without_its_semicolon() {
     let text = " select 1 ; /* c */ begin; -- d\n commit  ";

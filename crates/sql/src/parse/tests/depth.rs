@@ -1,4 +1,4 @@
-//! Deep and random text: it is answered, and never ends the process (P1, P4, Q7).
+//! Deep and random text: it is answered, and never ends the process (P1, P4, SQL-7).
 
 use proptest::prelude::*;
 
@@ -7,7 +7,8 @@ use crate::error::SqlState;
 use crate::parse::{DEPTH_INLINE, TERMS_MAX, convert, fuzz_parse, raw, scan};
 
 /// Goal: statements nested without limit are 54001. Method: a hundred thousand levels of each form that nests, on a
-/// thread with the stack of a server's worker.
+/// thread
+/// with the stack of a server's worker.
 #[test]
 fn a_hundred_thousand_levels_of_anything_are_refused() {
     const N: usize = 100_000;
@@ -35,8 +36,8 @@ fn a_hundred_thousand_levels_of_anything_are_refused() {
     }
 }
 
-/// Goal: the limits lie where they are said to lie. Method: just below and just above, for nesting that leans left,
-/// right and is bracketed, and for terms.
+/// Goal: the limits are where they are documented. Method: just below and just above, for nesting to the left, to the
+/// right and in parentheses, and for terms.
 #[test]
 fn statements_just_below_the_limits_are_accepted() {
     for (text, repeat) in [("select 1", " + 1"), ("select true", " is true"), ("select 1", " union all select 1")] {
@@ -51,8 +52,9 @@ fn statements_just_below_the_limits_are_accepted() {
     assert_eq!(error.state(), SqlState::STATEMENT_TOO_COMPLEX);
 }
 
-/// Goal: what is parsed on the caller's stack fits it, P4's other half. Method: each nesting form as deep as the bound
-/// lets it stay, parsed, compared, printed and dropped on half of a worker's stack.
+/// Goal: a statement that is parsed on the caller's stack fits it, the other half of P4. Method: each nesting form as
+/// deep
+/// as the bound lets it stay, parsed, compared, printed and dropped on half of a worker's stack.
 #[test]
 fn statements_below_the_bound_fit_half_of_a_small_stack() {
     let forms = [
@@ -84,7 +86,7 @@ fn statements_below_the_bound_fit_half_of_a_small_stack() {
     }
 }
 
-/// Goal: the deepest tree can be handled on a worker's stack (A2). Method: clone, compare and drop one there.
+/// Goal: the deepest tree can be handled on a worker's stack (A2). Method: clones, compares and drops one there.
 #[test]
 fn deepest_tree_can_be_cloned_and_compared_on_a_worker_stack() {
     for text in [format!("select {}a", "not ".repeat(990)), format!("{}1{}", "select (".repeat(490), ")".repeat(490))] {
@@ -96,8 +98,8 @@ fn deepest_tree_can_be_cloned_and_compared_on_a_worker_stack() {
     }
 }
 
-/// Goal: many deep statements do not use up anything of the process. Method: more of them than a process has
-/// thread-specific keys, which the grammar takes one of per thread.
+/// Goal: many deep statements exhaust no resource of the process. Method: parses more of them than a process has
+/// thread-specific keys, of which the grammar takes one per thread.
 #[test]
 fn deep_statements_can_be_parsed_without_end() {
     let text = format!("select {}1", "not ".repeat(250));
@@ -107,7 +109,8 @@ fn deep_statements_can_be_parsed_without_end() {
 }
 
 /// Goal: assignments that the grammar repeats cannot fill the memory. Method: nested row assignments, each doubling
-/// what is inside, and one of many columns over a long source.
+/// what is
+/// inside, and one of many columns over a long source.
 #[test]
 fn repeated_row_assignments_are_bounded() {
     let mut text = String::from("select 1");
@@ -122,7 +125,7 @@ fn repeated_row_assignments_are_bounded() {
     one("update t set (a, b) = (select 1, 2) where (a, b) = (3, 4)");
 }
 
-/// Goal: threads that parse at once do not disturb each other. Method: eight threads, right and wrong texts.
+/// Goal: threads that parse at once do not disturb each other. Method: eight threads, valid and invalid texts.
 #[test]
 fn threads_parse_side_by_side() {
     std::thread::scope(|scope| {
@@ -137,9 +140,9 @@ fn threads_parse_side_by_side() {
     });
 }
 
-/// Returns the depth the converter met.
+/// Returns the depth that the converter met.
 fn true_depth(text: &str) -> Option<u64> {
-    // On a stack that fits anything the strategies make.
+    // On a stack that fits anything that the strategies generate.
     let text = text.to_owned();
     let worker = std::thread::Builder::new().stack_size(64 << 20).spawn(move || {
         let parsed = raw::parse(&text).ok()?;
@@ -148,7 +151,7 @@ fn true_depth(text: &str) -> Option<u64> {
     worker.expect("a thread starts").join().expect("the converter does not panic")
 }
 
-/// Makes expressions of every form that nests, in one of its spellings.
+/// Generates expressions of every form that nests, in one of its spellings.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "1",
@@ -203,7 +206,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// Makes a text of random tokens.
+/// Generates a text of random tokens.
 fn soup() -> impl Strategy<Value = String> {
     let tokens = prop::sample::select(vec![
         "select",
@@ -286,8 +289,9 @@ fn soup() -> impl Strategy<Value = String> {
         .prop_map(|(tokens, between)| tokens.join(between))
 }
 
-/// Goal: each rule of the bound is needed (S1). Method: texts whose depth lies in two segments that only that rule adds:
-/// set operations, joins, BETWEEN, CASE with a column called `end`, brackets.
+/// Goal: each rule of the bound is needed (S1). Method: texts whose depth is spread over two segments, which only that
+/// rule
+/// adds up: set operations, joins, BETWEEN, CASE with a column called `end`, parentheses.
 #[test]
 fn bound_adds_what_lies_across_segments() {
     let minus = "- ".repeat(80);
@@ -309,7 +313,7 @@ fn bound_adds_what_lies_across_segments() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Goal: P4. Method: generated statements, the bound against the depth the converter meets.
+    /// Goal: P4. Method: compares the bound of generated statements with the depth that the converter meets.
     #[test]
     fn bound_is_never_below_the_true_depth(a in expression(), b in expression()) {
         let text = format!("select {a}, {b} from t where {b} group by {a} having {b} order by {a}; select {a}");
@@ -330,7 +334,7 @@ proptest! {
     }
 }
 
-/// Goal: ordinary statements do not pay for a thread. Method: the bound of a long but flat statement.
+/// Goal: ordinary statements do not need a thread. Method: checks the bound of a long but flat statement.
 #[test]
 fn ordinary_statements_stay_on_their_thread() {
     let flat = format!("select a from t where b in ({}) and c = 1 and d is not null", vec!["$1"; 1_000].join(", "));

@@ -1,11 +1,11 @@
-//! Where errors point and which code they carry.
+//! The positions and codes of errors.
 
 use super::{check_error, failure};
 use crate::error::SqlState;
 use crate::parse::{TEXT_BYTES_MAX, statements};
 
-/// Goal: syntax errors read and point as PostgreSQL's. Method: messages and offsets, also behind characters of several
-/// bytes and in the second statement.
+/// Goal: syntax errors have PostgreSQL's messages and positions. Method: compares messages and offsets, also after
+/// characters of several bytes and in the second statement.
 #[test]
 fn syntax_errors_name_the_token_and_point_at_it() {
     let cases = [
@@ -30,8 +30,9 @@ fn syntax_errors_name_the_token_and_point_at_it() {
     }
 }
 
-/// Goal: what is not built is refused and named, never ignored (Q1). Method: one text per refusal that is cheap to
-/// reach, with the position it points at.
+/// Goal: a clause that is not built is refused and named, never ignored (SQL-1). Method: one text per refusal that is
+/// easy
+/// to reach, with the position of its error.
 #[test]
 fn clauses_without_a_place_in_the_tree_are_refused() {
     let cases = [
@@ -126,7 +127,7 @@ fn clauses_without_a_place_in_the_tree_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: the refusal says what is refused. Method: messages of statements with several words.
+/// Goal: the refusal names the refused statement. Method: compares the messages of statements with several words.
 #[test]
 fn refused_statements_are_named() {
     let cases = [
@@ -144,7 +145,7 @@ fn refused_statements_are_named() {
     }
 }
 
-/// Goal: messages of the grammar that are not syntax carry their own code. Method: one text each.
+/// Goal: messages of the grammar that are not syntax errors carry their own code. Method: one text each.
 #[test]
 fn grammar_messages_carry_postgresql_codes() {
     check_error("create assertion a check (true)", SqlState::FEATURE_NOT_SUPPORTED, Some(0));
@@ -155,7 +156,7 @@ fn grammar_messages_carry_postgresql_codes() {
     check_error("select 'a\0b'", SqlState::CHARACTER_NOT_IN_REPERTOIRE, Some(9));
 }
 
-/// Goal: text beyond the limit is refused before it is read. Method: one byte more than the limit.
+/// Goal: text beyond the limit is refused before it is parsed. Method: one byte more than the limit.
 #[test]
 fn text_above_the_limit_is_refused() {
     let text = " ".repeat(TEXT_BYTES_MAX + 1);

@@ -1,6 +1,6 @@
-//! Tests of the parser: what clients send, what the tree holds, where errors point, and how deep text may nest.
+//! Tests of the parser: statements of clients, the content of the tree, positions of errors, and nesting depth.
 //!
-//! Expected positions are byte offsets from 0, as `SqlError` keeps them; a client is shown characters from 1.
+//! Expected positions are byte offsets from 0, as `SqlError` keeps them; a client sees characters counted from 1.
 
 mod clients;
 mod depth;
@@ -10,7 +10,7 @@ mod trees;
 use super::{Stmt, statements};
 use crate::error::{SqlError, SqlState};
 
-/// Parses a text that holds exactly one statement.
+/// Parses a text that contains exactly one statement.
 fn one(text: &str) -> Stmt {
     let mut all = statements(text).unwrap_or_else(|error| panic!("{text}: {error:?} at {:?}", error.report().position));
     assert_eq!(all.len(), 1, "{text}");

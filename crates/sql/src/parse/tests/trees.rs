@@ -1,9 +1,9 @@
-//! What the tree holds: the forms that analysis tells apart.
+//! The content of the tree: the forms that analysis distinguishes.
 
 use super::one;
 use crate::parse::ast::*;
 
-/// The query of a SELECT.
+/// Returns the query of a SELECT.
 fn select(text: &str) -> Select {
     match one(text) {
         Stmt::Select(select) => *select,
@@ -11,7 +11,7 @@ fn select(text: &str) -> Select {
     }
 }
 
-/// The one block of a SELECT.
+/// Returns the one block of a SELECT.
 fn core(text: &str) -> SelectCore {
     match select(text).body {
         SelectBody::Core(core) => *core,
@@ -19,7 +19,7 @@ fn core(text: &str) -> SelectCore {
     }
 }
 
-/// The expression of `SELECT text`.
+/// Returns the expression of `SELECT text`.
 fn expr(text: &str) -> Expr {
     core(&format!("select {text}")).targets.remove(0).expr
 }
@@ -131,7 +131,7 @@ fn positions_of_operators_and_of_their_start_differ() {
     check("a is null", 2, 0);
 }
 
-/// Goal: type names keep modifiers and array bounds. Method: the grammar's own words and plain names.
+/// Goal: type names keep modifiers and array bounds. Method: the grammar's own type keywords and plain names.
 #[test]
 fn type_names_keep_modifiers_and_bounds() {
     let ty = |text: &str| match expr(&format!("null::{text}")).kind {
@@ -146,7 +146,7 @@ fn type_names_keep_modifiers_and_bounds() {
     assert_eq!(ty("s.t[][3]").array_bounds, [None, Some(3)]);
 }
 
-/// Goal: the clauses of a query end up where analysis looks. Method: one query with most of them.
+/// Goal: the clauses of a query are where analysis expects them. Method: one query with most of them.
 #[test]
 fn select_keeps_its_clauses() {
     let query = select(
@@ -177,7 +177,7 @@ fn select_keeps_its_clauses() {
     assert!(matches!(core.from[1], FromItem::Function { lateral: true, ordinality: true, .. }));
 }
 
-/// Goal: DISTINCT, LIMIT ALL, ties, set operations and VALUES are told apart. Method: one text each.
+/// Goal: DISTINCT, LIMIT ALL, ties, set operations and VALUES are distinguished. Method: one text each.
 #[test]
 fn query_bodies_are_told_apart() {
     assert_eq!(core("select distinct a from t").distinct, Some(Distinct::Rows));
@@ -199,7 +199,7 @@ fn query_bodies_are_told_apart() {
     }
 }
 
-/// Goal: writing statements keep every clause. Method: one with all clauses each.
+/// Goal: writing statements keep every clause. Method: one statement of each kind with all clauses.
 #[test]
 fn writing_statements_keep_their_clauses() {
     let Stmt::Update(update) = one(
