@@ -240,19 +240,19 @@ pub struct ForeignKey {
     pub index: Oid,
     /// MATCH FULL: all columns are NULL or none is. Otherwise one NULL column suffices to refer to no row.
     pub match_full: bool,
-    /// What an update of the referenced columns does.
+    /// The action of an update of the referenced columns.
     pub on_update: ReferentialAction,
-    /// What the removal of the referenced row does.
+    /// The action of a removal of the referenced row.
     pub on_delete: ReferentialAction,
     /// The columns that ON DELETE SET NULL or SET DEFAULT sets, as indexes into `Relation::columns`; empty means all.
     pub on_delete_columns: Vec<usize>,
-    /// When it is checked.
+    /// The time at which it is checked.
     pub timing: ConstraintTiming,
     /// Whether every row was checked. If the key was declared NOT VALID, only rows written since then were checked.
     pub validated: bool,
 }
 
-/// When a constraint is checked.
+/// The time at which a constraint is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConstraintTiming {
     /// At the end of each statement.

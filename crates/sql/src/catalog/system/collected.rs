@@ -62,7 +62,7 @@ pub struct SampleFileRow {
 /// A model's prediction for a sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PredictionRow {
-    /// When the sample was drained, in microseconds since 2000-01-01.
+    /// The time at which the sample was drained, in microseconds since 2000-01-01.
     pub at_us: i64,
     /// The unit's number.
     pub unit_id: u8,
