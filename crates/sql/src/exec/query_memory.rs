@@ -6,8 +6,8 @@
 //! - Q1. `used` is the sum of what was taken and not given back; it never exceeds `bytes_max`.
 //!
 //! Progress: taking is lock-free (a compare-and-swap loop, once for each step that a statement takes); giving back is
-//! wait-free (one subtraction, when the statement ends). A statement that keeps no rows does neither. The counter guards
-//! no data, so both are Relaxed.
+//! wait-free (one subtraction, when the statement ends). A statement that keeps no rows does neither. The counter
+//! guards no data, so both are Relaxed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
