@@ -1,13 +1,13 @@
-//! `SqlError`: why a statement failed, in the terms a PostgreSQL client understands.
+//! `SqlError`: the reason why a statement failed, in terms that a PostgreSQL client understands.
 //!
-//! Not for bugs: those assert. Every failure that a statement can meet becomes one of these, with the SQLSTATE that
-//! PostgreSQL would give and, where it is known, the place in the statement's text.
+//! Not for bugs: those are assertions. Every failure that a statement can meet becomes an `SqlError`, with the SQLSTATE
+//! that PostgreSQL would give and, where it is known, the position in the statement's text.
 
 use std::fmt;
 
 use collie_base::Remedy;
 
-/// Result of anything a statement does.
+/// The result of any part of a statement.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 /// A five-character SQLSTATE code.
@@ -42,7 +42,7 @@ states! {
     TRANSACTION_TIMEOUT = b"25P04";
     /// 57P05: a client was idle for too long; ends the session.
     IDLE_SESSION_TIMEOUT = b"57P05";
-    /// 01000: a warning of no more exact kind.
+    /// 01000: a warning without a more specific code.
     WARNING = b"01000";
     /// 08P01: the client broke the protocol.
     PROTOCOL_VIOLATION = b"08P01";
@@ -50,9 +50,9 @@ states! {
     TRANSACTION_RESOLUTION_UNKNOWN = b"08007";
     /// 0A000: not built.
     FEATURE_NOT_SUPPORTED = b"0A000";
-    /// 21000: a subquery or command touched more than one row where one was asked for.
+    /// 21000: a subquery or command found more than one row where only one is allowed.
     CARDINALITY_VIOLATION = b"21000";
-    /// 22000: bad data of no more exact kind.
+    /// 22000: bad data without a more specific code.
     DATA_EXCEPTION = b"22000";
     /// 22001: too long for its type.
     STRING_DATA_RIGHT_TRUNCATION = b"22001";
@@ -84,9 +84,9 @@ states! {
     BAD_COPY_FILE_FORMAT = b"22P04";
     /// 2201B: not a regular expression.
     INVALID_REGULAR_EXPRESSION = b"2201B";
-    /// 2201E: logarithm of a number it does not exist for.
+    /// 2201E: a logarithm that does not exist.
     INVALID_ARGUMENT_FOR_LOGARITHM = b"2201E";
-    /// 2201F: power that does not exist.
+    /// 2201F: a power that does not exist.
     INVALID_ARGUMENT_FOR_POWER_FUNCTION = b"2201F";
     /// 2201W: negative LIMIT.
     INVALID_ROW_COUNT_IN_LIMIT = b"2201W";
@@ -96,17 +96,17 @@ states! {
     ARRAY_SUBSCRIPT_ERROR = b"2202E";
     /// 23502: NULL in a NOT NULL column.
     NOT_NULL_VIOLATION = b"23502";
-    /// 23503: a foreign key without its row.
+    /// 23503: a foreign key without the row that it refers to.
     FOREIGN_KEY_VIOLATION = b"23503";
     /// 23505: a key that exists.
     UNIQUE_VIOLATION = b"23505";
     /// 23514: a row that its CHECK refuses.
     CHECK_VIOLATION = b"23514";
-    /// 25001: not inside a transaction.
+    /// 25001: not allowed inside a transaction.
     ACTIVE_SQL_TRANSACTION = b"25001";
     /// 25006: a write in a read-only transaction.
     READ_ONLY_SQL_TRANSACTION = b"25006";
-    /// 25P01: outside a transaction.
+    /// 25P01: not allowed outside a transaction.
     NO_ACTIVE_SQL_TRANSACTION = b"25P01";
     /// 25P02: the transaction has failed already.
     IN_FAILED_SQL_TRANSACTION = b"25P02";
@@ -136,7 +136,7 @@ states! {
     INVALID_NAME = b"42602";
     /// 42611: a column definition that contradicts itself.
     INVALID_COLUMN_DEFINITION = b"42611";
-    /// 42701: a column named twice.
+    /// 42701: a column that is named twice.
     DUPLICATE_COLUMN = b"42701";
     /// 42702: a column name with two meanings.
     AMBIGUOUS_COLUMN = b"42702";
@@ -146,17 +146,17 @@ states! {
     UNDEFINED_OBJECT = b"42704";
     /// 42710: an object that exists.
     DUPLICATE_OBJECT = b"42710";
-    /// 42712: a table alias used twice.
+    /// 42712: a table alias that is used twice.
     DUPLICATE_ALIAS = b"42712";
     /// 42725: a function or operator with two meanings.
     AMBIGUOUS_FUNCTION = b"42725";
-    /// 42803: aggregates and grouping.
+    /// 42803: wrong use of aggregates or GROUP BY.
     GROUPING_ERROR = b"42803";
     /// 42804: types that do not fit.
     DATATYPE_MISMATCH = b"42804";
     /// 42809: an object of the wrong kind.
     WRONG_OBJECT_TYPE = b"42809";
-    /// 42830: a foreign key that cannot be.
+    /// 42830: a foreign key that cannot be defined.
     INVALID_FOREIGN_KEY = b"42830";
     /// 42846: no such cast.
     CANNOT_COERCE = b"42846";
@@ -182,15 +182,15 @@ states! {
     INVALID_TABLE_DEFINITION = b"42P16";
     /// 42P17: an object definition that contradicts itself.
     INVALID_OBJECT_DEFINITION = b"42P17";
-    /// 42P18: a type that cannot be known.
+    /// 42P18: a type that cannot be determined.
     INDETERMINATE_DATATYPE = b"42P18";
-    /// 42P20: window functions where they cannot be.
+    /// 42P20: window functions where they are not allowed.
     WINDOWING_ERROR = b"42P20";
-    /// 42P22: a collation that cannot be known.
+    /// 42P22: a collation that cannot be determined.
     INDETERMINATE_COLLATION = b"42P22";
     /// 53100: the disk is full.
     DISK_FULL = b"53100";
-    /// 53200: no memory left within the limit.
+    /// 53200: no memory is left within the limit.
     OUT_OF_MEMORY = b"53200";
     /// 53300: too many connections.
     TOO_MANY_CONNECTIONS = b"53300";
@@ -204,7 +204,7 @@ states! {
     TOO_MANY_COLUMNS = b"54011";
     /// 54023: too many arguments.
     TOO_MANY_ARGUMENTS = b"54023";
-    /// 55000: not in the state this needs.
+    /// 55000: an object that is not in the state that the statement needs.
     OBJECT_NOT_IN_PREREQUISITE_STATE = b"55000";
     /// 55006: in use.
     OBJECT_IN_USE = b"55006";
@@ -228,32 +228,32 @@ states! {
     DATA_CORRUPTED = b"XX001";
 }
 
-/// Why a statement failed. One allocation, so that results stay small.
+/// The reason why a statement failed. It is one allocation, so that results stay small.
 #[derive(Clone)]
 pub struct SqlError(Box<Report>);
 
-/// What an error or notice says. Every text is one a PostgreSQL client may show.
+/// The content of an error or notice. A PostgreSQL client may show every text of it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The code programs match on.
+    /// The code that programs match on.
     pub state: SqlState,
-    /// One line: what happened.
+    /// What happened, in one line.
     pub message: String,
     /// More facts.
     pub detail: Option<String>,
     /// What to do.
     pub hint: Option<String>,
-    /// Where in the statement's text, as a byte offset from its start.
+    /// The place in the statement's text, as a byte offset from its start.
     pub position: Option<u32>,
-    /// Where in the work, such as a line of COPY input.
+    /// The place in the work, such as a line of COPY input.
     pub context: Option<String>,
-    /// Schema of the object concerned.
+    /// The schema of the object concerned.
     pub schema: Option<String>,
-    /// Table concerned.
+    /// The table concerned.
     pub table: Option<String>,
-    /// Column concerned.
+    /// The column concerned.
     pub column: Option<String>,
-    /// Constraint concerned.
+    /// The constraint concerned.
     pub constraint: Option<String>,
 }
 
@@ -274,17 +274,17 @@ impl SqlError {
         }))
     }
 
-    /// Makes the error for something PostgreSQL has and Collie has not: 0A000.
+    /// Makes the error for a feature that PostgreSQL has and Collie lacks: 0A000.
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
 
-    /// Returns everything it says.
+    /// Returns the whole content.
     pub fn report(&self) -> &Report {
         &self.0
     }
 
-    /// Returns whether it ends the session: its client is told that it is fatal, and then left.
+    /// Returns whether the error ends the session: the client gets it as FATAL, and then the connection closes.
     pub fn ends_session(&self) -> bool {
         matches!(
             self.0.state,
@@ -300,14 +300,14 @@ impl SqlError {
         self.0.state
     }
 
-    /// Adds where in the text it is, as a byte offset, unless that is known already.
+    /// Adds the place in the text, as a byte offset, unless the error has one already.
     #[must_use]
     pub fn at(mut self, position: u32) -> Self {
         self.0.position.get_or_insert(position);
         self
     }
 
-    /// Adds where in the text it is when `position` is known and it has none yet.
+    /// Adds the place in the text, if `position` is known and the error has none yet.
     #[must_use]
     pub fn at_opt(self, position: Option<u32>) -> Self {
         match position {
@@ -316,7 +316,7 @@ impl SqlError {
         }
     }
 
-    /// Takes away where in the text it is: for errors that PostgreSQL does not place, or that lie in another text.
+    /// Removes the place in the text, for errors that PostgreSQL does not place, or that lie in another text.
     #[must_use]
     pub(crate) fn without_position(mut self) -> Self {
         self.0.position = None;
@@ -330,14 +330,14 @@ impl SqlError {
         self
     }
 
-    /// Adds what to do.
+    /// Adds a hint: what to do.
     #[must_use]
     pub fn hint(mut self, text: impl Into<String>) -> Self {
         self.0.hint = Some(text.into());
         self
     }
 
-    /// Adds where in the work it happened.
+    /// Adds the place in the work where it happened.
     #[must_use]
     pub fn context(mut self, text: impl Into<String>) -> Self {
         self.0.context = Some(text.into());
@@ -366,7 +366,8 @@ impl SqlError {
         self
     }
 
-    /// Says what the caller can do: run the transaction again, change the statement, free something, or reopen.
+    /// Returns what the caller can do: run the transaction again, change the statement, free something, reopen, or
+    /// restore data.
     pub fn remedy(&self) -> Remedy {
         match &self.0.state.0[..2] {
             b"40" | b"55" | b"57" => Remedy::Retry,

@@ -1,12 +1,12 @@
-//! `Activity`: what a session does now, where other sessions can see it, and the order to end it.
+//! `Activity`: what a session is doing now, visible to other sessions, and the order to end the session.
 //!
-//! Each session writes its own, twice per message (when it begins and when it is answered), under a mutex that nobody
-//! else takes but those who look. Not a history, and not a statistic.
+//! Each session writes its own `Activity` twice per message (when the message begins and when it is answered), under a
+//! mutex that otherwise only readers of it take. It is not a history, and not a statistic.
 //!
 //! # Invariants
 //! - V1. Between two messages the state is one of the idle ones; while a message is answered it is `Active`.
 //! - V2. At most [`QUERY_BYTES_MAX`] bytes of a text are kept, cut between characters.
-//! - V3. Once a session was told to end it stays told.
+//! - V3. An order to end a session is never withdrawn.
 //!
 //! Checked by the tests below and by the clients' tests of the views.
 
@@ -22,13 +22,13 @@ use parking_lot::Mutex;
 
 use crate::catalog::system::{Doing, State};
 
-/// Bytes of a statement's text that are shown, as PostgreSQL's `track_activity_query_size` has it.
+/// Limit of a statement's text that is shown, in bytes, as in PostgreSQL's `track_activity_query_size`.
 const QUERY_BYTES_MAX: usize = 1024;
 
-/// What is called when the session is to end.
+/// The callback for the end of the session.
 type OnEnd = Box<dyn Fn() + Send + Sync>;
 
-/// One session, as others see and end it.
+/// A session, as other sessions see and end it.
 #[derive(Default)]
 pub struct Activity {
     doing: Mutex<Doing>,
@@ -48,7 +48,7 @@ impl Activity {
         Arc::new(Self { doing: Mutex::new(doing), ..Self::default() })
     }
 
-    /// Returns what the session does.
+    /// Returns what the session is doing.
     pub fn doing(&self) -> Doing {
         self.doing.lock().clone()
     }
@@ -63,11 +63,11 @@ impl Activity {
             doing.state = State::Active;
             doing.state_change = Some(now);
         }
-        // A statement outside a transaction is one by itself.
+        // A statement outside a transaction block is a transaction by itself.
         doing.transaction_start = transaction_start.or(Some(now));
     }
 
-    /// Notes that all was answered, and what the application calls itself by now.
+    /// Notes that the message was answered, and the application's current name.
     pub(super) fn end(&self, state: State, now: i64, transaction_start: Option<i64>, application: &str) {
         let mut doing = self.doing.lock();
         if doing.state != state {
@@ -80,7 +80,8 @@ impl Activity {
         }
     }
 
-    /// Says what to call when the session is to end: once, at the most. Called at once when it was told already.
+    /// Sets the callback for an order to end the session; only the first call sets it. If the order came already, the
+    /// callback is called at once.
     pub(super) fn on_end(&self, call: OnEnd) {
         let call = self.on_end.get_or_init(|| call);
         if self.is_told_to_end() {
@@ -88,7 +89,7 @@ impl Activity {
         }
     }
 
-    /// Tells the session to end: it does between two messages, or once the one it answers is cancelled.
+    /// Orders the session to end: it ends between two messages, or once the message that it answers is cancelled.
     pub(super) fn tell_to_end(&self) {
         self.told_to_end.store(true, Ordering::Release);
         if let Some(call) = self.on_end.get() {
@@ -96,7 +97,7 @@ impl Activity {
         }
     }
 
-    /// Returns whether the session was told to end.
+    /// Returns whether the session was ordered to end.
     pub(super) fn is_told_to_end(&self) -> bool {
         self.told_to_end.load(Ordering::Acquire)
     }
@@ -108,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: V1, V2, and times that change only with what they tell of. Method: one statement that opens a transaction,
-    /// one that fails in it, with a text too long and cut inside a character.
+    /// Goal: V1, V2, and each time changes only together with what it describes. Method: one statement that opens a
+    /// transaction, and one that fails in it, with a text that is too long and is cut inside a character.
     #[test]
     fn what_is_shown_follows_the_statements() {
         let activity = Activity::new("app");
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(doing.state.words(), "idle in transaction (aborted)");
     }
 
-    /// Goal: nobody who is told to end misses it. Method: tell before and after the call is known.
+    /// Goal: no session misses the order to end. Method: give the order before and after the callback is set.
     #[test]
     fn an_order_to_end_reaches_the_session_whenever_it_comes() {
         for told_first in [false, true] {

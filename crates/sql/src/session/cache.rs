@@ -1,13 +1,13 @@
 //! `PlanCache`: parsed and planned statements, shared by all sessions.
 //!
 //! # Invariants
-//! - P1. An entry is found only under everything its meaning depends on: text, declared parameter types, search path, and
-//!   how literals are read (order of dates, time zone, style of intervals).
-//!   Its plan carries the epoch it was made for; the session checks that after it has the table locks (SQL-5).
-//! - P2. Texts kept are at most [`CACHE_BYTES`] in each of two generations. What is not asked for while a generation
-//!   fills is forgotten: least recently used, coarsely.
-//! - P3. Simple text gets an entry when its form is seen again, so that texts sent once leave no trace but a hash, and
-//!   never again after its form could not be planned.
+//! - P1. An entry is found only under everything that its meaning depends on: text, declared parameter types, search
+//!   path, and how literals are read (order of dates, time zone, style of intervals). Its plan carries the epoch that
+//!   it was made for; the session checks the epoch after it has the table locks (SQL-5).
+//! - P2. At most [`CACHE_BYTES`] of texts are kept in each of two generations. An entry that is not asked for while a
+//!   generation fills is forgotten: an approximation of least recently used.
+//! - P3. Simple text gets an entry when its form is seen again, so that texts sent once leave only a hash. A form that
+//!   could not be planned gets none.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -28,14 +28,14 @@ use crate::{
     },
 };
 
-/// Text kept per generation, in bytes, counting [`ENTRY_BYTES`] for each entry besides.
+/// Text that is kept per generation, in bytes, with [`ENTRY_BYTES`] added for each entry.
 const CACHE_BYTES: usize = 16 << 20;
-/// What an entry weighs besides its text: tree and plan of a short statement.
+/// Assumed size of an entry without its text, in bytes: the tree and the plan of a short statement.
 const ENTRY_BYTES: usize = 8 << 10;
-/// Longest text kept.
+/// Longest text that is kept, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// What an entry is found by (P1).
+/// The key of an entry (P1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) text: Arc<str>,
@@ -44,7 +44,7 @@ pub(super) struct Key {
     pub(super) reading: Reading,
 }
 
-/// How literals are read.
+/// The session settings that decide how literals are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reading {
     date_order: DateOrder,
@@ -67,15 +67,15 @@ struct Generations {
     young_bytes: usize,
 }
 
-/// Forms of which a sight is remembered.
+/// Number of slots for hashes of forms.
 const SIGHTS: usize = 4096;
-/// Low bits of a sight: what is known of the form.
+/// Low bits of a slot: what is known of the form.
 const SEEN: u64 = 1;
 const REFUSED: u64 = 2;
 const KNOWN: u64 = 3;
 
-/// Hashes of the forms seen last, and whether they could be planned (P3). A form may be forgotten, or taken for another
-/// one with its hash: both only change how soon it gets an entry.
+/// Hashes of the forms seen last, and whether they could be planned (P3). A form may be forgotten, or mistaken for
+/// another one with its hash: both only change how soon it gets an entry.
 struct Sights {
     slots: Box<[AtomicU64]>,
     hasher: RandomState,
@@ -103,7 +103,7 @@ pub(super) struct PlanCache {
 }
 
 impl PlanCache {
-    /// Notes that simple text of this form came; returns whether it came before and may have an entry (P3).
+    /// Notes that simple text of this form was sent; returns whether it was seen before and may have an entry (P3).
     pub(super) fn seen_before(&self, form: &str) -> bool {
         let (slot, hash) = self.sights.slot(form);
         let before = slot.load(Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! CHECKPOINT, and `CALL collie_checkpoint(...)`, which copies the database to a directory of the server (`copies.rs` says which).
+//! CHECKPOINT, and `CALL collie_checkpoint(...)`, which copies the database to a directory of the server (`copies.rs`
+//! decides which).
 //!
-//! Both block their thread for as long as they take, which the runtime knows ([`Database::block`](super::Database)); a copy
-//! ends, and leaves nothing, when the statement is cancelled or runs out of time.
+//! Both block their thread until they are done, and the runtime knows of it ([`Database::block`](super::Database)). A
+//! copy ends, and leaves nothing behind, when the statement is cancelled or reaches its time limit.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +16,7 @@ use crate::{
     types::{SqlType, Value, oid},
 };
 
-/// Returns the columns of what a copy answers.
+/// Returns the columns of the row that a copy answers with.
 pub(super) fn copied_columns() -> Vec<ResultColumn> {
     let column = |(name, ty): (&str, u32)| ResultColumn { name: name.to_owned(), ty: SqlType::new(ty), origin: None };
     let positions = ["start_lsn", "from_lsn", "end_lsn"].map(|name| (name, oid::TEXT));
@@ -24,14 +25,15 @@ pub(super) fn copied_columns() -> Vec<ResultColumn> {
 }
 
 impl Session {
-    /// CHECKPOINT: what was committed before it is in the levels when it returns, and the log that only it needed is given up.
+    /// Runs CHECKPOINT: on return the LSM levels hold every commit that was quorum-durable at the call, and the log
+    /// that only those commits needed is released.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         self.database.block(&mut || outcome = self.database.db.flush_all());
         Ok(outcome?)
     }
 
-    /// Copies the database. Everybody may, as everybody may do everything.
+    /// Copies the database. Every user may, since Collie has no privileges.
     pub(super) fn copy_database<C: Client>(&mut self, copy: &ast::CopyDatabase, client: &mut C) -> Result<()> {
         let dir = self.database.place_of_copy(&copy.dir)?;
         let options = CheckpointOptions { copy: copy.copy };

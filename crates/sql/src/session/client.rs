@@ -1,7 +1,7 @@
-//! `Client`: where a session's answers go and COPY input comes from. The server writes protocol messages behind it, the
-//! shell prints tables.
+//! `Client`: the destination of a session's answers and the source of COPY input. The server writes protocol messages
+//! behind it, the shell prints tables.
 //!
-//! Not a socket: a session knows no bytes of any protocol.
+//! It is not a socket: a session knows no bytes of any protocol.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,15 +15,15 @@ use crate::{
     types::{Value, io::TextContext},
 };
 
-/// How result values are to be written: per column 0 (text) or 1 (binary), none for all text, one for all.
+/// The formats of result values: per column 0 (text) or 1 (binary), none for all text, one for all columns.
 pub type Formats = [u16];
 
-/// Severity of a message that is not an error.
+/// The severity of a message that is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeLevel {
     /// For information.
     Notice,
-    /// Something did not do what the user may think.
+    /// The statement may not have done what the user expects.
     Warning,
 }
 
@@ -32,50 +32,51 @@ pub enum NoticeLevel {
 pub enum CopyInput {
     /// Bytes, cut anywhere.
     Data(Vec<u8>),
-    /// No more is coming.
+    /// The input is complete.
     Done,
-    /// The client gives up, with its reason.
+    /// The client aborts the COPY, with its reason.
     Fail(String),
 }
 
-/// Where answers go. Calls append in order; nothing reaches the user before `drain` or the end of the statement.
+/// The receiver of a session's answers. Calls append in order; nothing has to reach the user before `drain` or the end
+/// of the statement.
 pub trait Client: Send {
     /// Describes the rows that follow.
     fn columns(&mut self, columns: &[ResultColumn], formats: &Formats);
-    /// One row of the columns described.
+    /// Appends a row of the columns described.
     ///
     /// # Errors
-    /// When a value cannot be written in the format asked for.
+    /// When a value cannot be written in its format.
     fn row(&mut self, values: &[Value], columns: &[ResultColumn], formats: &Formats, text: &TextContext) -> Result<()>;
-    /// A statement is complete, with its command tag.
+    /// Appends the end of a statement, with its command tag.
     fn complete(&mut self, tag: &str);
-    /// The query string was empty.
+    /// Answers an empty query string.
     fn empty(&mut self);
-    /// The row limit was reached; the portal can go on.
+    /// Says that the row limit was reached and the portal can continue.
     fn suspended(&mut self);
-    /// A notice or warning.
+    /// Appends a notice or warning.
     fn notice(&mut self, level: NoticeLevel, report: &Report);
-    /// The statement failed. `text` is the query string its position refers to.
+    /// Appends the error of a failed statement. `text` is the query string that its position refers to.
     fn error(&mut self, error: &SqlError, text: &str);
-    /// A setting that clients are told about has a new value.
+    /// Reports the new value of a setting that clients are informed of.
     fn parameter(&mut self, name: &str, value: &str);
-    /// COPY input of so many columns is expected.
+    /// Asks for COPY input of this many columns.
     fn copy_in(&mut self, columns: usize);
-    /// COPY output of so many columns follows.
+    /// Announces COPY output of this many columns.
     fn copy_out(&mut self, columns: usize);
-    /// A piece of COPY output.
+    /// Appends a piece of COPY output.
     fn copy_data(&mut self, data: &[u8]);
-    /// COPY output is complete.
+    /// Ends the COPY output.
     fn copy_done(&mut self);
-    /// Whether so much waits to be sent that no more should be made before `drain`.
+    /// Returns whether so much output is waiting that no more should be produced before `drain`.
     fn is_full(&self) -> bool;
-    /// Sends what waits.
+    /// Sends the waiting output.
     ///
     /// # Errors
     /// When the client is gone.
     fn drain(&mut self) -> impl Future<Output = Result<()>> + Send;
-    /// Sends the answers to earlier messages, if they wait: the statement that is answered now is about to wait for something,
-    /// and must not keep them from the client. Does nothing where each answer leaves before the next message is taken.
+    /// Sends the answers to earlier messages, if they wait: the current statement is about to wait for something, and
+    /// must not hold them back. Does nothing if each answer leaves before the next message is taken.
     ///
     /// # Errors
     /// When the client is gone.
@@ -89,7 +90,7 @@ pub trait Client: Send {
     fn next_copy(&mut self) -> impl Future<Output = Result<CopyInput>> + Send;
 }
 
-/// Waits for `work`, and if that is not over at once, sends the answers to earlier messages first.
+/// Waits for `work`; if it is not ready at once, first sends the answers to earlier messages.
 pub(in crate::session) async fn draining<C: Client, T>(client: &mut C, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     let begun = poll_fn(|cx| {
@@ -101,12 +102,12 @@ pub(in crate::session) async fn draining<C: Client, T>(client: &mut C, work: imp
     if let Some(done) = begun.await {
         return done;
     }
-    // A client that is gone is found when its own answer is to be sent: the work may be a commit that has happened.
+    // A lost client is noticed when its own answer is sent: the work may be a commit that has happened.
     let _ = client.drain_answered().await;
     work.await
 }
 
-/// The error for a client that went away in the middle.
+/// Makes the error for a client that went away in the middle.
 pub fn disconnected() -> SqlError {
     SqlError::new(SqlState(*b"08006"), "client connection lost")
 }

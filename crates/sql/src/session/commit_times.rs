@@ -1,9 +1,9 @@
-//! `CommitTimes`: how long the newest commits waited that wait for the disk, or for replicas.
+//! `CommitTimes`: how long the newest commits waited, among those that wait for the disk or for replicas.
 //!
 //! # Invariants
-//! - T1. Nobody who commits waits for another one, or for who reads: a time that cannot be noted at once is left out. So percentiles are of
-//!   nearly all commits, and the count of all commits is elsewhere (`collie_node`).
-//! - T2. Percentiles are of what ended in the last [`TURN_NS`] to twice that.
+//! - T1. A commit waits neither for another commit nor for a reader here: a time that cannot be noted at once is left
+//!   out. So percentiles are of nearly all commits, and the count of all commits is elsewhere (`collie_node`).
+//! - T2. Percentiles are of the commits that ended in the last [`TURN_NS`] to twice that.
 //!
 //! Checked by the tests here, and by the clients' tests of the console.
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::{catalog::system::CommitsRow, session::Database};
 
-/// So long one of the two histograms fills.
+/// The time for which one of the two histograms is filled.
 const TURN_NS: u64 = 10_000_000_000;
 
 /// See the module's documentation.
@@ -27,7 +27,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Begins a new turn, if it is time (T2).
+    /// Begins a new turn, if it is due (T2).
     fn turn(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.began_ns);
         if age_ns < TURN_NS {
@@ -45,7 +45,7 @@ impl Turns {
 }
 
 impl CommitTimes {
-    /// Takes note of a commit that began at `begun_ns` and is answered at `now_ns`, by one clock.
+    /// Notes a commit that began at `begun_ns` and is answered at `now_ns`, by one clock.
     ///
     /// # Progress
     /// Wait-free (T1).
@@ -56,7 +56,7 @@ impl CommitTimes {
         }
     }
 
-    /// Returns what was noted (T2).
+    /// Returns the percentiles of the noted times (T2).
     fn row(&self, now_ns: u64) -> CommitsRow {
         let all = {
             let mut turns = self.0.lock();
@@ -88,8 +88,8 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
     const MS_NS: u64 = 1_000_000;
 
-    /// Goal: T2: percentiles are of the last ten to twenty seconds, whatever was before. Method: a hundred slow commits, a hundred quick
-    /// ones a turn later, and looks at the edges of turns.
+    /// Goal: T2: percentiles are of the last ten to twenty seconds, whatever was before. Method: a hundred slow
+    /// commits, a hundred quick ones a turn later, and looks at the edges of turns.
     #[test]
     fn percentiles_are_of_the_last_two_turns() {
         let (times, begun) = (CommitTimes::default(), 100 * SECOND_NS);
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(times.row(begun + 60 * SECOND_NS), CommitsRow::default());
     }
 
-    /// Goal: T1: whoever commits does not wait. Method: a commit while somebody reads; it is left out, the next one is not.
+    /// Goal: T1: a commit does not wait. Method: a commit while a reader holds the lock is left out, and the next one
+    /// is noted.
     #[test]
     fn a_commit_beside_a_reader_is_left_out() {
         let times = CommitTimes::default();

@@ -1,9 +1,10 @@
-//! Where a server makes copies of its database: by their name, below one directory.
+//! The place where a server makes copies of its database: by their name, below one directory.
 //!
 //! # Invariants
-//! - D1. What a client says is one name, never a way to a place of its own choice: nothing above, beside or below another directory, and no
-//!   symbolic link is followed there.
-//! - D2. Whoever has the database open in a process of its own (no server) may name any directory: it could write there without it.
+//! - D1. A client gives one name, never a place of its own choice: nothing outside the directory or in a directory
+//!   below it. No symbolic link is followed there.
+//! - D2. A user that has the database open in its own process (no server) may name any directory: it could write there
+//!   without the database.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +15,14 @@ use crate::{
     session::Database,
 };
 
-/// Longest name, in bytes: a file system has 255 for it, and for what it is called until it is whole.
+/// Longest name, in bytes. A file system allows 255, and the name gets a suffix until the copy is complete.
 const NAME_BYTES_MAX: usize = 200;
 
 fn refused(text: String, hint: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text).hint(hint)
 }
 
-/// Whether it names one thing in a directory.
+/// Returns whether the text names one entry of a directory.
 fn is_name(text: &str) -> bool {
     let is_plain = !text.contains('/') && !text.chars().any(char::is_control);
     is_plain
@@ -30,7 +31,7 @@ fn is_name(text: &str) -> bool {
         && !text.ends_with(".collie-partial")
 }
 
-/// Returns the directory that `asked`, a name or the whole path of one, stands for below `copies`; makes `copies`.
+/// Returns the directory below `copies` that `asked`, a name or the whole path of one, stands for. Creates `copies`.
 fn below(copies: &Path, asked: &str, env: &Env) -> Result<PathBuf> {
     let failed =
         |error: std::io::Error| SqlError::new(SqlState::IO_ERROR, format!("cannot make {}: {error}", copies.display()));
@@ -59,15 +60,15 @@ fn below(copies: &Path, asked: &str, env: &Env) -> Result<PathBuf> {
 }
 
 impl Database {
-    /// Has copies that clients ask for be made below `dir` (D1). Only the first call counts.
+    /// Sets `dir` as the directory below which copies that clients ask for are made (D1). Only the first call counts.
     pub fn copy_below(&self, dir: PathBuf) {
         let _already_there = self.copies.set(dir);
     }
 
-    /// Returns the directory that is to be made for a copy which is asked for as `asked`.
+    /// Returns the directory to create for a copy that is asked for as `asked`.
     ///
     /// # Errors
-    /// 22023: it is no place for one. The disk's.
+    /// 22023 if it is not an allowed place. Errors of the disk.
     pub(super) fn place_of_copy(&self, asked: &str) -> Result<PathBuf> {
         match self.copies.get() {
             Some(copies) => below(copies, asked, &self.env),
@@ -84,8 +85,8 @@ impl Database {
 mod tests {
     use super::*;
 
-    /// Goal: D1: a client cannot have a copy be made anywhere but right below the directory for that, by whatever it says. Method: names, paths
-    /// that lead elsewhere, and links, on a real disk.
+    /// Goal: D1: whatever a client asks for, its copy is made right below the directory for copies. Method: names,
+    /// paths that lead elsewhere, and links, on a real disk.
     #[test]
     fn copies_are_made_in_their_directory_alone() {
         let (env, above) = (Env::real(), tempfile::tempdir().unwrap());

@@ -1,7 +1,7 @@
 //! COPY: rows in from the client through the INSERT path, rows out from a query.
 //!
-//! COPY FROM is one INSERT whose parameters are the fields of a line, run again for each line: defaults, checks, unique
-//! keys and types are the statement's. The formats themselves are `copy_format.rs`.
+//! COPY FROM is one INSERT whose parameters are the fields of a line and that runs again for each line, so defaults,
+//! checks, unique keys and types are those of INSERT. The formats themselves are in `copy_format.rs`.
 
 use crate::{
     catalog::relation::Relation,
@@ -32,7 +32,7 @@ struct CopySink<'a> {
     pieces: Vec<u8>,
 }
 
-/// Output gathered before it is sent.
+/// Output that is gathered before it is sent, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl RowSink for CopySink<'_> {
@@ -144,7 +144,7 @@ impl Session {
             self.tell_warnings(client);
             let step = step?;
             std::mem::swap(&mut sink.out, &mut sink.pieces);
-            // One CopyData message per line, as PostgreSQL sends them: some drivers count on it.
+            // One CopyData message per line, as PostgreSQL sends them: some drivers depend on it.
             send_lines(&mut sink.pieces, format, client);
             match step {
                 Step::Done { rows } => return Ok(rows),
@@ -207,7 +207,7 @@ impl Session {
                 }
                 Line::End if done => return Ok(rows),
                 Line::End => {
-                    // Whatever follows the end mark is read and ignored.
+                    // Input after the end mark is read and ignored.
                     while let CopyInput::Data(_) = next_input(client).await? {}
                     return Ok(rows);
                 }
@@ -251,10 +251,10 @@ async fn next_input<C: Client>(client: &mut C) -> Result<CopyInput> {
     }
 }
 
-/// Sends what was written, one message per line.
+/// Sends the written output, one message per line.
 fn send_lines<C: Client>(pieces: &mut Vec<u8>, format: &CopyFormat, client: &mut C) {
     if format.csv {
-        // A quoted field may hold line ends, so that lines are not told apart without reading them again.
+        // A quoted field may hold line ends, so lines could be found only by reading them again.
         if !pieces.is_empty() {
             client.copy_data(pieces);
         }
@@ -266,17 +266,17 @@ fn send_lines<C: Client>(pieces: &mut Vec<u8>, format: &CopyFormat, client: &mut
     pieces.clear();
 }
 
-/// Most bytes of input that an error shows.
+/// Limit of the input that an error shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// Returns the beginning of input as an error shows it.
+/// Returns the beginning of the input, as an error shows it.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let cut = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
     if cut.len() < text.len() { format!("{cut}...") } else { cut.to_owned() }
 }
 
-/// COPY input on its way to rows.
+/// COPY input and the columns that it becomes.
 struct CopyRows {
     reader: LineReader,
     names: Vec<String>,
@@ -285,7 +285,7 @@ struct CopyRows {
 }
 
 impl CopyRows {
-    /// Says in which line, and in which column, an error happened.
+    /// Adds the line, and the column if given, to an error.
     fn locate(&self, error: SqlError, column: Option<(usize, &[u8])>) -> SqlError {
         let line = self.reader.line();
         let place = match column {
@@ -327,7 +327,7 @@ impl CopyRows {
     }
 }
 
-/// Returns the places of the columns a COPY names, or of all.
+/// Returns the places of the columns that a COPY names, or of all columns.
 fn copied_columns(relation: &Relation, names: &[String]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok(relation.live_columns().map(|(place, _)| place).collect());
@@ -363,7 +363,7 @@ fn plain_select(body: SelectBody) -> ast::Select {
     }
 }
 
-/// `SELECT columns FROM table`.
+/// Makes `SELECT columns FROM table`.
 fn select_columns(table: &ast::RelationName, relation: &Relation, places: &[usize]) -> Stmt {
     let targets = places.iter().map(|place| {
         let expr = column(&relation.columns[*place].name);
@@ -381,7 +381,7 @@ fn select_columns(table: &ast::RelationName, relation: &Relation, places: &[usiz
     Stmt::Select(Box::new(plain_select(SelectBody::Core(Box::new(core)))))
 }
 
-/// `INSERT INTO table (columns) VALUES ($1, ...)`.
+/// Makes `INSERT INTO table (columns) VALUES ($1, ...)`.
 fn insert_parameters(table: &ast::RelationName, names: &[String]) -> Stmt {
     let row = (1..).zip(names).map(|(number, _)| Expr { kind: ExprKind::Param(number), pos: Pos::NONE });
     let query = plain_select(SelectBody::Values(vec![row.collect()]));
@@ -398,12 +398,13 @@ fn insert_parameters(table: &ast::RelationName, names: &[String]) -> Stmt {
     }))
 }
 
-/// Reads COPY's options. `names` are the columns copied.
+/// Reads COPY's options. `names` are the copied columns.
 fn read_options(options: &[ast::NamedOption], from: bool, names: &[String]) -> Result<CopyFormat> {
     let text = |option: &ast::NamedOption| match &option.value {
         Some(ast::OptionValue::Text(text)) => Ok(text.clone()),
         _ => Err(needs(option, "a string")),
     };
+    // The format comes first: it decides the defaults and which other options are allowed.
     let mut format = CopyFormat::text();
     for option in options.iter().filter(|option| option.name == "format") {
         format = match text(option)?.as_str() {
@@ -465,7 +466,9 @@ fn read_options(options: &[ast::NamedOption], from: bool, names: &[String]) -> R
             }
         }
     }
+    // The default of ESCAPE is QUOTE, which may come after it.
     format.escape = escape.unwrap_or(format.quote);
+    // Refuses options with which the output could not be read back.
     let clash = format.delimiter == b'\n'
         || format.delimiter == b'\r'
         || format.null.contains(&b'\n')

@@ -1,11 +1,11 @@
 //! The text and CSV formats of COPY: bytes to fields and fields to bytes.
 //!
-//! Not types (a field is text or NULL here) and not rows of a table. Input arrives cut anywhere; a line is decoded once
-//! it is whole.
+//! The module knows neither types (a field is text or NULL here) nor rows of a table. Input arrives cut anywhere; a
+//! line is decoded once it is complete.
 //!
 //! # Invariants
-//! - F1. What `write_row` writes, `LineReader` reads back as the same fields, in each format and with any options.
-//! - F2. A line longer than [`LINE_BYTES_MAX`] is refused before it is kept whole.
+//! - F1. `LineReader` reads the output of `write_row` back as the same fields, in each format and with any options.
+//! - F2. A line that is longer than [`LINE_BYTES_MAX`] and still incomplete is refused.
 //!
 //! Checked by the round trip below and the fuzz target `copy_input`.
 
@@ -17,28 +17,28 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 /// How rows are written as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFormat {
-    /// CSV; else text.
+    /// Whether the format is CSV; otherwise it is text.
     pub csv: bool,
-    /// Between fields.
+    /// The byte between fields.
     pub delimiter: u8,
-    /// How NULL is written.
+    /// The text of NULL.
     pub null: Vec<u8>,
-    /// CSV: around fields.
+    /// CSV: the byte around quoted fields.
     pub quote: u8,
-    /// CSV: before a quote inside a quoted field.
+    /// CSV: the byte before a quote inside a quoted field.
     pub escape: u8,
     /// Whether the first line names the columns.
     pub header: bool,
-    /// CSV output: places of columns that are always quoted; `None` for none.
+    /// CSV output: places of columns that are always quoted.
     pub force_quote: Vec<usize>,
-    /// CSV input: places of columns whose unquoted NULL text is an empty string.
+    /// CSV input: places of columns whose unquoted NULL text is text, not NULL.
     pub force_not_null: Vec<usize>,
     /// CSV input: places of columns whose quoted NULL text is NULL too.
     pub force_null: Vec<usize>,
 }
 
 impl CopyFormat {
-    /// The text format with its defaults.
+    /// Returns the text format with its defaults.
     pub fn text() -> Self {
         Self {
             csv: false,
@@ -53,7 +53,7 @@ impl CopyFormat {
         }
     }
 
-    /// The CSV format with its defaults.
+    /// Returns the CSV format with its defaults.
     pub fn csv() -> Self {
         Self { csv: true, delimiter: b',', null: Vec::new(), ..Self::text() }
     }
@@ -63,7 +63,7 @@ impl CopyFormat {
         self.write_line(fields, &self.force_quote, out);
     }
 
-    /// Appends the line of column names, which are quoted only where they have to be.
+    /// Appends the line of column names, which are quoted only where necessary.
     pub fn write_header<'a>(&self, names: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
         self.write_line(names.map(Some), &[], out);
     }
@@ -82,7 +82,7 @@ impl CopyFormat {
                 Some(field) => self.write_text(field, out),
             }
         }
-        // A line of `\.` would read as the end of the data.
+        // A line of `\.` would be read as the end of the data.
         if self.csv && count == 1 && &out[start..] == b"\\." {
             out.truncate(start);
             out.extend_from_slice(&[self.quote, b'\\', b'.', self.quote]);
@@ -128,7 +128,7 @@ impl CopyFormat {
     }
 }
 
-/// Fields of one line: the bytes of all, and where each ends; `None` is NULL.
+/// Fields of one line: their bytes, and where each one ends; `None` is NULL.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
@@ -137,7 +137,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Returns how many fields the line has.
+    /// Returns the number of fields of the line.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -168,14 +168,14 @@ impl Fields {
     }
 }
 
-/// What the reader found.
+/// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A row; the fields hold it.
     Row,
     /// The end-of-data mark `\.`; what follows is ignored.
     End,
-    /// Not enough bytes for a whole line yet.
+    /// There are not enough bytes for a whole line yet.
     More,
 }
 
@@ -184,20 +184,20 @@ pub enum Line {
 pub struct LineReader {
     format: CopyFormat,
     buffer: Vec<u8>,
-    /// First byte not handed out.
+    /// The first byte that was not handed out.
     start: usize,
-    /// How far the line at `start` was searched for its end, and whether that place is inside quotes (CSV).
+    /// The end of the searched part of the line at `start`, and whether that place is inside quotes (CSV).
     searched: usize,
     quoted: bool,
-    /// Lines handed out so far; the number of the last one.
+    /// The number of lines handed out so far, which is the number of the last one.
     line: u64,
-    /// Where the last one lies in the buffer, until more is fed.
+    /// The place of the last line in the buffer, until more is fed.
     last: std::ops::Range<usize>,
     finished: bool,
 }
 
 impl LineReader {
-    /// Reads input of `format`.
+    /// Makes a reader of input in `format`.
     pub fn new(format: CopyFormat) -> Self {
         Self { format, buffer: Vec::new(), start: 0, searched: 0, quoted: false, line: 0, last: 0..0, finished: false }
     }
@@ -207,7 +207,7 @@ impl LineReader {
         self.line
     }
 
-    /// Returns the bytes of the line handed out last; empty once more was fed.
+    /// Returns the bytes of the line handed out last; empty once more input was fed.
     pub fn line_bytes(&self) -> &[u8] {
         self.buffer.get(self.last.clone()).unwrap_or_default()
     }
@@ -223,7 +223,7 @@ impl LineReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Says that no more input comes: a last line without an end counts as a line.
+    /// Notes that no more input comes: a last line without a line end counts as a line.
     pub fn finish(&mut self) {
         self.finished = true;
     }
@@ -231,7 +231,7 @@ impl LineReader {
     /// Reads the next line into `fields`.
     ///
     /// # Errors
-    /// 22P04 for input that is no row of the format; 54000 for a line beyond [`LINE_BYTES_MAX`].
+    /// 22P04 for input that is not a row of the format; 54000 for an incomplete line beyond [`LINE_BYTES_MAX`].
     pub fn next(&mut self, fields: &mut Fields) -> Result<Line> {
         loop {
             let Some((from, to)) = self.next_line()? else { return Ok(Line::More) };
@@ -254,7 +254,7 @@ impl LineReader {
         }
     }
 
-    /// Finds the next line without its end.
+    /// Finds the next line, without its line end.
     fn next_line(&mut self) -> Result<Option<(usize, usize)>> {
         let mut at = self.searched.max(self.start);
         let mut quoted = self.quoted;
@@ -266,7 +266,7 @@ impl LineReader {
                     self.take_to(at + 1);
                     return Ok(Some((from, to)));
                 }
-                // A backslash takes the next byte along, also a line end.
+                // A backslash escapes the next byte, even a line end.
                 b'\\' if !self.format.csv => at += 1,
                 byte if self.format.csv
                     && quoted
@@ -280,7 +280,7 @@ impl LineReader {
             }
             at += 1;
         }
-        // The byte behind a backslash may not be here yet: search again from the backslash.
+        // The byte after a backslash may not have arrived: search again from the backslash.
         let whole = at <= self.buffer.len();
         self.searched = if whole { at } else { at - 2 };
         self.quoted = quoted;
@@ -347,7 +347,7 @@ fn split_text(format: &CopyFormat, line: &[u8], fields: &mut Fields) -> Result<(
     Ok(())
 }
 
-/// Reads up to `most` more digits of a numeric escape; the low 8 bits count.
+/// Reads up to `most` more digits of a numeric escape, and keeps the low 8 bits.
 fn number(raw: &[u8], at: &mut usize, first: u32, radix: u32, most: usize) -> u8 {
     let mut value = first;
     for _ in 0..most {
@@ -358,7 +358,7 @@ fn number(raw: &[u8], at: &mut usize, first: u32, radix: u32, most: usize) -> u8
     u8::try_from(value & 0xFF).expect("masked to 8 bits")
 }
 
-/// Fields of a text line with their escapes still in them.
+/// The fields of a text line, with their escapes still in them.
 struct RawFields<'a> {
     format: &'a CopyFormat,
     rest: Option<&'a [u8]>,
@@ -424,7 +424,7 @@ fn split_csv(format: &CopyFormat, line: &[u8], fields: &mut Fields) -> Result<()
     }
 }
 
-/// Entry point of the fuzz target: any input ends in rows or an error.
+/// Runs the fuzz target: any input ends in rows or an error.
 pub fn fuzz_copy(bytes: &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let format = if first & 1 == 0 { CopyFormat::text() } else { CopyFormat::csv() };

@@ -1,8 +1,8 @@
-//! `CustomSettings`: settings of extensions, which programs keep values of their own in: names with a dot, any text.
+//! `CustomSettings`: settings with a dot in their name, as of extensions, in which programs keep any text.
 //!
 //! # Invariants
 //! - C1. Names and values of one session take at most [`BYTES_MAX`].
-//! - C2. Copies, which every savepoint keeps, are one until one of them changes.
+//! - C2. Copies, which every savepoint keeps, share their memory until one of them changes.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use collie_base::Map;
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// Bytes of all names and values.
+/// Limit of all names and values, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CustomSettings {
-    /// By lower-case name.
+    /// Values by lower-case name.
     values: Arc<Map<String, Arc<str>>>,
     bytes: usize,
 }
 
 impl CustomSettings {
-    /// Returns a value.
+    /// Returns the value of a setting.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(&name.to_ascii_lowercase()).map(|value| &**value)
     }
 
-    /// Sets a value, or with `None` forgets it.
+    /// Sets a value; `None` removes it.
     ///
     /// # Errors
-    /// 53200: C1.
+    /// 53200 beyond the limit (C1).
     pub(super) fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let name = name.to_ascii_lowercase();
         let before = self.values.get(&name).map_or(0, |value| name.len() + value.len());
@@ -49,7 +49,7 @@ impl CustomSettings {
         Ok(())
     }
 
-    /// Forgets all.
+    /// Removes all values.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -59,8 +59,8 @@ impl CustomSettings {
 mod tests {
     use super::*;
 
-    /// Goal: C1 and C2: what is above the limit is refused and changes nothing, and what was forgotten makes room; a copy keeps what it had.
-    /// Method: two values of half the limit, one more, and each way to make room.
+    /// Goal: C1 and C2: a value beyond the limit is refused and changes nothing, removed values make room, and a copy
+    /// keeps its values. Method: two values of half the limit, one more, and each way to make room.
     #[test]
     fn values_are_bounded_and_copies_stay() {
         let half = "x".repeat(BYTES_MAX / 2 - 3);

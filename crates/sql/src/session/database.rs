@@ -1,13 +1,14 @@
-//! `Database`: one open database, shared by its sessions: engine, newest catalog, plan cache, who is connected.
+//! `Database`: one open database, shared by its sessions: engine, newest catalog, plan cache, connected sessions.
 //!
-//! Not a session, and it runs no statement.
+//! It is not a session, and it runs no statement.
 //!
 //! # Invariants
-//! - D1. `catalog` is replaced only by the transaction that holds the catalog lock, once every later snapshot of any kind
-//!   shows its commit, and before its locks end: whoever plans with a catalog finds the rows that its definitions name
-//!   ([`Publication`](super::publication::Publication)).
-//! - D2. Every catalog ever made has an epoch of its own, private ones of open transactions included.
-//! - D3. An OID in a committed definition is never given out again: the transaction that uses it writes `next_oid` too.
+//! - D1. `catalog` is replaced only by the transaction that holds the catalog lock, once every later snapshot of any
+//!   kind shows its commit, and before its locks end: a session that plans with a catalog finds the rows that its
+//!   definitions name ([`Publication`](super::publication::Publication)).
+//! - D2. No two catalogs have the same epoch, private ones of open transactions included.
+//! - D3. An OID in a committed definition is never given out again: the transaction that uses it also writes
+//!   `next_oid`.
 
 use std::{
     fmt,
@@ -50,7 +51,7 @@ use crate::{
     },
 };
 
-/// Name of the one database.
+/// The name of the one database.
 pub const DATABASE: &str = "collie";
 
 /// One open database.
@@ -61,75 +62,79 @@ pub struct Database {
     pub(super) row_ids: RowIds,
     pub(super) plans: PlanCache,
     pub(super) questions: Questions,
-    /// Settings every session starts with.
+    /// Settings that every session starts with.
     defaults: Settings,
     epoch: AtomicU64,
     pub(super) next_oid: AtomicU32,
     /// Sessions that are running a statement now.
     pub(super) running: AtomicUsize,
-    /// How long answers took.
+    /// Latencies of the answers to clients.
     pub(super) latencies: SharedLatencies,
     connected: Mutex<Map<u32, Connected>>,
     next_pid: AtomicU32,
-    /// Ends what takes too long.
+    /// Enforces time limits.
     pub(super) timer: Timer,
-    /// Who follows this database.
+    /// The replicas of this database.
     pub(super) replication: OnceLock<Box<dyn crate::session::Replication>>,
-    /// What is wrong with this copy of another's rows.
+    /// The problem of this replica's copy of its primary's rows.
     pub(super) problem: OnceLock<String>,
     pub(super) promote: OnceLock<crate::session::Promote>,
-    /// What the node knows of itself.
+    /// The node's own state.
     pub(super) node_state: OnceLock<Box<dyn crate::session::NodeState>>,
-    /// How much may be collected, and what came of it.
+    /// Bounds of the collection of samples, and its results.
     pub(super) training: OnceLock<Box<dyn system::Training>>,
-    /// Reads that are taken for replicas.
+    /// Reads that are sampled for replicas.
     pub(super) sampling: Sampling,
-    /// How long they waited.
+    /// Wait times of commits.
     pub(super) commit_times: CommitTimes,
-    /// What commits ask of replicas.
+    /// The replicas that a commit waits for.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
-    /// What statements and sessions may take up; the machine's, unless it was said before the first of them.
+    /// Limits on the resources of statements and sessions. They follow from the machine, unless they are set before the
+    /// first use.
     resources: OnceLock<ResourceLimits>,
-    /// Where copies are made that clients ask for; without, wherever they say.
+    /// The directory for copies that clients ask for; without it, clients name any directory.
     pub(super) copies: OnceLock<std::path::PathBuf>,
-    /// Runs what blocks its thread for long.
+    /// Runs work that blocks its thread for long.
     blocking: OnceLock<Blocking>,
-    /// Lets other work of the thread go first.
+    /// Lets other work of the thread run first.
     yielding: OnceLock<Yielding>,
-    /// Does what cannot stop in between.
+    /// Runs work that cannot stop in between.
     pub(super) workers: Workers,
-    /// Of a replica: the rows of its catalog, and up to where. Held while it is replaced.
+    /// On a replica: the rows of its catalog, and up to which position. Locked while the catalog is replaced.
     pub(super) followed: Mutex<FollowedCatalog>,
-    /// Of a replica: the catalogs before the newest one, oldest first, from the one on that snapshots show.
+    /// On a replica: the catalogs before the newest one, oldest first, starting with the newest one that snapshots
+    /// show.
     pub(super) earlier: Mutex<Vec<Arc<Catalog>>>,
 }
 
-/// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.
+/// A function that calls its argument, which blocks the thread; a runtime moves its other work to other threads
+/// meanwhile.
 pub type Blocking = fn(&mut dyn FnMut());
 
-/// Makes a future that is ready once other work of its thread was done, sockets that are ready among it.
+/// A function that makes a future, which is ready once other work of its thread was done, including sockets that are
+/// ready.
 pub type Yielding = fn() -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A session as others see it.
+/// A session as other sessions see it.
 #[derive(Clone)]
 pub struct Connected {
-    /// Its secret, which a cancel request must show.
+    /// The session's secret, which a cancel request must show.
     pub secret: u32,
-    /// Who it is.
+    /// The name of the user.
     pub user: Arc<str>,
-    /// What its application called itself when it connected.
+    /// The name that the application gave when it connected.
     pub application: Arc<str>,
-    /// Where its client is; `None` when it is in this process.
+    /// The address of the client; `None` if it is in this process.
     pub address: Option<SocketAddr>,
-    /// When it connected, microseconds since 2000-01-01.
+    /// The time of the connection, in microseconds since 2000-01-01.
     pub since: i64,
-    /// Cancels what it runs.
+    /// Cancels the running statement.
     pub cancel: CancelHandle,
-    /// What it does.
+    /// The session's current activity.
     pub activity: Arc<Activity>,
 }
 
-/// Why a database could not be opened.
+/// The reason why a database could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// The engine could not open the directory.
@@ -168,9 +173,9 @@ impl From<SqlError> for OpenError {
 }
 
 impl Database {
-    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with. Opened
-    /// read-only (`collie_engine::Db::is_read_only`), as asked for or because it is what is left of a damaged log, every write is
-    /// refused with 25006.
+    /// Opens or creates the database in `dir`, and reads its catalog. `defaults` are settings that every session starts
+    /// with. If it is opened read-only (`collie_engine::Db::is_read_only`), on request or because it is the rest of a
+    /// damaged log, every write is refused with 25006.
     ///
     /// # Errors
     /// When the directory is foreign, in use, damaged or of another format, or the catalog cannot be read.
@@ -187,8 +192,8 @@ impl Database {
         Ok((database, report))
     }
 
-    /// Makes the database of an engine that is open, and reads its catalog. Also returns a line for each relation that could not be
-    /// read. Over a replica the catalog follows what is replayed (`following.rs`).
+    /// Makes the database of an open engine, and reads its catalog. Also returns a line for each relation that could
+    /// not be read. On a replica the catalog follows the replay (`following.rs`).
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -196,7 +201,7 @@ impl Database {
         Self::over_whole(db, env, defaults, &[])
     }
 
-    /// [`Database::over`], of an engine in which these families are not whole.
+    /// Does the work of [`Database::over`] for an engine in which these families are damaged.
     fn over_whole(
         db: Db,
         env: Env,
@@ -208,7 +213,7 @@ impl Database {
         session.begin_statement(StatementKind::Write)?;
         let mut loaded = store::load(&db, &session)?;
         if db.is_read_only() {
-            // Its row may be among what is lost; relations in it would have no name.
+            // The row of the schema may be lost, and relations in it would have no name.
             loaded.catalog.schemas.entry(PUBLIC).or_insert_with(|| store::public_schema().into());
         } else if !loaded.catalog.schemas.contains_key(&PUBLIC) {
             store::bootstrap(&db, &mut session)?;
@@ -224,7 +229,7 @@ impl Database {
         let mut catalog = loaded.catalog;
         loaded.damaged.extend(damaged::leave_out(&mut catalog, not_whole));
         if !db.is_replica() {
-            // There they come and go with the log.
+            // On a replica, the log creates and drops families.
             drop_families_without_owner(&db, &catalog)?;
         }
         system::install(&mut catalog);
@@ -267,7 +272,8 @@ impl Database {
         Ok((database, loaded.damaged))
     }
 
-    /// Opens a session for `user`, which calls itself `application` and is at `address`, if not in this process.
+    /// Opens a session for `user`, whose application calls itself `application`. `address` is the client's, if it is
+    /// not in this process.
     ///
     /// # Errors
     /// 53300 when the engine has no room for another session.
@@ -278,7 +284,7 @@ impl Database {
         Ok(Session::new(self.clone(), engine, pid, connected, self.defaults.clone()))
     }
 
-    /// Opens a session of the server's own, with the settings that there are by default: others do not see it.
+    /// Opens an internal session of the server with the default settings. Other sessions do not see it.
     pub(super) fn connect_unlisted(self: &Arc<Self>, application: &str) -> Result<Session> {
         let (engine, connected) = self.make_session("collie", application, None)?;
         Ok(Session::new(self.clone(), engine, self.next_pid(), connected, Settings::default()))
@@ -309,17 +315,17 @@ impl Database {
         Ok((engine, connected))
     }
 
-    /// Cancels what session `pid` runs, if `secret` is its secret. Nothing tells the caller whether it was.
+    /// Cancels the statement of session `pid`, if `secret` is its secret. The caller does not learn whether it was.
     pub fn cancel(&self, pid: u32, secret: u32) {
         let connected = self.connected.lock();
         let Some(session) = connected.get(&pid) else { return };
-        // One comparison of whole words: its time does not depend on how many bits agree.
+        // One comparison of whole words: its time does not depend on the number of equal bits.
         if session.secret == secret {
             session.cancel.cancel();
         }
     }
 
-    /// Cancels what session `pid` runs; returns whether there is such a session.
+    /// Cancels the statement of session `pid`; returns whether there is such a session.
     pub(super) fn cancel_backend(&self, pid: u32) -> bool {
         let connected = self.connected.lock();
         let found = connected.get(&pid);
@@ -329,7 +335,7 @@ impl Database {
     /// Ends session `pid`; returns whether there is such a session.
     pub(super) fn terminate_backend(&self, pid: u32) -> bool {
         let Some(session) = self.connected.lock().get(&pid).cloned() else { return false };
-        // In this order: who sees the cancel sees why it came.
+        // In this order, so that a session that sees the cancel also sees the order to end.
         session.activity.tell_to_end();
         session.cancel.cancel();
         true
@@ -354,22 +360,24 @@ impl Database {
         pids
     }
 
-    /// Limits what statements and sessions may take up, before the first of them; later calls change nothing.
+    /// Limits the resources of statements and sessions. Must be called before their first use; later calls have no
+    /// effect.
     pub fn limit_resources(&self, asked: ResourcesAsked) {
         let _limited_already = self.resources.set(ResourceLimits::new(asked, &*self.env.files));
     }
 
-    /// Returns what statements and sessions may take up.
+    /// Returns the limits on the resources of statements and sessions.
     pub fn resources(&self) -> &ResourceLimits {
         self.resources.get_or_init(|| ResourceLimits::new(ResourcesAsked::default(), &*self.env.files))
     }
 
-    /// Says how to run what blocks its thread (`pg_sleep`); without it that is just called. The first call counts.
+    /// Sets how to run work that blocks its thread (`pg_sleep`); without it the work is just called. Only the first
+    /// call counts.
     pub fn block_by(&self, blocking: Blocking) {
         let _ = self.blocking.set(blocking);
     }
 
-    /// Runs what blocks its thread.
+    /// Runs work that blocks its thread.
     pub(super) fn block(&self, work: &mut dyn FnMut()) {
         match self.blocking.get() {
             Some(blocking) => blocking(work),
@@ -377,12 +385,13 @@ impl Database {
         }
     }
 
-    /// Says how long work lets others of its thread go first; without it they are woken in turn. The first call counts.
+    /// Sets how long work lets other work of its thread run first; without it, the task is pending once and wakes
+    /// itself. Only the first call counts.
     pub fn yield_by(&self, yielding: Yielding) {
         let _ = self.yielding.set(yielding);
     }
 
-    /// Lets other sessions of this thread go first: for work that has taken about a millisecond.
+    /// Lets other sessions of this thread run first, for work that has taken about a millisecond.
     pub(super) async fn give_way(&self) {
         match self.yielding.get() {
             Some(yielding) => yielding().await,
@@ -390,7 +399,7 @@ impl Database {
         }
     }
 
-    /// Ends every session, and cancels what it runs: the server is shutting down, or leads no more.
+    /// Ends every session and cancels its statement: the server is shutting down, or is no longer the primary.
     pub fn terminate_all(&self) {
         let pids: Vec<u32> = self.connected.lock().keys().copied().collect();
         for pid in pids {
@@ -398,7 +407,8 @@ impl Database {
         }
     }
 
-    /// Ends the sessions in these slots ([`CancelHandle::slot`](collie_engine::CancelHandle::slot)), which their clients are told (57P01).
+    /// Ends the sessions in these slots ([`CancelHandle::slot`](collie_engine::CancelHandle::slot)); their clients get
+    /// 57P01.
     pub fn terminate_slots(&self, slots: &[usize]) {
         let connected = self.connected.lock();
         let pids: Vec<u32> = connected
@@ -412,12 +422,12 @@ impl Database {
         }
     }
 
-    /// Returns how many sessions are running a statement.
+    /// Returns the number of sessions that are running a statement.
     pub fn running_sessions(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Returns who is connected, by process id.
+    /// Returns the connected sessions, by process id.
     pub fn connected(&self) -> Vec<(u32, Connected)> {
         let mut all: Vec<_> = self.connected.lock().iter().map(|(pid, session)| (*pid, session.clone())).collect();
         all.sort_by_key(|(pid, _)| *pid);
@@ -428,8 +438,8 @@ impl Database {
         self.connected.lock().remove(&pid);
     }
 
-    /// Returns how many messages of clients were answered since the database was opened, and how long that took. One of the extended
-    /// protocol counts from its last Execute to its answer.
+    /// Returns the latencies of answers to clients since the database was opened. A pipeline of the extended protocol
+    /// counts once, from its last Parse or Bind, or from its first Execute if it has neither.
     pub fn answered(&self) -> Latencies {
         self.latencies.copy()
     }
@@ -439,29 +449,29 @@ impl Database {
         &self.db
     }
 
-    /// Returns the newest committed catalog that every snapshot shows which is taken from now on.
+    /// Returns the newest committed catalog that every snapshot taken from now on shows.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shown_catalog()
     }
 
     /// Returns the time, in microseconds since 2000-01-01 00:00 UTC.
     pub fn now(&self) -> i64 {
-        /// From 1970 to 2000, in microseconds.
+        /// The microseconds from 1970 to 2000.
         const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
         self.env.clock.wall_us() - EPOCH_DIFFERENCE
     }
 
-    /// Returns an epoch no catalog has had (D2).
+    /// Returns an epoch that no catalog has had (D2).
     pub(super) fn new_epoch(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives out an OID. Called under the catalog lock only, which keeps D3 simple.
+    /// Returns a new OID. Called under the catalog lock only, which keeps D3 simple.
     pub(super) fn new_oid(&self) -> u32 {
         self.next_oid.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the first OID that was never given out: what a transaction that took OIDs writes down (D3).
+    /// Returns the first OID that was never given out. A transaction that took OIDs writes it (D3).
     pub(super) fn next_oid(&self) -> u32 {
         self.next_oid.load(Ordering::Relaxed)
     }
@@ -475,7 +485,7 @@ impl Database {
     }
 }
 
-/// Pending once, woken at once.
+/// Is pending once, and wakes itself at once.
 async fn pending_once() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
@@ -488,7 +498,7 @@ async fn pending_once() {
     .await;
 }
 
-/// Frees families that neither a definition nor the engine names: left by transactions that never committed.
+/// Frees families that neither a definition nor the engine names: transactions that never committed left them.
 fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineError> {
     let mut owned: Vec<CfId> = vec![CfId::CATALOG];
     owned.extend(db.named_families()?);
@@ -504,7 +514,7 @@ fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineE
     Ok(())
 }
 
-/// The error for a database that is not there.
+/// Returns the error for a database that does not exist.
 pub fn no_database(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
 }

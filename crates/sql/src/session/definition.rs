@@ -1,9 +1,9 @@
-//! Statements that change definitions: the catalog lock, the private catalog, and what each DROP, TRUNCATE and schema
-//! statement does. Tables, indexes and constraints are put together in `table/`.
+//! Statements that change definitions: the catalog lock, the private catalog, and the work of each DROP, TRUNCATE and
+//! schema statement. `table/` builds tables, indexes and constraints.
 //!
 //! # Invariants
-//! - C1. Every change is made under the catalog lock, held to the end of the transaction, and under ACCESS EXCLUSIVE (or
-//!   SHARE, for CREATE INDEX; SHARE ROW EXCLUSIVE, for both tables of a new foreign key; SHARE UPDATE EXCLUSIVE, to
+//! - C1. Every change is made under the catalog lock, held to the end of the transaction, and under ACCESS EXCLUSIVE
+//!   (or SHARE, for CREATE INDEX; SHARE ROW EXCLUSIVE, for both tables of a new foreign key; SHARE UPDATE EXCLUSIVE, to
 //!   validate one) on each table it touches, a new one included.
 //! - C2. The private catalog and the rows of family 0 change together, in one statement.
 
@@ -34,9 +34,10 @@ impl Session {
         let gives_back = matches!(&**stmt, Stmt::Drop(_) | Stmt::Truncate(_));
         self.engine.note_purpose(gives_back);
         match &**stmt {
-            _ if gives_back => self.wait_to_begin().await?, // they may be what makes room
+            _ if gives_back => self.wait_to_begin().await?, // their end may be what frees log
             _ => self.wait_for_room().await?,
         }
+        // C1: before any table lock.
         self.lock_table(CATALOG_LOCK, TableLockMode::AccessExclusive).await?;
         let oids = self.database.next_oid();
         match &**stmt {
@@ -50,6 +51,7 @@ impl Session {
             Stmt::SetSchema(_) => return Err(SqlError::unsupported("ALTER ... SET SCHEMA")),
             _ => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "not a definition")),
         }
+        // D3 of `database.rs`: the rows and the next OID commit together.
         let next = self.database.next_oid();
         if next != oids {
             self.begin_statement(true)?;
@@ -81,19 +83,19 @@ impl Session {
         self.transaction.overlay = Some(Arc::new(catalog));
     }
 
-    /// Makes a family that lives only if this transaction commits.
+    /// Creates a family that stays only if this transaction commits.
     pub(super) fn new_family(&mut self) -> CfId {
         let cf = self.database.db.create_family();
         self.transaction.made.push(cf);
         cf
     }
 
-    /// Notes that a family is no longer named once this transaction commits.
+    /// Notes that no definition names a family once this transaction commits.
     pub(super) fn replace_family(&mut self, cf: CfId) {
         self.transaction.replaced.push(cf);
     }
 
-    /// Finds the schema a name stands in; `None` when it names none.
+    /// Finds the schema that a name is in; `None` if the name has none.
     pub(super) fn schema_of(&self, name: &ast::RelationName, catalog: &Catalog) -> Result<Option<Oid>> {
         if let Some(database) = name.catalog.as_deref().filter(|database| *database != super::DATABASE) {
             return Err(
@@ -123,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Finds a user's table by name and locks it; waits may pass, so the name is looked up again under the lock.
+    /// Finds a user's table by name and locks it. The lock may wait, so the name is looked up again under the lock.
     pub(super) async fn table_to_change(
         &mut self,
         name: &ast::RelationName,
@@ -132,7 +134,7 @@ impl Session {
         let found = self.table_named(name)?;
         refuse_system(&found)?;
         self.lock_table(found.oid, mode).await?;
-        // The catalog lock is held, so nobody else could have changed it meanwhile.
+        // The catalog lock is held, so no other session has changed the definition meanwhile.
         self.table_named(name)
     }
 
@@ -174,7 +176,7 @@ impl Session {
                 ast::ObjectKind::Schema => self.drop_schema(name, drop, client).await?,
                 ast::ObjectKind::View | ast::ObjectKind::Sequence => {
                     let kind = if drop.kind == ast::ObjectKind::View { "view" } else { "sequence" };
-                    // There are none, so each name is missing.
+                    // There are no views and sequences, so each name is missing.
                     let text = format!("{kind} \"{}\" does not exist", name.last());
                     missing(drop, client, SqlState::UNDEFINED_TABLE, &text)?;
                 }
@@ -183,10 +185,10 @@ impl Session {
         Ok(())
     }
 
-    /// Drops the foreign keys of tables that stay to those that DROP TABLE names.
+    /// Drops the foreign keys from tables that stay to tables that DROP TABLE names.
     async fn drop_keys_to_tables<C: Client>(&mut self, drop: &ast::DropObjects, client: &mut C) -> Result<()> {
         let catalog = self.catalog();
-        // Names that mean no table are told apart later, one by one.
+        // Names without a table are reported later, one by one.
         let named = drop.names.iter().filter_map(|name| self.table_named(&relation_name(name)).ok());
         let tables: Vec<Oid> = named.map(|table| table.oid).collect();
         let (dependents, on): (Vec<_>, Vec<_>) = foreign_key::dependents(&catalog, &tables).into_iter().unzip();
@@ -231,7 +233,7 @@ impl Session {
 
     async fn drop_relation(&mut self, relation: &Relation) -> Result<()> {
         self.refuse_pending("DROP TABLE", relation)?;
-        // Its keys go with it: nobody may be writing what they refer to (C1).
+        // The table's foreign keys go with it, so writers of the tables that they refer to are locked out (C1).
         for key in relation.foreign_keys.iter().filter(|key| key.target != relation.oid) {
             self.lock_table(key.target, TableLockMode::AccessExclusive).await?;
         }
@@ -281,7 +283,7 @@ impl Session {
         self.remove_index(&table, index)
     }
 
-    /// Takes an index out of its table's definition.
+    /// Removes an index from its table's definition.
     pub(super) fn remove_index(&mut self, table: &Relation, index: &Index) -> Result<()> {
         let mut changed = table.clone();
         changed.version += 1;
@@ -319,6 +321,8 @@ impl Session {
                 .hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         let tables: Vec<Oid> = inside.iter().map(|table| table.oid).collect();
+        // A foreign key of a table outside the schema must not outlive the table that it refers to (F2 of
+        // `foreign_key.rs`).
         let outside = foreign_key::dependents(&catalog, &tables).into_iter().map(|(dependent, _)| dependent);
         self.drop_foreign_keys(&outside.collect::<Vec<_>>()).await?;
         let mut turn = Turn::begin(&self.database);
@@ -355,6 +359,7 @@ impl Session {
             for cf in families_of(relation) {
                 self.replace_family(cf);
             }
+            // The new definition names new, empty families; a rollback keeps the old ones.
             let mut empty = (**relation).clone();
             empty.version += 1;
             let cf = self.new_family();
@@ -368,7 +373,7 @@ impl Session {
         Ok(())
     }
 
-    /// Adds the tables that refer to those that are truncated, if CASCADE was said.
+    /// With CASCADE, adds the tables that refer to the truncated ones; otherwise refuses if there are any.
     async fn truncate_with<C: Client>(
         &mut self,
         tables: &mut Vec<Oid>,
@@ -403,7 +408,7 @@ impl Session {
     }
 }
 
-/// The families that hold a table and its indexes.
+/// Returns the families that hold a table and its indexes.
 fn families_of(relation: &Relation) -> Vec<CfId> {
     let secondary = relation.indexes.iter().filter(|index| !index.primary).map(|index| index.cf);
     std::iter::once(relation.family()).chain(secondary).collect()
@@ -415,7 +420,7 @@ fn relation_name(name: &ast::ObjectName) -> ast::RelationName {
     ast::RelationName { catalog, schema, name: name.last().to_owned(), pos: name.pos }
 }
 
-/// The error for a schema that is not there.
+/// Returns the error for a schema that does not exist.
 pub(super) fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
 }
@@ -429,7 +434,7 @@ pub(super) fn refuse_system(relation: &Relation) -> Result<()> {
     Ok(())
 }
 
-/// Tells the client that a thing was left out, as IF EXISTS and IF NOT EXISTS ask for.
+/// Informs the client that an object was skipped because of IF EXISTS or IF NOT EXISTS.
 pub(super) fn skipped<C: Client>(client: &mut C, state: SqlState, text: &str) {
     client.notice(NoticeLevel::Notice, SqlError::new(state, text).report());
 }

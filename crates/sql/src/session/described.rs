@@ -1,7 +1,7 @@
-//! `Described`: a client that knows the columns of the rows already, because it sent Describe for the portal.
+//! `Described`: a client that already knows the columns of the rows, because it sent Describe for the portal.
 //!
-//! Statements that are not planned say their columns and send rows as the simple protocol wants it; behind this the
-//! columns are left out and the rows get the formats the portal was bound with.
+//! Statements that are not planned describe their columns and send rows as the simple protocol needs it; this wrapper
+//! leaves the columns out and sends the rows in the formats that the portal was bound with.
 //!
 //! Checked by the protocol tests of the clients.
 
@@ -12,11 +12,11 @@ use crate::{
     types::{Value, io::TextContext},
 };
 
-/// A client in front of which columns are not described again.
+/// A client to which columns are not described again.
 pub(super) struct Described<'a, C> {
-    /// Where the answers go.
+    /// The receiver of the answers.
     pub(super) client: &'a mut C,
-    /// Formats the portal was bound with.
+    /// Formats that the portal was bound with.
     pub(super) formats: &'a Formats,
 }
 

@@ -1,4 +1,4 @@
-//! `Effective`: the settings that statements ask for on their way, as values instead of words.
+//! `Effective`: the settings that statements use often, as values instead of words.
 
 use collie_engine::CommitLevel;
 
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// When simple text runs by a plan shared with texts that differ in their literals only (`plan_cache_mode`).
+/// When simple text runs by a plan that it shares with texts that differ only in their literals (`plan_cache_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum TextPlans {
-    /// From the second sight on.
+    /// From the second time that the form is seen.
     Auto,
     Always,
     Never,
@@ -33,21 +33,21 @@ pub(in crate::session) struct Effective {
     bytea_output: ByteaOutput,
     float_digits: FloatDigits,
     interval_style: IntervalStyle,
-    /// What a commit waits for.
+    /// The acknowledgement that a commit waits for.
     pub(in crate::session) synchronous_commit: CommitLevel,
     /// When simple text runs by a shared plan.
     pub(in crate::session) text_plans: TextPlans,
     /// Whether new transactions refuse writes.
     pub(in crate::session) read_only: bool,
-    /// How long what may take.
+    /// The time limits.
     pub(in crate::session) limits: TimeLimits,
-    /// What new snapshots have to show.
+    /// The position that new snapshots have to show.
     pub(in crate::session) wait_for: Option<Position>,
-    /// How long that is waited for, in milliseconds; 0: for ever.
+    /// How long a statement waits for that position, in milliseconds; 0 is without limit.
     pub(in crate::session) position_wait_ms: u64,
-    /// Whether the client is told of commits.
+    /// Whether commits are reported to the client.
     pub(in crate::session) report_commit: bool,
-    /// Whether names and literals mean what they mean without any setting.
+    /// Whether names and literals are read as with the default settings.
     pub(in crate::session) reads_as_anywhere: bool,
 }
 
@@ -73,7 +73,7 @@ impl Default for Effective {
 }
 
 impl Effective {
-    /// Reads the words.
+    /// Reads the words of the settings.
     pub(in crate::session) fn of(settings: &Settings) -> Self {
         let usual = Self::default();
         let (date_style, date_order) = date_style::read(settings.get("datestyle"));
@@ -123,7 +123,7 @@ impl Effective {
         Self { reads_as_anywhere, ..read }
     }
 
-    /// Returns how values are read from and written as text in a transaction that began at `now`.
+    /// Returns the context by which a transaction that began at `now` reads values from text and writes them as text.
     pub(in crate::session) fn text_context(&self, now: i64) -> TextContext {
         TextContext {
             date_order: self.date_order,
@@ -141,8 +141,8 @@ impl Effective {
 mod tests {
     use super::*;
 
-    /// Goal: the values follow every way a setting changes (S3), and start as the table's defaults say. Method: each
-    /// way once, compared with reading the words.
+    /// Goal: the values follow every way that a setting changes (S3), and start as the defaults of the settings table.
+    /// Method: each way once, compared with reading the words.
     #[test]
     fn values_follow_the_words() {
         let same = |settings: &Settings| {

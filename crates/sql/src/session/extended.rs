@@ -1,6 +1,6 @@
 //! The extended query protocol: Parse, Bind, Describe, Execute, Close, Sync, one call each.
 //!
-//! After an error the caller skips to Sync; nothing here does. A portal dies with its transaction.
+//! After an error the caller skips to Sync; nothing here does. A portal ends with its transaction.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::{
     types::{Value, io},
 };
 
-/// What a statement or portal returns.
+/// The description of a statement or portal.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
     /// Parameter types.
     pub parameters: Vec<u32>,
-    /// Result columns; `None` when it returns no rows.
+    /// Result columns; `None` if it returns no rows.
     pub columns: Option<Vec<ResultColumn>>,
-    /// Formats a portal's rows will have.
+    /// Formats of a portal's rows.
     pub formats: Vec<u16>,
 }
 
@@ -46,10 +46,10 @@ fn no_portal(name: &str) -> SqlError {
 }
 
 impl Session {
-    /// Prepares a statement under `name`; empty is the unnamed one, which is replaced.
+    /// Prepares a statement under `name`. The empty name is the unnamed statement, which is replaced.
     ///
     /// # Errors
-    /// 42P05 for a name in use, and whatever parsing and analysis find.
+    /// 42P05 for a name in use, and the errors of parsing and analysis.
     pub async fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
         self.check_clock()?;
         self.begin_message(text);
@@ -61,6 +61,7 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        // Counts the memory before the text is parsed.
         let _memory = self.text_memory(text)?;
         let prepared = match self.has_long_text {
             true => self.prepare_aside(text, types).await?,
@@ -95,11 +96,11 @@ impl Session {
         self.names.statements.get(name).map(|named| named.prepared.clone()).ok_or_else(|| no_statement(name))
     }
 
-    /// Makes a portal from a prepared statement. `values` are the parameters as sent, with format 0 (text) or 1 (binary)
-    /// by place; `formats` are those asked for the result.
+    /// Makes a portal from a prepared statement. `values` are the parameters as sent, each with format 0 (text) or 1
+    /// (binary) by its place; `formats` are the requested formats of the result.
     ///
     /// # Errors
-    /// 26000, 34000, 42P03, 08P01 for counts that do not fit, and whatever reading the values finds.
+    /// 26000, 34000, 42P03, 08P01 for counts that do not fit, and the errors of reading the values.
     pub fn bind<'v>(
         &mut self,
         portal: &str,
@@ -118,9 +119,11 @@ impl Session {
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
         }
+        // The parameter types come from the plan, which the portal keeps.
         let (planned, cached_plan) = self.found_or_planned(&prepared)?.unzip();
         let (types, columns) =
             planned.as_ref().map_or((&[][..], 0), |p| (&p.analyzed.parameters[..], p.analyzed.columns.len()));
+        // Counts are checked before values are read by their place.
         if values.len() != types.len() {
             return Err(SqlError::new(
                 SqlState::PROTOCOL_VIOLATION,
@@ -166,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says what a prepared statement takes and returns.
+    /// Describes the parameters and results of a prepared statement.
     ///
     /// # Errors
     /// 26000 when there is none of that name.
@@ -190,7 +193,7 @@ impl Session {
         })
     }
 
-    /// Says what a portal returns.
+    /// Describes the results of a portal.
     ///
     /// # Errors
     /// 34000 when there is none of that name.
@@ -206,10 +209,10 @@ impl Session {
         Ok(Description { parameters: Vec::new(), columns, formats: portal.formats.clone() })
     }
 
-    /// Runs a portal, sending at most `max_rows` rows (0: all), and says how it ended.
+    /// Runs a portal, sends at most `max_rows` rows (0: all), and reports how it ended.
     ///
     /// # Errors
-    /// 34000 when there is none of that name, and whatever the statement meets.
+    /// 34000 when there is none of that name, and the errors of the statement.
     pub async fn execute<C: Client>(&mut self, name: &str, max_rows: u32, client: &mut C) -> Result<()> {
         let _running = self.running();
         self.check_clock()?;
@@ -219,7 +222,7 @@ impl Session {
         }
         self.start_clock();
         let result = self.run_portal(&mut portal, max_rows, client).await;
-        // COMMIT, ROLLBACK and errors end every portal; this one as well.
+        // COMMIT, ROLLBACK and errors end every portal, this one included.
         if result.is_ok() && self.transaction.block != Block::None {
             self.names.portals.insert(name.to_owned(), portal);
         }
@@ -272,7 +275,7 @@ impl Session {
             self.stop_clock();
             client.complete(&verb.tag(count));
         } else {
-            // As many rows as the limit allows were sent: the portal is suspended even when none is left.
+            // The client got as many rows as the limit allows: the portal is suspended even if no row is left.
             portal.rest = Some(rest.into_rest());
             client.suspended();
         }
@@ -303,20 +306,20 @@ impl Session {
         Ok(())
     }
 
-    /// Drops a prepared statement; nothing happens when there is none.
+    /// Drops a prepared statement, if there is one of that name.
     pub fn close_statement(&mut self, name: &str) {
         self.names.statements.remove(name);
     }
 
-    /// Drops a portal; nothing happens when there is none.
+    /// Drops a portal, if there is one of that name.
     pub fn close_portal(&mut self, name: &str) {
         self.names.portals.remove(name);
     }
 
-    /// Ends a pipeline: commits what it did outside a transaction block.
+    /// Ends a pipeline: commits its work outside a transaction block.
     ///
     /// # Errors
-    /// When the commit fails; the caller reports it before it says it is ready.
+    /// When the commit fails; the caller reports it before ReadyForQuery.
     pub async fn sync<C: Client>(&mut self, client: &mut C) -> Result<()> {
         let _running = self.running();
         if let Err(error) = self.check_clock() {
@@ -357,7 +360,7 @@ fn returns_rows(columns: &[ResultColumn], verb: Verb) -> bool {
     verb == Verb::Select || !columns.is_empty()
 }
 
-/// Whether a statement may run in a failed block: the ones that end it.
+/// Returns whether a statement may run in a failed block: only the statements that end it may.
 fn ends_failed_block(stmt: Option<&Stmt>) -> bool {
     use crate::parse::ast::Transaction;
     match stmt {

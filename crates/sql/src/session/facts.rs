@@ -1,7 +1,7 @@
-//! `Facts`: what built-in functions and system tables may ask of a session while one of its statements runs.
+//! `Facts`: the view of a session that built-in functions and system tables use while one of its statements runs.
 //!
-//! Borrowed for one step of an execution; it changes nothing itself. What `set_config` asks for is noted and done by
-//! the session after the step.
+//! It is borrowed for one step of an execution, and changes no setting itself. A change that `set_config` asks for is
+//! noted, and the session makes it after the step.
 
 use std::{
     borrow::Cow,
@@ -38,11 +38,11 @@ use crate::{
     types::{Value, XidSnapshot},
 };
 
-/// What one step may ask.
+/// The view of the session during one step.
 pub(super) struct Facts<'a> {
     pub(super) database: &'a Arc<Database>,
     pub(super) catalog: &'a Catalog,
-    /// Resolved when first asked for: few statements do.
+    /// Resolved at its first use: few statements need it.
     pub(super) search_path: OnceCell<Vec<Oid>>,
     pub(super) settings: &'a Settings,
     pub(super) transaction: &'a Transaction,
@@ -51,19 +51,20 @@ pub(super) struct Facts<'a> {
     pub(super) xid: Option<Xid>,
     /// The statement's snapshot.
     pub(super) snapshot: Option<Lsn>,
-    /// Where the record of the session's last commit ends.
+    /// The end of the record of the session's last commit.
     pub(super) last_commit: Option<Lsn>,
     pub(super) names: &'a Names,
     pub(super) cancel: &'a CancelHandle,
     pub(super) advisory: &'a Advisory,
     /// Settings to change after the step.
     pub(super) changes: RefCell<Vec<(String, String)>>,
-    /// What the client is told after the step.
+    /// Warnings for the client after the step.
     pub(super) warnings: RefCell<Vec<SqlError>>,
 }
 
 impl Facts<'_> {
-    /// Returns the settings with what the running statement asked to change: later calls of the same step see it.
+    /// Returns the settings including the changes that the running statement asked for: later calls of the same step
+    /// see them.
     fn current_settings(&self) -> Cow<'_, Settings> {
         let changes = self.changes.borrow();
         if changes.is_empty() {
@@ -71,7 +72,7 @@ impl Facts<'_> {
         }
         let mut settings = self.settings.clone();
         for (name, value) in changes.iter() {
-            // Each was tried when it was asked for, so that none fails here.
+            // Each change was tried when it was noted, so none fails here.
             let _ = settings.set(name, Some(value));
         }
         Cow::Owned(settings)

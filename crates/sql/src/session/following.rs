@@ -1,19 +1,22 @@
-//! The catalog of a replica: replaced by whoever replays the log, while sessions run.
+//! The catalog of a replica: the threads that replay the log replace it while sessions run.
 //!
 //! # Invariants
-//! - L1. A change of the catalog is read when all of it is in place and no snapshot shows it yet; [`Database::catalog`] is the newest one that
-//!   snapshots show. So a statement that plans with a catalog and then takes its snapshot finds the rows that its definitions name, as on the
-//!   primary, and none waits for a change that may never be shown: its primary may be gone.
-//! - L2. A snapshot that is older reads no family that a definition filled at once (P3 of `publication.rs`): that is noted here too.
-//! - L3. Catalogs come in the order of the log: one that was read up to a position is not replaced by an older one. The first one has every change
-//!   that was replayed before the hook was there, shown or not.
-//! - L4. A statement runs with the definitions that its snapshot shows: with those it was planned for, or it is planned again. A transaction
-//!   that keeps its snapshot keeps its definitions too, whatever the primary has made of them since: a table that was dropped, and another
-//!   one that was made with its name, is the old one there. Where it cannot be known which they were, it is a serialization failure.
+//! - L1. A change of the catalog is read when it is completely in place and no snapshot shows it yet;
+//!   [`Database::catalog`] is the newest catalog that snapshots show. So a statement that plans with a catalog and then
+//!   takes its snapshot finds the rows that its definitions name, as on the primary. No statement waits for a change
+//!   that may never be shown: its primary may be gone.
+//! - L2. An older snapshot reads no family that a definition filled at once (P3 of `publication.rs`): replay notes
+//!   those families here too.
+//! - L3. Catalogs follow each other in the order of the log: a catalog that was read up to a position is not replaced
+//!   by an older one. The first one has every change that was replayed before the hook was set, shown or not.
+//! - L4. A statement runs with the definitions that its snapshot shows: either it was planned for them, or it is
+//!   planned again. A transaction that keeps its snapshot keeps its definitions too, whatever the primary has changed
+//!   since: if a table was dropped and another one was created with its name, the name means the old one there. If
+//!   those definitions are not known any more, the statement fails with a serialization failure.
 //!
-//! What differs from the primary: no lock keeps a definition away from a transaction that has used it. Statements that run go on with
-//! what they have planned, and data of a dropped table stays while a snapshot may show it; the next statement of a transaction at READ
-//! COMMITTED finds the new definitions.
+//! Unlike on the primary, no lock keeps a definition away from a transaction that has used it. Running statements
+//! continue with their plans, and the data of a dropped table stays while a snapshot may show it; the next statement of
+//! a transaction at READ COMMITTED finds the new definitions.
 //!
 //! Checked by `following_tests.rs`.
 
@@ -36,11 +39,11 @@ use crate::{
 /// The catalog that a replica follows, as rows.
 #[derive(Debug, Default)]
 pub(super) struct FollowedCatalog {
-    /// Every change that snapshots show from here on, or from below, is in `rows`.
+    /// `rows` has every change that snapshots show from this position or a lower one on.
     shown_from: Lsn,
-    /// `None` before they were read.
+    /// `None` until the rows were read.
     rows: Option<store::Rows>,
-    /// What came before they were read, in its order.
+    /// Changes that came before the rows were read, in their order.
     pending: Vec<CatalogChange>,
 }
 
@@ -63,7 +66,8 @@ impl Database {
         let mut session = self.db.session()?;
         session.begin(Isolation::ReadCommitted, true)?;
         session.begin_statement(StatementKind::ReadOnly)?;
-        // Replay may be ahead of what snapshots show, and nobody tells of what it took before it was asked to.
+        // Replay may be ahead of the read horizon, and does not report the changes that it took before the hook was
+        // set.
         let shown_from = session.snapshot().unwrap_or(Lsn::ZERO).max(changed);
         let rows = store::rows_at(&self.db, shown_from);
         session.rollback();
@@ -71,15 +75,15 @@ impl Database {
         let mut followed = self.followed.lock();
         (followed.shown_from, followed.rows) = (shown_from, Some(rows));
         self.replace_catalog(loaded, shown_from);
-        // What came meanwhile.
+        // Changes that came meanwhile.
         let pending = std::mem::take(&mut followed.pending);
         pending.iter().for_each(|change| self.change_catalog(&mut followed, change));
         Ok(())
     }
 
-    /// Replaces the catalog by what its rows say, which were read up to a position.
+    /// Replaces the catalog by the definitions in its rows, which were read up to a position.
     fn replace_catalog(&self, loaded: Loaded, shown_from: Lsn) {
-        // For definitions after a promotion (D3 of `database.rs`).
+        // New definitions after a promotion need it (D3 of `database.rs`).
         self.next_oid.fetch_max(loaded.next_oid, Ordering::Relaxed);
         let mut catalog = loaded.catalog;
         system::install(&mut catalog);
@@ -87,39 +91,40 @@ impl Database {
         self.publish(catalog, shown_from, &tables);
     }
 
-    /// Makes the catalog what a change has left, unless that is in it (L3).
+    /// Applies a change to the catalog, unless the catalog has it already (L3).
     fn change_catalog(&self, followed: &mut FollowedCatalog, change: &CatalogChange) {
         let Some(rows) = followed.rows.as_mut().filter(|_| change.shown_from > followed.shown_from) else { return };
         followed.shown_from = change.shown_from;
         let mut catalog = Catalog::clone(&self.catalog.load());
-        // Memory is read, which does not fail.
+        // This reads memory, which does not fail.
         let Ok((tables, next_oid)) = store::load_changed(rows, &change.rows, &mut catalog) else { return };
         self.next_oid.fetch_max(next_oid, Ordering::Relaxed);
         self.publish(catalog, change.shown_from, &tables);
     }
 
-    /// Has sessions find `catalog` as soon as it is shown, in which `tables` may be other ones than before.
+    /// Makes `catalog` available to sessions as soon as it is shown; `tables` may differ from the tables before.
     fn publish(&self, mut catalog: Catalog, shown_from: Lsn, tables: &[Oid]) {
         catalog.shown_from = shown_from;
         self.note_refilled(&mut catalog, tables);
         catalog.epoch = self.new_epoch();
         let mut earlier = self.earlier.lock();
         earlier.push(self.catalog.load_full());
-        // Snapshots from now on need none before the newest one that is shown.
+        // Snapshots taken from now on need no catalog before the newest shown one.
         let shown = self.db.shown();
         let first = earlier.iter().rposition(|catalog| catalog.shown_from <= shown).unwrap_or(0);
         earlier.drain(..first);
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// Keeps L2 for the families that `tables` got which were there before, and forgets what no snapshot can be below.
+    /// Keeps L2 for new families of existing tables among `tables`, and forgets families that are not newer than any
+    /// held snapshot.
     fn note_refilled(&self, catalog: &mut Catalog, tables: &[Oid]) {
         let before = self.catalog.load_full();
         let oldest = self.db.stat().oldest_snapshot;
         let is_held = |filled: Lsn| oldest.is_some_and(|oldest| oldest <= filled);
         let kept = before.filled_at.iter().filter(|(_, filled)| is_held(**filled));
         catalog.filled_at = kept.map(|(cf, filled)| (*cf, *filled)).collect();
-        // A snapshot below where the change is shown has nothing of it.
+        // A snapshot below the position where the change is shown sees nothing of it.
         let filled = Lsn::new(catalog.shown_from.get().saturating_sub(1));
         let mut refilled = Vec::new();
         for relation in tables.iter().filter_map(|oid| catalog.relation(*oid)) {
@@ -142,14 +147,14 @@ impl Database {
             return newest;
         }
         loop {
-            // What is shown may move on meanwhile, and those before it be gone.
+            // The read horizon may have moved on meanwhile, and the catalogs below it may be gone.
             if let Some(catalog) = self.catalog_at(self.db.shown()) {
                 return catalog;
             }
         }
     }
 
-    /// Returns the newest definitions that a snapshot at `position` shows; `None`: they are not kept any more.
+    /// Returns the newest definitions that a snapshot at `position` shows; `None` if they are not kept any more.
     fn catalog_at(&self, position: Lsn) -> Option<Arc<Catalog>> {
         let is_shown = |catalog: &&Arc<Catalog>| catalog.shown_from <= position;
         let newest = self.catalog.load_full();
@@ -163,19 +168,20 @@ impl Database {
 impl Session {
     /// Returns the definitions that the transaction keeps (L4).
     pub(super) fn pinned_catalog(&self) -> Option<Arc<Catalog>> {
-        // Promoted, it goes by the newest as everywhere on a primary.
+        // After a promotion, the transaction uses the newest definitions, as on any primary.
         self.transaction.pinned.clone().filter(|_| self.database.db.is_replica())
     }
 
-    /// Returns whether the snapshot of the statement that begins is the one that its transaction keeps, and its definitions with it.
+    /// Returns whether the transaction will keep the snapshot of the statement that begins, and its definitions with
+    /// it.
     pub(super) fn pins_catalog(&self) -> bool {
         self.database.db.is_replica() && self.transaction.pinned.is_none() && self.is_repeatable()
     }
 
-    /// Keeps the definitions that the snapshot shows which was just taken (L4).
+    /// Keeps the definitions that the new snapshot shows (L4).
     ///
     /// # Errors
-    /// 40001: several definitions came at that moment.
+    /// 40001 if several changes of definitions came at that moment.
     pub(super) fn pin_catalog(&mut self) -> Result<()> {
         let snapshot = self.engine.snapshot().unwrap_or(Lsn::MAX);
         let shown = self.database.catalog_at(snapshot).ok_or_else(|| {
@@ -189,10 +195,10 @@ impl Session {
         Ok(())
     }
 
-    /// Returns whether a plan for the catalog of `epoch` is one for what the statement's snapshot shows (L4).
+    /// Returns whether a plan for the catalog of `epoch` fits the definitions that the statement's snapshot shows (L4).
     pub(super) fn is_planned_for_snapshot(&self, epoch: u64) -> bool {
         if !self.database.db.is_replica() {
-            return true; // locks see to it
+            return true; // table locks ensure it
         }
         let Some(snapshot) = self.engine.snapshot() else { return true };
         match self.pinned_catalog() {

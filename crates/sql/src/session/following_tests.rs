@@ -1,4 +1,4 @@
-//! SQL over a replica: definitions and rows that a primary's sessions make are seen by the replica's.
+//! SQL on a replica: its sessions see the definitions and rows that sessions of the primary make.
 
 use std::{
     sync::Arc,
@@ -87,10 +87,10 @@ pub(in crate::session) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What a statement without rows answers.
+/// The answer of a statement without rows.
 const NOTHING: [&str; 0] = [];
 
-/// A primary, and a replica that is sent its log by hand.
+/// A primary, and a replica to which the test sends the log.
 pub(in crate::session) struct Pair {
     pub(in crate::session) primary: Arc<Database>,
     shipper: Shipper,
@@ -125,14 +125,14 @@ impl Pair {
         self.replica = open_replica(&self.directory.path().join("replica"));
     }
 
-    /// Ships what is there, and waits until it is shown.
+    /// Ships the log, and waits until it is shown.
     pub(in crate::session) fn ship(&mut self) {
         let durable = self.ship_unshown();
         self.replica.set_show(durable);
         self.replica.wait_shown(self.replica.end()).unwrap().block().unwrap();
     }
 
-    /// Ships what is there, and waits until it is replayed; returns what may be shown.
+    /// Ships the log, and waits until it is replayed; returns the position that may be shown.
     fn ship_unshown(&mut self) -> Lsn {
         self.primary.engine().log().unwrap().flush_wal(true).unwrap();
         let (mut bytes, mut durable) = (Vec::new(), Lsn::ZERO);
@@ -148,9 +148,10 @@ impl Pair {
     }
 }
 
-/// Goal: L1 to L3: a replica's sessions see tables, indexes and rows once their commits are shown, prepared plans notice, writes and
-/// definitions are refused (25006), and functions say what the node is; a transaction that keeps an older snapshot does not read what
-/// was filled since. Method: definitions of each kind on the primary, the same questions on the replica.
+/// Goal: L1 to L3: a replica's sessions see tables, indexes and rows once their commits are shown, prepared plans
+/// follow, writes and definitions are refused (25006), and functions report the node's role; a transaction that keeps
+/// an older snapshot does not read an index that was filled later. Method: definitions of each kind on the primary, the
+/// same queries on the replica.
 #[test]
 fn replica_sees_definitions_and_rows_and_takes_no_writes() {
     let mut pair = Pair::new();
@@ -180,7 +181,7 @@ fn replica_sees_definitions_and_rows_and_takes_no_writes() {
         assert_eq!(ask(&mut session, refused), ["25006"], "{refused}");
     }
 
-    // A snapshot that is kept, and definitions after it.
+    // A kept snapshot, and definitions after it.
     let mut old = database.connect("collie", "test", None).unwrap();
     assert_eq!(ask(&mut old, "BEGIN ISOLATION LEVEL REPEATABLE READ"), NOTHING);
     assert_eq!(ask(&mut old, "SELECT count(*) FROM t WHERE name = 'n7'"), ["1"]);
@@ -211,13 +212,14 @@ fn replica_sees_definitions_and_rows_and_takes_no_writes() {
         pair.primary.engine().state_hash(&[]).unwrap().1,
         "every row, catalog and indexes included"
     );
-    // What was dropped and is not freed yet counts nowhere (T299).
+    // Dropped tables that are not freed yet do not count in the hash (T299).
     let asked = |session: &mut Session| ask(session, "SELECT split_part(collie_state_hash(), ':', 2)");
     assert_eq!(asked(&mut primary), asked(&mut session));
 }
 
-/// Goal: L3: a replica whose sessions begin when replay is ahead of what is shown, as it is while a quorum is waited for, misses no definition
-/// (T296). Method: definitions that are replayed before its catalog is read, and shown after.
+/// Goal: L3: a replica misses no definition if its sessions begin while replay is ahead of the read horizon, as it is
+/// while a quorum is waited for (T296). Method: definitions that are replayed before its catalog is read, and shown
+/// after.
 #[test]
 fn definitions_that_were_replayed_and_not_shown_yet_are_not_missed() {
     let mut pair = Pair::new();
@@ -238,9 +240,9 @@ fn definitions_that_were_replayed_and_not_shown_yet_are_not_missed() {
     assert_eq!(described(&database.catalog()), described(&pair.primary.catalog()));
 }
 
-/// Goal: L1: nobody waits for definitions that are replayed and not shown, as they stay where their primary is gone: statements go by those that
-/// snapshots show, at every level, until others are (T300). Method: a table made, another one dropped, and one made again under its name, replayed
-/// and not shown; then shown.
+/// Goal: L1: no session waits for definitions that are replayed and not shown, which stay so if their primary is gone:
+/// statements use the definitions that snapshots show, at every level, until newer ones are shown (T300). Method: one
+/// table created, one dropped, and one created again under its name, replayed and not shown; then shown.
 #[test]
 fn definitions_that_are_not_shown_keep_nobody_waiting() {
     let mut pair = Pair::new();
@@ -277,7 +279,7 @@ fn definitions_that_are_not_shown_keep_nobody_waiting() {
     assert_eq!(described(&database.catalog()), described(&pair.primary.catalog()));
 }
 
-/// What a catalog says of user's definitions, in an order of its own.
+/// Returns the users' definitions in a catalog as sorted text.
 fn described(catalog: &Catalog) -> Vec<String> {
     let mut all: Vec<String> =
         catalog.relations.values().filter(|one| one.oid >= FIRST_USER_OID).map(|one| format!("{one:?}")).collect();
@@ -297,8 +299,9 @@ fn described(catalog: &Catalog) -> Vec<String> {
     all
 }
 
-/// Goal: a replica's catalog, which is made of what each commit writes, is the one that reading all of it makes (T203). Method: definitions of
-/// every kind, names that change places, several in one transaction, and some that are rolled back; both after each.
+/// Goal: a replica's catalog, which is updated with the rows of each commit, equals the one that reading all rows gives
+/// (T203). Method: definitions of every kind, names that change places, several in one transaction, and some that are
+/// rolled back; compares both after each.
 #[test]
 fn followed_definitions_are_those_that_are_read() {
     let mut pair = Pair::new();
@@ -341,16 +344,16 @@ fn followed_definitions_are_those_that_are_read() {
     let (replica, primary) = hashes(&pair);
     assert_eq!(replica, primary, "what was made and dropped by one transaction counts on neither");
 
-    // The replica's log still has the rows of what was dropped.
+    // The replica's log still has the rows of dropped tables.
     drop((database, db));
     pair.reopen();
     let (reopened, primary) = hashes(&pair);
     assert_eq!(reopened, primary, "what was dropped stays dropped");
 }
 
-/// Goal: L4: a transaction that keeps its snapshot reads the table that it read before, although its primary has dropped it, made another one
-/// of that name, changed its columns or truncated it; the next transaction, and one at READ COMMITTED, read the new one. Method: one of
-/// each beside each change, by plain and by prepared statements.
+/// Goal: L4: a transaction that keeps its snapshot reads the table that it read before, although its primary has
+/// dropped it, created another one of that name, changed its columns or truncated it; the next transaction, and one at
+/// READ COMMITTED, read the new one. Method: one of each during each change, by plain and by prepared statements.
 #[test]
 fn kept_snapshot_reads_the_table_that_its_name_meant() {
     let mut pair = Pair::new();
@@ -392,9 +395,10 @@ fn kept_snapshot_reads_the_table_that_its_name_meant() {
     }
 }
 
-/// Goal: P1, P2 and P4 of `position.rs`: with the token of a commit a replica's session sees what the commit did, a table that it has made
-/// included, and says when it does not come; a statement under a kept snapshot does not wait, and settings never do. Method: commits
-/// that are shipped late, asked for in time and too early; tokens of a history that nobody knows.
+/// Goal: P1, P2 and P4 of `position.rs`: with the token of a commit a replica's session sees that commit, including a
+/// table that it created, and fails when the commit does not arrive; a statement under a kept snapshot does not wait,
+/// and settings never do. Method: commits that are shipped late, asked for in time and too early; tokens of an unknown
+/// history.
 #[test]
 fn session_of_a_replica_waits_for_a_commit() {
     let mut pair = Pair::new();
@@ -413,14 +417,14 @@ fn session_of_a_replica_waits_for_a_commit() {
         assert_eq!(ask(session, &format!("SET collie.wait_for_lsn = '{token}'")), NOTHING);
     };
 
-    // What is there already.
+    // A commit that is shown already.
     let made = ask(&mut primary, "SELECT collie_last_commit()").remove(0);
     wait_for(&mut session, &made);
     assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["0"]);
     assert_eq!(ask(&mut primary, &format!("SET collie.wait_for_lsn = '{made}'")), NOTHING);
     assert_eq!(ask(&mut primary, "INSERT INTO t VALUES (1)"), NOTHING, "the primary has it too");
 
-    // What is not.
+    // A commit that is not.
     let mut kept = database.connect("collie", "test", None).unwrap();
     assert_eq!(ask(&mut kept, "BEGIN ISOLATION LEVEL REPEATABLE READ"), NOTHING);
     assert_eq!(ask(&mut kept, "SELECT count(*) FROM t"), ["0"]);
@@ -448,7 +452,7 @@ fn session_of_a_replica_waits_for_a_commit() {
     assert_eq!(found, ["7"]);
     assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["1"]);
 
-    // Positions without a history, and a history that nobody has.
+    // Positions without a history, and an unknown history.
     assert_eq!(ask(&mut session, "SET collie.wait_timeout = '20ms'"), NOTHING);
     let shown = pair.replica.shown();
     wait_for(&mut session, &shown.to_string());
@@ -461,7 +465,7 @@ fn session_of_a_replica_waits_for_a_commit() {
     assert_eq!(ask(&mut session, "RESET collie.wait_for_lsn"), NOTHING);
     assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["1"]);
 
-    // The client is told of a commit once, when it wants to be, and of none that wrote nothing.
+    // A commit is reported once, to a client that wants it, unless it wrote nothing.
     assert_eq!(primary.commit_to_report(), None);
     assert_eq!(ask(&mut primary, "SET collie.report_commit = on"), NOTHING);
     assert_eq!(primary.commit_to_report(), Some(token));
@@ -473,9 +477,9 @@ fn session_of_a_replica_waits_for_a_commit() {
     assert_eq!(primary.commit_to_report(), None);
 }
 
-/// Goal: an option of a running server changes for all at once, on a primary and on a replica, by the name that the configuration has;
-/// what is no option, takes no such value, or is read at a start only is refused (22023), and changes nothing. Method: the limit of the
-/// log as a relation shows it to another session.
+/// Goal: an option of a running server changes for all sessions at once, on a primary and on a replica, by its name in
+/// the configuration; an unknown option, an invalid value, or an option that is read only at a start is refused
+/// (22023), and changes nothing. Method: the limit of the log as a relation shows it to another session.
 #[test]
 fn limit_of_the_log_is_changed_by_a_call_while_the_server_runs() {
     const SHOWN: &str = "SELECT bytes_limit FROM collie_stat_log";
@@ -499,7 +503,7 @@ fn limit_of_the_log_is_changed_by_a_call_while_the_server_runs() {
     }
 }
 
-/// As `pg_lsn` is written: without leading zeros.
+/// Returns an LSN as `pg_lsn` is written: without leading zeros.
 fn short_lsn(lsn: &str) -> String {
     let (high, low) = lsn.split_once('/').unwrap();
     format!("{high}/{}", low.trim_start_matches('0'))

@@ -1,11 +1,12 @@
-//! Foreign keys as definitions: ADD FOREIGN KEY and VALIDATE CONSTRAINT, and what depends on a table or an index.
+//! Foreign keys as definitions: ADD FOREIGN KEY and VALIDATE CONSTRAINT, and the dependents of a table or an index.
 //!
-//! Not their enforcement (`referential.rs`).
+//! `referential.rs` enforces them.
 //!
 //! # Invariants
-//! - F1. Adding a key holds the table that declares it (C1 of `definition.rs`) and the referenced one against writers, from
-//!   before the rows are checked to the end of the transaction; dropping one holds both against everybody.
-//! - F2. What a key refers to stays: its table and its unique index are dropped only with it.
+//! - F1. Adding a key holds the table that declares it (C1 of `definition.rs`) and the referenced one against writers,
+//!   from before the rows are checked to the end of the transaction; dropping one holds both against all other
+//!   sessions.
+//! - F2. The table and the unique index that a key refers to are dropped only with the key.
 //!
 //! Checked by `tests/sql/foreign_keys.sql`, which PostgreSQL answers alike.
 
@@ -29,24 +30,24 @@ use crate::{
     },
 };
 
-/// Most columns of a foreign key.
+/// Limit of the columns of a foreign key.
 const KEY_COLUMNS_MAX: usize = 32;
-/// Most lines of a detail that lists what depends on something.
+/// Limit of the lines of a detail that lists dependents.
 const DEPENDENTS_SHOWN_MAX: usize = 100;
 
 /// A foreign key as it is declared.
 pub(super) struct Declared<'a> {
-    /// The column, for a column's own constraint.
+    /// The place of the column, for a column's own constraint.
     pub(super) column: Option<usize>,
-    /// Its name and timing.
+    /// The name and timing.
     pub(super) constraint: &'a ast::Constraint,
-    /// The rest.
+    /// The columns, the referenced table, and the actions.
     pub(super) key: &'a ast::ForeignKey,
     /// Whether the table is new, and so has no rows to check.
     pub(super) fresh: bool,
 }
 
-/// A foreign key that depends on what is to be dropped, and the table that declares it.
+/// A foreign key that depends on an object to be dropped, and the table that declares it.
 pub(super) type Dependent = (Arc<Relation>, ForeignKey);
 
 impl Session {
@@ -70,6 +71,7 @@ impl Session {
             );
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, text));
         }
+        // The definition names the unique index, which keeps the index from being dropped alone (F2).
         let (index, target_columns) = referenced(&target, &key.referenced)?;
         if columns.len() != target_columns.len() {
             let text = "number of referencing and referenced columns for foreign key disagree";
@@ -122,6 +124,7 @@ impl Session {
         });
         changed.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
         self.redefine(Some(table), Some(changed))?;
+        // The definition is in the private catalog, and the locks keep writers away (F1): check the rows.
         if fresh || constraint.not_valid {
             return Ok(());
         }
@@ -132,7 +135,7 @@ impl Session {
     pub(super) async fn validate_constraint(&mut self, table: &Arc<Relation>, name: &str) -> Result<()> {
         let Some(place) = table.foreign_keys.iter().position(|key| &*key.name == name) else {
             if table.checks.iter().any(|check| &*check.name == name) {
-                return Ok(()); // A CHECK is never left unchecked.
+                return Ok(()); // A CHECK is always valid.
             }
             let relation = &table.name;
             return Err(match table.indexes.iter().any(|index| index.constraint.is_some() && &*index.name == name) {
@@ -166,7 +169,7 @@ impl Session {
             for oid in [table.oid, key.target] {
                 self.lock_table(oid, TableLockMode::AccessExclusive).await?;
             }
-            // Another key of the table may have gone in the same breath.
+            // The loop may have dropped another key of the table before.
             let Some(table) = self.catalog().relation(table.oid).cloned() else { continue };
             let mut changed = (*table).clone();
             changed.version += 1;
@@ -176,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// Drops the foreign keys that depend on what is dropped, if CASCADE was said and they are not going anyway (F2).
+    /// Drops the foreign keys that depend on a dropped object if CASCADE was given; otherwise fails (F2).
     pub(super) async fn drop_dependents<C: Client>(
         &mut self,
         dependents: Vec<Dependent>,
@@ -226,14 +229,14 @@ impl Session {
         self.drop_dependents(dependents, dropped, client).await
     }
 
-    /// Names a table in a message about what depends on what.
+    /// Returns a table's name for a message about dependents.
     pub(super) fn table_text(&self, table: &Relation) -> String {
         let catalog = self.catalog();
         let path = self.search_path(&catalog);
         format!("table {}", object_name(&catalog, &path, table.schema, &table.name, table.oid))
     }
 
-    /// Names an index in such a message.
+    /// Returns an index's name for such a message.
     pub(super) fn index_text(&self, table: &Relation, index: Oid) -> String {
         let catalog = self.catalog();
         let path = self.search_path(&catalog);
@@ -241,7 +244,7 @@ impl Session {
         format!("index {}", object_name(&catalog, &path, table.schema, name, index))
     }
 
-    /// Fails when something that was deferred asks about a foreign key of or to the table.
+    /// Fails if a deferred event asks about a foreign key of the table or to it.
     pub(super) fn refuse_pending(&self, what: &str, table: &Relation) -> Result<()> {
         let catalog = self.catalog();
         let mut keys: Vec<Oid> = table.foreign_keys.iter().map(|key| key.oid).collect();
@@ -254,11 +257,11 @@ impl Session {
     }
 }
 
-/// What is dropped, as far as those who depend on it are told.
+/// The dropped object, as messages about its dependents need it.
 pub(super) struct Dropped<'a> {
     /// `table t`, `constraint c on table t` or `index i`.
     pub(super) what: String,
-    /// What each dependent depends on.
+    /// The object that each dependent depends on.
     pub(super) on: &'a [String],
     /// Whether it is the only object that the statement names.
     pub(super) alone: bool,
@@ -275,8 +278,8 @@ fn list(lines: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// Returns the foreign keys of other tables that refer to one of `tables`, in the order in which PostgreSQL tells of them:
-/// of the last table first, and by OID.
+/// Returns the foreign keys of other tables that refer to one of `tables`, in the order in which PostgreSQL reports
+/// them: those of the last table first, and by OID.
 pub(super) fn dependents(catalog: &Catalog, tables: &[Oid]) -> Vec<(Dependent, Oid)> {
     let mut found = Vec::new();
     for &oid in tables.iter().rev() {
@@ -288,7 +291,7 @@ pub(super) fn dependents(catalog: &Catalog, tables: &[Oid]) -> Vec<(Dependent, O
     found
 }
 
-/// Finds the places of named columns.
+/// Returns the places of the named columns.
 fn places(table: &Relation, names: &[String]) -> Result<Vec<usize>> {
     if names.len() > KEY_COLUMNS_MAX {
         let text = format!("cannot have more than {KEY_COLUMNS_MAX} keys in a foreign key");
@@ -304,7 +307,7 @@ fn places(table: &Relation, names: &[String]) -> Result<Vec<usize>> {
     names.iter().map(place).collect()
 }
 
-/// Finds the columns that a foreign key refers to, and the unique index over them.
+/// Returns the unique index that a foreign key refers to, and the columns.
 fn referenced(target: &Relation, names: &[String]) -> Result<(Oid, Vec<usize>)> {
     if names.is_empty() {
         let Some(index) = target.primary_key() else {

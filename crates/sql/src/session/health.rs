@@ -1,11 +1,12 @@
-//! `health`: what somebody should know of a running database: what keeps it from serving its clients, and what it has lost without
-//! their noticing. The one place that decides it: `collie_health`, `/readyz` and `collie status` show the same.
+//! `health`: the troubles of a running database that an operator should know: what keeps it from serving its clients,
+//! and what it has lost without their noticing. Only this module decides on them: `collie_health`, `/readyz` and
+//! `collie status` show the same.
 //!
 //! # Invariants
-//! - E1. Lost redundancy is always among them (FAULT-11): a replica that is away, a slot that is expired, a quorum that commits do
-//!   without, a primary that is not heard.
-//! - E2. It is a failure only if clients are not served: redundancy that is lost while they are is a warning, since taking the server
-//!   out of service would make an outage of it.
+//! - E1. Lost redundancy is always among the troubles (FAULT-11): a replica that is away, a slot that is expired, a
+//!   quorum without which commits are answered, a primary that is not heard.
+//! - E2. A trouble is a failure only if clients are not served. Redundancy that is lost while they are served is a
+//!   warning: taking the server out of service would turn it into an outage.
 //!
 //! Checked by the tests here, and by the clients' tests of `collie status`.
 
@@ -18,37 +19,36 @@ use crate::{
     session::Database,
 };
 
-/// How long a flush of the log may be on its way before that is a failure. A device that stalls is named in the server's log after a
-/// second.
+/// Age from which an in-flight flush of the log is a failure. The server's log names a stalled device after one second.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 
-/// What is looked at of the log.
+/// The facts about the log.
 #[derive(Clone, Debug, Default)]
 struct LogFacts {
     poisoned: bool,
     full: Option<String>,
     alarm: Option<String>,
     oldest_flush: Option<Duration>,
-    /// Directories of copies with something wrong, and what.
+    /// Directories of copies that have a problem, with the problem.
     bad_copies: Vec<(String, String)>,
 }
 
-/// What is looked at.
+/// The facts by which health is judged.
 #[derive(Debug, Default)]
 struct Facts {
     is_replica: bool,
     is_read_only: bool,
     term: u64,
     promised: Option<u64>,
-    /// What is wrong with its copy of another's rows.
+    /// The problem of this replica's copy of its primary's rows.
     problem: Option<String>,
     log: LogFacts,
     engine: EngineStat,
-    /// The trees that a write or a sync of theirs failed, and why.
+    /// Trees of which a write or a sync failed, with the reason.
     failed: Vec<(u32, String)>,
-    /// How writers wait for flushes.
+    /// The state of writers that wait for flushes.
     stalls: StallStat,
-    /// What was found rotten since the open.
+    /// Files that were found rotten since the open.
     rot: Vec<Rot>,
     quorum: Option<QuorumRow>,
     slots: Vec<SlotRow>,
@@ -57,8 +57,8 @@ struct Facts {
 }
 
 impl Database {
-    /// Returns what somebody should know, failures first; nothing of a database that is well. Takes short locks, and waits as long as a
-    /// flush of the log puts its frame together.
+    /// Returns the troubles, failures first; a healthy database has none. Takes short locks, and may wait while a flush
+    /// of the log builds its frame.
     pub fn health(&self) -> Vec<Trouble> {
         let (db, node) = (&self.db, self.node());
         let Stats { engine, levels, log, stalls, .. } = db.stats_now();
@@ -146,7 +146,7 @@ fn judge(facts: &Facts) -> Vec<Trouble> {
 fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl FnMut(Severity, &'static str, String)) {
     let waiting = stalls.waiting;
     match (&stalls.trouble, &stalls.cause) {
-        // Nobody may be waiting at this moment, since clients have given up: whoever comes next waits all the same.
+        // A failure even if no client waits now, since all have given up: the next one would wait.
         (Some(_), Some(cause)) if stalls.is_stopped => {
             say(Severity::Failure, "store", format!("writes wait, {waiting} of them now, since flushes fail: {cause}"));
         }
@@ -273,7 +273,7 @@ fn following_troubles(
             say(Severity::Warning, "primary", text);
         }
         FollowingState::Following => {
-            // What is not seen yet may be older than what was.
+            // A commit that readers do not see yet may be older than the last one that they see.
             let delay = following.delay_us.max(following.oldest_us).map(Duration::from_micros);
             if let (Some(delay), Some(most)) = (delay, delay_max)
                 && delay > most
@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Goal: a database that is well has no trouble, and each trouble has its severity: lost redundancy alone never takes a server out of
-    /// service, and what clients wait or fail for does. Method: each fact alone.
+    /// Goal: a healthy database has no trouble, and each trouble has its severity: lost redundancy alone never takes a
+    /// server out of service, and anything for which clients wait or fail does. Method: each fact alone.
     #[test]
     fn each_fact_has_its_severity() {
         let well = || Facts {
@@ -402,7 +402,8 @@ mod tests {
         assert_eq!(found(&replica), [(warning, "log")], "a full replica goes on answering reads");
     }
 
-    /// Goal: the lines say what is missing, for how long, and what the primary had; failures come first. Method: a server with all of it.
+    /// Goal: the lines give what is missing, for how long, and what the primary had; failures come first. Method: a
+    /// server with all of it.
     #[test]
     fn lines_say_since_when_and_what_is_missing() {
         let all = judge(&Facts {

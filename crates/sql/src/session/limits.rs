@@ -1,14 +1,16 @@
 //! Time limits of a session: `statement_timeout`, `lock_timeout`, `transaction_timeout` and the two for idle clients.
 //!
-//! What PostgreSQL's cover: a statement's time begins with its message (in the extended protocol with the first of Parse,
-//! Bind and Execute, and runs until an Execute completes or Sync comes), and ends before its commit: a commit that
-//! waits for the disk has happened and cannot be cancelled. A limit that comes while the next message of a pipeline is
-//! waited for fails that message. Each wait for a lock has a time of its own.
+//! They cover the same as PostgreSQL's. A statement's time begins with its message; in the extended protocol it begins
+//! with the first of Parse, Bind and Execute, and runs until an Execute completes or Sync comes. It ends before the
+//! statement's commit: a commit that waits for the disk has happened and cannot be cancelled. A limit that is reached
+//! while the session waits for the next message of a pipeline fails that message. Each wait for a lock has its own
+//! time.
 //!
 //! # Invariants
-//! - K1. While `timing`, the alarm holds the present generation; [`Session::stop_clock`] ends that generation, so that no
-//!   timer set for it can end what comes after.
-//! - K2. With both limits at 0 a statement pays one branch at its beginning and one at its end.
+//! - K1. While `timing`, the alarm holds the current generation; [`Session::stop_clock`] ends that generation, so that
+//!   no timer set for it can cancel later work.
+//! - K2. With both limits (statement and transaction) at 0, a statement pays one branch at its beginning and one at its
+//!   end.
 //!
 //! Checked by the clients' tests of time limits (`tests/clients/tests/time_limits.rs`).
 
@@ -26,7 +28,7 @@ use crate::{
     session::{Database, Session, timer::Alarm, transaction::Block},
 };
 
-/// Nanoseconds of a millisecond.
+/// The nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
 /// The limits that are set, in milliseconds; 0 is none.
@@ -39,13 +41,13 @@ pub(in crate::session) struct TimeLimits {
     pub(in crate::session) idle_session_ms: u64,
 }
 
-/// A session's clock.
+/// The clock of a session.
 #[derive(Debug)]
 pub(super) struct Limits {
     alarm: Arc<Alarm>,
-    /// Whether a statement's time runs.
+    /// Whether a statement's time is running.
     timing: bool,
-    /// Since when the transaction's time runs, by the timer's clock; `None` before the first statement under a limit.
+    /// The start of the transaction's time, by the timer's clock; `None` before the first statement under a limit.
     transaction_from: Option<u64>,
 }
 
@@ -54,23 +56,24 @@ impl Limits {
         Self { alarm: Alarm::new(cancel), timing: false, transaction_from: None }
     }
 
-    /// Notes that the transaction is over.
+    /// Notes that the transaction has ended.
     pub(super) fn end_transaction(&mut self) {
         self.transaction_from = None;
     }
 }
 
-/// How long a session may wait for its client, and what happens then: its owner tells the client and drops it.
+/// The time that a session may wait for its client. At its end, the owner of the session sends the error and drops the
+/// session.
 #[derive(Clone, Debug)]
 pub struct IdleLimit {
-    /// Time from now.
+    /// The time from now.
     pub after: Duration,
-    /// What the client is told; it ends the session.
+    /// The error for the client; it ends the session.
     pub error: SqlError,
 }
 
 impl Session {
-    /// Fails if the time of a statement ran out while the client's next message was waited for.
+    /// Fails if the time of a statement ran out while the session waited for the client's next message.
     pub(super) fn check_clock(&mut self) -> Result<()> {
         if self.limits.timing && self.cancel.reason() == Some(CancelReason::StatementTimeout) {
             self.stop_clock();
@@ -79,7 +82,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins the time of a statement, unless it runs.
+    /// Starts the time of a statement, unless it is running.
     pub(super) fn start_clock(&mut self) {
         let limits = self.settings.effective().limits;
         if limits.statement_ms | limits.transaction_ms == 0 || self.limits.timing {
@@ -90,6 +93,7 @@ impl Session {
         let generation = self.cancel.generation();
         let statement = (limits.statement_ms > 0).then(|| now + limits.statement_ms * MS);
         let transaction = (limits.transaction_ms > 0).then(|| {
+            // Outside a block, the statement begins a transaction with its own time.
             if self.transaction.block == Block::None {
                 self.limits.transaction_from = None;
             }
@@ -107,25 +111,26 @@ impl Session {
         timer.limit_statement(&self.limits.alarm, at, generation, reason);
     }
 
-    /// Ends the time of a statement: what it does from here on cannot be cancelled by it.
+    /// Ends the time of a statement: the limit cannot cancel later work.
     pub(super) fn stop_clock(&mut self) {
         if std::mem::take(&mut self.limits.timing) {
             self.cancel.settle();
             if self.is_told_to_end() {
-                // The reason of the time limit may have stood in the way of the order.
+                // The time limit may have come first and hidden the order to end.
                 self.cancel.cancel();
             }
         }
     }
 
-    /// Begins the time that a commit waits for replicas.
+    /// Starts the time limit of a commit's wait for replicas.
     pub(super) fn limit_replicas(&self, timeout: Duration) {
         let timer = &self.database.timer;
         let at = timer.now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         timer.limit_statement(&self.limits.alarm, at, self.cancel.generation(), CancelReason::ReplicasTimeout);
     }
 
-    /// Ends that time; `is_used_up`: what was asked of the session by then was asked of the wait.
+    /// Ends the time limit of a wait for replicas. `is_used_up`: a cancel ended the wait, and has no effect on later
+    /// work.
     pub(super) fn end_replicas(&self, is_used_up: bool) {
         if is_used_up {
             self.cancel.clear();
@@ -137,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Waits until the transaction may begin to write: a primary that hands over keeps it from that.
+    /// Waits until the transaction may begin to write: a switchover of the primary holds it back.
     pub(super) async fn wait_to_begin(&self) -> Result<()> {
         match self.engine.wait_to_begin()? {
             None => Ok(()),
@@ -145,8 +150,8 @@ impl Session {
         }
     }
 
-    /// Waits until flushes leave room in the log for a statement that writes, and as [`Session::wait_to_begin`] does. No lock is
-    /// waited for, so only the statement's time ends it, and a cancel.
+    /// Waits until flushes leave room in the log for a statement that writes, and waits as [`Session::wait_to_begin`]
+    /// does. This is no wait for a lock, so only the statement's time limit and a cancel end it.
     pub(super) async fn wait_for_room(&self) -> Result<()> {
         match self.engine.wait_for_room()? {
             None => Ok(()),
@@ -154,7 +159,7 @@ impl Session {
         }
     }
 
-    /// Waits for a lock, for `lock_timeout` at the most.
+    /// Waits for a lock, at most for `lock_timeout`.
     pub(super) async fn wait(&self, blocker: Blocker) -> Result<()> {
         let wait = self.engine.wait(blocker);
         let limit_ms = self.settings.effective().limits.lock_ms;
@@ -165,8 +170,8 @@ impl Session {
         wait.await.map_err(|error| wait_failed(error, &self.cancel))
     }
 
-    /// Returns how long the client may take until its next message. `asked` says whether it was told that the session is
-    /// ready: in the middle of a pipeline only the time of the transaction counts.
+    /// Returns how long the client may take until its next message. `asked`: whether the client got ReadyForQuery; in
+    /// the middle of a pipeline only the time of the transaction counts.
     pub fn idle_limit(&self, asked: bool) -> Option<IdleLimit> {
         let limits = self.settings.effective().limits;
         let idle = match self.transaction.block {
@@ -200,7 +205,7 @@ impl Session {
     }
 }
 
-/// Returns why a wait for a lock ended without it.
+/// Returns the reason why a wait for a lock failed.
 pub(super) fn wait_failed(error: EngineError, cancel: &CancelHandle) -> SqlError {
     match (error, cancel.reason()) {
         (EngineError::Cancelled, Some(reason)) => cancelled(reason),
@@ -208,19 +213,19 @@ pub(super) fn wait_failed(error: EngineError, cancel: &CancelHandle) -> SqlError
     }
 }
 
-/// Sleeps on this thread for `time`, or until the session is asked to stop.
+/// Sleeps on this thread for `time`, or until the session is cancelled.
 ///
 /// # Errors
-/// As a statement that is cancelled.
+/// Those of a cancelled statement.
 pub(super) fn sleep(database: &Database, cancel: &CancelHandle, time: Duration) -> Result<()> {
     block_until(database, cancel, time, Duration::MAX, &mut |_| Poll::<()>::Pending).map(|_| ())
 }
 
-/// Blocks this thread until `look` is ready, for `time` at the most: `None` then. It is asked again when its context is woken, and after
-/// `every` without that.
+/// Blocks this thread until `look` is ready, at most for `time`; returns `None` after that. `look` is called again when
+/// its context is woken, and every `every` otherwise.
 ///
 /// # Errors
-/// As a statement that is cancelled.
+/// Those of a cancelled statement.
 pub(super) fn block_until<T>(
     database: &Database,
     cancel: &CancelHandle,

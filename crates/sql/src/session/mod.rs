@@ -1,37 +1,38 @@
-//! Sessions: what a connected user has, and the path of a statement from its text to its reply.
+//! Sessions: the state of a connected user, and the path of a statement from its text to its reply.
 //!
-//! `session` joins the other modules: it parses, finds or makes a plan, takes table locks, checks the catalog again, takes
-//! a snapshot, steps the execution, and commits. It knows no socket: answers go to a [`Client`]. Its functions are async
-//! only where they wait for a lock, for the disk or for the client; nothing waits between the append of a commit record
-//! and its publication, and nothing but the registered snapshot and transaction locks is held over a wait (SQL-8, SQL-9).
+//! `session` joins the other modules: it parses, finds or makes a plan, takes table locks, checks the catalog again,
+//! takes a snapshot, steps the execution, and commits. It knows no socket: answers go to a [`Client`]. Its functions
+//! are async only where they wait for a lock, for the disk or for the client. Nothing waits between the append of a
+//! commit record and its publication, and nothing but the registered snapshot and transaction locks is held over a wait
+//! (SQL-8, SQL-9).
 //!
 //! | file | noun |
 //! |---|---|
-//! | `database.rs` | what all sessions share |
-//! | `activity.rs` | what a session does, as others see it |
-//! | `simple.rs`, `extended.rs` | the two ways statements arrive |
+//! | `database.rs` | the state that all sessions share |
+//! | `activity.rs` | a session's activity, as others see it |
+//! | `simple.rs`, `extended.rs` | the two query protocols |
 //! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
 //! | `transaction.rs` | blocks, savepoints, commit |
 //! | `definition.rs`, `table/` | CREATE, DROP, ALTER, TRUNCATE |
-//! | `foreign_key.rs` | foreign keys: their definition, and what depends on a table |
+//! | `foreign_key.rs` | foreign keys: their definition, and the dependents of a table |
 //! | `referential.rs` | foreign keys: their checks and actions |
-//! | `commit_times.rs` | how long commits waited |
-//! | `replicas.rs` | what a commit waits for, and what the client is told |
-//! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
+//! | `commit_times.rs` | wait times of commits |
+//! | `replicas.rs` | a commit's wait for replicas, and the reply to its client |
+//! | `publication.rs` | the publication of a changed catalog, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `checkpoint.rs` | CHECKPOINT, and copying the database |
-//! | `copies.rs` | where copies are made |
+//! | `copies.rs` | the place where copies are made |
 //! | `option.rs` | an option of the running server |
-//! | `resource_limits.rs` | memory of statements, and what one session may leave behind |
-//! | `text_memory.rs` | memory of what a long text is parsed and planned to |
+//! | `resource_limits.rs` | limits of statements' memory, and of what one session keeps |
+//! | `text_memory.rs` | memory for parsing and planning a long text |
 //! | `turn.rs` | how long a session keeps its thread |
 //! | `workers.rs` | threads for work that cannot stop in between |
-//! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
+//! | `limits.rs`, `timer.rs` | time limits, and the thread that enforces them |
 //! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
-//! | `sampled/` | reads that are taken by chance, and run again on a replica |
-//! | `health.rs` | what somebody should know of the running database |
-//! | `facts.rs` | what built-in functions and system tables may ask of a session |
+//! | `sampled/` | reads that are sampled, and run again on a replica |
+//! | `health.rs` | troubles of the running database |
+//! | `facts.rs` | the view of a session for built-in functions and system tables |
 
 pub mod activity;
 mod cache;
@@ -107,13 +108,14 @@ use crate::{
     types::io::TextContext,
 };
 
-/// One user's session. Dropping it rolls back what is open, in one go: where that may be much, call [`Session::end`] before.
+/// One user's session. Dropping it rolls back its open transaction in one go; if that may be long, call
+/// [`Session::end`] before.
 pub struct Session {
     database: Arc<Database>,
     engine: collie_engine::Session,
     cancel: CancelHandle,
     advisory: Advisory,
-    /// What functions have to tell the client.
+    /// Warnings of functions, to be sent to the client.
     warnings: Vec<SqlError>,
     pid: u32,
     identity: Connected,
@@ -121,25 +123,25 @@ pub struct Session {
     transaction: Transaction,
     names: Names,
     limits: Limits,
-    /// When the message being answered arrived, microseconds since 2000-01-01.
+    /// The time when the current message arrived, in microseconds since 2000-01-01.
     statement_time: i64,
-    /// Whether a message is being answered whose answer has not ended: not yet at Sync, in the extended protocol.
+    /// Whether a message is being answered; in the extended protocol, until Sync.
     answering: bool,
-    /// Where the record of its last commit ends.
+    /// The end of the record of the session's last commit.
     last_commit: Option<Lsn>,
-    /// Whether the client was told of it, should it want to be.
+    /// Whether the last commit needs no report to the client any more.
     is_commit_told: bool,
-    /// How many reads are passed over before one is taken.
+    /// The number of reads to skip before one is sampled.
     skip: sampled::Skip,
-    /// The read that was taken and runs; one that has failed stays until the next.
+    /// The sampled read that is running; a failed one stays until the next.
     reading: Option<Box<sampled::Reading>>,
-    /// Most bytes of rows that a statement may keep in memory, if less than others may.
+    /// Limit of the rows that a statement may keep in memory, in bytes, if it is lower than for other sessions.
     row_bytes_max: u64,
-    /// Whether the text of the message being answered is so long that planning it holds up a thread.
+    /// Whether the current message's text is so long that planning it would block a thread.
     has_long_text: bool,
 }
 
-/// What a session is in, as ReadyForQuery tells it.
+/// The transaction status of a session, as ReadyForQuery reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// No transaction block.
@@ -189,40 +191,40 @@ impl Session {
         }
     }
 
-    /// Returns the process id clients know it by.
+    /// Returns the process id by which clients know the session.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns the secret a cancel request must show.
+    /// Returns the secret that a cancel request must show.
     pub fn secret(&self) -> u32 {
         self.identity.secret
     }
 
-    /// Returns its settings.
+    /// Returns the session's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Sets a setting outside any transaction, as options given at connect do; RESET goes back to it.
+    /// Sets a setting outside any transaction, as connection options do; RESET returns to this value.
     ///
     /// # Errors
-    /// 42704 for an unknown setting, 22023 for a value it cannot take.
+    /// 42704 for an unknown setting, 22023 for a value that it cannot take.
     pub fn set_at_connect(&mut self, name: &str, value: &str) -> Result<()> {
         self.settings.set_at_connect(name, value)
     }
 
-    /// Returns what it is in.
+    /// Returns the transaction status.
     pub fn status(&self) -> Status {
         self.transaction.status()
     }
 
-    /// Begins the answer to a message: a cancel that came while nothing was answered has no effect on it.
+    /// Begins the answer to a message. A cancel that came while no message was being answered has no effect on it.
     fn begin_message(&mut self, text: &str) {
         if !std::mem::replace(&mut self.answering, true) {
             self.cancel.clear();
             if self.is_told_to_end() {
-                // The order came between the look of the caller and the line above.
+                // The order may have come between the caller's check and the line above.
                 self.cancel.cancel();
             }
         }
@@ -232,7 +234,7 @@ impl Session {
         self.start_clock();
     }
 
-    /// Ends the answer: the client is waited for next.
+    /// Ends the answer: the session waits for the client next.
     fn end_message(&mut self) {
         self.stop_clock();
         self.answering = false;
@@ -243,26 +245,26 @@ impl Session {
         };
         let application = self.settings.get("application_name");
         let now = self.database.now();
-        // The wall may have been set back meanwhile: such an answer counts as fast.
+        // The wall clock may have been set back meanwhile: such an answer counts as fast.
         let us = u64::try_from(now - self.statement_time).unwrap_or(0);
         self.database.latencies.record(self.pid, us.saturating_mul(1000));
         self.identity.activity.end(state, now, self.transaction.began(), application);
     }
 
-    /// Says what to call when another session wants this one to end (`pg_terminate_backend`). It is called on that
-    /// session's thread: it should do no more than wake whoever owns this one, who then asks
+    /// Sets the callback for an order of another session to end this one (`pg_terminate_backend`). It is called on the
+    /// other session's thread, so it should only wake the owner of this session, which then calls
     /// [`Session::is_told_to_end`].
     pub fn on_told_to_end(&self, call: impl Fn() + Send + Sync + 'static) {
         self.identity.activity.on_end(Box::new(call));
     }
 
-    /// Returns whether another session wants this one to end: drop it, after telling its client.
+    /// Returns whether another session ordered this one to end: its owner then tells the client and drops it.
     pub fn is_told_to_end(&self) -> bool {
         self.identity.activity.is_told_to_end()
     }
 
-    /// Returns the catalog this session sees: the newest committed one, or its own while it changes definitions; on a replica that of its
-    /// snapshot, if it keeps one.
+    /// Returns the catalog that this session sees: the newest committed one, or its private one while it changes
+    /// definitions; on a replica the catalog of its snapshot, if it keeps one.
     fn catalog(&self) -> Arc<Catalog> {
         let own = self.transaction.overlay.clone().or_else(|| self.pinned_catalog());
         own.unwrap_or_else(|| self.database.catalog())
@@ -273,14 +275,14 @@ impl Session {
         search_path(&self.settings, &self.identity.user, catalog)
     }
 
-    /// Returns the schema in which unqualified names are made.
+    /// Returns the schema in which objects with unqualified names are created.
     fn creation_schema(&self, catalog: &Catalog) -> Result<Oid> {
         let first = self.search_path(catalog).into_iter().find(|oid| *oid != PG_CATALOG);
         first.ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))
     }
 
-    /// Calls `work` with what analysis needs to know of this session. `declared` are parameter types, 0 for
-    /// unknown; `None` where no parameter may stand.
+    /// Calls `work` with the context that analysis needs. `declared` are parameter types, 0 for unknown; `None` where
+    /// parameters are not allowed.
     fn analyzing<T>(&self, declared: Option<&[u32]>, work: impl FnOnce(&AnalyzeContext<'_>) -> Result<T>) -> Result<T> {
         self.wait_for_position()?; // P2 of `position.rs`
         let catalog = self.catalog();
@@ -296,17 +298,17 @@ impl Session {
         })
     }
 
-    /// Returns how values are read from and written as text.
+    /// Returns the context by which values are read from text and written as text.
     pub fn text_context(&self) -> TextContext {
         self.settings.effective().text_context(self.transaction_time())
     }
 
-    /// Returns when the transaction began, or the message arrived outside one.
+    /// Returns the start of the transaction, or the arrival of the message outside a transaction.
     fn transaction_time(&self) -> i64 {
         self.transaction.began().unwrap_or(self.statement_time)
     }
 
-    /// Counts this session as running until the guard goes.
+    /// Counts this session as running until the guard is dropped.
     fn running(&self) -> Running {
         self.database.running.fetch_add(1, Ordering::Relaxed);
         Running(self.database.clone())

@@ -1,7 +1,8 @@
-//! `NamedSink`: rows on their way out as text, where OIDs of the `reg*` types become the names they stand for.
+//! `NamedSink`: passes rows on as text, in which OIDs of the `reg*` types are replaced by the names that they stand
+//! for.
 //!
-//! Only the session knows the names (they depend on the catalog and the search path), so that the text functions of the
-//! types cannot do it. Rows that go out in binary, or stay inside, keep their OIDs.
+//! Only the session knows the names, which depend on the catalog and the search path, so the text functions of the
+//! types cannot do it. Rows in binary format, and rows that are not sent, keep their OIDs.
 
 use std::sync::Arc;
 
@@ -12,28 +13,28 @@ use crate::{
     types::{Array, Value, oid},
 };
 
-/// A column whose values are named: its place, and the source of the function that names them.
+/// A column whose values are named: its place, and the source of the naming function.
 pub(super) type NamedColumn = (usize, &'static str);
 
-/// Returns the columns whose values go out as names. `is_text` says whether a column goes out as text.
+/// Returns the columns whose values are sent as names. `is_text` tells whether a column is sent as text.
 pub(super) fn named_columns(types: impl Iterator<Item = u32>, is_text: impl Fn(usize) -> bool) -> Vec<NamedColumn> {
     let output = |ty| builtin::catalog_output(ty).or_else(|| builtin::catalog_output(oid::element_of(ty)?));
     let named = types.enumerate().filter_map(|(place, ty)| Some((place, output(ty)?)));
     named.filter(|(place, _)| is_text(*place)).collect()
 }
 
-/// Passes rows on with the values of some columns named.
+/// A sink that passes rows on with the values of some columns named.
 pub(super) struct NamedSink<'a> {
-    /// Where the rows go.
+    /// The receiver of the rows.
     pub(super) inner: &'a mut dyn RowSink,
-    /// Columns to name.
+    /// The columns to name.
     pub(super) columns: &'a [NamedColumn],
-    /// Who knows the names.
+    /// The functions that return the names.
     pub(super) system: &'a dyn SystemFunctions,
 }
 
 impl NamedSink<'_> {
-    /// Returns what a value, or each element of an array, is called.
+    /// Returns the name of a value, or of each element of an array.
     fn named(&self, function: &str, value: &Value) -> Result<Value> {
         let call = |value: &Value| match value {
             Value::Null => Ok(Value::Null),

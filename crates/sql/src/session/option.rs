@@ -1,7 +1,7 @@
-//! `CALL collie_set_option(name, value)`: an option of the running server, by the name that its configuration has for it.
+//! `CALL collie_set_option(name, value)`: an option of the running server, by its name in the configuration.
 //!
-//! Not a setting of the session (`SET`): it holds for all, at once, and until the server stops; that of `replication.quorum`, which
-//! is a record of the log, for whoever leads from then on.
+//! Unlike a setting of the session (`SET`), it holds for all sessions, at once, and until the server stops.
+//! `replication.quorum` is a record of the log instead, and holds for every later primary.
 
 use collie_engine::kv;
 
@@ -11,11 +11,11 @@ use crate::{
     session::Session,
 };
 
-/// Sections whose settings are the server's, not the engine's.
+/// Sections whose settings belong to the server, not to the engine.
 const SERVERS: [&str; 2] = ["training.", "replication."];
 
 impl Session {
-    /// Changes an option. Everybody may, as everybody may do everything.
+    /// Changes an option. Every user may, since Collie has no privileges.
     pub(super) fn set_option(&mut self, option: &ast::SetOption) -> Result<()> {
         if ["replication.quorum", "synchronous_standby_names"].contains(&option.name.as_str()) {
             return self.database.set_quorum(&option.value);

@@ -1,19 +1,19 @@
-//! Reading one's writes on another node: tokens of commits, and `collie.wait_for_lsn`.
+//! Read-your-writes on another node: tokens of commits, and `collie.wait_for_lsn`.
 //!
-//! A commit's token is `HISTORY:LSN`: the history of the log and the end of the commit's record, from `collie_last_commit()` or,
-//! with `collie.report_commit = on`, from the parameter `collie.last_commit` before the session is ready. On any node
-//! `SET collie.wait_for_lsn = 'TOKEN'` makes statements wait until it is shown there. A plain LSN is a position of whatever
-//! history comes to it.
+//! A commit's token is `HISTORY:LSN`: the history of the log and the end of the commit's record. It comes from
+//! `collie_last_commit()` or, with `collie.report_commit = on`, from the parameter `collie.last_commit` before
+//! ReadyForQuery. On any node `SET collie.wait_for_lsn = 'TOKEN'` makes statements wait until the commit is shown
+//! there. A plain LSN is a position of any history that reaches it.
 //!
 //! # Invariants
-//! - P1. While a position is set, a statement that takes a new snapshot shows every commit whose record ends at or below it, or fails:
-//!   57014 after `collie.wait_timeout`, 40001 when what was there is lost.
+//! - P1. While a position is set, a statement that takes a new snapshot sees every commit whose record ends at or below
+//!   it, or fails: 57014 after `collie.wait_timeout`, 40001 if the commit was lost.
 //! - P2. Names are resolved after the wait, in a catalog that is as new.
-//! - P3. Above where its history ended here a token is lost: that is looked at after each wait too, for a position says nothing once
-//!   another history has come to it.
-//! - P4. A statement under a snapshot that is kept does not wait.
+//! - P3. A token above the end of its history on this node is lost. That is checked after each wait too: a position
+//!   says nothing once another history has reached it.
+//! - P4. A statement under a kept snapshot does not wait.
 //!
-//! The wait blocks its thread (`Database::block_by`), as `pg_sleep` does: no lock is held by it that it did not find.
+//! The wait blocks its thread (`Database::block_by`), as `pg_sleep` does, and takes no lock.
 //!
 //! Checked by `following_tests.rs`.
 
@@ -27,14 +27,14 @@ use crate::{
     session::{Database, Session, limits},
 };
 
-/// How often it is looked again where nothing tells: whether an unknown history has come, and on a primary, where positions that are
-/// not shown are rare.
+/// Interval of checks without a notification: for an unknown history that may arrive, and on a primary, where positions
+/// that are not shown are rare.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What a session wants to be shown.
+/// The position that a session wants to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) struct Position {
-    /// `None`: whichever comes there.
+    /// `None` for any history that reaches the position.
     history: Option<HistoryId>,
     lsn: Lsn,
 }
@@ -49,7 +49,7 @@ impl fmt::Display for Position {
 }
 
 impl Position {
-    /// Reads a token or an LSN; `None` when it is neither.
+    /// Reads a token or an LSN; returns `None` for any other text.
     pub(in crate::session) fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(Token { history, lsn }) = text.parse() {
@@ -58,10 +58,10 @@ impl Position {
         text.parse().ok().map(|lsn| Self { history: None, lsn })
     }
 
-    /// Returns whether snapshots at `shown` show it, where `state` is what is known of its history, if it has one.
+    /// Returns whether snapshots at `shown` show the position. `state` is the state of its history, if it has one.
     ///
     /// # Errors
-    /// 40001 when none ever will (P3).
+    /// 40001 if no snapshot ever will (P3).
     fn is_shown(self, shown: Lsn, state: Option<HistoryState>) -> Result<bool> {
         match state {
             Some(HistoryState::Unknown) => Ok(false),
@@ -80,19 +80,19 @@ impl Database {
     /// Returns whether new snapshots show a position.
     ///
     /// # Errors
-    /// 40001 when they never will (P3).
+    /// 40001 if they never will (P3).
     fn shows(&self, position: Position) -> Result<bool> {
-        // In this order: what is known of a history holds for every position that was shown before.
+        // In this order, so that the state of the history covers every position that was shown before.
         let shown = self.db.shown();
         position.is_shown(shown, position.history.map(|history| self.db.history_state(history)))
     }
 }
 
 impl Session {
-    /// Waits until the next snapshot shows the position that `collie.wait_for_lsn` names, if one is set (P1).
+    /// Waits until the next snapshot shows the position in `collie.wait_for_lsn`, if one is set (P1).
     ///
     /// # Errors
-    /// 57014, 40001, and as a statement that is cancelled.
+    /// 57014, 40001, and those of a cancelled statement.
     pub(super) fn wait_for_position(&self) -> Result<()> {
         match self.settings.effective().wait_for {
             None => Ok(()),
@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Returns whether a statement would have to wait now for what `collie.wait_for_lsn` names, or fail.
+    /// Returns whether a statement would now have to wait for the position in `collie.wait_for_lsn`, or fail.
     pub(super) fn must_wait(&self) -> bool {
         let position = self.settings.effective().wait_for.filter(|_| self.engine.snapshot().is_none());
         position.is_some_and(|position| !self.database.shows(position).unwrap_or(false))
@@ -117,7 +117,7 @@ impl Session {
             && position.lsn <= db.boundary()
             && let Some(log) = db.log()
         {
-            log.flush_soon(); // nobody else may ask for it
+            log.flush_soon(); // without it, no flush may be due
         }
         let limit_ms = self.settings.effective().position_wait_ms;
         let limit = if limit_ms == 0 { Duration::MAX } else { Duration::from_millis(limit_ms) };
@@ -136,9 +136,9 @@ impl Session {
             {
                 shown = None;
                 if ended.is_err() && !db.is_replica() {
-                    return Poll::Pending; // promoted meanwhile: looked at again as a primary's
+                    return Poll::Pending; // promoted meanwhile: the next check is a primary's
                 }
-                // It is there: looked at again in a moment, for its history (P3).
+                // The position is reached: `shows` also checks its history (P3).
                 return match ended.map_err(SqlError::from).and_then(|()| self.database.shows(position)) {
                     Ok(true) => Poll::Ready(Ok(())),
                     Ok(false) => Poll::Pending,
@@ -167,8 +167,8 @@ impl Session {
         SqlError::new(SqlState::QUERY_CANCELED, text).detail(detail)
     }
 
-    /// Returns the token of the last commit if the client is to be told of it (`collie.report_commit`) and was not yet: for the parameter
-    /// [`COMMIT_PARAMETER`], before the client hears that the session is ready.
+    /// Returns the token of the last commit if the client wants it (`collie.report_commit`) and did not get it yet. The
+    /// caller sends it as the parameter [`COMMIT_PARAMETER`], before ReadyForQuery.
     pub fn commit_to_report(&mut self) -> Option<String> {
         if self.is_commit_told || !self.settings.effective().report_commit {
             return None;
@@ -178,12 +178,12 @@ impl Session {
     }
 }
 
-/// The parameter by which clients are told of commits.
+/// The parameter by which commits are reported to clients.
 pub const COMMIT_PARAMETER: &str = "collie.last_commit";
 
-/// Returns the token of a commit here whose record ends at `end`.
+/// Returns the token of a commit on this node whose record ends at `end`.
 pub(super) fn token(database: &Database, end: Option<Lsn>) -> Option<Token> {
-    // Whoever has committed here did so in the newest history: a node that follows another one commits nothing.
+    // Every commit of a session here is in the newest history: a node that follows another one commits nothing.
     let history = database.db.histories().1.last()?.history;
     end.map(|lsn| Token { history, lsn })
 }
@@ -192,7 +192,7 @@ pub(super) fn token(database: &Database, end: Option<Lsn>) -> Option<Token> {
 mod tests {
     use super::*;
 
-    /// Goal: tokens and plain positions are read, with blanks around, and nothing else. Method: table.
+    /// Goal: tokens and plain positions are read, with blanks around them, and other texts are not. Method: table.
     #[test]
     fn positions_are_read_as_tokens_and_as_lsns() {
         let read = |text| Position::read(text).map(|position| position.to_string());
@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    /// Goal: P1, P3: a position is shown from its LSN on, lost above where its history ended, whatever is shown, and waited for where its
-    /// history is not known. Method: a position in each state of a history, below, at and above.
+    /// Goal: P1, P3: a position is shown from its LSN on, is lost above the end of its history, whatever is shown, and
+    /// is waited for if its history is unknown. Method: a position in each state of a history, below, at and above.
     #[test]
     fn positions_are_shown_waited_for_or_lost() {
         let position = Position { history: Some(HistoryId::new(1)), lsn: Lsn::new(100) };

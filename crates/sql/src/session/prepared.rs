@@ -13,34 +13,34 @@ use crate::{
     types::Value,
 };
 
-/// A parsed statement. Shared by sessions; its plan is replaced when the catalog has moved on, by one that takes and
-/// returns the same.
+/// A parsed statement, which sessions share. If the catalog has changed, its plan is replaced by one with the same
+/// parameter types and result columns.
 pub struct Prepared {
     /// Text of the statement, for error positions and views.
     pub(super) text: Arc<str>,
     /// The tree; `None` for an empty statement.
     pub(super) stmt: Option<Arc<Stmt>>,
-    /// Parameter types as declared, 0 where the analyzer decides.
+    /// Parameter types as declared; 0 lets the analyzer decide.
     pub(super) declared: Vec<u32>,
-    /// The newest plan. `None` for statements that are not planned (utility).
+    /// The newest plan; `None` for statements that are not planned (utility).
     pub(super) planned: Mutex<Option<Arc<Planned>>>,
 }
 
-/// A statement analyzed and planned under one epoch.
+/// A statement that was analyzed and planned under one epoch.
 pub struct Planned {
-    /// Epoch of the catalog it was made for.
+    /// The epoch of the catalog that it was planned for.
     pub(super) epoch: u64,
-    /// What analysis found.
+    /// The result of the analysis.
     pub(super) analyzed: Analyzed,
-    /// How it runs.
+    /// The plan that runs.
     pub(super) plan: Arc<Plan>,
-    /// First words of its command tag.
+    /// The first words of the command tag.
     pub(super) verb: Verb,
-    /// Whether it may be run again on another node; looked at when that is first asked.
+    /// Whether the statement may be run again on another node; computed at first use.
     pub(super) fit: OnceLock<bool>,
 }
 
-/// What a planned statement is called in its command tag.
+/// The name of a planned statement in its command tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Select,
@@ -69,7 +69,7 @@ impl Verb {
         }
     }
 
-    /// Returns the command tag for so many rows.
+    /// Returns the command tag for this number of rows.
     pub(super) fn tag(self, rows: u64) -> String {
         match self {
             Self::Insert => format!("INSERT 0 {rows}"),
@@ -81,27 +81,28 @@ impl Verb {
 /// One run of a prepared statement.
 pub(super) struct Portal {
     pub(super) prepared: Arc<Prepared>,
-    /// The plan it was bound to, for planned statements.
+    /// The plan to which it was bound, for planned statements.
     pub(super) planned: Option<Arc<Planned>>,
     pub(super) params: Vec<Value>,
     pub(super) formats: Vec<u16>,
-    /// Rows beyond the limit of the last Execute. The statement itself has run to its end: a snapshot is not held
-    /// between messages.
+    /// Rows beyond the limit of the last Execute. The statement itself has run to its end: no snapshot is held between
+    /// messages.
     pub(super) rest: Option<RestRows>,
-    /// Whether it ran.
+    /// Whether the statement was started.
     pub(super) started: bool,
 }
 
-/// A statement under the name that a session gave it.
+/// A statement under the name that a session gave to it.
 pub(super) struct NamedStatement {
     pub(super) prepared: Arc<Prepared>,
-    /// The text as it was sent: of PREPARE with all of its query string.
+    /// The text as it was sent; for PREPARE the whole query string.
     pub(super) text: Arc<str>,
-    /// When it was prepared.
+    /// The time when it was prepared.
     pub(super) since: i64,
-    /// Whether PREPARE made it, and not a message.
+    /// Whether the statement PREPARE made it, and not a Parse message.
     pub(super) from_sql: bool,
-    /// How often it ran. Plans are generic: none is made for the values of one run.
+    /// The number of Bind messages and EXECUTE statements that used it. Plans are generic: none is made for the values
+    /// of one run.
     pub(super) runs: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Promotion asked for in SQL: `pg_promote`, `collie_promote`, `collie_promote_in` and `collie_switchover`. Whoever runs the server does it, and says how it went.
+//! Promotion from SQL: `pg_promote`, `collie_promote`, `collie_promote_in` and `collie_switchover`. The server carries
+//! it out and returns the outcome as text.
 
 use crate::{
     catalog::system::Promotion,
@@ -6,22 +7,22 @@ use crate::{
     session::Database,
 };
 
-/// Makes the database a primary's; returns what was done, in words.
+/// A function that makes this node a primary, and returns what it did, as text.
 ///
 /// # Errors
-/// Why not, with what to do.
+/// The reason why it was not promoted, with what to do.
 pub type Promote = Box<dyn Fn(Promotion) -> std::result::Result<String, String> + Send + Sync>;
 
 impl Database {
-    /// Has promotion done by `promote`, which may block. Only the first call counts.
+    /// Sets the function that promotes, which may block. Only the first call counts.
     pub fn promote_by(&self, promote: Promote) {
         let _already_there = self.promote.set(promote);
     }
 
-    /// Makes the database a primary's.
+    /// Makes this node a primary.
     ///
     /// # Errors
-    /// 55000: it is no replica, or why it was not promoted.
+    /// 55000 if it is not a replica, or with the reason why it was not promoted.
     pub(super) fn promote(&self, how: Promotion) -> Result<String> {
         let refused = |text: String| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
         if !self.db.is_replica() {

@@ -1,16 +1,17 @@
-//! `Publication`: the private catalog of a transaction that has committed, on its way to everybody; and what a snapshot that
-//! is older than a definition may still read.
+//! `Publication`: the private catalog of a committed transaction until all sessions use it; and what a snapshot older
+//! than a definition may still read.
 //!
 //! # Invariants
-//! - P1. The catalog is replaced after every later snapshot shows the commit, and before the locks end. So whoever plans
-//!   with the new one finds the rows of its new families, and of an index that was made under SHARE every entry.
-//! - P2. A commit of which nobody knows whether it will be there after a crash leaves the old catalog: what can still
-//!   be read then is what was durable before.
-//! - P3. A family that a definition filled at once, from a table that was there before, has its filler's commit in
-//!   [`Catalog::filled_at`] for as long as a snapshot is held that lies below. A statement under such a snapshot does not
-//!   read it: of a rewritten table it would see nothing (40001), of an index nothing either (another plan).
+//! - P1. The catalog is replaced after every later snapshot shows the commit, and before the locks end. So a session
+//!   that plans with the new one finds the rows of its new families, and every entry of an index that was made under
+//!   SHARE.
+//! - P2. If it is unknown whether a commit survives a crash, the old catalog stays: only what was durable before can be
+//!   read then.
+//! - P3. A family that a definition filled at once, from a table that existed before, has the CSN of that commit in
+//!   [`Catalog::filled_at`] for as long as a lower snapshot is held. A statement under such a snapshot does not read
+//!   the family: it would see nothing of a rewritten table (40001), and no entry of an index (another plan).
 //!
-//! Checked by the clients' tests of definitions beside transactions (`tests/clients/tests/definitions.rs`).
+//! Checked by the clients' tests of definitions that run during transactions (`tests/clients/tests/definitions.rs`).
 
 use std::sync::Arc;
 
@@ -24,18 +25,18 @@ use crate::{
     session::{Database, Session},
 };
 
-/// A committed change of the catalog that others do not know of yet. Dropped, it is published at once, for who can wait no
-/// longer.
+/// A committed change of the catalog that other sessions do not see yet. If it is dropped, it is published at once: its
+/// session has ended and cannot wait.
 pub(super) struct Publication<'a> {
     database: &'a Database,
     overlay: Option<Arc<Catalog>>,
-    /// Families that the transaction made.
+    /// Families that the transaction created.
     made: Vec<CfId>,
     _locks: Option<TableLocksHeld>,
 }
 
 impl<'a> Publication<'a> {
-    /// `locks` are the transaction's, which keep others from what it changed.
+    /// Makes it. `locks` are the transaction's, which keep other sessions from the changed tables.
     pub(super) fn new(
         database: &'a Database,
         overlay: Arc<Catalog>,
@@ -45,7 +46,7 @@ impl<'a> Publication<'a> {
         Self { database, overlay: Some(overlay), made, _locks: locks }
     }
 
-    /// Publishes, once the commit is acknowledged (`receipt`); without one the old catalog stays (P2).
+    /// Publishes the catalog once the commit is acknowledged (`receipt`); without a receipt the old catalog stays (P2).
     pub(super) fn end(mut self, receipt: Option<&Receipt>) {
         let overlay = self.overlay.take();
         if let (Some(mut overlay), Some(receipt)) = (overlay, receipt) {
@@ -54,7 +55,7 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// Keeps P3 for what this transaction filled, and forgets what no snapshot can be below.
+    /// Keeps P3 for the families that this transaction filled, and forgets those for which no older snapshot is held.
     fn note_filled(&self, catalog: &mut Catalog, receipt: &Receipt) {
         let db = &self.database.db;
         let oldest = db.stat().oldest_snapshot;
@@ -80,16 +81,16 @@ impl Drop for Publication<'_> {
 }
 
 impl Session {
-    /// Returns the snapshot of a transaction that keeps its first one, if it has it.
+    /// Returns the snapshot that the transaction keeps, if it has one.
     fn kept_snapshot(&self) -> Option<Lsn> {
-        // Between statements READ COMMITTED has none.
+        // READ COMMITTED has none between statements.
         self.engine.snapshot()
     }
 
-    /// Returns the indexes of a statement's tables that the snapshot of its transaction is too old for (P3).
+    /// Returns the indexes of a statement's tables for which the transaction's snapshot is too old (P3).
     ///
     /// # Errors
-    /// 40001 when it is too old for a table.
+    /// 40001 if it is too old for a table.
     pub(super) fn unreadable_indexes(&self, analyzed: &Analyzed, catalog: &Catalog) -> Result<Vec<CfId>> {
         let Some(snapshot) = self.kept_snapshot().filter(|_| !catalog.filled_at.is_empty()) else {
             return Ok(Vec::new());
@@ -112,8 +113,8 @@ impl Session {
         Ok(unreadable)
     }
 
-    /// Refuses to build a definition from the rows of a table, under its lock, when the transaction's snapshot may lack some
-    /// of them.
+    /// Refuses to build a definition from the rows of a table, under its lock, if the transaction's snapshot may lack
+    /// some of them.
     ///
     /// # Errors
     /// 40001.

@@ -1,23 +1,28 @@
-//! Referential integrity: the checks and actions of foreign keys, for what statements noted (`exec::foreign`).
+//! Referential integrity: the checks and actions of foreign keys, for the events that statements noted
+//! (`exec::foreign`).
 //!
-//! Each is a statement of its own, planned once and run by the executor like any other, so that it waits, looks again at
-//! changed rows, and writes index entries as they do. What its rows do to further foreign keys is noted in turn.
+//! Each check or action is its own statement, planned once and run by the executor like any other, so that it waits,
+//! re-checks changed rows, and writes index entries as they do. Its own events for further foreign keys are noted in
+//! turn.
 //!
 //! # Invariants
-//! - I1. A row that refers holds the row it refers to as FOR KEY SHARE does from its check to the end of its transaction,
-//!   and whoever removes that row, or changes what is referred to, holds it as FOR UPDATE does. So one of two that meet
-//!   waits for the other to end, and sees what it did: no row is left without its row, whoever commits first.
-//! - I2. The check of a row that refers reads at the transaction's snapshot, and goes by the newest version of what it
-//!   finds. At REPEATABLE READ a row that is there in the snapshot but not any more is 40001.
-//! - I3. What a removal or change looks for is looked for in the newest state, at every level, with everything in it that
-//!   was published before the look (`Sees::Newest`): who held the row before us has committed its rows. Rows that the
+//! - I1. A referencing row holds the row that it refers to as FOR KEY SHARE does, from its check to the end of its
+//!   transaction; a statement that removes that row, or changes its referenced key, holds it as FOR UPDATE does. So if
+//!   two transactions meet, one waits for the other to end, and sees its changes: no row is left without its row,
+//!   whichever commits first.
+//! - I2. The check of a referencing row reads at the transaction's snapshot, and judges the newest version of each row
+//!   that it finds. At REPEATABLE READ, a row that the snapshot shows but that is gone now is 40001.
+//! - I3. A removal or change searches the newest state, at every level, including everything that was published before
+//!   the search (`Sees::Newest`): the transaction that held the row before has committed its rows. Rows that the
 //!   snapshot of REPEATABLE READ does not show refuse the removal; an action that would change one is 40001.
-//! - I4. Events are answered in the order in which they happened; those of an answer come after all before it.
-//! - I5. An event is judged by the state at the time of its answer. A row that refers to nothing is no violation if no row
-//!   with its values is there any more, and a removal none if a row with these values is there again (not for RESTRICT).
-//! - I6. Definitions hold still: who writes a table holds it, and nobody adds or drops a foreign key of or to a held table.
+//! - I4. Events are answered in the order in which they happened; the events of an answer come after all earlier ones.
+//! - I5. An event is judged by the state at the time of its answer. A row that refers to nothing is no violation if no
+//!   row with its values exists any more, and a removal is none if a row with these values exists again (except for
+//!   RESTRICT).
+//! - I6. Definitions do not change meanwhile: a writer of a table holds a lock on it, and no session adds or drops a
+//!   foreign key of a held table or to one.
 //!
-//! Checked by the client tests `foreign_keys`, against PostgreSQL and for rows left alone.
+//! Checked by the client tests `foreign_keys`, against PostgreSQL and for rows without their row.
 
 use std::{
     collections::VecDeque,
@@ -44,35 +49,35 @@ use crate::{
     types::{Value, io, oid},
 };
 
-/// What can be asked for a foreign key.
+/// A statement that checks or enforces a foreign key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Question {
-    /// Locks the row that these referencing values refer to.
+    /// Lock the row that these referencing values refer to.
     Hold,
-    /// Whether the snapshot shows the row that these referencing values refer to.
+    /// Find whether the snapshot shows the row that these referencing values refer to.
     Shown,
-    /// Whether there is a row with these referencing values.
+    /// Find whether there is a row with these referencing values.
     Referencing,
-    /// Whether there is a row with these referenced values.
+    /// Find whether there is a row with these referenced values.
     Referenced,
-    /// Locks a row that refers to these referenced values.
+    /// Lock a row that refers to these referenced values.
     Dependent,
-    /// Removes the rows that refer to these values.
+    /// Delete the rows that refer to these values.
     Delete,
-    /// Gives the rows that refer to the first values the second ones.
+    /// Set the referencing columns of rows that refer to the first values to the second ones.
     Follow,
-    /// Sets the columns of rows that refer to these values to NULL, or to their defaults.
+    /// Set the columns of rows that refer to these values to NULL, or to their defaults.
     Set { default: bool, on_delete: bool },
 }
 
-/// The statements of foreign keys, by the key's OID: parsed once, planned once for each catalog.
+/// The statements of foreign keys, by the key's OID: parsed once, and planned once for each catalog.
 #[derive(Default)]
 pub(super) struct Questions(Mutex<Map<(Oid, Question), Arc<Prepared>>>);
 
-/// Statements kept; beyond, those of dropped keys are in the way of others, and all are forgotten.
+/// Limit of the kept statements. At the limit all are forgotten, since those of dropped keys are not removed otherwise.
 const QUESTIONS_MAX: usize = 16 << 10;
 
-/// What SET CONSTRAINTS said in this transaction: the last word on a constraint counts.
+/// The effect of SET CONSTRAINTS in this transaction: the last statement about a constraint counts.
 #[derive(Clone, Default)]
 pub(super) struct Timing {
     all: Option<bool>,
@@ -97,7 +102,7 @@ struct Parties {
 }
 
 impl Parties {
-    /// Finds them; `None` for a key that is not there any more.
+    /// Finds the key and its tables; `None` if the key does not exist any more.
     fn find(catalog: &Catalog, table: Oid, key: Oid) -> Result<Option<Self>> {
         let Some((child, key)) = catalog.foreign_key(table, key) else { return Ok(None) };
         let Some(parent) = catalog.relation(key.target) else {
@@ -107,7 +112,7 @@ impl Parties {
         Ok(Some(Self { child: child.clone(), key: key.clone(), parent: parent.clone() }))
     }
 
-    /// Writes a statement, and gives the types of its parameters.
+    /// Returns the text of a statement, and the types of its parameters.
     fn statement(&self, catalog: &Catalog, question: Question) -> (String, Vec<u32>) {
         let Self { child, key, parent } = self;
         let (referencing, referenced) = (types(child, &key.columns), types(parent, &key.target_columns));
@@ -146,7 +151,7 @@ impl Parties {
         }
     }
 
-    /// Writes the query for a row that violates the key.
+    /// Returns the text of the query for a row that violates the key.
     fn violations(&self, catalog: &Catalog) -> String {
         let Self { child, key, parent } = self;
         let columns = key.columns.iter().map(|&place| format!("x.{}", column(child, place)));
@@ -165,7 +170,7 @@ impl Parties {
     }
 }
 
-/// `"schema"."table"`.
+/// A table's name, written as `"schema"."table"`.
 struct Qualified<'a>(&'a Catalog, &'a Relation);
 
 impl fmt::Display for Qualified<'_> {
@@ -189,13 +194,13 @@ fn types(relation: &Relation, places: &[usize]) -> Vec<u32> {
     places.iter().map(|&place| relation.columns[place].ty.oid).collect()
 }
 
-/// `$1 = x.a AND $2 = x.b`.
+/// Returns `$1 = x.a AND $2 = x.b`.
 fn condition(relation: &Relation, places: &[usize]) -> String {
     let terms = places.iter().enumerate();
     joined(terms.map(|(at, &place)| format!("${} = x.{}", at + 1, column(relation, place))), " AND ")
 }
 
-/// As [`condition`], with NULL equal to NULL.
+/// Returns what [`condition`] does, but with NULL equal to NULL.
 fn same(relation: &Relation, places: &[usize]) -> String {
     let terms = places.iter().enumerate();
     joined(terms.map(|(at, &place)| format!("x.{} IS NOT DISTINCT FROM ${}", column(relation, place), at + 1)), " AND ")
@@ -205,7 +210,7 @@ fn joined(parts: impl Iterator<Item = String>, between: &str) -> String {
     parts.collect::<Vec<_>>().join(between)
 }
 
-/// Keeps rows.
+/// A sink that keeps rows.
 #[derive(Default)]
 struct Kept(Vec<Vec<Value>>);
 
@@ -216,14 +221,14 @@ impl RowSink for Kept {
     }
 }
 
-/// What a statement of a foreign key did.
+/// The result of a foreign key's statement.
 struct Answer {
     rows: Vec<Vec<Value>>,
     events: Vec<Event>,
 }
 
 impl Session {
-    /// Answers the events of a statement that is over, and those of the answers (I4).
+    /// Answers the events of an ended statement, and the events of the answers (I4).
     pub(super) async fn answer_all(&mut self, events: Vec<Event>) -> Result<()> {
         if events.is_empty() {
             return Ok(());
@@ -236,7 +241,7 @@ impl Session {
         Ok(())
     }
 
-    /// Answers what was deferred, before the commit.
+    /// Answers the deferred events, before the commit.
     pub(super) async fn answer_deferred(&mut self) -> Result<()> {
         if self.transaction.deferred.is_empty() {
             return Ok(());
@@ -254,6 +259,7 @@ impl Session {
             Happened::Gone(_) => (parties.key.on_delete, true),
             Happened::Changed(..) => (parties.key.on_update, false),
         };
+        // Checks can be deferred; RESTRICT and the other actions cannot.
         if action == ReferentialAction::NoAction && self.transaction.timing.is_deferred(&parties.key) {
             self.transaction.deferred.push(event);
             return Ok(Vec::new());
@@ -283,13 +289,13 @@ impl Session {
         };
         let answer = self.ask(&parties, question, old.to_vec(), Sees::Newest).await?;
         if action == ReferentialAction::SetDefault {
-            // The defaults may be the very values that are gone, which changes nothing that would be noted.
+            // The defaults may equal the removed values; then the row does not change, and no event is noted.
             self.check_unreferenced(&parties, &old, ReferentialAction::NoAction).await?;
         }
         Ok(answer.events)
     }
 
-    /// Fails unless the row with these referencing values, if it is still there, has its row (I1, I2, I5).
+    /// Fails unless the row with these referencing values, if it still exists, has its row (I1, I2, I5).
     async fn check_refers(&mut self, parties: &Parties, values: &[Value]) -> Result<()> {
         let some_null = values.iter().any(Value::is_null);
         if !some_null && self.is_some(parties, Question::Hold, values, Sees::Snapshot).await? {
@@ -341,7 +347,7 @@ impl Session {
         self.about(child, error)
     }
 
-    /// `Key (a, b)=(1, x)`.
+    /// Returns `Key (a, b)=(1, x)`.
     fn key_text(&self, relation: &Relation, places: &[usize], values: &[Value]) -> String {
         let context = self.text_context();
         let mut text = String::from("Key (");
@@ -378,7 +384,7 @@ impl Session {
         self.run_check(&prepared, params, sees).await
     }
 
-    /// Runs a statement that judges constraints, or acts on them, to its end.
+    /// Runs a statement that checks constraints, or acts on them, to its end.
     async fn run_check(&mut self, prepared: &Prepared, params: Vec<Value>, sees: Sees) -> Result<Answer> {
         let internal =
             || SqlError::new(SqlState::INTERNAL_ERROR, "a foreign key's statement is not one that is planned");
@@ -410,7 +416,7 @@ impl Session {
         Ok(Answer { rows: kept.0, events: execution.take_events() })
     }
 
-    /// Fails if a row that is there violates a foreign key of `table`.
+    /// Fails if an existing row violates a foreign key of `table`.
     pub(super) async fn verify_foreign_key(&mut self, table: Oid, key: Oid) -> Result<()> {
         let catalog = self.catalog();
         let Some(parties) = Parties::find(&catalog, table, key)? else { return Ok(()) };
@@ -439,14 +445,14 @@ impl Session {
             }
         }
         if !set.deferred {
-            // Those that are still deferred go back into the list.
+            // Events that are still deferred go back into the list.
             let events = std::mem::take(&mut self.transaction.deferred);
             self.answer_all(events).await?;
         }
         Ok(())
     }
 
-    /// Finds the deferrable constraints of a name in the first schema that has one.
+    /// Finds the deferrable constraints of a name, in the first schema that has one.
     fn constraints_named(&self, name: &ast::RelationName, catalog: &Catalog) -> Result<Vec<Oid>> {
         let path = match self.schema_of(name, catalog)? {
             Some(schema) => vec![schema],
@@ -475,7 +481,7 @@ impl Session {
         Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
     }
 
-    /// Returns whether something that was deferred asks about a foreign key for which `concerns` is true.
+    /// Returns whether a deferred event asks about a foreign key for which `concerns` is true.
     pub(super) fn is_pending(&self, concerns: impl Fn(Oid) -> bool) -> bool {
         self.transaction.deferred.iter().any(|event| concerns(event.key))
     }
@@ -487,8 +493,8 @@ fn prepared(text: &str, declared: Vec<u32>) -> Result<Prepared> {
     Ok(Prepared { text: text.into(), stmt, declared, planned: Mutex::new(None) })
 }
 
-/// Returns whether values of one type can refer to values of another: one operator tells them equal, by the order of the
-/// referenced column's index.
+/// Returns whether values of one type can refer to values of another: one operator compares them for equality,
+/// consistently with the order of the referenced column's index.
 pub(super) fn can_refer(from: u32, to: u32) -> bool {
     const INTEGERS: [u32; 3] = [oid::INT2, oid::INT4, oid::INT8];
     const TEXTS: [u32; 2] = [oid::TEXT, oid::VARCHAR];

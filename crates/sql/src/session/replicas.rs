@@ -1,24 +1,25 @@
-//! The end of a commit: what is waited for, and what the client is told when it was not all that was asked for.
+//! The end of a commit: the wait before its reply, and the reply if the wait ended early.
 //!
-//! | the wait for replicas ends because | the reply | the commit is shown |
+//! | the wait for replicas ends because | the reply | the commit is visible |
 //! |---|---|---|
-//! | they have it | the command's tag | yes |
-//! | they are made do without (`replication.degrade`) | the tag, with a warning (01000) | yes |
+//! | they have the commit | the command's tag | yes |
+//! | commits are answered without them (`replication.degrade`) | the tag, with a warning (01000) | yes |
 //! | the client cancels the statement | the tag, with a warning (01000) | yes |
 //! | `replication.sync_timeout` is over | an error, 08007, with the token | yes |
-//! | the session is to end: it is terminated, or the server stops or leads no more | none: the session ends with 57P01 and the token | once they have it |
+//! | the session ends: terminated, server stops, node deposed | none: 57P01 with the token | once they have it |
 //!
 //! # Invariants
-//! - W1. This node's disk is always waited for, where the level says so; only the wait for replicas can be given up. The commit stands
-//!   either way.
+//! - W1. A commit always waits for this node's disk, if its level asks for it; only the wait for replicas can be given
+//!   up. The commit stands either way.
 //! - W2. A reply that leaves without the replicas that its level asked for says so (REPL-14).
-//! - W3. A request to cancel that ended the wait is used up by it.
-//! - W4. With a quorum no replica shows what a failover may take back: REPL-4, also of what its log had when it was opened.
-//! - W5. No reply with a tag leaves without the replicas unless this node leads still, as far as it can learn
-//!   ([`NodeState::still_leads`](crate::session::NodeState::still_leads)); that is looked at when nothing but the reply is left to do.
-//!   Where another node leads, the session ends.
-//! - W6. A session that is to end leaves its commit to the replicas: no reader sees it before they have it. Only a change of definitions
-//!   is visible at once, since its locks end with the session.
+//! - W3. A cancel that ended the wait is used up by it.
+//! - W4. With a quorum no replica shows a commit that a failover may take back: REPL-4, also for the log that it had
+//!   when it was opened.
+//! - W5. No reply with a tag leaves without the replicas unless this node is still the primary, as far as it can learn
+//!   ([`NodeState::still_leads`](crate::session::NodeState::still_leads)). That is checked when only the reply is left
+//!   to do. If another node is the primary, the session ends.
+//! - W6. A session that must end leaves its commit to the replicas: no reader sees it before they have it. Only a
+//!   change of definitions is visible at once, since its locks end with the session.
 //!
 //! Checked by `replicas_tests.rs`, each way of the table, and by the clients' tests of synchronous replicas
 //! (`tests/clients/tests/synchronous.rs`, `tests/clients/tests/deposed.rs`).
@@ -32,24 +33,25 @@ use crate::{
     session::{Database, Session, position},
 };
 
-/// What commits ask of replicas, in a database where they may be asked.
+/// The replicas that commits wait for, in a database that can have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicasAsked {
-    /// Whether `replication.quorum` names somebody, which counts where the log does not say who is asked.
+    /// Whether `replication.quorum` names any replica. It counts only if the log has no quorum configuration.
     pub configured: bool,
-    /// `replication.sync_timeout`: how long they are waited for; `None`: until they have it.
+    /// `replication.sync_timeout`: the limit of the wait; `None`: without limit.
     pub timeout: Option<Duration>,
-    /// Whether readers of replicas see only what so many have (`replication.show = settled`).
+    /// Whether readers on replicas see only commits that the quorum has (`replication.show = settled`).
     pub shows_settled: bool,
 }
 
 impl Database {
-    /// Says what commits ask of replicas. Only the first call counts.
+    /// Sets the replicas that commits wait for. Only the first call counts.
     pub fn ask_replicas(&self, replicas: ReplicasAsked) {
         let _already_said = self.replicas.set(replicas);
     }
 
-    /// Refuses to read tables of a replica that was opened with commits of which it does not know yet whether replicas have them (W4).
+    /// Refuses to read tables of a replica that was opened with commits of which it does not know yet whether a quorum
+    /// has them (W4).
     ///
     /// # Errors
     /// 57P03, with what to do.
@@ -57,7 +59,7 @@ impl Database {
         let Some(asked) = self.replicas.get().filter(|asked| asked.shows_settled && self.db.is_unsettled()) else {
             return Ok(());
         };
-        // Where nobody is asked nothing is held back from readers.
+        // Without a quorum, no commit is held back from readers.
         if !self.db.quorum_note().map_or(asked.configured, |note| note.asks()) {
             return Ok(());
         }
@@ -69,36 +71,37 @@ impl Database {
     }
 }
 
-/// Why a wait for replicas came to its end.
+/// The reason why a wait for replicas ended.
 enum Waited {
-    /// Nothing is missing any more, or the log has failed.
+    /// The commit needs nothing more, or the log has failed.
     Over(std::result::Result<Receipt, EngineError>),
-    /// Something asks for that.
+    /// A cancel, a time limit or an order to end came.
     Asked(CancelReason),
 }
 
 /// A commit that is on this node's disk and is not confirmed by the replicas that were asked for.
 struct Unconfirmed {
-    /// Why they are not waited for; `None`: they are made do without.
+    /// The reason why the wait was given up; `None` if commits are answered without replicas.
     reason: Option<CancelReason>,
     receipt: Receipt,
-    /// The list that was asked.
+    /// The list of the quorum.
     asked: String,
     token: String,
 }
 
 impl Session {
-    /// Waits until the reply may leave (W1); also returns what the client is to be warned of (W2). `defines`: the transaction changed
-    /// definitions (W6).
+    /// Waits until the reply may leave (W1); also returns a warning for the client, if any (W2). `defines`: the
+    /// transaction changed definitions (W6).
     ///
     /// # Errors
-    /// The log's. The inner one says that the reply may not leave without replicas, and that the commit stands.
+    /// The log's. The inner error says that the reply may not leave without replicas, and that the commit stands.
     pub(super) async fn acknowledged(
         &self,
         mut ack: Ack,
         defines: bool,
     ) -> std::result::Result<(Receipt, Result<Option<SqlError>>), EngineError> {
         let Some(asked) = self.database.replicas.get().copied() else { return Ok((ack.await?, Ok(None))) };
+        // The statement's own time limit has ended with the commit (SQL-26).
         if let Some(timeout) = asked.timeout {
             self.limit_replicas(timeout);
         }
@@ -110,7 +113,7 @@ impl Session {
                     was_asked = true;
                     let leads = self.database.still_leads().await;
                     if !ack.waits_for_replicas() {
-                        continue; // they have it by now
+                        continue; // the replicas have it by now
                     }
                     if !defines && (!leads || self.is_told_to_end()) {
                         break None; // W6
@@ -138,7 +141,8 @@ impl Session {
         Ok((receipt, said))
     }
 
-    /// Waits until `ack` resolves, or is asked to give up replicas while only they are waited for, unless that was `given_up`.
+    /// Waits until `ack` resolves, or until a cancel asks to give up replicas while it waits only for them. After
+    /// `given_up`, waits only for `ack`.
     async fn waited(&self, ack: &mut Ack, given_up: bool) -> Waited {
         poll_fn(|cx| {
             if let Poll::Ready(outcome) = Pin::new(&mut *ack).poll(cx) {
@@ -167,7 +171,7 @@ impl Unconfirmed {
         format!("{why} The transaction is committed, and may be lost if this server is.")
     }
 
-    /// What ends a session whose reply may not leave.
+    /// Returns the error that ends a session whose reply may not leave.
     fn ended(&self) -> SqlError {
         let text = "terminating connection while its commit waits for replicas";
         let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, text);
@@ -180,7 +184,7 @@ impl Unconfirmed {
         error.detail(detail).hint("Connect to the server that leads, and look whether the transaction is there.")
     }
 
-    /// What is said with a reply, or in its place.
+    /// Returns the warning that goes with a reply, or the error in its place.
     fn said(&self) -> Result<Option<SqlError>> {
         let is_late = self.reason == Some(CancelReason::ReplicasTimeout);
         let late = "They did not answer within replication.sync_timeout.";

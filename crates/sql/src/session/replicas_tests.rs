@@ -1,5 +1,5 @@
-//! Tests of the end of a commit: each way in which a wait for replicas can end, and what the client hears then. Replicas are numbers that
-//! the test gives, and whether the node leads is the test's to say.
+//! Tests of the end of a commit: each way in which a wait for replicas can end, and the reply to the client. The test
+//! itself confirms positions for the replicas, and decides whether the node is still the primary.
 
 use std::{
     future::Future,
@@ -29,7 +29,7 @@ use crate::{
     types::{Value, io::TextContext},
 };
 
-/// What the client hears, in order: tags, warnings and errors by their codes; and the detail of the last error.
+/// The messages to the client, in order: tags, warnings and errors by their codes; and the detail of the last error.
 #[derive(Default)]
 struct Heard {
     words: Vec<String>,
@@ -70,12 +70,12 @@ impl Client for Heard {
     }
 }
 
-/// What the node knows of its lead.
+/// The node's knowledge of its leadership.
 #[derive(Default)]
 struct Lead {
-    /// Another node leads.
+    /// Another node is the primary.
     is_lost: AtomicBool,
-    /// It asks the others, which have not answered.
+    /// It asks the other nodes, which have not answered.
     is_asking: AtomicBool,
 }
 
@@ -125,19 +125,19 @@ impl World {
         self.database.connect("collie", "test", None).unwrap()
     }
 
-    /// So many replicas as are asked for have all that there is.
+    /// Confirms the whole log, as a quorum of replicas would.
     fn confirm(&self) {
         let end = self.database.engine().durable();
         self.database.engine().confirm(Confirmed { received: end, durable: end, applied: end });
     }
 
-    /// Returns how many rows others are shown.
+    /// Returns the number of rows that other sessions see.
     fn rows(&self) -> String {
         ask(&mut self.session(), "SELECT count(*) FROM t").concat()
     }
 
-    /// Runs `text`, whose commit is on the disk and waits for replicas when `then` is called, with the session's process id and with what
-    /// runs it on; returns what the client hears.
+    /// Runs `text`. When its commit is on disk and waits for replicas, calls `then` with the session's process id and
+    /// with a function that runs it further. Returns the messages to the client.
     fn heard(&self, text: &str, then: impl FnOnce(&Self, u32, &mut dyn FnMut() -> bool)) -> Heard {
         let mut heard = Heard::default();
         let mut session = self.session();
@@ -159,9 +159,10 @@ impl World {
 
 const INSERT: &str = "INSERT INTO t VALUES (1)";
 
-/// Goal: the table at the head of `replicas.rs`, row by row: no tag leaves unless the replicas have the commit, but for a cancel by the client and
-/// while they are made do without, with a warning and on a node that leads; a session that is ended hears 57P01 with the token, and its commit is
-/// shown to others once the replicas have it, and no sooner. Method: a commit that waits, and what ends its wait; then a reader.
+/// Goal: the table at the head of `replicas.rs`, row by row: no tag leaves unless the replicas have the commit, except
+/// after a cancel by the client and while commits are answered without replicas, then with a warning and on a node that
+/// is still the primary; a session that is ended gets 57P01 with the token, and readers see its commit once the
+/// replicas have it, and no sooner. Method: a commit that waits, and each event that ends its wait; then a reader.
 #[test]
 fn no_tag_leaves_without_the_replicas_but_for_a_cancel() {
     let world = World::new(None);
@@ -223,8 +224,8 @@ fn no_tag_leaves_without_the_replicas_but_for_a_cancel() {
     assert_eq!(in_block.words, ["BEGIN", "INSERT 0 1", "fatal 57P01"]);
 }
 
-/// Goal: a change of definitions whose session is ended while it waits is in the catalog that others see, since its locks end with the session;
-/// no tag leaves. Method: CREATE TABLE, ended; another session uses the table.
+/// Goal: a change of definitions whose session is ended while it waits is in the catalog that other sessions see, since
+/// its locks end with the session; no tag leaves. Method: CREATE TABLE, ended; another session uses the table.
 #[test]
 fn a_definition_whose_session_is_ended_is_there_for_others() {
     let world = World::new(None);
@@ -233,8 +234,9 @@ fn a_definition_whose_session_is_ended_is_there_for_others() {
     assert_eq!(ask(&mut world.session(), "SELECT count(*) FROM u"), ["0"]);
 }
 
-/// Goal: a commit whose time for replicas is over is answered with 08007 and its token, and by a node that leads no more its session is ended;
-/// so is one whose database closes. Method: a short time and no replica that confirms; each once.
+/// Goal: a commit whose time for replicas is over is answered with 08007 and its token; on a node that is no longer the
+/// primary, or whose database closes, its session is ended. Method: a short time and no replica that confirms; each
+/// once.
 #[test]
 fn a_wait_whose_time_is_over_ends_with_an_error() {
     let world = World::new(Some(Duration::from_millis(1)));

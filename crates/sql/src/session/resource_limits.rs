@@ -1,11 +1,12 @@
-//! [`ResourceLimits`]: how much memory statements may take for the rows that they keep, and how much one session may leave behind.
+//! [`ResourceLimits`]: limits of the memory for rows that statements keep, and of what one session keeps.
 //!
-//! Rows of tables are limited elsewhere (`store.memory_limit`); this is what a query adds while it runs.
+//! Rows of tables have another limit (`store.memory_limit`); this is what a query adds while it runs.
 //!
 //! # Invariants
-//! - R1. A statement that keeps rows has an account on the database's one budget ([`QueryMemory`]), until it ends or, of a portal that was
-//!   suspended, until the portal does.
-//! - R2. What one session makes and keeps without a statement running is bounded by number: prepared statements, advisory locks.
+//! - R1. A statement that keeps rows has an account on the database's one budget ([`QueryMemory`]) until it ends, or
+//!   until its portal is dropped if it was suspended.
+//! - R2. The number of objects that a session keeps while no statement runs is bounded: prepared statements, advisory
+//!   locks.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::{
     types::Value,
 };
 
-/// What of the machine's memory the rows of all statements may take up by default, in percent. Rows of tables have 60 by default.
+/// The default share of the machine's memory for rows that all statements keep, in percent. Rows of tables have 60 by
+/// default.
 const OF_MACHINE_PERCENT: u64 = 20;
 
 /// See the module's documentation.
@@ -29,13 +31,13 @@ pub struct ResourceLimits {
     advisory_locks: usize,
 }
 
-/// What an operator asks for; 0 chooses.
+/// The limits in an operator's configuration; 0 chooses the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourcesAsked {
-    /// Bytes of rows that all statements together may keep in memory. 0: a fifth of the machine's memory, or of what its control group
-    /// leaves.
+    /// Bytes of rows that all statements together may keep in memory. 0: a fifth of the machine's memory, or of the
+    /// limit of its control group.
     pub query_bytes: u64,
-    /// Bytes of rows that one statement may keep in memory. 0: half of what all may.
+    /// Bytes of rows that one statement may keep in memory. 0: half of the limit for all.
     pub statement_bytes: u64,
     /// Prepared statements that one session may have. 0: 10,000.
     pub prepared_statements: usize,
@@ -44,7 +46,7 @@ pub struct ResourcesAsked {
 }
 
 impl ResourceLimits {
-    /// Puts the limits together for this machine.
+    /// Computes the limits for this machine.
     pub(super) fn new(asked: ResourcesAsked, files: &dyn Files) -> Self {
         let or = |asked: usize, default| if asked == 0 { default } else { asked };
         let query_bytes = match asked.query_bytes {
@@ -60,17 +62,17 @@ impl ResourceLimits {
         }
     }
 
-    /// Returns what statements take from.
+    /// Returns the budget of all statements.
     pub fn memory(&self) -> &Arc<QueryMemory> {
         &self.memory
     }
 
-    /// Returns how many bytes of rows one statement may keep in memory.
+    /// Returns the limit of the rows that one statement may keep in memory, in bytes.
     pub const fn statement_bytes(&self) -> u64 {
         self.statement_bytes
     }
 
-    /// Opens an account of one statement.
+    /// Opens an account for one statement.
     pub(super) fn account(&self) -> Held {
         Held::of(self.memory.clone(), self.statement_bytes)
     }
@@ -91,7 +93,7 @@ impl ResourceLimits {
     /// Checks that a session that holds `count` advisory locks may take one more.
     ///
     /// # Errors
-    /// 53200, as PostgreSQL's.
+    /// 53200, as in PostgreSQL.
     pub(super) fn check_advisory(&self, count: usize) -> Result<()> {
         if count < self.advisory_locks {
             return Ok(());
@@ -102,7 +104,7 @@ impl ResourceLimits {
     }
 }
 
-/// Rows that a session keeps, on an account of their own.
+/// Rows that a session keeps, on their own account.
 pub(super) struct KeptRows {
     rows: Vec<Vec<Value>>,
     kept: Kept,
@@ -110,7 +112,7 @@ pub(super) struct KeptRows {
 }
 
 impl KeptRows {
-    /// None yet; errors say that `keeper` keeps them.
+    /// Makes an empty set of rows; errors name `keeper`.
     pub(super) fn on(limits: &ResourceLimits, keeper: &'static str) -> Self {
         let held = limits.account();
         Self { rows: Vec::new(), kept: Kept::by(keeper), held }
@@ -130,7 +132,7 @@ impl KeptRows {
         self.rows.is_empty()
     }
 
-    /// Returns the rows; what they take is off the account.
+    /// Returns the rows and takes them off the account.
     pub(super) fn into_rows(self) -> Vec<Vec<Value>> {
         self.rows
     }
@@ -141,7 +143,7 @@ impl KeptRows {
     }
 }
 
-/// Rows of a suspended portal that were not asked for yet.
+/// Rows of a suspended portal that were not sent yet.
 pub(super) struct RestRows {
     rows: std::vec::IntoIter<Vec<Value>>,
     _held: Held,
@@ -161,8 +163,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: limits that were not asked for follow from the others, and one statement never has more than all. Method: budgets with and without
-    /// the statement's share; counts at and below their bounds.
+    /// Goal: limits without a configured value follow from the others, and one statement never gets more than the limit
+    /// for all. Method: budgets with and without the statement's share; counts at and below their bounds.
     #[test]
     fn limits_follow_from_what_was_asked() {
         let (env, _disk) = Env::simulated(1);
@@ -179,7 +181,8 @@ mod tests {
         assert_eq!(limits.check_advisory(3).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
     }
 
-    /// Goal: rows of a suspended portal are on the account until the portal goes (R1). Method: rows kept, taken over, dropped.
+    /// Goal: rows of a suspended portal are on the account until the portal is dropped (R1). Method: rows kept, taken
+    /// over, dropped.
     #[test]
     fn rows_of_a_portal_count_until_it_goes() {
         let (env, _disk) = Env::simulated(1);

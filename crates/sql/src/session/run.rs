@@ -1,9 +1,10 @@
-//! One planned statement: find or make its plan, lock its tables, look at the catalog again, take a snapshot, step it.
+//! One planned statement: find or make its plan, lock its tables, check the catalog again, take a snapshot, step it.
 //!
-//! The order is the one of `docs/design/transactions.md` section 7: names are resolved in the newest catalog, then tables are locked,
-//! then the catalog's epoch is compared (a change in between means planning again), and only then is the snapshot taken,
-//! so that it lies above every definition it will meet. A transaction that keeps its first snapshot meets definitions that
-//! lie above it: what it cannot read of them is settled before the statement runs (`publication.rs` P3).
+//! The order is that of `docs/design/transactions.md` section 7: names are resolved in the newest catalog, then tables
+//! are locked, then the catalog's epoch is compared (a change in between means planning again), and only then is the
+//! snapshot taken, so that it lies above every definition that the plan names. A transaction that keeps its first
+//! snapshot meets definitions above it: what it cannot read of them is decided before the statement runs
+//! (`publication.rs` P3).
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,15 +36,16 @@ use crate::{
     types::{Value, io::TextContext},
 };
 
-/// A longer text is parsed and planned by another thread: it takes more than a millisecond, and cannot stop in between.
+/// Longest text that the session's own thread parses and plans, in bytes. A longer one takes more than a millisecond
+/// and cannot stop in between, so another thread does it.
 const LONG_TEXT_BYTES: usize = 8 << 10;
 
-/// Returns whether a text is so long that parsing or planning it holds up a thread.
+/// Returns whether a text is so long that parsing or planning it would block a thread.
 pub(super) const fn is_long(text: &str) -> bool {
     text.len() > LONG_TEXT_BYTES
 }
 
-/// What analysis and planning need to know of a session, apart from it.
+/// The parts of a session that analysis and planning need, apart from the session.
 struct Scope {
     database: Arc<Database>,
     catalog: Arc<Catalog>,
@@ -52,7 +54,7 @@ struct Scope {
 }
 
 impl Scope {
-    /// Analyzes and plans a statement. `declared` are the types of parameters; `None` where none may stand.
+    /// Analyzes and plans a statement. `declared` are the types of parameters; `None` where parameters are not allowed.
     fn plan(&self, stmt: &Stmt, declared: Option<&[u32]>) -> Result<Arc<Planned>> {
         let analyzed = analyze::analyze(
             stmt,
@@ -70,8 +72,8 @@ impl Scope {
     }
 }
 
-/// Plans what analysis gave. `verb` and `epoch` are of the statement and of the catalog it was analyzed with; the plan reads
-/// from no index in the families `unreadable`.
+/// Plans an analyzed statement. `verb` is the statement's, and `epoch` that of the catalog it was analyzed with. The
+/// plan reads from no index in the families `unreadable`.
 fn plan_for(
     database: &Database,
     catalog: &Catalog,
@@ -85,7 +87,7 @@ fn plan_for(
     Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb, fit: OnceLock::new() }))
 }
 
-/// Where the rows of a statement go.
+/// The destination of a statement's rows.
 pub(super) enum Rows<'a> {
     /// To the client, all of them.
     All(&'a Formats),
@@ -127,18 +129,19 @@ impl<C: Client> RowSink for Sink<'_, '_, C> {
 }
 
 impl Session {
-    /// Returns what `text`, a single statement, was prepared as before and still returns, or prepares it.
+    /// Returns the shared prepared statement of `text`, a single statement, if its parameter types and result columns
+    /// have not changed; otherwise prepares it again.
     pub(super) fn prepare_current(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
         let mut prepared = self.prepare(text, declared)?;
         if !self.same_result(&prepared)? {
-            // Sessions that hold it keep it, and are told when they use it; this one begins anew.
+            // Sessions that hold the old one keep it, and get the error when they use it; this one gets a new one.
             self.forget_prepared(text, declared);
             prepared = self.prepare(text, declared)?;
         }
         Ok(prepared)
     }
 
-    /// Returns what `text`, a single statement, was prepared as before, or prepares it.
+    /// Returns the shared prepared statement of `text`, a single statement, or prepares it.
     fn prepare(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
         let key = self.cache_key(text, declared);
         if let Some(found) = self.database.plans.get(&key) {
@@ -148,7 +151,7 @@ impl Session {
         self.keep_prepared(key, statements, declared)
     }
 
-    /// As [`Session::prepare_current`], for a long text, which others need not wait for.
+    /// Does the work of [`Session::prepare_current`] for a long text, without blocking other sessions of the thread.
     pub(super) async fn prepare_aside(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
         let key = self.cache_key(text, declared);
         if let Some(found) = self.database.plans.get(&key) {
@@ -161,12 +164,12 @@ impl Session {
         self.keep_prepared(key, statements, declared)
     }
 
-    /// Has a long text on an account until what is returned is dropped (T1 of `text_memory.rs`).
+    /// Counts a long text on an account until the returned value is dropped (T1 of `text_memory.rs`).
     pub(super) fn text_memory(&self, text: &str) -> Result<Option<TextMemory>> {
         is_long(text).then(|| TextMemory::of(self.database.resources(), text)).transpose()
     }
 
-    /// Parses the statements of a text; those of a long one while others run.
+    /// Parses the statements of a text. A long one is parsed by a worker thread.
     pub(super) async fn parse_text(&mut self, text: &str) -> Result<Vec<Statement>> {
         if !is_long(text) {
             return crate::parse::statements(text);
@@ -175,7 +178,7 @@ impl Session {
         self.database.workers.run(&self.cancel, move || crate::parse::statements(&text)).await?
     }
 
-    /// Makes a prepared statement of what was parsed, for other sessions too.
+    /// Makes a prepared statement from a parsed one, and shares it with other sessions.
     fn keep_prepared(
         &self,
         key: cache::Key,
@@ -195,18 +198,18 @@ impl Session {
             declared: declared.to_vec(),
             planned: parking_lot::Mutex::new(None),
         });
-        // A private catalog's plans are of no use to others, but the tree is; the plan's epoch tells them apart.
+        // Other sessions cannot use a private catalog's plan, but the tree; the plan's epoch keeps them from using it.
         self.database.plans.put(key, prepared.clone());
         Ok(prepared)
     }
 
-    /// Returns a plan of a prepared statement for the catalog this session sees now; `None` for a statement that is
-    /// not planned.
+    /// Returns a plan of a prepared statement for the catalog that this session sees now; `None` for a statement that
+    /// is not planned.
     pub(super) fn planned(&self, prepared: &Prepared) -> Result<Option<Arc<Planned>>> {
         Ok(self.found_or_planned(prepared)?.map(|(planned, _)| planned))
     }
 
-    /// As [`Session::planned`], and whether the plan was there.
+    /// Returns the plan of [`Session::planned`], and whether it existed already.
     pub(super) fn found_or_planned(&self, prepared: &Prepared) -> Result<Option<(Arc<Planned>, bool)>> {
         let Some(stmt) = &prepared.stmt else { return Ok(None) };
         if Verb::of(stmt).is_none() {
@@ -222,7 +225,7 @@ impl Session {
         Ok(Some((planned, false)))
     }
 
-    /// Plans a prepared statement of a long text where that is due, while others run.
+    /// Plans a prepared statement with a long text by a worker thread, if its plan is missing or old.
     pub(super) async fn plan_aside(&mut self, prepared: &Prepared) -> Result<()> {
         let Some(stmt) = prepared.stmt.clone().filter(|stmt| Verb::of(stmt).is_some()) else { return Ok(()) };
         let epoch = prepared.planned.lock().as_ref().map(|planned| planned.epoch);
@@ -233,13 +236,13 @@ impl Session {
         keep_planned(prepared, &planned)
     }
 
-    /// Plans a statement by another thread.
+    /// Plans a statement by a worker thread.
     pub(super) async fn plan_by_worker(&mut self, stmt: Arc<Stmt>, declared: Option<Vec<u32>>) -> Result<Arc<Planned>> {
         let scope = self.scope()?;
         self.database.workers.run(&self.cancel, move || scope.plan(&stmt, declared.as_deref())).await?
     }
 
-    /// Returns whether the statement still takes and returns what its plan does, if it has one.
+    /// Returns whether the statement still has the parameter types and result columns of its plan, if it has a plan.
     fn same_result(&self, prepared: &Prepared) -> Result<bool> {
         let before = prepared.planned.lock().clone();
         match (&prepared.stmt, before) {
@@ -250,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Takes a statement out of the cache, so that the next `prepare` makes it anew.
+    /// Removes a statement from the cache, so that the next `prepare` makes it again.
     fn forget_prepared(&self, text: &str, declared: &[u32]) {
         self.database.plans.remove(&self.cache_key(text, declared));
     }
@@ -264,12 +267,12 @@ impl Session {
         }
     }
 
-    /// Analyzes and plans a statement for the catalog this session sees now.
+    /// Analyzes and plans a statement for the catalog that this session sees now.
     pub(super) fn plan(&self, stmt: &Stmt, declared: &[u32]) -> Result<Arc<Planned>> {
         self.plan_with(stmt, Some(declared))
     }
 
-    /// As [`Session::plan`], for a statement that came as text: no parameter may stand in it.
+    /// Does the work of [`Session::plan`] for a statement from simple text, in which parameters are not allowed.
     pub(super) fn plan_text(&self, stmt: &Stmt) -> Result<Arc<Planned>> {
         self.plan_with(stmt, None)
     }
@@ -279,7 +282,8 @@ impl Session {
         if !self.has_long_text {
             return scope.plan(stmt, declared);
         }
-        // In the midst of something: again since a definition changed, or as a part of another statement.
+        // This call cannot await a worker: it plans again after a definition changed, or plans a part of another
+        // statement.
         let mut planned = None;
         self.database.block(&mut || planned = Some(scope.plan(stmt, declared)));
         planned.unwrap_or_else(|| scope.plan(stmt, declared))
@@ -292,7 +296,7 @@ impl Session {
         Ok(Scope { database: self.database.clone(), catalog, search_path, text: self.text_context() })
     }
 
-    /// Plans what analysis gave under the epoch of the catalog it read.
+    /// Plans an analyzed statement under the epoch of the catalog that analysis read.
     pub(super) fn plan_analyzed(
         &self,
         analyzed: analyze::bound::Analyzed,
@@ -302,7 +306,8 @@ impl Session {
         self.plan_without(analyzed, verb, epoch, &[])
     }
 
-    /// As [`Session::plan_analyzed`], with a plan that does not read from the indexes in the families `unreadable`.
+    /// Does the work of [`Session::plan_analyzed`], with a plan that does not read from the indexes in the families
+    /// `unreadable`.
     fn plan_without(
         &self,
         analyzed: analyze::bound::Analyzed,
@@ -339,7 +344,8 @@ impl Session {
         Ok(())
     }
 
-    /// Locks the tables of a plan; plans again for as long as the catalog moved on before the locks were had.
+    /// Locks the tables of a plan, and plans again for as long as the catalog changed before the locks were granted
+    /// (SQL-5).
     pub(super) async fn lock_planned(
         &mut self,
         stmt: &Stmt,
@@ -364,8 +370,8 @@ impl Session {
         }
     }
 
-    /// Runs a planned statement to its end inside the open transaction; returns the plan that ran (a newer one when the
-    /// catalog had moved on) and how many rows it returned or wrote.
+    /// Runs a planned statement to its end inside the open transaction, by a newer plan if the catalog has changed.
+    /// Returns the number of rows that it returned or wrote.
     pub(super) async fn run<C: Client>(
         &mut self,
         stmt: &Stmt,
@@ -384,6 +390,7 @@ impl Session {
         self.ensure_transaction()?;
         if planned.analyzed.writes {
             self.engine.note_purpose(planned.verb == Verb::Delete);
+            // Before the table locks, so that this wait adds none.
             draining(client, self.wait_for_room()).await?;
         }
         loop {
@@ -396,12 +403,13 @@ impl Session {
             if self.is_planned_for_snapshot(planned.epoch) {
                 break;
             }
-            // L4 of `following.rs`: a definition came between the plan and the snapshot.
+            // L4 of `following.rs`: a definition changed between the plan and the snapshot.
             self.engine.end_statement();
         }
         if let Some(reading) = &mut self.reading {
             reading.snapshot = self.engine.snapshot();
         }
+        // The statement may block its thread, so earlier answers leave first.
         if planned.analyzed.may_block {
             client.drain_answered().await?;
         }
@@ -442,13 +450,14 @@ impl Session {
                 result = Err(error);
             }
         }
+        // A worker thread drops what takes long to drop.
         if execution.is_heavy() {
             self.database.workers.discard(execution);
         }
         result
     }
 
-    /// Tells the client what functions had to say.
+    /// Sends the warnings of functions to the client.
     pub(super) fn tell_warnings<C: Client>(&mut self, client: &mut C) {
         for warning in self.warnings.drain(..) {
             client.notice(NoticeLevel::Warning, warning.report());
@@ -477,7 +486,7 @@ impl Session {
         self.step_named(execution, text, &[], sink)
     }
 
-    /// Steps an execution once; its rows reach the sink with the columns of `named` replaced by the names they mean.
+    /// Steps an execution once; in its rows the values of the columns in `named` are replaced by their names.
     pub(super) fn step_named(
         &mut self,
         execution: &mut Execution,
@@ -495,7 +504,8 @@ impl Session {
         })
     }
 
-    /// Calls `work` with what execution is given, inside the open statement, and with who answers for the session.
+    /// Calls `work` with the context of execution, inside the open statement, and with the view of the session for
+    /// functions.
     pub(super) fn in_context<T>(
         &mut self,
         text: &TextContext,
@@ -504,6 +514,7 @@ impl Session {
         let catalog = self.catalog();
         let transaction_time = self.transaction_time();
         let (xid, snapshot) = (self.engine.xid(), self.engine.snapshot());
+        // Separate borrows: `facts` reads parts of the session while execution changes `engine`.
         let Self {
             database,
             engine,
@@ -566,19 +577,19 @@ impl Session {
         result
     }
 
-    /// Runs a planned statement in a statement of its own and keeps its rows. For statements that need a value computed.
+    /// Runs a planned statement and returns its rows, for statements that need a computed value.
     pub(super) async fn rows_of<C: Client>(
         &mut self,
         planned: Arc<Planned>,
         client: &mut C,
     ) -> Result<Vec<Vec<Value>>> {
         let mut kept = KeptRows::on(self.database.resources(), "a statement's value");
-        // A statement without names: its plan is never made again.
+        // The plan names no table, so it is never planned again, and the statement passed here is not used.
         self.run(&Stmt::Checkpoint, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
         Ok(kept.into_rows())
     }
 
-    /// Makes a run of a plan, on an account for the rows that it keeps.
+    /// Makes an execution of a plan, with an account for the rows that it keeps.
     pub(super) fn execution(&self, plan: Arc<Plan>, params: Vec<Value>) -> Execution {
         let resources = self.database.resources();
         let bytes_max = resources.statement_bytes().min(self.row_bytes_max);
@@ -586,7 +597,7 @@ impl Session {
     }
 }
 
-/// Keeps a new plan of a prepared statement for whoever runs it next.
+/// Stores a new plan of a prepared statement for its next run in any session.
 fn keep_planned(prepared: &Prepared, planned: &Arc<Planned>) -> Result<()> {
     let mut kept = prepared.planned.lock();
     if kept.as_ref().is_some_and(|before| !same_columns(planned, before)) {
@@ -607,7 +618,7 @@ fn same_columns(a: &Planned, b: &Planned) -> bool {
         && a.columns.iter().zip(&b.columns).all(|(a, b)| a.ty.oid == b.ty.oid && a.name == b.name)
 }
 
-/// Whether a column goes out as text.
+/// Returns whether a column is sent as text.
 fn is_text(formats: &Formats, place: usize) -> bool {
     match formats {
         [one] => *one == 0,

@@ -1,13 +1,14 @@
-//! `Settings`: what SET, SHOW and RESET read and write in one session.
+//! `Settings`: the settings that SET, SHOW and RESET read and write in one session.
 //!
-//! Not the server's configuration file. Three kinds (docs/settings.md): effective; fixed (another value is 22023);
-//! accepted, which are kept and shown but change nothing. A name that is in no table is 42704.
+//! It is not the server's configuration file. There are three kinds of settings (docs/settings.md): effective ones;
+//! fixed ones (another value is 22023); accepted ones, which are kept and shown but change nothing. A name that is in
+//! no table is 42704.
 //!
 //! # Invariants
 //! - S1. Every value stored for an effective setting has passed its check, so reading one never fails.
-//! - S2. SET LOCAL and SET inside a transaction end with it as PostgreSQL says: the caller keeps a copy of the whole
-//!   value set at BEGIN and at each savepoint, and puts it back.
-//! - S3. `effective` is what the values say: every function that changes a value that it holds reads it anew.
+//! - S2. SET LOCAL and SET inside a transaction end with it as PostgreSQL says: the caller keeps a copy of all settings
+//!   from BEGIN and from each savepoint, and restores it.
+//! - S3. `effective` agrees with the values: every function that changes a value in it reads the values again.
 
 pub(in crate::session) mod date_style;
 
@@ -21,12 +22,12 @@ use crate::{
     types::datetime::{Zone, ZoneError},
 };
 
-/// What a setting's value may be and whether it does anything.
+/// The values that a setting may have, and whether it has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// on or off.
     Bool,
-    /// A number within bounds.
+    /// An integer within bounds.
     Integer(i64, i64),
     /// A time in whole milliseconds, as PostgreSQL reads and shows it: `100`, `2s`, `1.5min`.
     Time,
@@ -34,26 +35,26 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Any text.
     Text,
-    /// Only its default.
+    /// Its default only.
     Fixed,
-    /// on or off, as the client says when it connects, and no later.
+    /// on or off, set by the client when it connects, and not later.
     AtConnect,
-    /// Anything; kept and shown, without effect.
+    /// Any text; kept and shown, without effect.
     Accepted,
 }
 
 /// A row of the table of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name as SHOW ALL prints it.
+    /// The name as SHOW ALL prints it.
     pub name: &'static str,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its default.
+    /// The default.
     pub default: &'static str,
-    /// One line for SHOW ALL and pg_settings.
+    /// One line of description for SHOW ALL and pg_settings.
     pub description: &'static str,
-    /// Whether clients are told of each change.
+    /// Whether each change is reported to the client.
     pub reported: bool,
 }
 
@@ -71,13 +72,13 @@ const PLAN_CACHE_MODES: &[&str] = &["auto", "force_generic_plan", "force_custom_
 const INTERVAL_STYLES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
 const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
-/// Version of PostgreSQL whose dialect is spoken, as clients choose their catalog queries by it.
+/// The version of PostgreSQL whose dialect is spoken; clients choose their catalog queries by it.
 pub const SERVER_VERSION: &str = concat!("15.0 (Collie ", env!("CARGO_PKG_VERSION"), ")");
 
-/// Where names are looked for if nothing says otherwise.
+/// The default search path.
 pub(in crate::session) const USUAL_SEARCH_PATH: &str = "\"$user\", public";
 
-/// By which a client asks, as it connects, for a session beyond those that every client may have.
+/// The setting by which a connecting client asks for a session beyond those that every client may have.
 pub const RESERVED_CONNECTION: &str = "collie.use_reserved_connection";
 
 /// Every setting, sorted by name.
@@ -220,7 +221,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("xmloption", Kind::Accepted, "content", "No effect: there is no xml."),
 ];
 
-/// How names are printed where PostgreSQL uses capitals.
+/// Returns a name as it is printed: with PostgreSQL's capitals.
 fn display_name(name: &'static str) -> &'static str {
     match name {
         "datestyle" => "DateStyle",
@@ -231,7 +232,7 @@ fn display_name(name: &'static str) -> &'static str {
 }
 
 impl Setting {
-    /// Returns its name as clients are told it.
+    /// Returns the name as clients see it.
     pub fn display(&self) -> &'static str {
         display_name(self.name)
     }
@@ -240,7 +241,7 @@ impl Setting {
 /// The values of one session: those that differ from the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What statements ask for again and again, kept in step with the values (S3).
+    /// Values that statements use often, in agreement with the others (S3).
     effective: Effective,
     /// Values set in this session, by lower-case name.
     values: Map<&'static str, Arc<str>>,
@@ -249,7 +250,7 @@ pub struct Settings {
     custom: CustomSettings,
 }
 
-/// Finds a setting by name, whatever its case.
+/// Finds a setting by name, in any case.
 pub fn find(name: &str) -> Option<&'static Setting> {
     let lower = name.to_ascii_lowercase();
     SETTINGS.binary_search_by(|setting| setting.name.cmp(&lower)).ok().map(|at| &SETTINGS[at])
@@ -263,7 +264,7 @@ impl Settings {
     /// Returns a setting's value as SHOW prints it.
     ///
     /// # Errors
-    /// 42704 for a name that is not known.
+    /// 42704 for an unknown name.
     pub fn show(&self, name: &str) -> Result<String> {
         match find(name) {
             Some(setting) => Ok(self.get(setting.name).to_owned()),
@@ -271,22 +272,22 @@ impl Settings {
         }
     }
 
-    /// Returns the value of a setting that is in the table.
+    /// Returns the value of a setting in the table.
     ///
     /// # Panics
-    /// For a name that is not in the table: a bug of the caller.
+    /// For a name that is not in the table, which is a bug of the caller.
     pub fn get(&self, name: &str) -> &str {
         let at = SETTINGS.binary_search_by(|setting| setting.name.cmp(name));
         let setting = &SETTINGS[at.expect("callers name settings of the table")];
         self.values.get(setting.name).map_or_else(|| self.usual(setting), |value| &**value)
     }
 
-    /// Returns what RESET goes back to.
+    /// Returns the value that RESET restores.
     fn usual(&self, setting: &Setting) -> &str {
         self.defaults.get(setting.name).map_or(setting.default, |value| value)
     }
 
-    /// Returns the values that statements ask for, read already.
+    /// Returns the values that statements use often.
     pub(in crate::session) fn effective(&self) -> &Effective {
         &self.effective
     }
@@ -296,20 +297,20 @@ impl Settings {
         self.effective = Effective::of(self);
     }
 
-    /// Returns a time in milliseconds.
+    /// Returns the value of a time setting in milliseconds.
     pub(in crate::session) fn time_ms(&self, name: &str) -> u64 {
         time::read_ms(name, self.get(name)).unwrap_or(0)
     }
 
-    /// Returns whether a switch is on.
+    /// Returns whether a Boolean setting is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name) == "on"
     }
 
-    /// Sets a value, or with `None` goes back to the default. Returns the setting when clients are told of it.
+    /// Sets a value; `None` restores the default. Returns the setting if its changes are reported to clients.
     ///
     /// # Errors
-    /// 42704 for an unknown name, 22023 for a value it cannot take, 53200 for too many of those with a dot.
+    /// 42704 for an unknown name, 22023 for a value that it cannot take, 53200 for too many settings with a dot.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Option<&'static Setting>> {
         let Some(setting) = find(name) else {
             if !name.contains('.') {
@@ -331,7 +332,7 @@ impl Settings {
         Ok(setting.reported.then_some(setting))
     }
 
-    /// Sets what RESET goes back to.
+    /// Sets the value that RESET restores.
     ///
     /// # Errors
     /// As [`Settings::set`].
@@ -349,7 +350,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets what a client says as it connects; RESET goes back to that.
+    /// Sets a value that a client gives when it connects; RESET restores this value.
     ///
     /// # Errors
     /// As [`Settings::set`].
@@ -363,12 +364,12 @@ impl Settings {
         }
     }
 
-    /// Replaces the value of a fixed setting that describes the session, such as who connected.
+    /// Replaces the value of a fixed setting that describes the session, such as its user.
     pub fn describe(&mut self, name: &'static str, value: &str) {
         self.defaults.insert(name, value.into());
     }
 
-    /// Forgets every value set in this session.
+    /// Removes every value that was set in this session.
     pub fn reset_all(&mut self) {
         self.values.clear();
         self.custom.clear();
@@ -380,8 +381,8 @@ fn invalid_value(name: &str, value: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
-/// Returns the value in its stored form, or why the setting cannot take it. What a value leaves out stays as it is in
-/// `current`, or goes back to what it is in `usual`.
+/// Returns the value in its stored form, or the reason why the setting cannot take it. A part that the value leaves out
+/// is taken from `current`; the word DEFAULT means the part in `usual`.
 fn check(setting: &Setting, value: &str, current: &str, usual: &str) -> Result<String> {
     let name = setting.display();
     let invalid = || invalid_value(name, value);
@@ -453,7 +454,7 @@ fn check_time_zone(value: &str) -> Result<String> {
     }
 }
 
-/// Returns the shown name of an encoding: letters and digits of its name count, in any case.
+/// Returns the shown name of an encoding. Only letters and digits of `value` count, in any case.
 fn check_encoding(value: &str) -> Option<&'static str> {
     let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
     match letters.to_ascii_lowercase().as_str() {
@@ -463,7 +464,7 @@ fn check_encoding(value: &str) -> Option<&'static str> {
     }
 }
 
-/// Reads a switch as PostgreSQL does: any unambiguous prefix of true, false, yes, no, on, off, or 1 and 0.
+/// Reads a Boolean value as PostgreSQL does: any unambiguous prefix of true, false, yes, no, on, off, or 1 and 0.
 pub fn parse_bool(text: &str) -> Option<bool> {
     let text = text.trim().to_ascii_lowercase();
     let is = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -480,8 +481,8 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Goal: lookups by binary search find every row. Method: the table is sorted, each default passes its own check; that of what is only said
-    /// as a client connects is a switch, and refused afterwards.
+    /// Goal: lookups by binary search find every row. Method: the table is sorted, and each default passes its own
+    /// check; that of a setting that is only set at connect is a Boolean value, and the check refuses it.
     #[test]
     fn table_is_sorted_and_each_default_is_valid() {
         assert!(SETTINGS.is_sorted_by(|a, b| a.name < b.name));

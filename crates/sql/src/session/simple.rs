@@ -1,6 +1,7 @@
-//! The simple query protocol: one string of statements, run in order, in one implicit transaction unless it says BEGIN.
+//! The simple query protocol: one string of statements, run in order, in one implicit transaction unless it contains
+//! BEGIN.
 //!
-//! A single statement whose normal form came before runs by the plan kept for that form, without being parsed.
+//! A single statement whose normal form was seen before runs by the plan kept for that form, without being parsed.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::{
     types::{Value, io, oid},
 };
 
-/// A text whose plan was found, with its literals as parameters.
+/// A text with a known plan, and its literals as parameters.
 struct Known {
     prepared: Arc<Prepared>,
     planned: Option<Arc<Planned>>,
@@ -26,17 +27,18 @@ struct Known {
 }
 
 impl Session {
-    /// Runs a string of statements. Answers go to `client`, an error included; the caller then says it is ready.
+    /// Runs a string of statements. Answers go to `client`, an error included; the caller then sends ReadyForQuery.
     ///
     /// # Cancel safety
-    /// Dropping the future rolls the open transaction back when the session is dropped; a commit that was appended
+    /// After the future is dropped, dropping the session rolls back the open transaction; a commit that was appended
     /// stays committed.
     pub async fn simple_query<C: Client>(&mut self, text: &str, client: &mut C) {
         let _running = self.running();
         self.begin_message(text);
         if let Err(error) = self.run_text(text, client).await {
             self.fail().await;
-            // A session that is told to end says so instead of that its statement was cancelled, unless it knows more.
+            // A session that was ordered to end reports that, and not that its statement was cancelled, unless the
+            // error itself ends the session.
             if error.ends_session() || !self.is_told_to_end() {
                 client.error(&error, text);
             }
@@ -48,6 +50,7 @@ impl Session {
         if let Some(known) = self.known_text(text) {
             return self.run_known(known, client).await;
         }
+        // Counts the memory of a long text before it is parsed.
         let _memory = self.text_memory(text)?;
         let statements = self.parse_text(text).await?;
         if statements.is_empty() {
@@ -72,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one statement that is no transaction command, and may be a long one; returns its command tag.
+    /// Runs one statement that is not a transaction command, and may be a long one; returns its command tag.
     async fn run_statement<C: Client>(&mut self, stmt: Arc<Stmt>, long: bool, client: &mut C) -> Result<String> {
         if Verb::of(&stmt).is_none() {
             return self.utility(&stmt, client).await;
@@ -87,7 +90,7 @@ impl Session {
         Ok(ran?.0)
     }
 
-    /// Runs a planned statement, with all its answers but the tag, which it returns with the number of rows.
+    /// Runs a planned statement with all its answers except the tag; returns the tag and the number of rows.
     async fn run_plan<C: Client>(
         &mut self,
         stmt: &Stmt,
@@ -104,8 +107,8 @@ impl Session {
         Ok((verb.tag(rows), rows))
     }
 
-    /// Finds the shared plan of a text by its normal form; makes it at the second sight. `None`, for whatever reason,
-    /// means that the text is to be parsed.
+    /// Finds the shared plan of a text by its normal form, or makes it when the form is seen for the second time.
+    /// `None`, for any reason, means that the text has to be parsed.
     fn known_text(&mut self, text: &str) -> Option<Known> {
         let mode = self.settings.effective().text_plans;
         if mode == TextPlans::Never || self.must_wait() {
@@ -136,7 +139,8 @@ impl Session {
         if planned.as_ref().is_some_and(|planned| self.has_literal_index(planned)) {
             return None;
         }
-        // What a literal '14' of an interval counts can follow from the modifier of its column; a parameter is read without it.
+        // The unit of an interval literal such as '14' can follow from the type modifier of its column; a parameter is
+        // read without the modifier.
         if planned.as_ref().is_some_and(|planned| planned.analyzed.parameters.contains(&oid::INTERVAL)) {
             return None;
         }
@@ -144,8 +148,8 @@ impl Session {
         (parameters == types.len()).then_some((prepared, planned))
     }
 
-    /// Returns whether a plan reads a table of which an index is about a literal: `WHERE state = 'open'` can be answered
-    /// by the partial index that says so, `WHERE state = $1` cannot.
+    /// Returns whether a plan reads a table with an index whose definition contains a literal: the partial index for
+    /// `state = 'open'` can answer `WHERE state = 'open'`, but not `WHERE state = $1`.
     fn has_literal_index(&self, planned: &Planned) -> bool {
         let catalog = self.catalog();
         let read = |access: Access| planned.verb != Verb::Insert || access != Access::Write;
@@ -161,7 +165,7 @@ impl Session {
             (Stmt::Transaction(command), _) => self.transaction_command(command, client).await?.to_owned(),
             _ if self.transaction.block == Block::Failed => return Err(failed_block()),
             (_, Some(planned)) => {
-                // Its text is not the client's: no position in it means anything there.
+                // Its text is not the client's, so no position in it is sent.
                 self.begin_read(&prepared, &planned, &params);
                 let run = self.run_plan(stmt, &prepared.declared, planned, params, client).await;
                 let (tag, rows) = run.map_err(SqlError::without_position)?;

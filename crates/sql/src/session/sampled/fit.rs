@@ -1,8 +1,8 @@
-//! Which statements may be taken and run again elsewhere: they read rows of tables, and nothing else happens.
+//! The statements that may be sampled and run again elsewhere: they read rows of tables, and have no other effect.
 //!
-//! Not fit: what writes or locks rows, in WITH too; a call of a volatile function, which may do something or gives something else each
-//! time; a function that is answered by the session or the node (settings, locks, positions of the log); a system relation, which shows
-//! the node; a statement that reads no table at all.
+//! Not fit are: a statement that writes or locks rows, also in WITH; a call of a volatile function, which may have an
+//! effect or return another value each time; a function that the session or the node answers (settings, locks,
+//! positions of the log); a system relation, which shows the node; and a statement that reads no table at all.
 //!
 //! Checked by `sampled_tests`.
 
@@ -13,7 +13,8 @@ use crate::{
     plan::walk::walk_query,
 };
 
-/// Most queries that are looked at of one statement: common table expressions that name each other twice are one query many times.
+/// Limit of the queries that are checked in one statement: common table expressions that each name another one twice
+/// repeat one query many times.
 const QUERIES_MAX: u32 = 256;
 
 /// Returns whether a statement is fit.
@@ -29,13 +30,13 @@ fn is_harmless(proc: &Proc) -> bool {
         && !matches!(proc.implementation, Implementation::System(_) | Implementation::SystemSet(_))
 }
 
-/// Looks at queries, at most so many.
+/// Checks queries, up to a limit.
 struct Look {
     left: u32,
 }
 
 impl Look {
-    /// Looks at a query whose expressions were not looked at yet.
+    /// Checks a query, including its expressions.
     fn query(&mut self, query: &Query) -> bool {
         let mut fit = true;
         walk_query(query, 0, &mut |expr, _| {
@@ -48,7 +49,7 @@ impl Look {
         fit && self.sources(query)
     }
 
-    /// Looks at what a query reads from, and at its aggregates; not at its expressions.
+    /// Checks what a query reads from, and its aggregates, but not its expressions.
     fn sources(&mut self, query: &Query) -> bool {
         let Some(left) = self.left.checked_sub(1) else { return false };
         self.left = left;

@@ -1,18 +1,19 @@
-//! Sampled reads: statements that only read, taken by chance on a primary, and run again on a replica, which learns from them what they
-//! cost.
+//! Sampled reads: statements that only read, sampled at random on a primary, and run again on a replica, which learns
+//! their cost from them.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `share.rs` | [`ReadShare`]: how many are taken; a session's own count of those it passes over |
-//! | `fit.rs` | which statements may be taken: they read rows of tables, and nothing else happens |
-//! | `taken.rs` | [`TakenRead`]: one that was taken, with what it found and how long that took |
+//! | `share.rs` | [`ReadShare`]: the share of reads to sample; a session's own count of reads to skip |
+//! | `fit.rs` | the statements that may be sampled: they read rows of tables, and have no other effect |
+//! | `taken.rs` | [`TakenRead`]: a sampled read, with its result size and its duration |
 //! | `parameters.rs` | its parameters as bytes |
 //! | `rerun.rs` | [`ReadSession`]: runs such reads on another node |
 //!
 //! # Invariants
-//! - S1. A statement that is not taken pays a load and a count of its session's, and shares no word that is written.
-//! - S2. Whoever takes and whoever runs again both look whether a statement is fit: neither trusts the other.
-//! - S3. Texts and parameters go to whoever ships them and to nobody else: they are in no view, no message and no log.
+//! - S1. A statement that is not sampled costs one load and one count of its own session; it writes no shared word.
+//! - S2. The node that samples and the node that runs again both check whether a statement is fit: neither trusts the
+//!   other.
+//! - S3. Texts and parameters go only to the sink that ships them: they are in no view, no message and no log.
 
 mod fit;
 mod parameters;

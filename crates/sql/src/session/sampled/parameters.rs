@@ -1,5 +1,5 @@
-//! Parameters of a sampled read as bytes (docs/replication-protocol.md): how many, and of each the type, and the value in PostgreSQL's
-//! binary form.
+//! Parameters of a sampled read as bytes (docs/replication-protocol.md): their number, and for each the type, and the
+//! value in PostgreSQL's binary form.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::codec::{DecodeError, Reader};
@@ -9,7 +9,7 @@ use crate::{
     types::{Value, io},
 };
 
-/// What stands in the place of a length where the value is NULL.
+/// The length that stands for NULL.
 const NULL: u32 = u32::MAX;
 
 /// Returns the parameters as bytes; `types` has as many as `values`.
@@ -34,7 +34,7 @@ fn count(values: usize) -> u16 {
     u16::try_from(values).expect("a statement has fewer than 65,536 parameters")
 }
 
-/// A parameter as it came: its type, and its bytes unless it is NULL.
+/// A decoded parameter: its type, and its bytes unless it is NULL.
 type Parameter<'a> = (u32, Option<&'a [u8]>);
 
 fn read(bytes: &[u8]) -> std::result::Result<Vec<Parameter<'_>>, DecodeError> {
@@ -52,10 +52,10 @@ fn read(bytes: &[u8]) -> std::result::Result<Vec<Parameter<'_>>, DecodeError> {
     Ok(parameters)
 }
 
-/// Returns types and values of parameters.
+/// Returns the types and values of parameters.
 ///
 /// # Errors
-/// 08P01 for bytes that are none, and whatever reading a value finds.
+/// 08P01 for bytes that are not parameters, and the errors of reading a value.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Vec<u32>, Vec<Value>)> {
     let parameters = read(bytes).map_err(|error| {
         SqlError::new(SqlState::PROTOCOL_VIOLATION, format!("parameters of a sampled read: {error}"))
@@ -65,8 +65,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Vec<u32>, Vec<Value>)> {
     Ok((parameters.into_iter().map(|(ty, _)| ty).collect(), values))
 }
 
-/// Entry point of the fuzz target: whatever `bytes` hold, decoding ends and does not panic, and what is decoded goes on as bytes that give
-/// as many parameters of the same types.
+/// Runs the fuzz target: for any `bytes`, decoding ends without a panic, and the encoding of a decoded result has as
+/// many parameters of the same types.
 pub fn fuzz_parameters(bytes: &[u8]) {
     if let Ok((types, values)) = decode(bytes) {
         let bytes = encode(&types, &values);
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use crate::types::oid;
 
-    /// Goal: parameters come back as they were, NULL among them; what is cut, or has more behind it, is refused. Method: a few types,
-    /// every cut, a byte more.
+    /// Goal: parameters are decoded as they were encoded, including NULL; bytes that are cut, or have more after them,
+    /// are refused. Method: a few types, every cut, an extra byte.
     #[test]
     fn parameters_survive_the_way() {
         let types = [oid::INT8, oid::TEXT, oid::INT4, oid::FLOAT8, oid::TEXT];

@@ -1,6 +1,7 @@
-//! [`ReadSession`]: runs reads that another node has taken. It keeps nothing of them: rows are counted as they come.
+//! [`ReadSession`]: runs reads that another node has sampled. It keeps none of their rows, but counts them as they
+//! come.
 //!
-//! It is not listed among the sessions: nobody is connected, and what it runs is shown nowhere (S3).
+//! It is not listed among the sessions: no client is connected, and its statements are shown nowhere (S3).
 
 use std::sync::Arc;
 
@@ -17,20 +18,20 @@ use crate::{
     types::Value,
 };
 
-/// What its activity is called.
+/// The text of its activity.
 const NAME: &str = "sampled reads";
 
-/// What became of a read.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rerun {
-    /// It has run, and returned so many rows.
+    /// It has run, and returned this number of rows.
     Ran {
-        /// How many.
+        /// The number of rows.
         rows: u64,
     },
-    /// It is none that may be run again: nothing of it ran.
+    /// It must not be run again: no part of it ran.
     Unfit,
-    /// It has failed. What the message says may be what users wrote (S3).
+    /// It has failed. The message is left out, since it may contain users' text (S3).
     Failed(SqlState),
 }
 
@@ -45,14 +46,15 @@ struct Ready {
 }
 
 impl Database {
-    /// Opens a session for reads of another node. Each may take `statement_ms` and keep `bytes_max` of rows in memory: beyond either it
-    /// fails (57014, 53200).
+    /// Opens a session for reads of another node. Each may take `statement_ms` and keep `bytes_max` of rows in memory;
+    /// beyond either limit it fails (57014, 53200).
     ///
     /// # Errors
     /// 53300 when the engine has no room for another session.
     pub fn connect_for_reads(self: &Arc<Self>, statement_ms: u64, bytes_max: u64) -> Result<ReadSession> {
         let mut session = self.connect_unlisted(NAME)?;
-        // What text means follows from these: whoever takes reads takes them under the same alone.
+        // The other settings keep their defaults, since the meaning of a text depends on them: reads are sampled only
+        // under the defaults.
         session.set_at_connect("statement_timeout", &statement_ms.to_string())?;
         session.set_at_connect("default_transaction_read_only", "on")?;
         session.row_bytes_max = bytes_max;
@@ -61,7 +63,7 @@ impl Database {
 }
 
 impl ReadSession {
-    /// Returns what cancels the read that runs.
+    /// Returns the handle that cancels the running read.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.0.cancel.clone()
     }
@@ -69,7 +71,7 @@ impl ReadSession {
     /// Runs a read to its end. `client` is asked to drain about once a millisecond, and gets no rows.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves a transaction open, which the next call ends.
+    /// Dropping the future leaves a transaction open; the next call rolls it back.
     pub async fn run<C: Client>(&mut self, text: &str, parameters: &[u8], client: &mut C) -> Rerun {
         let session = &mut self.0;
         session.roll_back().await;

@@ -1,4 +1,4 @@
-//! Which statements are taken, with what, and that they run again elsewhere as they ran here.
+//! Which statements are sampled, with which data, and that they run elsewhere with the same result.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 
 type Shipped = Arc<Mutex<Vec<TakenRead>>>;
 
-/// Has every read of a database taken, into the list.
+/// Samples every read of a database into the returned list.
 fn take_all(database: &Database) -> Shipped {
     let shipped = Shipped::default();
     let list = shipped.clone();
@@ -27,7 +27,7 @@ fn take_all(database: &Database) -> Shipped {
     shipped
 }
 
-/// Runs a statement with text parameters by the extended protocol; errors are no matter.
+/// Runs a statement with text parameters by the extended protocol; ignores errors.
 fn run(session: &mut Session, text: &str, params: &[&str]) {
     let mut answers = Answers::default();
     let bound = block_on(session.parse("", text, &[])).and_then(|()| {
@@ -51,9 +51,10 @@ fn unfit(database: &Database) -> u64 {
     database.sampling.row(crate::catalog::system::ReadsShipped::default()).unfit
 }
 
-/// Goal: S2: what is shipped reads rows of tables and does nothing else: never a statement that writes, locks, calls what is volatile or
-/// is answered by the node, or reads system relations, wherever in the statement that stands. Method: each at a share of 1, by the
-/// protocol that plans every text; each is told apart from one that is only not looked at.
+/// Goal: S2: only statements that read rows of tables and have no other effect are shipped: none that writes, locks,
+/// calls a volatile function or one that the node answers, or reads system relations, wherever that is in the
+/// statement. Method: each at a share of 1, by the protocol that plans every text; the count of unfit reads shows that
+/// each was checked and refused, not just skipped.
 #[test]
 fn statements_with_side_effects_are_never_shipped() {
     let (database, _directory) = open();
@@ -132,8 +133,9 @@ fn statements_with_side_effects_are_never_shipped() {
     assert_eq!(shipped.lock().len(), 0, "too much to look at");
 }
 
-/// Goal: reads are taken outside and inside transactions that have written nothing, at READ COMMITTED and REPEATABLE READ, under the usual
-/// settings, and not otherwise; with the snapshot that they saw. Method: the same read in each place.
+/// Goal: reads are sampled outside transactions, and inside those that have written nothing, at READ COMMITTED and
+/// REPEATABLE READ, under the default settings, and not otherwise; with the snapshot that they saw. Method: the same
+/// read in each place.
 #[test]
 fn reads_are_taken_where_they_mean_the_same_elsewhere() {
     let (database, _directory) = open();
@@ -170,8 +172,9 @@ fn reads_are_taken_where_they_mean_the_same_elsewhere() {
     assert!(takes(&[], "COMMIT").is_none(), "switched off");
 }
 
-/// Goal: simple text is taken by its normal form, so that texts that differ in literals only are one template; the same statement of
-/// another session has the same hash, another statement another. Method: one form with two values, by both protocols.
+/// Goal: simple text is sampled by its normal form, so that texts that differ only in literals are one template; the
+/// same statement of another session has the same hash, and another statement has another hash. Method: one form with
+/// two values, by both protocols.
 #[test]
 fn texts_of_one_form_are_one_template() {
     let (database, _directory) = open();
@@ -193,9 +196,10 @@ fn texts_of_one_form_are_one_template() {
     assert_eq!(taken.len(), 3);
 }
 
-/// Goal: what was taken runs on a replica with the rows that it had, once what it saw is shown there; what is not fit is refused there as
-/// well; one that keeps too much or takes too long fails; the session is in no view, and goes on after each. Method: reads with
-/// parameters and NULL, statements that nobody ships, limits of 1 MiB and of a second.
+/// Goal: a sampled read runs on a replica with the same number of rows, once its snapshot is shown there; an unfit
+/// statement is refused there as well; one that keeps too much or takes too long fails; the session is in no view, and
+/// can be used after each. Method: reads with parameters and NULL, statements that are never shipped, limits of 1 MiB
+/// and of a second.
 #[test]
 fn reads_run_again_on_a_replica_with_the_same_rows() {
     let mut pair = Pair::new();

@@ -1,20 +1,22 @@
-//! [`ReadShare`]: the probability with which a read is taken, and [`Skip`]: how many a session still passes over.
+//! [`ReadShare`]: the probability with which a read is sampled, and [`Skip`]: the number of reads that a session still
+//! skips.
 //!
-//! The gap between two reads that are taken is drawn from the geometric distribution: each is taken with the same probability,
-//! independently of the others. Every n-th would beat with a client that repeats n statements. Each session counts for itself: a count
-//! for all of them would be a word that every statement writes.
+//! The gap between two sampled reads is drawn from the geometric distribution, so that each read is sampled with the
+//! same probability, independently of the others. Sampling every n-th read would resonate with a client that repeats n
+//! statements. Each session counts for itself: with one count for all, every statement would write a shared word.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How many of the reads are taken; none at first. Written by whoever ships them, read by every session.
+/// The share of reads that are sampled; none at first. The component that ships reads writes it, and every session
+/// reads it.
 #[derive(Debug, Default)]
 pub struct ReadShare {
-    /// An `f32`; its bits are 0 for none.
+    /// An `f32` as bits; 0 for none.
     bits: AtomicU32,
 }
 
 impl ReadShare {
-    /// Has each read taken with probability `share` from now on; 0 for none, and for what is no number.
+    /// Sets the probability with which each read is sampled from now on; 0, NaN and values below 0 mean none.
     pub fn set(&self, share: f32) {
         let share = if share > 0.0 { share.min(1.0) } else { 0.0 };
         self.bits.store(share.to_bits(), Relaxed);
@@ -26,7 +28,7 @@ impl ReadShare {
     }
 }
 
-/// What a session knows of the next read that it takes.
+/// A session's state until its next sampled read.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Skip {
     /// The bits of the share that `left` was drawn for.
@@ -35,7 +37,7 @@ pub(in crate::session) struct Skip {
 }
 
 impl Skip {
-    /// Returns whether this read is taken. `random` is asked when a gap is drawn.
+    /// Returns whether this read is sampled. `random` is called when a gap is drawn.
     #[inline]
     pub(in crate::session) fn takes(&mut self, share: &ReadShare, random: impl Fn() -> u64) -> bool {
         let bits = share.bits.load(Relaxed);
@@ -53,7 +55,7 @@ impl Skip {
     fn draw(&mut self, bits: u32, random: impl Fn() -> u64) -> bool {
         let gap = || gap(f32::from_bits(bits).into(), random());
         if bits != self.share {
-            // Drawn anew: what is left of the old gap says nothing about the new share.
+            // A new gap: the rest of the old one says nothing about the new share.
             (self.share, self.left) = (bits, gap());
             if self.left > 0 {
                 self.left -= 1;
@@ -65,10 +67,11 @@ impl Skip {
     }
 }
 
-/// Returns how many are passed over before the next one, each of which is taken with probability `share`, above 0.
+/// Returns the number of reads to skip before the next sampled one, if each is sampled with probability `share`, above
+/// 0.
 #[expect(clippy::cast_possible_truncation, reason = "what is too large for the type is its largest")]
 fn gap(share: f64, random: u64) -> u64 {
-    // In (0, 1]: 53 bits, as many as a fraction has.
+    // In (0, 1]: 53 bits, as many as the fraction of an `f64` holds.
     let uniform = ((random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     (uniform.ln() / (-share).ln_1p()) as u64
 }
@@ -83,8 +86,8 @@ mod tests {
         (0..reads).map(|_| u32::from(skip.takes(share, || random.u64()))).sum()
     }
 
-    /// Goal: as many are taken as the share says, also right after it has changed, of a long session and of many short ones; none at 0,
-    /// all at 1. Method: 200,000 reads each with a fixed seed; five standard deviations.
+    /// Goal: as many reads are sampled as the share says, also right after it has changed, in a long session and in
+    /// many short ones; none at 0, all at 1. Method: 200,000 reads each with a fixed seed; five standard deviations.
     #[test]
     fn the_share_is_taken_in_long_and_short_sessions() {
         let random = SimRandom::new(7);
@@ -108,8 +111,9 @@ mod tests {
         assert_eq!(taken(&mut skip, &share, &random, 1000), 0);
     }
 
-    /// Goal: gaps are geometric, so that nothing periodic is always met or always missed. Method: how often a gap of 0, 1, 2, 3 comes at
-    /// a quarter, against 1/4, 3/16, ..; and statements in a cycle of four, each of which is taken as often as the others.
+    /// Goal: gaps are geometric, so that no periodic statement is always sampled or always skipped. Method: the
+    /// frequency of gaps of 0, 1, 2, 3 at a quarter, against 1/4, 3/16, ..; and statements in a cycle of four, each of
+    /// which is sampled as often as the others.
     #[test]
     fn gaps_are_geometric() {
         let random = SimRandom::new(11);
@@ -137,7 +141,8 @@ mod tests {
         }
     }
 
-    /// Goal: what is no probability takes nothing, or all. Method: values out of its range, the ends of the generator.
+    /// Goal: a value that is no probability samples nothing, or everything. Method: values out of its range, the ends
+    /// of the generator.
     #[test]
     fn shares_out_of_range_are_none_or_all() {
         let share = ReadShare::default();

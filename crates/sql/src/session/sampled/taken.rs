@@ -1,4 +1,4 @@
-//! [`TakenRead`]: a read that was taken, from the choice before it runs to whoever ships it.
+//! [`TakenRead`]: a sampled read, from the choice before it runs until it is handed to the sink that ships it.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -21,32 +21,34 @@ use crate::{
     types::Value,
 };
 
-/// Longest text that is taken: it has to fit a packet with room to spare.
+/// Longest text that is sampled, in bytes: it has to fit a packet with room to spare.
 const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// Most bytes of parameters that are taken.
+/// Limit of the parameters of a sampled read, in bytes.
 const PARAMETER_BYTES_MAX: usize = 8 << 10;
 
-/// A read with all that another node needs to run it again, and what it was here. Without `Debug`: it holds what users wrote (S3).
+/// A read with everything that another node needs to run it again, and its figures on this node. Without `Debug`, since
+/// it holds users' text (S3).
 #[derive(Clone)]
 pub struct TakenRead {
-    /// Names text and types of the parameters, as long as this process lives.
+    /// Hash of the text and the parameter types, which stays the same while this process runs.
     pub hash: u64,
     /// The statement, with `$1` and so on for its parameters.
     pub text: Arc<str>,
-    /// Types and values of its parameters.
+    /// Types and values of the parameters, encoded.
     pub parameters: Vec<u8>,
-    /// Every commit below was visible to it.
+    /// The snapshot: every commit below it was visible to the read.
     pub snapshot: Lsn,
-    /// When it began, on this node's monotonic clock, in microseconds.
+    /// The time when it began, on this node's monotonic clock, in microseconds.
     pub arrival_us: u64,
-    /// How long it took from there, in nanoseconds, at most 4.29 s: locks, snapshot, and its rows up to the output buffer.
+    /// Its duration from then on, in nanoseconds, at most 4.29 s: locks, snapshot, and its rows up to the output
+    /// buffer.
     pub latency_ns: u32,
-    /// How many rows it returned.
+    /// The number of rows that it returned.
     pub rows: u32,
 }
 
-/// A read that is taken and runs.
+/// A sampled read that is running.
 pub(in crate::session) struct Reading {
     pub(in crate::session) snapshot: Option<Lsn>,
     hash: u64,
@@ -55,10 +57,10 @@ pub(in crate::session) struct Reading {
     began_ns: u64,
 }
 
-/// Takes what was taken. Called on the thread of the session: it must not block.
+/// The receiver of sampled reads. It is called on the session's thread and must not block.
 pub type ReadSink = Box<dyn Fn(TakenRead) + Send + Sync>;
 
-/// What the sessions of a database share of it.
+/// The state of sampling that the sessions of a database share.
 #[derive(Default)]
 pub(in crate::session) struct Sampling {
     pub(in crate::session) share: ReadShare,
@@ -70,7 +72,7 @@ pub(in crate::session) struct Sampling {
 }
 
 impl Sampling {
-    /// Returns what views show of a primary, where `shipped` became of what was taken.
+    /// Returns the row that views show for a primary; `shipped` counts what became of the sampled reads.
     pub(in crate::session) fn row(&self, shipped: ReadsShipped) -> ReadsRow {
         ReadsRow {
             side: "primary",
@@ -90,19 +92,20 @@ impl Sampling {
 }
 
 impl Database {
-    /// Has reads that are taken given to `sink`. Only the first call counts; none is taken before [`Database::read_share`] is set.
+    /// Sets `sink` as the receiver of sampled reads. Only the first call counts; no read is sampled before
+    /// [`Database::read_share`] is set.
     pub fn ship_reads(&self, sink: ReadSink) {
         let _already_there = self.sampling.sink.set(sink);
     }
 
-    /// Returns how many reads are taken: to be set by whoever ships them.
+    /// Returns the share of reads that are sampled; the component that ships them sets it.
     pub fn read_share(&self) -> &ReadShare {
         &self.sampling.share
     }
 }
 
 impl Session {
-    /// Decides whether the statement that is about to run is taken.
+    /// Decides whether to sample the statement that is about to run.
     #[inline]
     pub(in crate::session) fn begin_read(&mut self, prepared: &Prepared, planned: &Planned, params: &[Value]) {
         let sampling = &self.database.sampling;
@@ -135,7 +138,7 @@ impl Session {
         })
     }
 
-    /// Gives the statement that has run to whoever ships it, if it was taken.
+    /// Hands the statement that has run to the sink, if it was sampled.
     #[inline]
     pub(in crate::session) fn end_read(&mut self, rows: u64) {
         if let Some(reading) = self.reading.take() {
@@ -150,7 +153,7 @@ impl Session {
         let (Some(snapshot), Some(sink)) = (snapshot, sampling.sink.get()) else { return };
         let latency_ns = self.database.env.clock.now_ns().saturating_sub(began_ns);
         let Ok(latency_ns) = u32::try_from(latency_ns) else {
-            // Longer than a replica would let it run.
+            // It took longer than a replica would let it run.
             sampling.unfit.fetch_add(1, Relaxed);
             return;
         };

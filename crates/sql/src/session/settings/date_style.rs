@@ -1,7 +1,7 @@
-//! Values of DateStyle: how dates print, and in which order the parts of an ambiguous one are read.
+//! Values of DateStyle: how dates are printed, and in which order the parts of an ambiguous one are read.
 //!
-//! A value names a style, an order, both or neither; what it leaves out stays as it is. `German` alone also means day,
-//! month, year.
+//! A value names a style, an order, both or neither; a part that it leaves out stays as it is. `German` alone also
+//! means day, month, year.
 
 use crate::types::datetime::{DateOrder, DateStyle};
 
@@ -25,7 +25,7 @@ fn parts(shown: &str) -> (&str, &str) {
     shown.split_once(", ").unwrap_or((shown, ""))
 }
 
-/// A part of a value while its words are read: what it is so far, and whether a word named it.
+/// A part of a value while its words are read: its value so far, and whether a word named it.
 struct Part<'a> {
     value: &'a str,
     is_named: bool,
@@ -49,8 +49,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Returns the value in its shown form, or PostgreSQL's DETAIL of what is wrong with it. `current` is the value in force
-/// and `usual` the one that DEFAULT means, both in shown form.
+/// Returns the value in its shown form, or PostgreSQL's DETAIL of the error. `current` is the value in force and
+/// `usual` the value of DEFAULT, both in shown form.
 pub(super) fn check(value: &str, current: &str, usual: &str) -> Result<String, String> {
     let (current, usual) = (parts(current), parts(usual));
     let (mut style, mut order) = (Part::new(current.0), Part::new(current.1));
