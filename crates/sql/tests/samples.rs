@@ -1,5 +1,5 @@
-//! Operating units of statements, measured: alone in its program, since there is one sampler in a process, under an allocator that
-//! counts.
+//! Samples of the operating units of statements. This is a test program of its own, since a process has one sampler,
+//! and runs under an allocator that counts.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,14 +19,14 @@ use collie_sql::session::{Client, CopyInput, Database, Formats, NoticeLevel, Ses
 use collie_sql::types::Value;
 use collie_sql::types::io::TextContext;
 
-/// Units of statements, as far as this crate has them: rows are sent by the server.
+/// The units of statements in this crate; rows are sent by the server.
 const OF_SQL: std::ops::RangeInclusive<u8> = 14..=18;
 const PARSE: u8 = 14;
 const BIND: u8 = 15;
 const PLAN: u8 = 16;
 const EXECUTE_ROW: u8 = 17;
 
-/// Counts what the calling thread allocates.
+/// An allocator that counts the allocations of each thread.
 struct Counting;
 
 std::thread_local! {
@@ -34,12 +34,12 @@ std::thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator as it came; the counter is a thread's own word.
+// SAFETY: every call is passed on unchanged to the system's allocator; the counters are words of the calling thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _counted = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let _counted = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
@@ -56,7 +56,7 @@ fn allocated_bytes() -> u64 {
     BYTES.with(Cell::get)
 }
 
-/// One test at a time: the sampler is the process's.
+/// Lets one test run at a time: a process has one sampler.
 static SAMPLER: Mutex<()> = Mutex::new(());
 
 fn sampler() -> MutexGuard<'static, ()> {
@@ -68,7 +68,7 @@ fn now_ns() -> u64 {
     RealClock.now_ns()
 }
 
-/// Takes answers and counts their rows.
+/// A client that counts rows.
 #[derive(Default)]
 struct Counter {
     rows: usize,
@@ -121,7 +121,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs statements and returns how many rows they gave.
+/// Runs statements and returns the number of their rows.
 fn run(session: &mut Session, text: &str) -> usize {
     let mut client = Counter::default();
     block_on(session.simple_query(text, &mut client));
@@ -137,7 +137,7 @@ fn run_prepared(session: &mut Session, values: &[&[u8]]) -> usize {
     client.rows
 }
 
-/// A database with a table of three rows, and a session.
+/// Opens a database with a table of three rows, and a session.
 fn open() -> (tempfile::TempDir, Arc<Database>, Session) {
     let directory = tempfile::tempdir().unwrap();
     let (database, _) =
@@ -148,9 +148,9 @@ fn open() -> (tempfile::TempDir, Arc<Database>, Session) {
     (directory, database, session)
 }
 
-/// Goal: every unit of statements that the document calls measured gives samples with the statement's numbers, one that is not gives
-/// none, nor does one whose probability is 0. Method: statements of each kind, one prepared and bound, every call measured; once more
-/// with one unit off.
+/// Goal: every unit of statements that the document calls measured gives samples with the statement's numbers; a unit
+/// that is not measured gives none, nor does one whose probability is 0. Method: statements of each kind, one of them
+/// prepared and bound, with every call measured; once more with one unit off.
 #[test]
 fn every_measured_unit_of_statements_gives_samples() {
     const TEXT: &str = "UPDATE t SET v = v || $1 WHERE id = $2";
@@ -179,11 +179,11 @@ fn every_measured_unit_of_statements_gives_samples() {
     let text_bytes = u32::try_from(TEXT.len()).unwrap();
     has(PARSE, &|parsed| parsed.features[0] == text_bytes && parsed.features[1] > 8);
     has(BIND, &|bound| bound.features[..3] == [2, 5, 1]);
-    // Tables, predicates, path: the join, the range, the row by its key.
+    // Tables, predicates, path: the join, the range, and the row by its key.
     has(PLAN, &|planned| planned.features[0] >= 1 && planned.features[1..3] == [0, 2]);
     has(PLAN, &|planned| planned.features[0] == 1 && planned.features[2] == 1 && planned.features[1] >= 2);
     has(PLAN, &|planned| planned.features[..3] == [1, 1, 0]);
-    // What was allocated, of every one.
+    // Allocated bytes, in every sample.
     for unit in [PARSE, PLAN] {
         let mut of_unit = batch.samples.iter().filter(|sample| sample.ou == unit);
         assert!(of_unit.all(|sample| sample.labels[1] > 0), "unit {unit}: {:#?}", batch.samples);
@@ -206,8 +206,8 @@ fn every_measured_unit_of_statements_gives_samples() {
     database.close().unwrap();
 }
 
-/// Goal: measuring statements allocates nothing (RT1). Method: the same statements, bound and planned anew, with these units off and
-/// with every call measured: this thread's allocations are as many.
+/// Goal: measuring statements allocates nothing (RT1). Method: the same statements, bound and planned each time, with
+/// these units off and with every call measured: this thread makes as many allocations.
 #[test]
 fn measuring_statements_allocates_nothing() {
     const EXPLAINED: &str = "EXPLAIN SELECT v FROM t WHERE id = 2";
@@ -227,7 +227,7 @@ fn measuring_statements_allocates_nothing() {
     for unit in [PARSE, BIND, PLAN, EXECUTE_ROW] {
         Source::ALL.into_iter().for_each(|source| table.set(unit, source, 1.0));
     }
-    // Buffers have their sizes, the caches their entries, and the thread its lane.
+    // Warms up: buffers get their sizes, the caches their entries, and the thread its lane.
     statements(20);
     publish(&table);
     statements(20);
@@ -248,8 +248,8 @@ fn measuring_statements_allocates_nothing() {
     database.close().unwrap();
 }
 
-/// Goal: PARSE says how many bytes its thread allocates, to the byte, and PLAN more of a larger plan. Method: statements of two sizes, under an
-/// allocator that counts.
+/// Goal: PARSE reports exactly the bytes that its thread allocates, and PLAN more for a larger plan. Method: statements
+/// of two sizes, under an allocator that counts.
 #[test]
 fn parse_and_plan_tell_what_they_allocate() {
     const SMALL: &str = "SELECT v FROM t WHERE id = 1";
@@ -259,7 +259,7 @@ fn parse_and_plan_tell_what_they_allocate() {
     let mut drain = Drain::open(&now_ns).expect("nobody else drains");
     let mut batch = Batch::new();
     assert!(publish(&RateTable::all(1.0)));
-    // The thread has its lane.
+    // The thread gets its lane.
     run(&mut session, "SELECT 1");
     drain.drain(now_ns(), Situation::default(), &mut batch);
     let [small, large] = [SMALL, LARGE].map(|text| {
@@ -281,9 +281,9 @@ fn parse_and_plan_tell_what_they_allocate() {
     database.close().unwrap();
 }
 
-/// Goal: EXECUTE_ROW says how many levels of indexes its plan goes down: by a key, by a range, in a nested loop, in a subquery, behind another
-/// index, of a table that is written; more in a larger table; none where a whole table is read. Method: tables of one level and of
-/// several, whose depths are those of the engine; statements of each kind.
+/// Goal: EXECUTE_ROW reports the depth of the indexes that its plan descends: by a key, by a range, in a nested loop,
+/// in a subquery, after another index, of a table that is written; more in a larger table; none if a whole table is
+/// read. Method: tables of one level and of several, whose depths are those of the engine; statements of each kind.
 #[test]
 fn executions_tell_the_depth_of_their_indexes() {
     let _alone = sampler();

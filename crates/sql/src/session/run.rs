@@ -198,7 +198,7 @@ impl Session {
             declared: declared.to_vec(),
             planned: parking_lot::Mutex::new(None),
         });
-        // Other sessions cannot use a private catalog's plan, but the tree; the plan's epoch keeps them from using it.
+        // Other sessions can use the tree, but not a private catalog's plan; its epoch keeps them from using it.
         self.database.plans.put(key, prepared.clone());
         Ok(prepared)
     }
@@ -584,7 +584,7 @@ impl Session {
         client: &mut C,
     ) -> Result<Vec<Vec<Value>>> {
         let mut kept = KeptRows::on(self.database.resources(), "a statement's value");
-        // The plan names no table, so it is never planned again, and the statement passed here is not used.
+        // The plan names no table, so no statement is kept to plan it again.
         self.run(&Stmt::Checkpoint, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
         Ok(kept.into_rows())
     }

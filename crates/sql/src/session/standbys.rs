@@ -1,4 +1,5 @@
-//! Who follows this database: whoever serves replicas says it, views show it, and `pg_drop_replication_slot` has it forgotten.
+//! The replicas of this database: the component that serves them implements [`Replication`], views show them, and
+//! `pg_drop_replication_slot` drops their slots.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -10,93 +11,94 @@ use crate::{
     session::Database,
 };
 
-/// What serves the replicas of a database.
+/// The component that serves the replicas of a database.
 pub trait Replication: Send + Sync {
-    /// The replicas that follow, or did.
+    /// Returns the replicas that follow, or did.
     fn standbys(&self) -> Vec<Standby>;
 
-    /// The slots, with the log that is kept for them.
+    /// Returns the slots, with the log that is kept for them.
     fn slots(&self) -> Vec<SlotRow>;
 
-    /// Returns the list of replicas that commits wait for, or while it changes will wait for, as `replication.quorum` names them; of a
-    /// replica the one that it knows of.
+    /// Returns the list of replicas that commits wait for, or will wait for while it changes, as in
+    /// `replication.quorum`; on a replica, the list that it knows of.
     fn quorum_list(&self) -> String;
 
-    /// Has those of `list` asked for commits from now on, as `replication.quorum` names them; nobody, if it is empty. Blocks on a flush of
-    /// the log.
+    /// Sets `list` as the quorum that commits wait for from now on, as in `replication.quorum`; none if it is empty.
+    /// Blocks on a flush of the log.
     ///
     /// # Errors
-    /// 22023 and 0A000 when it is no list; 25006 on a replica; 55000 while it hands over; the log's.
+    /// 22023 and 0A000 if it is not a list; 25006 on a replica; 55000 during a switchover; the log's.
     fn set_quorum(&self, list: &str) -> Result<()>;
 
-    /// How far each was behind in each of the last seconds, oldest first.
+    /// Returns how far each replica was behind in each of the last seconds, oldest first.
     fn delays(&self) -> Vec<DelayRow>;
 
-    /// How the replicas stand that commits wait for; `None`: they wait for none.
+    /// Returns the state of the replicas that commits wait for; `None` if they wait for none.
     fn quorum(&self) -> Option<QuorumRow>;
 
-    /// What became of the reads that were taken for them; `None`: none are taken.
+    /// Returns what became of the reads that were sampled for them; `None` if none are sampled.
     fn reads(&self) -> Option<ReadsShipped> {
         None
     }
 
-    /// Forgets the slot `name`. Blocks on writing two small files.
+    /// Drops the slot `name`. Blocks on writing two small files.
     ///
     /// # Errors
-    /// 42704 when there is none; 55006 while its replica is connected; 58030 when the disk refuses.
+    /// 42704 if there is none; 55006 while its replica is connected; 58030 when the disk refuses.
     fn drop_slot(&self, name: &str) -> Result<()>;
 }
 
-/// What a node knows of itself beside its database.
+/// The node's own state apart from its database.
 pub trait NodeState: Send + Sync {
-    /// The highest term that it has promised to follow, or leads in.
+    /// Returns the highest term that the node has promised to follow, or leads in.
     fn promised(&self) -> u64;
 
-    /// Whom it follows; `None`: nobody.
+    /// Returns the state of following a primary; `None` if the node follows none.
     fn following(&self) -> Option<FollowingRow>;
 
-    /// How far readers of a replica may be behind before it is not ready (`replication.ready_delay`); `None`: however far.
+    /// Returns how far readers of a replica may be behind before it is not ready (`replication.ready_delay`); `None` is
+    /// without limit.
     fn delay_max(&self) -> Option<Duration>;
 
-    /// Whether it leads still, as far as it can learn: a node that stood still for a while, as a process that was stopped does, asks the
-    /// others first.
+    /// Returns whether the node is still the primary, as far as it can learn. A node that was paused for a while, as a
+    /// stopped process is, asks the others first.
     fn still_leads(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
         Box::pin(std::future::ready(true))
     }
 
-    /// What became of the reads of its primary; `None`: it follows nobody.
+    /// Returns what became of the reads of its primary; `None` if it follows none.
     fn reads(&self) -> Option<ReadsRow> {
         None
     }
 }
 
 impl Database {
-    /// Has views about the node ask `state`. Only the first call counts.
+    /// Sets the source for views about the node. Only the first call counts.
     pub fn show_node(&self, state: Box<dyn NodeState>) {
         let _already_there = self.node_state.set(state);
     }
 
-    /// Has views and functions about replication ask `replication`. Only the first call counts.
+    /// Sets the source for views and functions about replication. Only the first call counts.
     pub fn show_replication(&self, replication: Box<dyn Replication>) {
         let _already_there = self.replication.set(replication);
     }
 
-    /// Has `collie_training` and its settings ask `training`. Only the first call counts.
+    /// Sets the source for `collie_training` and its settings. Only the first call counts.
     pub fn show_training(&self, training: Box<dyn Training>) {
         let _already_there = self.training.set(training);
     }
 
-    /// Returns what knows of the training of this server, if anything does.
+    /// Returns the source for training of this server, if it is set.
     pub fn training(&self) -> Option<&dyn Training> {
         self.training.get().map(|training| &**training)
     }
 
-    /// Has `collie_node` show what is wrong with this copy of another's rows, and what to do. Only the first call counts.
+    /// Sets the problem of this replica's copy that `collie_node` shows, with what to do. Only the first call counts.
     pub fn show_problem(&self, problem: String) {
         let _already_there = self.problem.set(problem);
     }
 
-    /// Returns what is wrong with this copy: what was said, else which families have holes.
+    /// Returns the problem of this replica's copy: the one that was set, otherwise the families with holes.
     fn problem(&self) -> Option<String> {
         if let Some(problem) = self.problem.get() {
             return Some(problem.clone());
@@ -107,7 +109,7 @@ impl Database {
         (!holes.is_empty()).then(|| format!("{what} {}", holes.join(", ")))
     }
 
-    /// Returns who this database is.
+    /// Returns the identity and state of this node.
     pub fn node(&self) -> NodeRow {
         let db = &self.db;
         let (term, histories) = db.histories();
@@ -137,19 +139,19 @@ impl Database {
         self.replication.get().map_or_else(Vec::new, |replication| replication.slots())
     }
 
-    /// Returns how the replicas stand that commits wait for, if they do.
+    /// Returns the state of the replicas that commits wait for, if they wait for any.
     pub fn quorum(&self) -> Option<QuorumRow> {
         self.replication.get()?.quorum()
     }
 
-    /// Returns what became of sampled reads, of whichever sides this node has been.
+    /// Returns what became of sampled reads, for each side that this node has been on.
     pub fn replayed_reads(&self) -> Vec<ReadsRow> {
         let taken = self.replication.get().and_then(|replication| replication.reads());
         let run = self.node_state.get().and_then(|state| state.reads());
         taken.map(|shipped| self.sampling.row(shipped)).into_iter().chain(run).collect()
     }
 
-    /// Returns whether this node leads still, as far as it can learn ([`NodeState::still_leads`]).
+    /// Returns whether this node is still the primary, as far as it can learn ([`NodeState::still_leads`]).
     pub(super) async fn still_leads(&self) -> bool {
         match self.node_state.get() {
             Some(state) => state.still_leads().await,
@@ -157,21 +159,22 @@ impl Database {
         }
     }
 
-    /// Returns whom the database follows, if it does.
+    /// Returns the state of following a primary, if the database follows one.
     pub fn following(&self) -> Option<FollowingRow> {
         self.node_state.get()?.following()
     }
 
-    /// Returns what the engine says of its store. Takes short locks, and waits as long as a flush puts its frame together.
+    /// Returns the engine's figures of its store. Takes short locks, and may wait while a flush builds its frame.
     pub fn store_figures(&self) -> StoreFigures {
         let db = &self.db;
-        // Without a session left for it they are shown without names.
+        // If the engine has no free session for it, the families are shown without names.
         let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
         let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
         StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max }
     }
 
-    /// Returns the list of replicas that commits wait for, nobody where none are served; of a replica that its log names.
+    /// Returns the list of replicas that commits wait for; empty if no replicas are served. On a replica, the list in
+    /// its log.
     pub(super) fn quorum_list(&self) -> String {
         match self.replication.get() {
             Some(replication) => replication.quorum_list(),
@@ -180,7 +183,7 @@ impl Database {
         }
     }
 
-    /// Has others asked for commits.
+    /// Changes the quorum that commits wait for.
     pub(super) fn set_quorum(&self, list: &str) -> Result<()> {
         let Some(replication) = self.replication.get() else {
             let text = "no replicas are served, so that no commit can wait for one";
@@ -192,12 +195,12 @@ impl Database {
         set
     }
 
-    /// Returns the seconds to show.
+    /// Returns the delays to show, second by second.
     pub(super) fn delays(&self) -> Vec<DelayRow> {
         self.replication.get().map_or_else(Vec::new, |replication| replication.delays())
     }
 
-    /// Forgets a slot.
+    /// Drops a slot.
     pub(super) fn drop_slot(&self, name: &str) -> Result<()> {
         let Some(replication) = self.replication.get() else { return Err(no_slot(name)) };
         let mut dropped = Ok(());
@@ -206,7 +209,7 @@ impl Database {
     }
 }
 
-/// There is no slot of that name.
+/// Returns the error for a slot that does not exist.
 pub fn no_slot(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("replication slot \"{name}\" does not exist"))
 }

@@ -1,10 +1,12 @@
-//! What parsing and planning a long text take up: [`text_bytes`] estimates it, and [`TextMemory`] has it on the account of a statement.
+//! The memory that parsing and planning a long text takes: [`text_bytes`] estimates it, and [`TextMemory`] holds it on
+//! the account of a statement.
 //!
 //! # Invariants
-//! - T1. A long text is on the account before it is parsed, and until its statements have run: R1 of `resource_limits.rs` holds for trees too.
+//! - T1. A long text is on the account from before it is parsed until its statements have run, so R1 of
+//!   `resource_limits.rs` holds for trees too.
 //!
-//! The estimate is the token's: trees, bound expressions and plans together took between 400 and 1,300 bytes for each token (lists of rows,
-//! IN lists, casts, conditions), beside some ten bytes for each byte of the text.
+//! The estimate counts tokens: trees, bound expressions and plans together took between 400 and 1,300 bytes for each
+//! token (lists of rows, IN lists, casts, conditions), plus about ten bytes for each byte of the text.
 
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -15,11 +17,11 @@ use crate::{
 const TOKEN_BYTES: usize = 600;
 const BYTE_BYTES: usize = 10;
 
-/// The account of a text. Dropping it gives back what it has.
+/// The account of a text. Dropping it gives the memory back.
 pub(super) struct TextMemory(#[expect(dead_code, reason = "it is there to be dropped")] Held);
 
 impl TextMemory {
-    /// Has a text on an account of its own.
+    /// Makes an account for a text.
     ///
     /// # Errors
     /// 53200 beyond the limits.
@@ -34,12 +36,12 @@ impl TextMemory {
     }
 }
 
-/// Returns about how many bytes the statements of a text take up while they are parsed, planned and run.
+/// Returns the estimated memory of a text's statements while they are parsed, planned and run, in bytes.
 fn text_bytes(text: &str) -> usize {
     tokens(text.as_bytes()).saturating_mul(TOKEN_BYTES).saturating_add(text.len().saturating_mul(BYTE_BYTES))
 }
 
-/// Counts words, numbers, quoted texts, and other characters that are no white space, each as one.
+/// Counts words, numbers, quoted texts, and each other character that is not white space.
 fn tokens(text: &[u8]) -> usize {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | 0x80..);
     let (mut count, mut before, mut quote) = (0, b' ', None);
@@ -52,7 +54,7 @@ fn tokens(text: &[u8]) -> usize {
             }
             None if matches!(byte, b'\'' | b'"') => {
                 quote = Some(byte);
-                // A quote right behind its end is a doubled one, which goes on with the same text.
+                // A quote right after a closing one is a doubled quote, and continues the same text.
                 count += usize::from(before != byte);
             }
             None if byte.is_ascii_whitespace() || is_word(byte) && is_word(before) => {}
@@ -67,7 +69,7 @@ fn tokens(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Goal: tokens are counted about as the parser finds them, and a long literal is one. Method: texts by hand.
+    /// Goal: tokens are counted about as the parser finds them, and a long literal is one. Method: a few texts.
     #[test]
     fn tokens_are_words_and_signs() {
         for (text, expected) in [

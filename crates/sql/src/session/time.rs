@@ -1,19 +1,19 @@
 //! A time as a setting holds it: whole milliseconds, read and shown as PostgreSQL does.
 //!
-//! Not an interval of SQL. Checked by the tests below.
+//! It is not an SQL interval. Checked by the tests below.
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// Units by falling length: name and milliseconds.
+/// Units from the longest to the shortest: name and milliseconds.
 const UNITS: [(&str, f64); 6] =
     [("d", 86_400_000.0), ("h", 3_600_000.0), ("min", 60_000.0), ("s", 1_000.0), ("ms", 1.0), ("us", 0.001)];
-/// Most milliseconds a setting takes: PostgreSQL's are of 32 bits.
+/// Longest time of a setting, in milliseconds: PostgreSQL's settings have 32 bits.
 const MS_MAX: f64 = 2_147_483_647.0;
 
-/// Reads a time; without a unit it is of milliseconds, and what is less than one is rounded.
+/// Reads a time. Without a unit it is in milliseconds; fractions of a millisecond are rounded.
 ///
 /// # Errors
-/// 22023 for what is no number, no unit or out of range.
+/// 22023 for a bad number, a bad unit, or a time out of range.
 pub(super) fn read_ms(name: &str, text: &str) -> Result<u64> {
     let invalid = || {
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{text}\""))
@@ -23,7 +23,7 @@ pub(super) fn read_ms(name: &str, text: &str) -> Result<u64> {
         .char_indices()
         .find(|(at, c)| match c {
             '0'..='9' | '.' | '+' | '-' => false,
-            // An exponent, if a number follows.
+            // An exponent, if digits follow.
             'e' | 'E' => !trimmed[at + 1..].trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit()),
             _ => true,
         })
@@ -54,7 +54,7 @@ pub(super) fn read_ms(name: &str, text: &str) -> Result<u64> {
     Ok(ms as u64)
 }
 
-/// Writes a time with the longest unit that it is a whole number of.
+/// Returns a time as text in the longest unit of which it is a whole multiple.
 pub(super) fn show_ms(ms: u64) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
     match units.iter().find(|(_, length)| ms > 0 && ms.is_multiple_of(*length)) {
@@ -67,7 +67,7 @@ pub(super) fn show_ms(ms: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: times are read and shown as PostgreSQL's settings are. Method: a table of texts with what SHOW prints.
+    /// Goal: times are read and shown as PostgreSQL's settings are. Method: a table of texts and the output of SHOW.
     #[test]
     fn times_are_read_and_shown_as_postgresql_does() {
         for (text, shown) in [

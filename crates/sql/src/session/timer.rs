@@ -1,17 +1,20 @@
-//! `Timer`: ends statements and lock waits whose time is over; one thread per database, begun by the first limit.
+//! `Timer`: ends statements and lock waits at their time limit, by one thread per database, which the first limit
+//! starts.
 //!
-//! Not a clock for the idle: who waits for a client's next message looks at [`IdleLimit`](super::IdleLimit).
+//! It does not time idle clients: the task that waits for a client's next message uses [`IdleLimit`](super::IdleLimit).
 //!
-//! A session has one [`Alarm`]: the end of its statement's time and that of its present lock wait. Setting either is a
-//! store under the alarm's own lock; the heap is touched only when it would look at the alarm too late, so that a limit of
-//! a minute costs one entry a minute and not one per statement. Nothing is taken back: what an alarm that is over would
-//! end is over too.
+//! A session has one [`Alarm`]: the time limits of its statement and of its current lock wait. Setting either is a
+//! store under the alarm's own lock. The heap is changed only if it would check the alarm too late, so a limit of a
+//! minute costs one entry per minute and not one per statement. No limit is removed when its statement ends: once it is
+//! due, it finds nothing to end.
 //!
 //! # Invariants
-//! - M1. A due time in an alarm has an entry in the heap that is not later: `Alarm::looked_at` is its time.
-//! - M2. A late look ends nothing else: a statement is named by its generation ([`CancelHandle::cancel_in`]), a wait by
-//!   itself ([`WaitLimit`]).
-//! - M3. Of the two the earlier is given first; of equal ones the lock's, as PostgreSQL reports them.
+//! - M1. For each time in an alarm the heap has an entry that is not later: `looked_at` of the alarm is the time of its
+//!   entry.
+//! - M2. A late check ends nothing else: a statement is identified by its generation ([`CancelHandle::cancel_in`]), a
+//!   wait by itself ([`WaitLimit`]).
+//! - M3. If both limits are due, the earlier one is applied first; of equal ones the lock's, as PostgreSQL reports
+//!   them.
 //!
 //! Checked by `timer_tests.rs` and by the clients' tests of time limits.
 
@@ -27,10 +30,10 @@ use collie_engine::{CancelHandle, CancelReason, WaitLimit};
 use collie_env::{Clock, Env};
 use parking_lot::{Condvar, Mutex};
 
-/// No time at all.
+/// Stands for no time.
 const NEVER: u64 = u64::MAX;
 
-/// The times at which a session's statement and its lock wait are over.
+/// The time limits of a session's statement and of its lock wait.
 #[derive(Debug)]
 pub(super) struct Alarm {
     cancel: CancelHandle,
@@ -39,14 +42,14 @@ pub(super) struct Alarm {
 
 #[derive(Debug)]
 struct Times {
-    /// When, of which generation, and why.
+    /// The time, the statement's generation, and the reason.
     statement: Option<(u64, u64, CancelReason)>,
     wait: Option<(u64, WaitLimit)>,
-    /// Time of its entry in the heap (M1).
+    /// The time of the alarm's entry in the heap (M1).
     looked_at: u64,
 }
 
-/// What is to be ended.
+/// Something to be ended.
 enum Due {
     Statement(u64, CancelReason),
     Wait(WaitLimit),
@@ -57,7 +60,7 @@ impl Alarm {
         Arc::new(Self { cancel, times: Mutex::new(Times { statement: None, wait: None, looked_at: NEVER }) })
     }
 
-    /// Takes what is due at `now`, in order (M3), and returns when to look again.
+    /// Takes the limits that are due at `now`, in order (M3), and returns the time of the next check.
     fn take_due(&self, now: u64) -> (Vec<Due>, u64) {
         let mut times = self.times.lock();
         let mut due = Vec::new();
@@ -70,7 +73,7 @@ impl Alarm {
             times.statement = None;
             due.push((at, Due::Statement(generation, reason)));
         }
-        // Stable: the wait was put in first.
+        // The sort is stable, and the wait comes first.
         due.sort_by_key(|(at, _)| *at);
         let statement = times.statement.map_or(NEVER, |(at, ..)| at);
         times.looked_at = times.wait.as_ref().map_or(NEVER, |(at, _)| *at).min(statement);
@@ -85,7 +88,7 @@ impl Alarm {
     }
 }
 
-/// An alarm in the heap, by the time of its look and a number that keeps entries apart.
+/// An alarm in the heap, by the time of its check and a number that distinguishes entries.
 struct Entry(u64, u64, Weak<Alarm>);
 
 impl PartialEq for Entry {
@@ -122,7 +125,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Ends what takes too long. Dropping it ends its thread soon after.
+/// The timer of a database. Dropping it ends its thread soon after.
 pub(super) struct Timer(Arc<Shared>);
 
 impl fmt::Debug for Timer {
@@ -136,26 +139,26 @@ impl Timer {
         Self(Arc::new(Shared { clock: env.clock.clone(), heap: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Returns nanoseconds since some fixed moment.
+    /// Returns the nanoseconds since a fixed moment.
     pub(super) fn now_ns(&self) -> u64 {
         self.0.clock.now_ns()
     }
 
-    /// Ends `generation` of the alarm's session for `reason` at `at_ns`.
+    /// Sets a limit that ends `generation` of the alarm's session for `reason` at `at_ns`.
     pub(super) fn limit_statement(&self, alarm: &Arc<Alarm>, at_ns: u64, generation: u64, reason: CancelReason) {
         let mut times = alarm.times.lock();
         times.statement = Some((at_ns, generation, reason));
         self.look(alarm, &mut times, at_ns);
     }
 
-    /// Ends a wait of the alarm's session at `at_ns`.
+    /// Sets a limit that ends a wait of the alarm's session at `at_ns`.
     pub(super) fn limit_wait(&self, alarm: &Arc<Alarm>, at_ns: u64, wait: WaitLimit) {
         let mut times = alarm.times.lock();
         times.wait = Some((at_ns, wait));
         self.look(alarm, &mut times, at_ns);
     }
 
-    /// Makes sure that the alarm is looked at by `at_ns` (M1).
+    /// Ensures that the alarm is checked by `at_ns` (M1).
     fn look(&self, alarm: &Arc<Alarm>, times: &mut Times, at_ns: u64) {
         if times.looked_at <= at_ns {
             return;
@@ -167,7 +170,7 @@ impl Timer {
         if !heap.running {
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name("collie-timer".to_owned());
-            // Without a thread there are no limits now; the next one tries again.
+            // Without a thread no limit is enforced now; the next limit tries again to start one.
             heap.running = thread.spawn(move || shared.run()).is_ok();
         } else if first {
             self.0.changed.notify_one();
@@ -177,7 +180,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // Not joined: the last owner of the database may be a task that the timer itself woke.
+        // The thread is not joined: the last owner of the database may be a task that the timer itself woke.
         self.0.heap.lock().stopping = true;
         self.0.changed.notify_one();
     }
@@ -215,11 +218,11 @@ impl Shared {
     }
 }
 
-/// Ends what is due in the alarm that was to be looked at at `at`; returns when to look again.
+/// Applies the due limits of the alarm that was to be checked at `at`; returns the time of its next check.
 fn ring(alarm: &Weak<Alarm>, at: u64, now: u64) -> Option<(u64, Weak<Alarm>)> {
     let held = alarm.upgrade()?;
     if held.times.lock().looked_at != at {
-        // An earlier look was asked for since, and has an entry of its own.
+        // An earlier check was requested meanwhile, and has its own entry.
         return None;
     }
     let (due, again) = held.take_due(now);

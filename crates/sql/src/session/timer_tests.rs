@@ -1,5 +1,5 @@
-//! Tests of [`Timer`] and [`Alarm`] over a real engine session and a clock that stands still; waits end in the clients'
-//! tests.
+//! Tests of [`Timer`] and [`Alarm`] with a real engine session and a clock that stands still; the clients' tests cover
+//! the end of waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Alarm, Due, NEVER, Timer, ring};
 struct Fixture {
     timer: Timer,
     alarm: Arc<Alarm>,
-    // Kept: the handle's locks live in the database.
+    // Kept open: the handle's locks live in the database.
     _db: Db,
     _session: collie_engine::Session,
     _directory: tempfile::TempDir,
@@ -38,11 +38,11 @@ impl Fixture {
     }
 }
 
-/// Later than any look of these tests, so that the thread does nothing.
+/// Later than any check in these tests, so that the thread does nothing.
 const LATER_NS: u64 = 3_600_000_000_000;
 
-/// Goal: a timer that comes late never hits the next statement (M2). Method: plant one: the statement it was set for ends,
-/// another begins, and only then the look happens; the same look in time does end its statement.
+/// Goal: a late timer never ends the next statement (M2). Method: the statement for which the limit was set ends,
+/// another one begins, and only then the check happens; the same check in time does end its statement.
 #[test]
 fn late_timer_does_not_hit_the_next_statement() {
     let fixture = Fixture::new();
@@ -56,8 +56,8 @@ fn late_timer_does_not_hit_the_next_statement() {
     assert_eq!(cancel.reason(), Some(CancelReason::StatementTimeout));
 }
 
-/// Goal: a limit costs one entry and not one per statement (M1). Method: a thousand statements with rising times; the look
-/// at the first finds the last one's time and asks for a look then.
+/// Goal: a limit costs one entry and not one per statement (M1). Method: a thousand statements with rising times; the
+/// check at the first time finds the last one's time and asks for a check then.
 #[test]
 fn many_statements_share_one_entry() {
     let fixture = Fixture::new();
@@ -70,8 +70,8 @@ fn many_statements_share_one_entry() {
     assert!(!fixture.alarm.cancel.is_cancelled());
 }
 
-/// Goal: a shorter time is looked at in time, and the entry it replaces does nothing (M1). Method: a long limit, then a
-/// shorter one; both looks.
+/// Goal: a shorter limit is checked in time, and the entry that it replaces does nothing (M1). Method: a long limit,
+/// then a shorter one; both checks.
 #[test]
 fn shorter_limit_gets_an_earlier_look() {
     let fixture = Fixture::new();
@@ -84,8 +84,8 @@ fn shorter_limit_gets_an_earlier_look() {
     assert!(matches!(due[..], [Due::Statement(_, CancelReason::StatementTimeout)]) && again == NEVER);
 }
 
-/// Goal: the timer's own thread ends a statement, and does nothing for a session that is gone. Method: a time that has
-/// come, by the real clock; then an alarm dropped before its time.
+/// Goal: the timer's own thread ends a statement, and does nothing for a session that was dropped. Method: a time that
+/// is reached, by the real clock; and an alarm that is dropped before its time.
 #[test]
 fn thread_ends_what_is_due() {
     let fixture = Fixture::new();

@@ -1,20 +1,23 @@
-//! Transaction blocks of a session: BEGIN, COMMIT, ROLLBACK, savepoints, and what a failure leaves.
+//! Transaction blocks of a session: BEGIN, COMMIT, ROLLBACK, savepoints, and the state after a failure.
 //!
 //! | block | meaning | left by |
 //! |---|---|---|
 //! | `None` | nothing open | a statement (to `Implicit`), BEGIN (to `Explicit`) |
-//! | `Implicit` | one query string, or one pipeline up to Sync | its end (commits), an error (rolls back), BEGIN (to `Explicit`) |
+//! | `Implicit` | one query string, or one pipeline up to Sync | its end (commits), an error, BEGIN (to `Explicit`) |
 //! | `Explicit` | after BEGIN | COMMIT, ROLLBACK, an error (to `Failed`) |
-//! | `Failed` | an error happened after BEGIN; all but the work before the last savepoint is undone already | ROLLBACK, COMMIT (rolls back), ROLLBACK TO (to `Explicit`) |
+//! | `Failed` | after an error; work since the last savepoint is undone | ROLLBACK, COMMIT, ROLLBACK TO (`Explicit`) |
+//!
+//! An error in `Implicit`, and COMMIT in `Failed`, roll the transaction back.
 //!
 //! # Invariants
-//! - B1. The engine's transaction begins with the first statement that needs it, so that SET TRANSACTION before it counts.
+//! - B1. The engine's transaction begins with the first statement that needs it, so that SET TRANSACTION before it
+//!   counts.
 //! - B2. A private catalog exists iff this transaction changed definitions; then it holds the catalog lock.
-//! - B3. Families made by a transaction that ends without commit are freed; families it replaced are freed only after
-//!   its commit is acknowledged.
-//! - B4. ROLLBACK TO and RELEASE bring back the modes that the transaction had when the savepoint was set.
-//! - B5. Whatever was deferred is answered before the commit is appended; ROLLBACK TO brings back what was deferred when
-//!   the savepoint was set, and how constraints were set then.
+//! - B3. Families made by a transaction that ends without a commit are freed; families that it replaced are freed only
+//!   after its commit is acknowledged.
+//! - B4. ROLLBACK TO and RELEASE restore the modes that the transaction had when the savepoint was set.
+//! - B5. Deferred events are answered before the commit is appended; ROLLBACK TO restores the deferred events and the
+//!   timing of constraints from when the savepoint was set.
 
 use std::sync::Arc;
 
@@ -32,7 +35,7 @@ use crate::{
     },
 };
 
-/// Kind of the open block.
+/// The kind of the open block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Block {
     #[default]
@@ -42,10 +45,10 @@ pub(super) enum Block {
     Failed,
 }
 
-/// What BEGIN and SET TRANSACTION say of a transaction.
+/// The modes that BEGIN and SET TRANSACTION give to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Modes {
-    /// As written: READ UNCOMMITTED is shown, and is READ COMMITTED.
+    /// As written: READ UNCOMMITTED is shown as such, and runs as READ COMMITTED.
     level: ast::IsolationLevel,
     read_only: bool,
     deferrable: bool,
@@ -57,31 +60,31 @@ impl Default for Modes {
     }
 }
 
-/// What a session has open.
+/// The open transaction of a session.
 #[derive(Default)]
 pub(super) struct Transaction {
     pub(super) block: Block,
     began: i64,
-    /// Those of the open block.
+    /// The modes of the open block.
     modes: Modes,
-    /// Whether a statement ran that had a snapshot, after which most of SET TRANSACTION is refused.
+    /// Whether a statement with a snapshot ran, after which SET TRANSACTION is mostly refused.
     used: bool,
-    /// Settings as they were at BEGIN, when they were changed since.
+    /// The settings from before their first change in the block.
     settings_before: Option<Settings>,
-    /// Values given by SET LOCAL end with the transaction; plain SET values survive a commit.
+    /// The settings after a commit: SET LOCAL ends with the transaction, plain SET survives a commit.
     settings_after_commit: Option<Settings>,
     /// The private catalog (B2).
     pub(super) overlay: Option<Arc<Catalog>>,
-    /// Of a replica: what its snapshot shows of the catalog, once it keeps one (L4 of `following.rs`).
+    /// On a replica: the catalog that the transaction's snapshot shows, if it keeps a snapshot (L4 of `following.rs`).
     pub(super) pinned: Option<Arc<Catalog>>,
-    /// Families made in this transaction (B3).
+    /// Families that this transaction made (B3).
     pub(super) made: Vec<CfId>,
-    /// Families that are no longer named once it commits (B3).
+    /// Families that no definition names once it commits (B3).
     pub(super) replaced: Vec<CfId>,
     savepoints: Vec<Savepoint>,
-    /// What SET CONSTRAINTS said.
+    /// The effect of SET CONSTRAINTS.
     pub(super) timing: Timing,
-    /// What deferred foreign keys ask about (B5).
+    /// The deferred events of foreign keys (B5).
     pub(super) deferred: Vec<Event>,
 }
 
@@ -110,8 +113,8 @@ impl Transaction {
         (self.block != Block::None).then_some(self.began)
     }
 
-    /// Returns the value of a setting that says how the transaction is, as SHOW prints it; `None` for another one. On a
-    /// replica everything is read-only.
+    /// Returns the value of a setting that describes the transaction, as SHOW prints it; `None` for other settings. On
+    /// a replica every transaction is read-only.
     pub(super) fn shown(&self, name: &str, settings: &Settings, is_replica: bool) -> Option<&'static str> {
         let modes = if self.block == Block::None { usual_modes(settings, is_replica) } else { self.modes };
         Some(match name {
@@ -123,7 +126,7 @@ impl Transaction {
     }
 }
 
-/// Returns the modes of a transaction that says nothing of them.
+/// Returns the modes of a transaction that states none.
 fn usual_modes(settings: &Settings, is_replica: bool) -> Modes {
     Modes {
         level: isolation_level(settings.get("default_transaction_isolation"))
@@ -133,7 +136,7 @@ fn usual_modes(settings: &Settings, is_replica: bool) -> Modes {
     }
 }
 
-/// The error for any statement of a failed block.
+/// Returns the error for any statement in a failed block.
 pub(super) fn failed_block() -> SqlError {
     SqlError::new(
         SqlState::IN_FAILED_SQL_TRANSACTION,
@@ -146,7 +149,7 @@ fn warning(state: SqlState, text: &str) -> SqlError {
 }
 
 impl Session {
-    /// Makes sure a block is open, an implicit one if need be, and the engine's transaction with it (B1).
+    /// Ensures that a block is open, an implicit one if necessary, and the engine's transaction with it (B1).
     pub(super) fn ensure_transaction(&mut self) -> Result<()> {
         match self.transaction.block {
             Block::Failed => return Err(failed_block()),
@@ -166,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes sure that a block is open, for a statement that neither reads nor writes rows.
+    /// Ensures that a block is open, for a statement that neither reads nor writes rows.
     pub(super) fn ensure_block(&mut self) {
         if self.transaction.block == Block::None {
             self.open_block(Block::Implicit);
@@ -191,12 +194,12 @@ impl Session {
         self.modes().read_only
     }
 
-    /// Returns whether all statements of the transaction see one snapshot.
+    /// Returns whether all statements of the transaction use one snapshot.
     pub(super) fn is_repeatable(&self) -> bool {
         self.isolation() != Isolation::ReadCommitted
     }
 
-    /// Returns the isolation of the transaction, or of the next one.
+    /// Returns the isolation of the open transaction, or of the next one.
     pub(super) fn isolation(&self) -> Isolation {
         isolation_of(self.modes().level)
     }
@@ -271,13 +274,13 @@ impl Session {
         }
         let applied = self.transaction_modes(modes);
         if applied.is_err() && block != Block::Explicit {
-            // A BEGIN that fails did not happen: no block is left that would have to be ended.
+            // A BEGIN that fails has no effect: it leaves no block to be ended.
             self.roll_back().await;
         }
         applied
     }
 
-    /// Applies BEGIN's or SET TRANSACTION's modes to the open block.
+    /// Applies the modes of BEGIN or SET TRANSACTION to the open block.
     pub(super) fn transaction_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
         self.ensure_block();
         let refused = |text: &str| Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, text));
@@ -316,9 +319,9 @@ impl Session {
                 ast::TransactionMode::Deferrable(_) if used => {
                     return refused("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
                 }
-                // Shown, and nothing else. It asks for a snapshot that cannot be cancelled for what it read. Every snapshot
-                // is one: it shows exactly the commits below it in the one serial order, so a reader stands there whatever
-                // comes later.
+                // Shown only. DEFERRABLE asks for a snapshot whose reads cannot fail later. Every snapshot is one: it
+                // shows exactly the commits below it in the one serial order, so a reader is placed there whatever
+                // commits later.
                 ast::TransactionMode::Deferrable(deferrable) => now.deferrable = deferrable,
             }
         }
@@ -326,7 +329,7 @@ impl Session {
         let is_begun_otherwise =
             isolation_of(now.level) != isolation_of(before.level) || before.read_only && !now.read_only;
         if is_begun_otherwise && self.engine.in_transaction() {
-            // Nothing was done in it, and no savepoint marks it: it begins again with the first statement.
+            // It has done no work, and no savepoint marks it: it begins again with the first statement.
             self.engine.rollback();
         }
         Ok(())
@@ -348,8 +351,9 @@ impl Session {
         Ok("COMMIT")
     }
 
-    /// Commits what is open; the reply may leave when this returns, and the client was warned if replicas that were asked for do not
-    /// have it. After an error nothing is open, and unless it is 08007 (outcome unknown) nothing was committed.
+    /// Commits the open transaction. On return the reply may leave, and the client was warned if replicas that were
+    /// asked for do not have the commit. After an error no transaction is open, and unless the error is 08007 (outcome
+    /// unknown) nothing was committed.
     pub(super) async fn commit<C: Client>(&mut self, client: &mut C) -> Result<()> {
         let answered = match self.answer_deferred().await {
             Ok(()) => self.validate().await,
@@ -359,7 +363,7 @@ impl Session {
             self.roll_back().await;
             return Err(error);
         }
-        // Its time is over before the commit is appended: what waits for the disk has happened.
+        // The time limit ends before the commit is appended: a commit that waits for the disk has happened.
         self.stop_clock();
         self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
@@ -380,11 +384,12 @@ impl Session {
                 return Err(error.into());
             }
         };
+        // The table locks stay until the changed catalog is published (P1 of `publication.rs`).
         let publication = transaction
             .overlay
             .map(|overlay| Publication::new(&self.database, overlay, transaction.made, ack.take_locks()));
         if level.is_synchronous() && self.database.running.load(std::sync::atomic::Ordering::Relaxed) <= 1 {
-            // Nobody else has work for this core: flushing here saves two thread switches.
+            // No other session has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
         let writes = ack.csn().is_some();
@@ -403,7 +408,7 @@ impl Session {
             (self.last_commit, self.is_commit_told) = (Some(end), false);
         }
         self.free(&transaction.replaced);
-        // So that a client that makes room for its next statement has it.
+        // A client that frees memory for its next statement finds it free.
         self.database.db.wait_freed(&transaction.replaced).await;
         if let Some(warning) = told? {
             client.notice(NoticeLevel::Warning, warning.report());
@@ -411,7 +416,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at what a SERIALIZABLE transaction has read, if that is much, while others run.
+    /// Validates the reads of a SERIALIZABLE transaction, and lets other sessions run meanwhile if there are many.
     async fn validate(&mut self) -> Result<()> {
         while !self.engine.validate_some()? {
             check_cancel(&self.cancel)?;
@@ -426,27 +431,28 @@ impl Session {
         }
     }
 
-    /// Undoes what was written since `to`, or in the whole transaction, but for the last millisecond's work. Others run
-    /// meanwhile; nothing ends it.
+    /// Undoes the writes since `to`, or those of the whole transaction, except for the last millisecond's work. Other
+    /// sessions run meanwhile; nothing ends it.
     async fn undo(&mut self, to: Option<Mark>) {
         while !self.engine.undo_some(to) {
             self.database.give_way().await;
         }
     }
 
-    /// Rolls back everything that is open.
+    /// Rolls back the open transaction.
     pub(super) async fn roll_back(&mut self) {
-        self.limits.end_transaction(); // before the undo: its time is no part of the transaction's
+        self.limits.end_transaction(); // before the undo, whose time does not count as the transaction's
         self.undo(None).await;
         self.roll_back_at_once();
     }
 
-    /// Rolls back what is open before the session goes, while other sessions run. Its client may hear of the end afterwards.
+    /// Rolls back the open transaction before the session is dropped, while other sessions run. The client may learn of
+    /// the session's end afterwards.
     pub async fn end(&mut self) {
         self.roll_back().await;
     }
 
-    /// As [`Session::roll_back`], in one go.
+    /// Does the work of [`Session::roll_back`] in one go.
     pub(super) fn roll_back_at_once(&mut self) {
         self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
@@ -460,8 +466,8 @@ impl Session {
         self.free(&transaction.made);
     }
 
-    /// Undoes what a failed statement leaves: all of an implicit block; of an explicit one, everything since the last
-    /// savepoint, or all of it.
+    /// Undoes the work that a failed statement leaves: in an implicit block all of it; in an explicit one, everything
+    /// since the last savepoint, or all of it if there is none.
     pub(super) async fn fail(&mut self) {
         match self.transaction.block {
             Block::None | Block::Implicit => self.roll_back().await,
@@ -520,6 +526,7 @@ impl Session {
         let at = self.find_savepoint(name)?;
         self.transaction.savepoints.truncate(at + 1);
         self.undo(Some(self.transaction.savepoints[at].mark)).await;
+        // B4, B5: everything that the savepoint remembers.
         let savepoint = &self.transaction.savepoints[at];
         self.engine.rollback_to(savepoint.mark);
         self.transaction.modes = savepoint.modes;
@@ -551,7 +558,7 @@ impl Session {
         })
     }
 
-    /// Sets a setting with the life that SET or SET LOCAL gives it.
+    /// Sets a setting for the time that SET or SET LOCAL gives it.
     pub(super) fn set_in_transaction<C: Client>(
         &mut self,
         name: &str,
@@ -590,7 +597,7 @@ const fn isolation_of(level: ast::IsolationLevel) -> Isolation {
     }
 }
 
-/// Returns a level as SHOW prints it.
+/// Returns an isolation level as SHOW prints it.
 pub(super) const fn isolation_text(level: ast::IsolationLevel) -> &'static str {
     match level {
         ast::IsolationLevel::ReadUncommitted => "read uncommitted",
@@ -600,14 +607,14 @@ pub(super) const fn isolation_text(level: ast::IsolationLevel) -> &'static str {
     }
 }
 
-/// Reads a level by its words.
+/// Reads an isolation level from its words.
 pub(super) fn isolation_level(text: &str) -> Option<ast::IsolationLevel> {
     use ast::IsolationLevel as L;
     let levels = [L::ReadUncommitted, L::ReadCommitted, L::RepeatableRead, L::Serializable];
     levels.into_iter().find(|level| isolation_text(*level).eq_ignore_ascii_case(text))
 }
 
-/// Returns a switch as SHOW prints it.
+/// Returns a Boolean value as SHOW prints it.
 pub(super) const fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
@@ -616,7 +623,8 @@ fn refuse_chain(chain: bool) -> Result<()> {
     if chain { Err(SqlError::unsupported("AND CHAIN").hint("Send BEGIN after it.")) } else { Ok(()) }
 }
 
-/// The error for a commit whose record is in the log, which failed before the record was known to be on disk.
+/// Returns the error for a commit whose record is in the log, and whose flush failed before the record was known to be
+/// on disk.
 fn outcome_unknown(why: &EngineError) -> SqlError {
     SqlError::new(
         SqlState::TRANSACTION_RESOLUTION_UNKNOWN,

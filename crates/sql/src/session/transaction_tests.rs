@@ -1,4 +1,4 @@
-//! What a session says once the log has failed.
+//! The answers of a session once the log has failed.
 
 use std::path::Path;
 
@@ -7,8 +7,9 @@ use collie_env::{Env, Fault, SimFiles};
 
 use crate::session::{Database, following::tests::ask, settings::Settings};
 
-/// Goal: a commit that waits while the log fails is answered with 08007, since its record may be on disk; the session reads on what was
-/// committed before, and what would write is refused and says why (T268). Method: a simulated disk that fails each write and sync.
+/// Goal: a commit that waits while the log fails is answered with 08007, since its record may be on disk; the session
+/// continues to read earlier commits, and writes are refused with the reason (T268). Method: a simulated disk that
+/// fails each write and sync.
 #[test]
 fn commit_whose_log_fails_has_an_unknown_outcome_and_reads_go_on() {
     let disk = SimFiles::default();

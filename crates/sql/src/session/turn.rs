@@ -1,8 +1,8 @@
-//! `Turn`: a session's time on its thread, for loops over work that is short by itself.
+//! `Turn`: a session's time on its thread, for loops over work of which each piece is short.
 
 use crate::session::Database;
 
-/// How long a session may keep its thread, in nanoseconds.
+/// The time for which a session may keep its thread, in nanoseconds.
 const TURN_NS: u64 = 1_000_000;
 
 /// See the module's documentation.
@@ -12,12 +12,13 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Begins one.
+    /// Begins a turn.
     pub(super) fn begin(database: &Database) -> Self {
         Self { began_ns: database.timer.now_ns() }
     }
 
-    /// Lets others of the thread go first if the turn is over, and begins the next. One look at the clock.
+    /// If the turn is over, lets other work of the thread run, and begins the next turn. Reads the clock once if it is
+    /// not over.
     pub(super) async fn pass_when_over(&mut self, database: &Database) {
         if database.timer.now_ns().saturating_sub(self.began_ns) >= TURN_NS {
             database.give_way().await;

@@ -1,5 +1,5 @@
-//! Statements that are neither planned nor transaction commands: SET, SHOW, EXPLAIN, PREPARE, VACUUM and kin. Those that
-//! define objects and COPY have files of their own; here they are only told apart.
+//! Statements that are neither planned nor transaction commands: SET, SHOW, EXPLAIN, PREPARE, VACUUM and others. COPY
+//! and the statements that define objects are only dispatched here, and have their own files.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use crate::{
     types::{SqlType, Value, oid},
 };
 
-/// `SET collie.training_switch = 'SCAN:replayed_read=off'`: the option `training.switch` of the running server.
+/// The name in `SET collie.training_switch = 'SCAN:replayed_read=off'`, which sets the option `training.switch` of the
+/// running server.
 const SWITCH: &str = "collie.training_switch";
 
 fn text_column(name: &str) -> ResultColumn {
@@ -58,6 +59,7 @@ impl Session {
     /// Runs a statement that is not planned; returns its command tag.
     pub(super) async fn utility<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<String> {
         let tag = utility_tag(stmt).to_owned();
+        // These statements may wait or block, so earlier answers leave first.
         if !matches!(**stmt, Stmt::Set(_) | Stmt::Show(_) | Stmt::Prepare(_) | Stmt::Execute(_) | Stmt::Deallocate(_)) {
             client.drain_answered().await?;
         }
@@ -118,7 +120,7 @@ impl Session {
             (name @ ("transaction_isolation" | "transaction_read_only" | "transaction_deferrable"), value) => {
                 self.transaction_modes(&[mode_of_setting(name, value)?])
             }
-            // No setting of the session: it holds for the server, as the option does.
+            // Not a setting of the session: it holds for the server, as the option does.
             (SWITCH, Some(value)) => {
                 if set.local {
                     let text = format!("{SWITCH} holds for the server: it cannot be set for a transaction alone");
@@ -194,8 +196,8 @@ impl Session {
         client.row(&[text_value(value)], &columns, &[], &text)
     }
 
-    /// VACUUM and ANALYZE have nothing to do: old versions are pruned as rows are written, and the planner asks the
-    /// indexes. The tables named must be there all the same.
+    /// Runs VACUUM or ANALYZE, which have no work: old versions are pruned as rows are written, and the planner asks
+    /// the indexes. The named tables and columns must exist all the same.
     async fn vacuum(&mut self, vacuum: &ast::Vacuum) -> Result<()> {
         if vacuum.vacuum {
             self.refuse_in_block("VACUUM")?;
@@ -301,7 +303,7 @@ impl Session {
         Ok(verb.tag(rows))
     }
 
-    /// Computes EXECUTE's arguments as values of the parameters' types.
+    /// Returns EXECUTE's arguments as values of the parameters' types.
     async fn computed<C: Client>(
         &mut self,
         args: &[ast::Expr],
@@ -408,7 +410,7 @@ fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
-/// Returns the mode of a transaction that a setting of it stands for; without a value, the one that RESET means.
+/// Returns the transaction mode that a setting stands for; without a value, the mode after RESET.
 fn mode_of_setting(name: &str, value: Option<&str>) -> Result<ast::TransactionMode> {
     let switch = || match value {
         None => Ok(false),
@@ -426,7 +428,7 @@ fn mode_of_setting(name: &str, value: Option<&str>) -> Result<ast::TransactionMo
     })
 }
 
-/// Writes a schema name of the search path so that splitting the path finds it again.
+/// Returns a schema name of the search path in a form that splitting the path reads back.
 fn quoted_if_needed(name: &str) -> String {
     let plain =
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');

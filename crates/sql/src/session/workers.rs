@@ -1,14 +1,14 @@
 //! `Workers`: threads for work that cannot stop in between, such as parsing and planning a long text.
 //!
-//! A session awaits what it gives away, so that the thread it runs on serves others meanwhile. Not for work that waits: that is
-//! [`Database::block`](super::Database)'s.
+//! A session awaits the work that it hands over, so that its own thread serves other sessions meanwhile. Work that
+//! waits belongs in [`Database::block`](super::Database).
 //!
 //! # Invariants
-//! - W1. There are at most `threads_max` threads; beyond them work waits its turn, first come first served. They are started when
-//!   they are needed.
-//! - W2. A session that is cancelled, or dropped, does not wait for its work: what has not begun then never does, and what the rest
-//!   returns is dropped by its thread.
-//! - W3. A panic of the work is one of the session that asked for it, and of no other.
+//! - W1. There are at most `threads_max` threads; further work waits, first come, first served. Threads are started
+//!   when they are needed.
+//! - W2. A session that is cancelled or dropped does not wait for its work: work that has not begun then never begins,
+//!   and the result of other work is dropped by its thread.
+//! - W3. A panic of the work is passed on to the session that asked for it, and to no other.
 
 use std::{
     any::Any,
@@ -29,7 +29,7 @@ use crate::{
     exec::cancelled,
 };
 
-/// A thread's stack: what a worker thread of the server has.
+/// The stack of a thread, as large as that of a worker thread of the server.
 const STACK_BYTES: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -48,7 +48,7 @@ struct Shared {
     threads_max: usize,
 }
 
-/// See the module's documentation. Dropping it ends its threads after what they are at.
+/// See the module's documentation. Dropping it ends its threads after the queued work.
 pub(super) struct Workers(Arc<Shared>);
 
 impl fmt::Debug for Workers {
@@ -58,16 +58,16 @@ impl fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// For at most so many threads; one at least.
+    /// Makes it for at most `threads_max` threads; at least one.
     pub(super) fn new(threads_max: usize) -> Self {
         let threads_max = threads_max.max(1);
         Self(Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), threads_max }))
     }
 
-    /// Has `work` done for a session that `cancel` is of; it is begun whether the future is polled or not.
+    /// Runs `work` for the session of `cancel`; the work begins whether the future is polled or not.
     ///
     /// # Errors
-    /// Of the future: 57014 and what else a cancel is answered by (W2).
+    /// From the future: 57014 and the other errors of a cancel (W2).
     pub(super) fn run<T: Send + 'static>(
         &self,
         cancel: &CancelHandle,
@@ -111,7 +111,7 @@ impl Workers {
         match thread.spawn(move || shared.serve()) {
             Ok(_) => queue.threads += 1,
             Err(_) if queue.threads == 0 => {
-                // Without any thread the caller's is all there is.
+                // Without any thread, the caller's does the work.
                 let job = queue.jobs.pop_back();
                 drop(queue);
                 job.into_iter().for_each(|job| job());
@@ -123,7 +123,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // Not joined: the last owner of the database may be what a thread has just done.
+        // The threads are not joined: the last owner of the database may be work that one of them has just done.
         self.0.queue.lock().stopping = true;
         self.0.changed.notify_all();
     }
@@ -154,7 +154,7 @@ struct Slot<T> {
     abandoned: bool,
 }
 
-/// What a worker is asked for. Dropping it gives the answer up (W2).
+/// Work that was handed to a worker. Dropping it gives up the result (W2).
 pub(super) struct Work<T> {
     slot: Arc<Mutex<Slot<T>>>,
     cancel: CancelHandle,

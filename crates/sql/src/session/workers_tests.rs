@@ -1,4 +1,4 @@
-//! Work that is done by threads of its own: bounded, cancelled, given up.
+//! Work on worker threads: bounded, cancelled, given up.
 
 use std::{
     future::Future,
@@ -42,8 +42,8 @@ fn session() -> (Db, collie_engine::Session) {
     (db, session)
 }
 
-/// Goal: work comes back, in turn, whatever its number beside that of the threads; a panic is its session's own (W3). Method: more work than
-/// threads, with a panic among it.
+/// Goal: each piece of work returns its result, however many there are for the threads; a panic reaches only its own
+/// session (W3). Method: more work than threads, with a panic among it.
 #[test]
 fn work_comes_back_and_a_panic_is_its_own() {
     let (_db, session) = session();
@@ -58,8 +58,8 @@ fn work_comes_back_and_a_panic_is_its_own() {
     assert!(workers.0.queue.lock().threads <= 2);
 }
 
-/// Goal: a cancel ends the wait at once, and what has not begun never does (W2). Method: the only thread is held by work that waits for the
-/// test; two more pieces, one of which is cancelled.
+/// Goal: a cancel ends the wait at once, and work that has not begun never begins (W2). Method: the only thread is held
+/// by work that waits for the test; two more pieces, one of which is cancelled.
 #[test]
 fn cancelled_work_is_not_waited_for() {
     let (db, first) = session();

@@ -32,6 +32,7 @@ impl Session {
             skipped(client, SqlState(*b"00000"), &text);
             return Ok(());
         }
+        // One lock for all commands, in the strongest mode that any of them needs.
         let mode = alter.commands.iter().map(lock_mode).max().unwrap_or(TableLockMode::AccessExclusive);
         let table = self.table_to_change(&alter.table.name, mode).await;
         let table = table.map_err(SqlError::without_position)?;
@@ -123,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Writes every row again under its primary key, with all indexes, into families of their own.
+    /// Writes every row again under its primary key, with all indexes, into new families.
     async fn rewrite_by_primary_key(&mut self, table: &Arc<Relation>, mut changed: Relation) -> Result<()> {
         let cf = self.new_family();
         changed.storage = Storage::Family(cf);
@@ -195,7 +196,7 @@ impl Session {
         let result = loop {
             match self.step(&mut execution, &text, &mut counted) {
                 Ok(Step::Done { .. }) => break Ok(counted.0 > 0),
-                // A plain read waits for nobody; it only pauses.
+                // A plain read waits for no lock; it only yields.
                 Ok(_) => self.database.give_way().await,
                 Err(error) => break Err(error),
             }
@@ -220,7 +221,7 @@ impl Session {
             }
             let what = format!("constraint {name} on {}", self.table_text(table));
             self.drop_index_dependents(table, index.oid, what, behavior, client).await?;
-            // A key of the table to itself may have gone with it.
+            // A foreign key of the table to itself may have been dropped with it.
             let table = self.catalog().relation(table.oid).cloned().unwrap_or_else(|| table.clone());
             return self.remove_index(&table, &index.clone());
         }
@@ -239,8 +240,9 @@ impl Session {
     }
 }
 
-/// Returns how a command holds its table: against everybody, but for foreign keys, which change no row and no reader's
-/// plan. Who writes checks a key that is not validated as any other, so its validation lets writers on.
+/// Returns the lock that a command takes on its table: against all other sessions, except for foreign keys, which
+/// change no row and no reader's plan. Writers check a key that is not validated like any other, so its validation lets
+/// writers continue.
 const fn lock_mode(command: &ast::AlterCommand) -> TableLockMode {
     match command {
         ast::AlterCommand::ValidateConstraint { .. } => TableLockMode::ShareUpdateExclusive,
@@ -253,7 +255,7 @@ const fn lock_mode(command: &ast::AlterCommand) -> TableLockMode {
     }
 }
 
-/// Counts rows.
+/// A sink that counts rows.
 struct Counted(u64);
 
 impl RowSink for Counted {

@@ -1,8 +1,8 @@
-//! Names that PostgreSQL chooses for constraints and indexes without one.
+//! Names that PostgreSQL chooses for constraints and indexes without a given name.
 
 use crate::catalog::relation::Relation;
 
-/// Bytes of a name that are kept.
+/// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
 pub(in crate::session) fn column_names(relation: &Relation, places: &[usize]) -> String {
@@ -10,7 +10,7 @@ pub(in crate::session) fn column_names(relation: &Relation, places: &[usize]) ->
     names.map(|column| column.name.to_string()).collect::<Vec<_>>().join("_")
 }
 
-/// Makes a name from its parts that `taken` does not refuse: cut to length, then counted up.
+/// Makes a name from its parts that `taken` does not refuse: cut to length, then numbered.
 pub(in crate::session) fn unused_name(
     start: &str,
     middle: Option<&str>,
@@ -27,7 +27,7 @@ pub(in crate::session) fn unused_name(
     unreachable!("there are more numbers than names")
 }
 
-/// Joins the parts with underscores, shortening the longer of the first two until the whole fits.
+/// Joins the parts with underscores, and shortens the longer of the first two until the whole fits.
 fn joined_name(start: &str, middle: Option<&str>, end: &str) -> String {
     let (mut start, mut middle) = (start.to_owned(), middle.map(str::to_owned));
     let length =
@@ -48,7 +48,7 @@ fn joined_name(start: &str, middle: Option<&str>, end: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: chosen names are PostgreSQL's: cut to 63 bytes at the longer part, counted up when taken. Method: table.
+    /// Goal: chosen names are PostgreSQL's: cut to 63 bytes at the longer part, numbered if taken. Method: table.
     #[test]
     fn names_are_cut_and_counted() {
         assert_eq!(unused_name("t", None, "pkey", |_| false), "t_pkey");

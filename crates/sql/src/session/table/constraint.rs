@@ -1,4 +1,4 @@
-//! CHECK, PRIMARY KEY and UNIQUE constraints, as parts of a definition that is being put together.
+//! CHECK, PRIMARY KEY and UNIQUE constraints, as parts of a definition under construction.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Session {
-    /// Adds a constraint to a definition that is being put together. `column` is set for a column's own constraint.
+    /// Adds a constraint to a definition under construction. `column` is set for a column's own constraint.
     pub(super) fn add_constraint(
         &mut self,
         relation: &mut Relation,
@@ -52,7 +52,7 @@ impl Session {
         let seen = Arc::new(relation.clone());
         let bool_type = SqlType::new(oid::BOOL);
         let bound = self.analyzing(None, |cx| analyze::expression(condition, Some(&seen), Some(bool_type), cx))?;
-        // The deparser asks for the name of each column as it prints it, and so tells which columns are used.
+        // The deparser asks for the name of each column that it prints, which reveals the columns that are used.
         let used = std::cell::RefCell::new(Vec::new());
         let text = deparse::expression(&bound, &|_, place| {
             if !used.borrow().contains(&place) {
@@ -138,7 +138,7 @@ impl Session {
             for place in &places {
                 relation.columns[*place].not_null = true;
             }
-            // A column that lost NULL is encoded differently: indexes over it are put together anew.
+            // A NOT NULL column is encoded differently, so the keys of indexes over it are described again.
             refresh_keys(relation);
             relation.key = TableKey::Primary;
         }
@@ -175,7 +175,7 @@ impl Session {
     }
 }
 
-/// Completes the key encodings again after a column's nullability changed.
+/// Describes the keys again after a column's nullability changed.
 fn refresh_keys(relation: &mut Relation) {
     let columns = relation.columns.clone();
     for index in &mut relation.indexes {

@@ -1,4 +1,4 @@
-//! CREATE TABLE: columns, and then their and the table's constraints.
+//! CREATE TABLE: the columns, and then their constraints and the table's.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     types::{SqlType, Value},
 };
 
-/// Most columns of a table.
+/// Limit of the columns of a table.
 const COLUMNS_MAX: usize = 1600;
 
 impl Session {
@@ -80,19 +80,19 @@ impl Session {
         }
         relation.layout = layout_of(&relation.columns);
         constraints.extend(create.constraints.iter().map(|constraint| (None, constraint)));
-        // The primary key first: its columns lose NULL, which decides how every other index encodes them.
+        // The primary key comes first: its columns become NOT NULL, which decides how every other index encodes them.
         constraints.sort_by_key(|(_, constraint)| !matches!(constraint.kind, ast::ConstraintKind::PrimaryKey(_)));
         let mut foreign = Vec::new();
         for (column, constraint) in constraints {
             match &constraint.kind {
-                // They may refer to the table itself, so they come when it is there.
+                // A foreign key may refer to the table itself, so it is added once the table is defined.
                 ast::ConstraintKind::ForeignKey(key) => {
                     foreign.push(Declared { column, constraint, key, fresh: true });
                 }
                 _ => self.add_constraint(&mut relation, column, constraint)?,
             }
         }
-        // Nobody can name it before the catalog is published, under this lock (D1).
+        // No other session can name the table before the catalog is published, which happens under this lock (D1).
         self.lock_table(oid, TableLockMode::AccessExclusive).await?;
         self.redefine(None, Some(relation))?;
         for declared in foreign {
@@ -151,7 +151,7 @@ impl Session {
         })
     }
 
-    /// Returns a default as text that reads back as the same bound tree; `None` for NULL.
+    /// Returns a default as text that reads back as the same bound expression; `None` for NULL.
     pub(super) fn default_text(&self, column: &str, ty: SqlType, expr: &ast::Expr) -> Result<Option<Arc<str>>> {
         let bound = self.analyzing(None, |cx| analyze::default(expr, column, ty, cx))?;
         if matches!(bound, Expr::Const(Value::Null, _)) {

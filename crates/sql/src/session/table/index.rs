@@ -1,4 +1,4 @@
-//! CREATE INDEX: the key, what else is stored, the predicate, and the build.
+//! CREATE INDEX: the key, the included columns, the predicate, and the build.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     types::{SqlType, oid},
 };
 
-/// Most columns of an index.
+/// Limit of the columns of an index.
 const INDEX_COLUMNS_MAX: usize = 32;
 
 impl Session {
@@ -40,6 +40,7 @@ impl Session {
         }
         refuse_many(create.elements.len() + create.include.len())?;
         storage_options(&create.options)?;
+        // SHARE keeps writers away until the index is filled and defined (C1 of `definition.rs`).
         let table = self.table_to_change(&create.table.name, TableLockMode::Share).await?;
         let ComputedParts { predicate, expressions } = self.computed_parts(&table, create)?;
         let mut columns = Vec::new();
@@ -105,7 +106,7 @@ impl Session {
         self.redefine(Some(&table), Some(changed))
     }
 
-    /// Analyzes what a new index computes.
+    /// Analyzes the expressions and the predicate of a new index.
     fn computed_parts(&self, table: &Arc<Relation>, create: &ast::CreateIndex) -> Result<ComputedParts> {
         let filter = match &create.filter {
             None => None,
@@ -137,7 +138,7 @@ impl Session {
         self.run_pass(table, |cx| Pass::over_index(cx, table, index)).await
     }
 
-    /// Makes a pass over all rows of a table, in a statement of its own, and lets others run meanwhile.
+    /// Makes a pass over all rows of a table, in its own statement, and lets other sessions run meanwhile.
     pub(super) async fn run_pass(
         &mut self,
         table: &Relation,
@@ -160,7 +161,7 @@ impl Session {
         passed.map_err(|error| self.about(table, error))
     }
 
-    /// Names the table in an error about one of its constraints.
+    /// Adds the table's name to an error about one of its constraints.
     pub(in crate::session) fn about(&self, table: &Relation, error: SqlError) -> SqlError {
         let catalog = self.catalog();
         match catalog.schemas.get(&table.schema) {
@@ -170,22 +171,22 @@ impl Session {
     }
 }
 
-/// What a new index computes.
+/// The computed parts of a new index.
 struct ComputedParts {
-    /// The terms of its predicate.
+    /// The terms of the predicate.
     predicate: Vec<Arc<str>>,
-    /// For each element of its key the expression, if it is one.
+    /// For each element of the key its expression, if it is one.
     expressions: Vec<Option<Expr>>,
 }
 
-/// Describes a column of an index key; refuses types that have no order.
+/// Returns the definition of an index column; refuses types that have no order.
 pub(super) fn index_column(relation: &Relation, place: usize, desc: bool, nulls_first: bool) -> Result<IndexColumn> {
     let column = &relation.columns[place];
     refuse_unordered(column.ty)?;
     Ok(IndexColumn { part: KeyPart::Column(place), key: key_column(column, desc, nulls_first) })
 }
 
-/// Describes an expression of an index key; refuses types that have no order.
+/// Returns the definition of an index expression; refuses types that have no order.
 fn index_expression(
     relation: &Relation,
     name: &str,
@@ -213,13 +214,13 @@ fn refuse_unordered(ty: SqlType) -> Result<()> {
         .hint("You must specify an operator class for the index or define a default operator class for the data type."))
 }
 
-/// Returns an expression over a row of `relation` as the text under which the catalog keeps it.
+/// Returns an expression over a row of `relation` as the text that the catalog keeps.
 fn stored_text(expr: &Expr, relation: &Relation) -> Result<Arc<str>> {
     let over_row = || SqlError::unsupported("an index expression over more than one row");
     analyze::text_over(expr, relation, 0).map(Into::into).ok_or_else(over_row)
 }
 
-/// Finds a column of INCLUDE, which is stored in no order.
+/// Returns the place of an INCLUDE column, which is stored in no order.
 fn included_column(relation: &Relation, element: &ast::IndexElement) -> Result<usize> {
     let ast::IndexKey::Column(name) = &element.key else {
         return Err(SqlError::new(
@@ -245,7 +246,7 @@ fn included_column(relation: &Relation, element: &ast::IndexElement) -> Result<u
     Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, text))
 }
 
-/// Refuses an index of more columns than there may be.
+/// Refuses an index with too many columns.
 pub(super) fn refuse_many(columns: usize) -> Result<()> {
     if columns <= INDEX_COLUMNS_MAX {
         return Ok(());

@@ -1,12 +1,12 @@
 //! Tables, indexes and constraints: from the statement to the definition, and the builds that changes of it need.
 //!
-//! | file | what |
+//! | file | subject |
 //! |---|---|
 //! | `create.rs` | CREATE TABLE |
 //! | `alter.rs` | ALTER TABLE |
 //! | `index.rs` | CREATE INDEX |
-//! | `constraint.rs` | CHECK, PRIMARY KEY and UNIQUE, of a new table or an old one |
-//! | `chosen_name.rs` | names for what was given none |
+//! | `constraint.rs` | CHECK, PRIMARY KEY and UNIQUE, of a new table or an existing one |
+//! | `chosen_name.rs` | names for constraints and indexes without a given name |
 
 mod alter;
 mod chosen_name;
@@ -24,7 +24,7 @@ use crate::{
     parse::ast,
 };
 
-/// Reads storage parameters, which are kept and shown and change nothing.
+/// Reads storage parameters, which are kept and shown but change nothing.
 fn storage_options(options: &[ast::NamedOption]) -> Result<Vec<(String, String)>> {
     let read = |option: &ast::NamedOption| {
         let value = match &option.value {
