@@ -38,8 +38,8 @@ pub enum CopyInput {
     Fail(String),
 }
 
-/// The receiver of a session's answers. Calls append in order; nothing has to reach the user before `drain` or the end
-/// of the statement.
+/// The receiver of a session's answers. Calls append in order; nothing reaches the user before `drain` or the end of
+/// the statement.
 pub trait Client: Send {
     /// Describes the rows that follow.
     fn columns(&mut self, columns: &[ResultColumn], formats: &Formats);

@@ -14,7 +14,7 @@ use crate::error::{Result, SqlError, SqlState};
 /// Longest line of COPY input, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// How rows are written as bytes.
+/// The format in which rows are written as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFormat {
     /// Whether the format is CSV; otherwise it is text.

@@ -116,8 +116,8 @@ impl Database {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// Keeps L2 for new families of existing tables among `tables`, and forgets families that are not newer than any
-    /// held snapshot.
+    /// Keeps L2 for new families of existing tables among `tables`, and forgets families for which no held snapshot is
+    /// too old.
     fn note_refilled(&self, catalog: &mut Catalog, tables: &[Oid]) {
         let before = self.catalog.load_full();
         let oldest = self.db.stat().oldest_snapshot;
