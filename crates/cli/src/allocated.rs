@@ -1,45 +1,51 @@
-//! What the calling thread has allocated, by jemalloc's own count: a load of a word that only this thread writes.
+//! The bytes that the calling thread has allocated, from jemalloc's own counter: one load of a word that only this
+//! thread writes.
 //!
-//! jemalloc counts bytes as it hands them out, in its size classes, and takes nothing back for what is freed. C code in this program has glibc's
-//! allocator (jemalloc's functions have a prefix here), so what the parser's grammar allocates is not in it.
+//! jemalloc counts bytes when it allocates them, rounded up to its size classes, and subtracts nothing for freed
+//! blocks. C code in this program uses glibc's allocator (jemalloc's functions have a prefix here), so the allocations
+//! of the parser's grammar are not counted.
 #![expect(unsafe_code, reason = "one call into jemalloc, and the reading of its counter")]
 
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 
-/// jemalloc's name for the place of a thread's counter.
+/// The name under which jemalloc returns the address of a thread's counter.
 const PLACE: &CStr = c"thread.allocatedp";
 
 std::thread_local! {
-    /// Where jemalloc counts this thread's bytes; `None`: it does not say.
+    /// The address of jemalloc's counter for this thread; `None` if jemalloc does not provide one.
     static COUNTER: Option<NonNull<u64>> = counter();
 }
 
-/// Asks jemalloc where the calling thread's counter is.
+/// Asks jemalloc for the address of the calling thread's counter.
 fn counter() -> Option<NonNull<u64>> {
     let mut place: *mut u64 = ptr::null_mut();
     let mut bytes = size_of_val(&place);
-    // SAFETY: the name ends with a NUL; jemalloc writes a pointer, of the size it is told, into `place`, and sets nothing.
+    // SAFETY: the name ends with a NUL; jemalloc writes a pointer, whose size `bytes` gives, into `place`, and sets
+    // nothing.
     let code = unsafe {
         tikv_jemalloc_sys::mallctl(PLACE.as_ptr(), (&raw mut place).cast(), &raw mut bytes, ptr::null_mut(), 0)
     };
     if code == 0 { NonNull::new(place) } else { None }
 }
 
-/// Has samples of operating units tell what their threads allocate.
+/// Makes the samples of operating units record the bytes that their threads allocate.
 pub(crate) fn offer() {
-    // The first question to jemalloc has it prepare for questions, under a lock; others, of other threads, find that done.
+    // The first call of `mallctl` initializes jemalloc's name lookup under a lock; later calls from other threads find
+    // it done.
     allocated_bytes();
     collie_obs::offer_allocation_counter(allocated_bytes);
 }
 
-/// Returns how many bytes the calling thread has allocated so far; 0 if jemalloc does not say.
+/// Returns the bytes that the calling thread has allocated so far; 0 if jemalloc provides no counter.
 ///
 /// # Progress
-/// Wait-free: a load. A thread's first call asks jemalloc for the place, without a lock, a system call or an allocation.
+/// Wait-free: a load. A thread's first call asks jemalloc for the address, without a lock, a system call or an
+/// allocation.
 fn allocated_bytes() -> u64 {
     COUNTER.with(|counter| {
-        // SAFETY: the word is in the thread's own storage, where it stays while the thread runs, and nobody else writes it.
+        // SAFETY: the word is in the thread's own storage, where it stays while the thread runs, and no other thread
+        // writes it.
         counter.map_or(0, |counter| unsafe { counter.read() })
     })
 }
@@ -48,8 +54,8 @@ fn allocated_bytes() -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: a thread's count is of what it allocates itself, at once, and never falls. Method: a block of a known size, freed again; another
-    /// thread, joined, that allocates much more.
+    /// Goal: a thread's count covers its own allocations only, grows at once, and never falls. Method: a block of a
+    /// known size, freed again; another thread, joined, that allocates much more.
     #[test]
     fn a_thread_counts_what_it_allocates_and_nothing_else() {
         const BYTES: u64 = 300_000;
@@ -68,7 +74,8 @@ mod tests {
         assert!(allocated_bytes() - before < BYTES, "this thread only started it");
     }
 
-    /// Goal: PARSE and PLAN of a program that offers this counter say what was allocated. Method: a span around a block of a known size.
+    /// Goal: samples of PARSE and PLAN carry the allocated bytes if the program offers this counter. Method: a span
+    /// around a block of a known size.
     #[test]
     fn a_span_tells_what_was_allocated_in_it() {
         use collie_obs::{Batch, Drain, Parse, RateTable, Situation, Span, publish, start};

@@ -18,31 +18,32 @@ use crate::{
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// What to make: of a running server a name below its server.copy_dir (by default copies in its data directory), or the whole path of
-    /// that; with --data a directory. It may be there if it is empty.
+    /// What to make: with a running server, a name below its server.copy_dir (by default the directory copies in its
+    /// data directory), or the whole path of it; with --data, a directory. The directory may exist if it is empty.
     #[arg(value_name = "DIR", required = true)]
     dir: Option<PathBuf>,
     #[command(flatten)]
     source: Source,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Compare every file of a backup with its size and checksums, and with those inside.
+    /// Compare every file of a backup with its recorded size and checksums, and with the checksums inside it.
     ///
-    /// A file that was rotten before the backup was made is found too. Changes nothing. Exit code 0 if every file is as it was made, 1 if not: each that is not gets a line with the place.
+    /// This also finds a file that was rotten before the backup was made. Changes nothing. The exit code is 0 if every
+    /// file is as it was made, and 1 if not; each bad file gets a line that gives the place.
     Verify(VerifyArgs),
 }
 
 #[derive(clap::Args)]
 struct VerifyArgs {
-    /// The backup, or a checkpoint that was not opened.
+    /// The backup, or a checkpoint that was never opened.
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `collie bench`: runs a benchmark, prints its table, and keeps what is asked for.
+//! `collie bench`: runs a benchmark, prints its table, and keeps the requested files.
 
 mod kept;
 
@@ -23,94 +23,107 @@ use self::kept::{
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Measure the log: appends in memory beside other protocols, commits on disk beside the disk itself, reading back.
+    /// Measure the log: appends in memory compared with other protocols, commits on disk compared with the disk itself,
+    /// and reading back.
     ///
-    /// Prints a table with each figure beside its floor or peers from the same run, and the targets; a missed one is marked
-    /// LOST. Takes about half an hour, or two minutes with --quick. Use a release build on a machine that does nothing
-    /// else. Exit code 0 also when targets are missed: they are findings, not failures.
+    /// Prints a table with each figure next to its floor or peers from the same run, and the targets; a missed target
+    /// is marked LOST. Takes about half an hour, or two minutes with --quick. Use a release build on an otherwise idle
+    /// machine. The exit code is 0 even when targets are missed: misses are findings, not failures.
     Log(LogArgs),
     /// Measure transactions: snapshots, commits, hot rows, old snapshots, savepoints, mixed loads, deadlocks.
     ///
-    /// In the engine on a disk that keeps nothing, and over the wire beside PostgreSQL, which is started for it from
-    /// /usr/lib/postgresql (as user postgres when this runs as root); pgbench is the client of both. Prints a table with
-    /// each figure beside its floor or peer from the same run, and the targets; a missed one is marked LOST. Takes about
-    /// forty minutes, ten of them with --old-snapshot 60, and about three minutes with --quick. Use a release build on a
-    /// machine that does nothing else. Exit code 0 also when targets are missed, or PostgreSQL is not there.
+    /// Measures in the engine on a disk that keeps nothing, and over the wire compared with PostgreSQL, which is
+    /// started for it from /usr/lib/postgresql (as user postgres when this runs as root); pgbench is the client of
+    /// both. Prints a table with each figure next to its floor or peer from the same run, and the targets; a missed
+    /// target is marked LOST. Takes about forty minutes, ten of them with --old-snapshot 60, and about three minutes
+    /// with --quick. Use a release build on an otherwise idle machine. The exit code is 0 even when targets are missed
+    /// or PostgreSQL is not installed.
     Txn(TxnArgs),
-    /// Measure ordered indexes of rows: inserts, looks, scans both ways, keys that come and go, bytes per key.
+    /// Measure ordered indexes of rows: inserts, lookups, scans in both directions, churn of keys, bytes per key.
     ///
-    /// In memory, on 1, 2 and 8 threads, with keys of 16 and 100 bytes. Prints a table with each candidate beside one B-tree
-    /// behind one lock, from the same run. Takes about an hour, twenty minutes with --churn 60, and two with --quick. Use a
-    /// release build on a machine that does nothing else.
+    /// Runs in memory, on 1, 2 and 8 threads, with keys of 16 and 100 bytes. Prints a table with each candidate next to
+    /// one B-tree behind one lock, from the same run. Takes about an hour, twenty minutes with --churn 60, and two with
+    /// --quick. Use a release build on an otherwise idle machine.
     Index(IndexArgs),
-    /// Fill one index and say how much memory it takes: the other end of `bench index`, no use by itself.
+    /// Fill one index and print how much memory it takes: the child process of `bench index`, of no use by itself.
     #[command(hide = true)]
     IndexMemory {
-        /// Candidate, bytes of a key, rows, milliseconds.
+        /// Candidate, bytes per key, rows, milliseconds.
         arguments: Vec<String>,
     },
-    /// Measure the embedded key-value engine as RocksDB's db_bench measures RocksDB: its flags, its benchmarks, its lines.
+    /// Measure the embedded key-value engine as RocksDB's db_bench measures RocksDB: with its flags, benchmarks and
+    /// output lines.
     ///
-    /// Flags are --name=value: benchmarks (fillseq fillrandom filluniquerandom fillsync fill100K overwrite readseq readreverse
-    /// readrandom readmissing multireadrandom seekrandom readwhilewriting readrandomwriterandom updaterandom deleteseq
-    /// deleterandom randomtransaction recover flush compact stats levelstats; name[X5] repeats), num, reads, writes, duration,
-    /// threads, key_size, value_size, batch_size, compression_ratio, compression_type, max_background_jobs, num_column_families,
-    /// disable_wal (1: markers only; all: a database without a log), sync, manual_wal_flush,
-    /// max_total_wal_size, write_buffer_size, use_existing_db, seed, histogram, statistics, readwritepercent, seek_nexts,
-    /// transaction_sets, benchmark_write_rate_limit, report_interval_seconds, report_file, db. Ours: json=FILE, runs=N,
-    /// wal_segment_size (from 1 MiB), isolation (of randomtransaction), warm_up=0 (writes that wait for the disk are then
-    /// measured in files of the log that were never written), and peer=db_bench or peer=db_bench=PATH, which runs RocksDB's
-    /// (package rocksdb-tools) with the same flags in turn; it is refused where writes would not survive the same, unless
-    /// allow_unlike=1. matrix=figures runs the loads that figures are promised for, matrix=recover of these only the opening,
-    /// matrix=wal-study three experiments on the log, matrix=all all of them: about ten minutes with runs=3 and the peer;
-    /// plots=DIR and readme=FILE are of a matrix. A flag of db_bench that means nothing here is said to be without effect; one
-    /// that asks for another load, and an unknown one, is exit code 2. Use a release build on a machine that does nothing else.
+    /// Flags are --name=value: benchmarks (fillseq fillrandom filluniquerandom fillsync fill100K overwrite readseq
+    /// readreverse readrandom readmissing multireadrandom seekrandom readwhilewriting readrandomwriterandom
+    /// updaterandom deleteseq deleterandom randomtransaction recover flush compact stats levelstats; name[X5] repeats),
+    /// num, reads, writes, duration, threads, key_size, value_size, batch_size, compression_ratio, compression_type,
+    /// max_background_jobs, num_column_families, disable_wal (1: markers only; all: a database without a log), sync,
+    /// manual_wal_flush, max_total_wal_size, write_buffer_size, use_existing_db, seed, histogram, statistics,
+    /// readwritepercent, seek_nexts, transaction_sets, benchmark_write_rate_limit, report_interval_seconds,
+    /// report_file, db. Flags of our own: json=FILE, runs=N, wal_segment_size (from 1 MiB), isolation (of
+    /// randomtransaction), warm_up=0 (writes that wait for the disk are then measured in log files that were never
+    /// written), and peer=db_bench or peer=db_bench=PATH, which alternates with runs of RocksDB's db_bench (package
+    /// rocksdb-tools) with the same flags; the peer is refused where its writes would not survive the same failures,
+    /// unless allow_unlike=1. matrix=figures runs the loads for which figures are promised, matrix=recover only the
+    /// opening among these, matrix=wal-study three experiments on the log, matrix=all all of them: about ten minutes
+    /// with runs=3 and the peer; plots=DIR and readme=FILE apply to a matrix. A db_bench flag that means nothing here
+    /// is reported to have no effect; a flag that asks for another load, or an unknown one, gives exit code 2. Use a
+    /// release build on an otherwise idle machine.
     Kv(KvArgs),
-    /// Run TPC-C: on the engine or its SQL in this process, on servers started for it, or on any that speaks PostgreSQL's protocol.
+    /// Run TPC-C on the engine or its SQL in this process, on servers started for it, or on any server that speaks
+    /// PostgreSQL's protocol.
     ///
-    /// Tables are made and loaded unless a server of a URL has them already; all twelve consistency conditions of the specification
-    /// are checked before and after, and no figure is given unless they hold. Several targets take turns, run by run. Prints
-    /// transactions a second, tpmC (New-Orders a minute, with those that end in the rollback that is asked for), log bytes by
-    /// transaction, attempts that were refused and made again, and percentiles of each transaction's latency. A warehouse takes
-    /// some 100 MB. Use a release build on a machine that does nothing else. Exit code 0 also when targets are missed.
+    /// Tables are created and loaded unless the server of a URL has them already; all twelve consistency conditions of
+    /// the specification are checked before and after, and figures are given only if they hold. Several targets take
+    /// turns, run by run. Prints transactions per second, tpmC (New-Orders per minute, including those that end in the
+    /// rollback that the specification asks for), log bytes per transaction, attempts that were refused and retried,
+    /// and latency percentiles of each transaction type. A warehouse takes about 100 MB. Use a release build on an
+    /// otherwise idle machine. The exit code is 0 even when targets are missed.
     Tpcc(TpccArgs),
-    /// Measure replication: a primary and a replica started for it, and PostgreSQL with a streaming standby beside them.
+    /// Measure replication: a primary and a replica started for it, compared with PostgreSQL and a streaming standby.
     ///
-    /// Questions: rate (delay against the arrival rate of TPC-C, by workers of the replica, and as the thesis replays), time (delay over
-    /// time at 80 % of what the primary reaches), sync (what levels of synchronous_commit cost), capacity (replay flat out beside the
-    /// peak that wrote the log, also as the thesis has it), catchup (how fast a replica comes back, and an empty one is filled),
-    /// failover (kill, promote, write, come back). A delay is given as the primary's clock has it, and as a client sees it who commits a
-    /// row on the primary and reads it on the replica. Rows are compared afterwards on both. Floors of the disk and of the loopback
-    /// are of the same run. Says at the start about how long it takes: more than an hour, under 25 minutes with --short, a minute or
-    /// two with --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others are
-    /// asked: exit code 1 at the end. Exit code 0 also when targets are missed, or PostgreSQL is not there.
+    /// Questions: delay (whether the primary measures the delay that a client sees), rate (delay against the arrival
+    /// rate of TPC-C, by workers of the replica, and with the replay scheme of the thesis), time (delay over time at 80
+    /// % of the primary's maximum rate), sync (the cost of the levels of synchronous_commit), capacity (replay at full
+    /// speed compared with the peak rate that wrote the log, also with the scheme of the thesis), catchup (how fast a
+    /// replica catches up, and an empty one is filled), failover (kill, promote, write, rejoin). Delays are given on
+    /// the primary's clock, and as seen by a client that commits a row on the primary and reads it on the replica.
+    /// Afterwards the rows of both are compared. Floors of the disk and of the loopback come from the same run. Prints
+    /// an estimate of the duration at the start: more than an hour, under 25 minutes with --short, a minute or two with
+    /// --quick. Use a release build on an otherwise idle machine. If a question fails, its error is reported, the other
+    /// questions still run, and the exit code is 1 at the end. The exit code is 0 even when targets are missed or
+    /// PostgreSQL is not installed.
     Replication(ReplicationArgs),
-    /// Measure what collecting for models costs: one sample of an operating unit, a primary and its replica that collect.
+    /// Measure the cost of collecting for models: of one sample of an operating unit, and of a primary and its replica
+    /// that collect.
     ///
-    /// Questions: sample (one sample beside an empty loop, two readings of the processor's counter and six system calls), overhead (a primary's
-    /// throughput, p99 and processor time by default and with every call sampled), rate (which rate a replica follows that collects), time
-    /// (how far behind it is), policies-model and policies (under disturbances, in a model and on a pair), accuracy, hardware and active (of
-    /// models, and the samples that they need), decisions (what a server gains that tunes itself, and whether wrong models harm),
-    /// safety (what faults in the midst of a decision leave), cost (all that collecting takes on both
-    /// machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it; what is collected is changed while they run, and ratios of
-    /// paired runs are given with 95 % intervals (keys that end in _ci95). A missed target is marked LOST. All together take two hours; some
-    /// minutes with --short or --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others
-    /// are asked: exit code 1 at the end. Exit code 0 also when targets are missed: they are findings, not failures.
+    /// Questions: sample (one sample compared with an empty loop, two readings of the processor's counter, and six
+    /// system calls), overhead (a primary's throughput, p99 and processor time by default and with every call sampled),
+    /// rate (the arrival rate that a collecting replica keeps up with), time (how far behind it is), policies-model and
+    /// policies (under disturbances, in a model and on a pair), accuracy, hardware and active (of models, and the
+    /// samples that they need), decisions (the gain of a server that tunes itself, and whether wrong models do harm),
+    /// safety (the state that faults in the middle of a decision leave), cost (everything that collecting takes on both
+    /// machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it; the collection is changed while they
+    /// run, and ratios of paired runs are given with 95 % intervals (keys that end in _ci95). A missed target is marked
+    /// LOST. All questions together take two hours, or some minutes with --short or --quick. Use a release build on an
+    /// otherwise idle machine. If a question fails, its error is reported, the other questions still run, and the exit
+    /// code is 1 at the end. The exit code is 0 even when targets are missed: misses are findings, not failures.
     Training(TrainingArgs),
-    /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
+    /// Observe a thread of the process that started this one: the child process of `bench log`, of no use by itself.
     #[command(hide = true)]
     TraceThread,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct LogArgs {
-    /// Three short runs a case instead of five long ones.
+    /// Do three short runs per case instead of five long ones.
     #[arg(long)]
     quick: bool,
-    /// Directory for the files that are measured, on the disk in question. They are removed at the end.
+    /// Directory for the measured files, on the disk to be measured. They are removed at the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Run this section only (repeatable): append, threads, boundary, frozen, durable, recovery, overhead.
+    /// Run only this section (repeatable): append, threads, boundary, frozen, durable, recovery, overhead.
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -119,26 +132,28 @@ pub(crate) struct LogArgs {
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write the comparison of the protocols into FILE, between the lines `<!-- bench protocols begin -->` and
-    /// `<!-- bench protocols end -->`; a FILE without them gets a section at its end. Needs the sections append, threads
-    /// and frozen.
+    /// Write the comparison of the protocols into FILE, between the lines `<!-- bench protocols begin -->` and `<!--
+    /// bench protocols end -->`; a FILE without them gets a section at its end. Needs the sections append, threads and
+    /// frozen.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct TxnArgs {
-    /// Run these sections only: snapshot, visibility, commits, commit-latency, hot-row, old-snapshot, savepoints, mixes,
-    /// read-only, deadlock, long-statements.
+    /// Run only these sections: snapshot, visibility, commits, commit-latency, hot-row, old-snapshot, savepoints,
+    /// mixes, read-only, deadlock, long-statements.
     #[arg(value_name = "SECTION")]
     sections: Vec<String>,
-    /// Three short runs a case instead of five long ones, and an old snapshot of five seconds.
+    /// Do three short runs per case instead of five long ones, and keep an old snapshot of five seconds.
     #[arg(long)]
     quick: bool,
-    /// How long the snapshot of section old-snapshot lives, three times: in the engine and on both servers [default: 600].
+    /// How long the snapshot of section old-snapshot is held, three times: in the engine and on both servers [default:
+    /// 600].
     #[arg(long, value_name = "SECONDS")]
     old_snapshot: Option<u64>,
-    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    /// Directory for data, on the disk to be measured, accessible to user postgres. Everything made there is removed at
+    /// the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -155,16 +170,16 @@ pub(crate) struct TxnArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct IndexArgs {
-    /// Run these sections only: fill, look, churn, memory.
+    /// Run only these sections: fill, look, churn, memory.
     #[arg(value_name = "SECTION")]
     sections: Vec<String>,
-    /// Three short runs a case instead of five long ones, of a tenth of the rows.
+    /// Do three short runs per case instead of five long ones, with a tenth of the rows.
     #[arg(long)]
     quick: bool,
     /// Rows in an index [default: 1000000].
     #[arg(long, value_name = "ROWS")]
     rows: Option<u64>,
-    /// How long keys come and go in each index of section memory [default: 600].
+    /// How long keys are inserted and deleted in each index of section memory [default: 600].
     #[arg(long, value_name = "SECONDS")]
     churn: Option<u64>,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -178,8 +193,8 @@ pub(crate) struct IndexArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct TrainingArgs {
-    /// Ask these questions only: sample, overhead, rate, time, policies-model, policies, accuracy, hardware, active, decisions, cost,
-    /// fig-1-1, fig-5-3.
+    /// Ask only these questions: sample, overhead, rate, time, policies-model, policies, accuracy, hardware, active,
+    /// decisions, safety, cost, fig-1-1, fig-5-3.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.
@@ -191,42 +206,43 @@ pub(crate) struct TrainingArgs {
     /// Length of a run.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     time: Duration,
-    /// Time before each run that is not counted.
+    /// Uncounted time before each run.
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     warm_up: Duration,
-    /// Runs of each arm: as many pairs.
+    /// Runs of each arm, which make as many pairs.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     runs: u32,
-    /// Six runs of at most a second on one warehouse: intervals get wider.
+    /// Do six runs of at most a second on one warehouse: intervals get wider.
     #[arg(long, conflicts_with = "quick")]
     short: bool,
-    /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
+    /// Keep everything as short as possible, on one warehouse with a hundredth of the rows: shows that it works.
     #[arg(long)]
     quick: bool,
-    /// Question active: draw of the sample files in the data directory DIR, too.
+    /// For question active: also draw from the sample files in the data directory DIR.
     #[arg(long, value_name = "DIR")]
     samples: Option<PathBuf>,
     /// Seed of the rows, the requests and the intervals.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Directory for data, on the disk in question. What is made there is removed at the end.
+    /// Directory for data, on the disk to be measured. Everything made there is removed at the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Write all figures as JSON into FILE; keys carry units. Those of other questions that are in FILE stay.
+    /// Write all figures as JSON into FILE; keys carry units. The figures of other questions in FILE stay.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write targets and tables into FILE, those of each question between the lines `<!-- bench training QUESTION begin -->` and
-    /// `<!-- bench training QUESTION end -->`; a FILE without them gets a section at its end. Those of other questions stay.
+    /// Write targets and tables into FILE, those of each question between the lines `<!-- bench training QUESTION begin
+    /// -->` and `<!-- bench training QUESTION end -->`; a FILE without them gets a section at its end. Those of other
+    /// questions stay.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct KvArgs {
-    /// Flags as db_bench's.
+    /// Flags like those of db_bench.
     #[arg(value_name = "--NAME=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     flags: Vec<String>,
 }
@@ -234,57 +250,61 @@ pub(crate) struct KvArgs {
 #[derive(clap::Args)]
 pub(crate) struct TpccArgs {
     /// Where to run: embedded (the engine in this process), embedded-async (the same as with --async), embedded-sql
-    /// (SQL in this process, with no server between), servers (Collie's and PostgreSQL's, started for it from
-    /// /usr/lib/postgresql, as user postgres when this runs as root), or postgres://USER@HOST:PORT/DATABASE; several take turns.
+    /// (SQL in this process, without a server), servers (Collie's and PostgreSQL's, started for it from
+    /// /usr/lib/postgresql, as user postgres when this runs as root), or postgres://USER@HOST:PORT/DATABASE; several
+    /// targets take turns.
     #[arg(value_name = "TARGET", default_value = "embedded")]
     targets: Vec<String>,
     /// Warehouses.
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     warehouses: u32,
-    /// Sessions, beside those that deliver [default: 8 on servers; in the engine 64, or one for each core where commits do not wait
-    /// for the disk; ten for each warehouse with --terminals].
+    /// Sessions, not counting those that deliver [default: 8 on servers; in the engine 64, or one per core where
+    /// commits do not wait for the disk; ten per warehouse with --terminals].
     #[arg(long, value_name = "COUNT")]
     clients: Option<u32>,
     /// Length of a run.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     time: u64,
-    /// Time before each run that is not counted.
+    /// Uncounted time before each run.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     warm_up: u64,
     /// Runs on each target.
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     runs: u32,
-    /// One warehouse with a hundredth of the rows and runs of a second: shows that it works. Figures are not TPC-C's.
+    /// Use one warehouse with a hundredth of the rows and runs of a second: shows that it works. The figures are not
+    /// TPC-C's.
     #[arg(long)]
     quick: bool,
-    /// Ask for so many transactions a second, evenly, whether the database keeps up or not; latency then counts from when each was to
-    /// begin. Without it each client begins the next once the last has ended.
+    /// Ask for this many transactions per second, at an even rate, whether the database keeps up or not; latency then
+    /// counts from the time at which each was due. Without it, each client begins the next transaction once the last
+    /// has ended.
     #[arg(long, value_name = "PER_SECOND", conflicts_with = "terminals")]
     rate: Option<f64>,
-    /// Have those of --rate begin by chance, each independent of the others (a Poisson process), not evenly.
+    /// Make the arrivals of --rate random, each independent of the others (a Poisson process), instead of even.
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// Wait as people at terminals do: keying and think times of the specification.
+    /// Wait as people at terminals do: with the keying and think times of the specification.
     #[arg(long)]
     terminals: bool,
-    /// Level of transactions that write, on servers: read-committed, repeatable-read, serializable. Those that only read are
-    /// REPEATABLE READ.
+    /// Isolation level of transactions that write, on servers: read-committed, repeatable-read, serializable.
+    /// Transactions that only read use REPEATABLE READ.
     #[arg(long, value_name = "LEVEL", default_value = "read-committed",
           value_parser = ["read-committed", "repeatable-read", "serializable"])]
     isolation: String,
     /// Answer commits before they are on disk.
     #[arg(long)]
     r#async: bool,
-    /// Deliver in the client's own session, in place of a queue with sessions of its own.
+    /// Deliver in the client's own session, instead of through a queue with sessions of its own.
     #[arg(long)]
     inline_delivery: bool,
-    /// Seed of the rows and of the requests.
+    /// Seed of the rows and the requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Remove the tables that a server of a URL has, and load them again.
+    /// Drop the tables that the server of a URL has, and load them again.
     #[arg(long)]
     reload: bool,
-    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    /// Directory for data, on the disk to be measured, accessible to user postgres. Everything made there is removed at
+    /// the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -301,7 +321,7 @@ pub(crate) struct TpccArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ReplicationArgs {
-    /// Ask these questions only: delay, rate, time, sync, capacity, catchup, failover.
+    /// Ask only these questions: delay, rate, time, sync, capacity, catchup, failover.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.
@@ -313,7 +333,7 @@ pub(crate) struct ReplicationArgs {
     /// Length of a run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     time: u64,
-    /// Time before each run that is not counted.
+    /// Uncounted time before each run.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     warm_up: u64,
     /// Runs of each case.
@@ -322,45 +342,48 @@ pub(crate) struct ReplicationArgs {
     /// Runs of question time, each three times as long as --time.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     courses: u32,
-    /// Rates of question rate, in percent of what the primary reaches flat out.
+    /// Rates of question rate, in percent of the primary's maximum rate.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [10, 30, 50, 70, 80, 90, 100, 110])]
     percents: Vec<u32>,
-    /// How replicas of question rate replay: rows, thesis (by the begin of transactions, one after the other).
+    /// Replay schemes of the replicas in question rate: rows, thesis (in the order in which transactions began, one at
+    /// a time).
     #[arg(long, value_name = "SCHEME,...", value_delimiter = ',', default_values = ["rows", "thesis"], value_parser = ["rows", "thesis"])]
     replay: Vec<String>,
-    /// Replicas of question rate that replay by rows with so many workers, besides one with as many as by default [default: 1, 2, 4 below
-    /// the number of cores].
+    /// Numbers of workers of further replicas in question rate, which replay by rows, in addition to one with the
+    /// default number [default: 1, 2, 4 below the number of cores].
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',')]
     workers: Option<Vec<usize>>,
-    /// Clients of question sync.
+    /// Numbers of clients in question sync.
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', default_values_t = [1, 8, 32, 64])]
     small_clients: Vec<u32>,
-    /// By how much log the replica of question catchup is behind.
+    /// How much log the replica of question catchup is behind by.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     behind: u64,
-    /// How large a table is that a base backup of question catchup copies, besides TPC-C's: in memory on both nodes of each product.
+    /// Size of a table that a base backup of question catchup copies in addition to TPC-C's: in memory on both nodes of
+    /// each product.
     #[arg(long = "backup-gib", alias = "backup_gib", value_name = "GIB", default_value_t = 1)]
     backup_gib: u64,
-    /// How fast a base backup is sent, at most, in MiB a second.
+    /// Maximum rate of a base backup, in MiB per second.
     #[arg(long, value_name = "MIB", default_value_t = 100)]
     backup_rate: u64,
     /// How often question failover kills a primary.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     cycles: u32,
-    /// Fewer rates, numbers of clients and runs, each as long as ever: under 25 minutes on two cores that do nothing else. Wins over
-    /// --runs, --percents, --workers, --courses, --small-clients, --cycles and --warm-up.
+    /// Use fewer rates, numbers of clients and runs, each as long as usual: under 25 minutes on two idle cores.
+    /// Overrides --runs, --percents, --workers, --courses, --small-clients, --cycles and --warm-up.
     #[arg(long, conflicts_with = "quick")]
     short: bool,
-    /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
+    /// Keep everything as short as possible, on one warehouse with a hundredth of the rows: shows that it works.
     #[arg(long)]
     quick: bool,
     /// Leave PostgreSQL out.
     #[arg(long)]
     no_peer: bool,
-    /// Seed of the rows and of the requests.
+    /// Seed of the rows and the requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    /// Directory for data, on the disk to be measured, accessible to user postgres. Everything made there is removed at
+    /// the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -369,12 +392,12 @@ pub(crate) struct ReplicationArgs {
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write targets and tables into FILE, between the lines `<!-- bench replication begin -->` and `<!-- bench replication end -->`; a
-    /// FILE without them gets a section at its end.
+    /// Write targets and tables into FILE, between the lines `<!-- bench replication begin -->` and `<!-- bench
+    /// replication end -->`; a FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
-    /// Write what was asked and found in a few lines into FILE, between the lines `<!-- bench replication-targets begin -->` and `<!-- bench
-    /// replication-targets end -->`, in the same way.
+    /// Write the targets and results in a few lines into FILE, between the lines `<!-- bench replication-targets begin
+    /// -->` and `<!-- bench replication-targets end -->`, in the same way.
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
 }
@@ -416,7 +439,7 @@ impl ReplicationArgs {
     }
 }
 
-/// Reads a number of seconds, which may have a fraction.
+/// Parses a number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
@@ -522,7 +545,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (json, targets) = (args.json.clone(), &targets);
             let run = |plan: &Plan| {
                 let settings = ReplicationSettings { plan: plan.clone(), ..settings.clone() };
-                // What was found out is kept, whatever becomes of the questions behind.
+                // The results so far are kept, whatever happens to the remaining questions.
                 let report =
                     replication_bench(&settings, &mut |so_far| keep_so_far(so_far, &REPLICATION, json.as_deref()))?;
                 targets.iter().try_for_each(|document| document.write(&report))?;
@@ -553,7 +576,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Measures as `plan` says, with this program as tracer and server, and prints and keeps the report.
+/// Measures as `plan` says, with this program as tracer and server, then prints and keeps the report.
 fn measure(
     mut plan: Plan,
     bench: impl Fn(&Plan) -> anyhow::Result<Report>,
@@ -577,7 +600,7 @@ fn measure(
     kept.keep(&report)
 }
 
-/// Says on standard error about how long each question takes.
+/// Prints an estimate of each question's duration on standard error.
 fn say_how_long(questions: &[(&'static str, Duration)]) {
     let minutes = |time: Duration| time.as_secs_f64() / 60.0;
     let each: Vec<String> = questions.iter().map(|(name, time)| format!("{name} {:.1}", minutes(*time))).collect();

@@ -1,4 +1,4 @@
-//! `collie checkpoint`; and how a copy is asked for, which `collie backup` shares.
+//! `collie checkpoint`; and the request for a copy, which `collie backup` shares.
 
 use std::{
     ops::ControlFlow,
@@ -15,35 +15,35 @@ use crate::{copying::Copying, progress::Recovery, serve, shell, wal::count};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to make: of a running server a name below its server.copy_dir (by default copies in its data directory), or the whole path of
-    /// that; with --data a directory. It may be there if it is empty.
+    /// What to make: with a running server, a name below its server.copy_dir (by default the directory copies in its
+    /// data directory), or the whole path of it; with --data, a directory. The directory may exist if it is empty.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     #[command(flatten)]
     source: Source,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Which database is copied.
+/// The database to copy.
 #[derive(clap::Args)]
 pub(crate) struct Source {
     /// A running server [default: postgresql://collie@127.0.0.1:5433/collie].
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     url: Option<String>,
-    /// Open this data directory itself; no server may have it open.
+    /// Open this data directory in this process; no server may have it open.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// With --data: TOML file of the server.
     #[arg(long, value_name = "FILE", requires = "data")]
     config: Option<PathBuf>,
-    /// With --data: one setting of the server, such as wal.copies=DIR; may be repeated, and wins over the file.
+    /// With --data: one setting of the server, such as wal.copies=DIR; may be repeated, and overrides the file.
     #[arg(long, value_name = "KEY=VALUE", requires = "data")]
     set: Vec<String>,
 }
 
-/// What was made.
+/// The copy that was made.
 struct Made {
     start: String,
     from: String,
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     make(&args.dir, &args.source, CheckpointOptions { copy: false }, args.json)
 }
 
-/// Has a copy made in `dir` and says what it holds.
+/// Makes a copy in `dir`, or has the server make it, and prints what it holds.
 pub(crate) fn make(dir: &Path, source: &Source, options: CheckpointOptions, json: bool) -> anyhow::Result<ExitCode> {
     let made = match &source.data {
         Some(data) => by_itself(data, source, dir, options)?,
@@ -86,7 +86,7 @@ pub(crate) fn make(dir: &Path, source: &Source, options: CheckpointOptions, json
 /// Opens the data directory and copies it.
 fn by_itself(data: &Path, source: &Source, dir: &Path, options: CheckpointOptions) -> anyhow::Result<Made> {
     let mut engine = serve::settings(source.config.as_ref(), &source.set)?.engine;
-    // Nothing is to change but what an open does.
+    // Nothing may change except what an open does.
     (engine.create_if_missing, engine.background) = (false, false);
     let env = Env::real();
     let mut recovery = Recovery::new(&*env.clock, |line| eprintln!("{line}"));
@@ -106,9 +106,9 @@ fn by_itself(data: &Path, source: &Source, dir: &Path, options: CheckpointOption
     Ok(Made { start, from, end, files: made.files, bytes: made.bytes, dir: dir.display().to_string() })
 }
 
-/// Asks a server to copy what it has open.
+/// Asks a server to copy its open database.
 fn by_server(url: &str, dir: &Path, options: CheckpointOptions) -> anyhow::Result<Made> {
-    // A name is the server's business, a path is meant as this shell has it.
+    // The server resolves a bare name; a path is meant relative to this shell's directory.
     let is_name = dir.components().count() == 1 && !dir.to_string_lossy().contains('/');
     let dir = if is_name { Ok(dir.to_owned()) } else { std::path::absolute(dir) }
         .with_context(|| format!("cannot look up {}", dir.display()))?;

@@ -1,4 +1,4 @@
-//! `collie config`: every setting, its default and exactly what it does.
+//! `collie config`: prints every setting with its default and its exact effect.
 
 use std::process::ExitCode;
 

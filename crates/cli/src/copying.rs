@@ -1,5 +1,5 @@
-//! Progress of copying, summing and checking files that takes longer than a second: a bar on a terminal, a line a second
-//! elsewhere.
+//! Progress of copying, summing and checking files, if that takes longer than a second: a bar on a terminal, one line
+//! per second elsewhere.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use collie_engine::{CopyPhase, CopyProgress};
 use collie_env::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows nothing before this.
+/// Time before anything is shown, and between two lines.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Progress of copying, summing and checking files.

@@ -1,7 +1,7 @@
-//! `collie`: the one binary. Reads the command line and wires the crates together; decides nothing else.
+//! `collie`: the one binary. It reads the command line and wires the crates together; it makes no other decisions.
 //!
-//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage. From `status`: 1 something needs attention, 2 the
-//! server does not answer.
+//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage. Of `status`: 1 something needs
+//! attention, 2 the server does not answer.
 #![deny(unsafe_code)]
 
 mod allocated;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 
-/// Row versions are made by sessions and freed by whoever prunes, mostly another thread (decision 0069).
+/// Sessions allocate row versions, and the thread that prunes, mostly another one, frees them (decision 0069).
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -48,66 +48,72 @@ enum Command {
     /// Run the server until SIGTERM or SIGINT.
     ///
     /// Opens (or makes) the data directory, prints `listening on ADDR` when clients can connect, and serves
-    /// PostgreSQL's protocol: database collie, user collie, no password. Only loopback addresses are served until
-    /// there is authentication.
+    /// PostgreSQL's protocol: database collie, user collie, no password. Only loopback addresses are served until there
+    /// is authentication.
     Serve(serve::Args),
-    /// An SQL shell, on a data directory itself (no server needed) or on a running server.
+    /// Run an SQL shell, directly on a data directory (no server needed) or on a running server.
     Sql(shell::Args),
-    /// Say who a running server is, who follows it and how far behind, and what needs attention.
+    /// Show the role of a running server, which nodes follow it and how far behind they are, and what needs attention.
     ///
-    /// Exit code 0: nothing does; 1: something does, such as lost redundancy: a replica or a primary that is away, a slot that is expired,
-    /// commits that do without their quorum; 2: the server does not answer.
+    /// Exit code 0: nothing needs attention; 1: something does, such as lost redundancy: an absent replica or primary,
+    /// an expired slot, commits that are answered without their quorum; 2: the server does not answer.
     Status(status::Args),
-    /// Copy a database to a directory that opens by itself, sharing its tables.
+    /// Copy a database to a directory that opens by itself and shares its tables.
     ///
-    /// Works while the server runs, which then makes the copy, on its machine and below its server.copy_dir: DIR is a name there. Tables are linked, not copied, where
-    /// both directories are on one file system: quick, and no second copy of what may rot. For that: collie backup.
+    /// Works while the server runs; then the server makes the copy, on its machine and below its server.copy_dir: DIR
+    /// is a name there. Tables are linked, not copied, where both directories are on one file system: that is fast, but
+    /// gives no second copy of files that may rot. For a second copy use collie backup.
     Checkpoint(checkpoint::Args),
     /// Copy a database to a directory that shares nothing with it, or check such a copy.
     ///
-    /// Works while the server runs, which then makes the copy, on its machine and below its server.copy_dir: DIR is a name there. The copy holds every commit that returned
-    /// before the call, and those that came while its tables were copied; it lists the checksums of all its files.
+    /// Works while the server runs; then the server makes the copy, on its machine and below its server.copy_dir: DIR
+    /// is a name there. The copy holds every commit that returned before the call, and those made while its tables were
+    /// copied; it lists the checksums of all its files.
     Backup(backup::Args),
     /// Make a data directory from a backup, after checking every byte of it.
     ///
-    /// BACKUP stays as it is, and can be restored again. The new directory's positions go on in a new history, so that what
-    /// it commits is never taken for what the old one did.
+    /// BACKUP stays as it is, and can be restored again. The positions of the new directory continue in a new history,
+    /// so that its commits are never taken for those of the old one.
     Restore(restore::Args),
     /// Make a running replica a primary.
     ///
-    /// The other nodes (replication.peers) are asked to promise the next term, and from then on follow nobody of a lower one. With a
-    /// list of replicas that acknowledge commits it leads only if it holds every commit that was acknowledged by them; without one
-    /// it is promoted at once, and how much of its primary's log it lacked at last contact is printed.
+    /// The other nodes (replication.peers) are asked to promise the next term, and from then on follow no node of a
+    /// lower one. With a list of replicas that acknowledge commits, the replica leads only if it holds every commit
+    /// that they acknowledged; without a list it is promoted at once, and the amount of its primary's log that it
+    /// lacked at last contact is printed.
     Promote(promote::Args),
     /// Show or change the key by which the nodes of a database know each other.
     ///
-    /// The first node makes it when it serves replicas (DIR/replication.key); each further node needs a copy before it can be filled.
+    /// The first node makes it when it serves replicas (DIR/replication.key); each further node needs a copy before it
+    /// can be filled.
     ReplicaKey {
         #[command(subcommand)]
         command: replica_key::Command,
     },
-    /// Look at a log, check it, or cut it.
+    /// Inspect a log, check it, or cut it.
     ///
     /// dump, verify and stat change nothing and do not disturb a running server; truncate-at is for a stopped one.
     Wal {
         #[command(subcommand)]
         command: wal::Command,
     },
-    /// Fit cost models to the samples of a data directory, say how good they are, and what they turn on.
+    /// Fit cost models to the samples of a data directory, evaluate them, and explain their predictions.
     ///
-    /// Samples are files under DIR/samples/v1, models are files under DIR/models; a server need not run, and is not disturbed.
+    /// Samples are files under DIR/samples/v1, models are files under DIR/models; no server need run, and a running one
+    /// is not disturbed.
     Train {
         #[command(subcommand)]
         command: train::Command,
     },
     /// See Collie at work: a primary, a replica and a load, started for it, and a page that shows them.
     ///
-    /// Prints the address of the page, then a line every few seconds: commits, delay of the replica beside its bound, what is granted to
-    /// collection, samples, models, decisions, reads replayed. Needs nothing but this program, and no port of your own; leaves nothing
-    /// behind unless --keep. The tables are TPC-C's at a hundredth of its rows, and grow with the load: a demo that is forgotten ends,
-    /// with that reason, once they take up 1 GiB, after hours.
+    /// Prints the address of the page, then a line every few seconds: commits, delay of the replica and its bound,
+    /// processor time granted to collection, samples, models, decisions, replayed reads. Needs nothing but this
+    /// program, and no particular port; leaves nothing behind unless --keep is given. The tables are TPC-C's at a
+    /// hundredth of its rows, and grow with the load: a forgotten demo ends, with that reason, once they occupy 1 GiB,
+    /// after hours.
     Demo(demo::Args),
-    /// Measure a part of Collie beside its floor and its peers.
+    /// Measure a part of Collie and compare it with its floor and its peers.
     Bench {
         #[command(subcommand)]
         command: bench::Command,
@@ -119,9 +125,9 @@ enum Command {
 fn main() -> ExitCode {
     allocated::offer();
     let command = Cli::parse().command;
-    // What a benchmark writes is for everybody.
+    // Files written by a benchmark are readable by everyone.
     if !matches!(command, Command::Bench { .. }) {
-        // Files that libraries make are the owner's alone too: tables, samples, models, backups.
+        // Files that libraries create are accessible to the owner only, too: tables, samples, models, backups.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     }
     let result = match command {
@@ -148,8 +154,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns an error in one line: what was added on the way, outermost first, then its causes, none of them twice. Errors of the crates name
-/// their cause themselves.
+/// Returns an error in one line: the added contexts, outermost first, then the causes, each only once. Errors of the
+/// crates include their cause in their own text.
 fn one_line(error: &anyhow::Error) -> String {
     let line = error.chain().fold(String::new(), |line, cause| match cause.to_string() {
         cause if line.is_empty() => cause,
@@ -167,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A crate's error, which names its cause.
+    /// An error of a crate, which includes its cause in its text.
     #[derive(Debug)]
     struct Named(Error);
 
@@ -183,7 +189,8 @@ mod tests {
         }
     }
 
-    /// Goal: a line says each cause once. Method: an error that names its cause, with and without more in front of it, and one that does not.
+    /// Goal: a line gives each cause once. Method: an error that includes its cause, with and without a context in
+    /// front of it, and one that does not.
     #[test]
     fn line_says_each_cause_once() {
         let missing = || Error::from(ErrorKind::NotFound);

@@ -1,4 +1,4 @@
-//! Progress of work that takes longer than a second: a bar on a terminal, a line a second elsewhere.
+//! Progress of an open that takes longer than a second: a bar on a terminal, one line per second elsewhere.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use collie_engine::{OpenPhase, OpenProgress};
 use collie_env::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows nothing before this, and then a line so often.
+/// Time before anything is shown, and between two lines.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Progress of opening a directory, on standard error.
 pub(crate) struct Recovery<'a> {
     clock: &'a dyn Clock,
-    /// Where a line goes if there is no terminal.
+    /// The function that prints a line if there is no terminal.
     say: fn(&str),
     pace: Pace,
     bar: Option<ProgressBar>,
@@ -43,11 +43,11 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Decides when there is something to say, and what.
+/// Decides when a line is due, and what it says.
 struct Pace {
     begun_ns: u64,
     said_ns: u64,
-    /// When the phase began, or went on after another, and what was done of it by then.
+    /// When the phase began or resumed after another, and its progress at that time.
     phase: Option<(u64, OpenProgress)>,
 }
 
@@ -56,7 +56,7 @@ impl Pace {
         Self { begun_ns: now_ns, said_ns: now_ns, phase: None }
     }
 
-    /// Returns what to say now, if it is time.
+    /// Returns the line to print now, if one is due.
     fn line(&mut self, now_ns: u64, progress: &OpenProgress) -> Option<String> {
         let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
         let (phase_ns, first) = match self.phase {
@@ -97,8 +97,8 @@ mod tests {
         OpenProgress { phase, bytes_done: mib_done << 20, bytes_total: 400 << 20, rows }
     }
 
-    /// Goal: nothing is said in the first second, then a line a second, with the phase, its share, its speed and the time it
-    /// takes yet. Method: an opening of three phases with a survey in the midst of its replay.
+    /// Goal: nothing is printed in the first second, then one line per second, with the phase, its share, its speed and
+    /// the time left. Method: an open of three phases with a scan in the middle of its replay.
     #[test]
     fn line_a_second_says_phase_share_speed_and_time_left() {
         let mut pace = Pace::new(SECOND);
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(say(9000, at(OpenPhase::Done, 400, 9000)), None);
     }
 
-    /// Goal: a phase of which nothing is done yet promises no time. Method: one that is stuck at its beginning.
+    /// Goal: a phase in which nothing is done yet promises no time. Method: one that is stuck at its beginning.
     #[test]
     fn no_time_is_promised_before_anything_is_done() {
         let mut pace = Pace::new(0);

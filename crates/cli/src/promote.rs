@@ -1,4 +1,5 @@
-//! `collie promote`: makes a running replica a primary; with `--force-term` also one that has promised a term in which nobody leads.
+//! `collie promote`: makes a running replica a primary; with `--force-term` also a node that has promised a term in
+//! which no node leads.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -15,28 +16,31 @@ pub(crate) struct Args {
     /// The replica's server [default: postgresql://collie@127.0.0.1:5433/collie].
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Ask nobody: what only the old primary and other replicas have is lost, and how much at last contact is printed.
+    /// Ask no other node: commits that only the old primary and other replicas have are lost; the amount at last
+    /// contact is printed.
     #[arg(long)]
     force: bool,
-    /// Lead in this term, asking nobody and forgetting whatever the node has promised: for one that has promised a term in which nobody can
-    /// lead. Two nodes may lead afterwards: see that no other one does. With --data, of a server that is stopped.
+    /// Lead in this term, without asking any node and regardless of what the node has promised: for a node that has
+    /// promised a term in which none can lead. Two nodes may lead afterwards: make sure that no other one does. With
+    /// --data, for a stopped server.
     #[arg(long, value_name = "TERM", conflicts_with_all = ["force", "switchover"])]
     force_term: Option<u64>,
-    /// With --force-term: the data directory of a server that is stopped. A primary's leads in TERM again when it is started, which must be
-    /// the term that it led in; a replica's follows whoever leads in TERM or a higher one.
+    /// With --force-term: the data directory of a stopped server. A primary leads in TERM again when it is started,
+    /// which must be the term in which it led; a replica follows the node that leads in TERM or a higher one.
     #[arg(long, value_name = "DIR", requires = "force_term", conflicts_with = "url")]
     data: Option<PathBuf>,
-    /// Have the primary, which must be there, hand over: nothing is lost, and it becomes a replica. If that fails it goes on.
+    /// Make the primary, which must be reachable, hand over: nothing is lost, and it becomes a replica. If that fails,
+    /// it goes on as primary.
     #[arg(long, conflicts_with = "force")]
     switchover: bool,
-    /// What the primary's open transactions are given to end, and then the replica to take over, as in 5s [default:
-    /// replication.switchover_timeout].
+    /// The time that the primary's open transactions are given to end, and then the replica to take over, as in 5s
+    /// [default: replication.switchover_timeout].
     #[arg(long, value_name = "TIME", requires = "switchover")]
     timeout: Option<String>,
 }
 
 impl Args {
-    /// Returns the statement that does it.
+    /// Returns the statement that performs the promotion.
     fn statement(&self) -> anyhow::Result<String> {
         if let Some(term) = self.force_term {
             return Ok(format!(
@@ -62,11 +66,11 @@ impl Args {
     }
 }
 
-/// What is said before promises are given up.
+/// Printed before promises are given up.
 const WARNING: &str = "warning: what this node has promised to others is given up: if another one leads, or is promoted by them, both \
                        take writes, and those of one are lost";
 
-/// Gives up what the closed directory `data` has promised, for `term`.
+/// Gives up the promises of the closed directory `data`, in favor of `term`.
 fn force(data: &std::path::Path, term: u64) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let log = log_dir_of(data, &env)?;

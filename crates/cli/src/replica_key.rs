@@ -7,15 +7,15 @@ use collie_replica::key::{KEY_FILE, KeyFile, Keys};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the keys of a node as the file has them, secrets and all: the newest first, and every one of them is accepted.
+    /// Print the keys in a node's file, including the secrets: the newest first; every one of them is accepted.
     Show(Place),
     /// Put a new key in front of those that the node has.
     ///
-    /// Nothing has to be stopped or restarted: the file is read at each connection. 1. Rotate on one node. 2. Copy its file to every other
-    /// node, mode 0600: from then on they use the new key, and accept the old one. 3. On every node, rotate --end: the old one is accepted no
-    /// more. Connections that are open stay.
+    /// Nothing has to be stopped or restarted: the file is read at each connection. 1. Rotate on one node. 2. Copy its
+    /// file to every other node, mode 0600: from then on they use the new key, and accept the old one. 3. On every
+    /// node, rotate --end: the old key is no longer accepted. Open connections stay.
     Rotate {
-        /// Take every key but the newest away, once all nodes have that.
+        /// Remove every key except the newest, once all nodes have that one.
         #[arg(long)]
         end: bool,
         #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct Place {
     /// Data directory of the node.
     #[arg(long, value_name = "DIR", default_value = "./collie-data")]
     data: PathBuf,
-    /// The file, where replication.key_file names another than replication.key in the data directory.
+    /// The file, if replication.key_file names another one than replication.key in the data directory.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

@@ -19,21 +19,22 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The backup, or a checkpoint that was not opened.
+    /// The backup, or a checkpoint that was never opened.
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Data directory to make; it may be there if it is empty.
+    /// Data directory to make; it may exist if it is empty.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Restore the commits below this position only, as in 0/1A2F000 or in decimal: a position that
-    /// `collie wal dump BACKUP` prints, from the one that the backup can be restored to (`collie backup verify`) on.
+    /// Restore only the commits below this position, as in 0/1A2F000 or in decimal: a position that `collie wal dump
+    /// BACKUP` prints, from the first one to which the backup can be restored (`collie backup verify`) on.
     #[arg(long, value_name = "LSN", value_parser = position)]
     to_lsn: Option<Lsn>,
-    /// Restore what was committed up to this time only, as in '2026-01-02 03:04:05+00'; without a zone it is UTC. Nothing later is
-    /// restored, and perhaps not the second before: times are noted once a second. From the begin of the backup on.
+    /// Restore only what was committed up to this time, as in '2026-01-02 03:04:05+00'; without a zone it is UTC.
+    /// Nothing later is restored, and perhaps not the last second before: times are noted once a second. The time must
+    /// not be before the start of the backup.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "to_lsn")]
     to_time: Option<i64>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -67,9 +68,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a time as SQL does; returns microseconds since 1970.
+/// Parses a time as SQL does; returns microseconds since 1970.
 fn time(text: &str) -> Result<i64, String> {
-    /// From 1970 to 2000, when SQL's times begin.
+    /// From 1970 to 2000, the epoch of SQL's times.
     const TO_2000_US: i64 = 946_684_800_000_000;
     let now = Env::real().clock.wall_us().saturating_sub(TO_2000_US);
     match text_in(oid::TIMESTAMPTZ, -1, text, &TextContext { now, ..TextContext::default() }) {
@@ -83,7 +84,8 @@ fn time(text: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    /// Goal: times are read as SQL reads them, in UTC without a zone. Method: one moment in three zones, and what is none.
+    /// Goal: times are read as SQL reads them, in UTC without a zone. Method: one moment in three notations, and texts
+    /// that are no time.
     #[test]
     fn time_is_read_as_in_sql() {
         for text in ["2026-01-02 03:04:05+00", "2026-01-02 03:04:05", "2026-01-02T05:04:05+02"] {

@@ -1,10 +1,11 @@
 //! Returns unused memory to the operating system while the process is near the memory that it can have.
 //!
-//! jemalloc keeps the pages that were freed for ten seconds, for each of its arenas on its own: a thread does not use the pages that a
-//! thread of another arena has freed. Where a control group limits the process, a statement that fills memory just after another one
-//! has freed as much can end it. So a thread watches the resident memory, and has every arena return its unused pages whenever that
-//! has grown and more than half of the possible memory is in use. The pages that are still needed cost page faults after that, which
-//! is why jemalloc keeps them while memory is plenty.
+//! jemalloc keeps freed pages for ten seconds, separately for each of its arenas: a thread does not reuse the pages
+//! that a thread of another arena has freed. Where a control group limits the process, a statement that fills memory
+//! just after another one has freed as much can therefore end the process. So a thread watches the resident memory, and
+//! makes every arena return its unused pages whenever that has grown and more than half of the possible memory is in
+//! use. Pages that are needed again cost page faults after that, which is why jemalloc keeps them while memory is
+//! plentiful.
 #![expect(unsafe_code, reason = "one call into jemalloc")]
 
 use std::ffi::CString;
@@ -14,22 +15,23 @@ use std::time::Duration;
 
 use collie_env::{Access, Env, File, machine_memory_bytes};
 
-/// Between two looks while a quarter of the memory is in use, and while less is.
+/// Time between two looks: while at least a quarter of the memory is in use, and while less is.
 const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 
-/// Of the possible memory, the growth after which unused pages are returned again.
+/// The growth, as a fraction of the possible memory, after which unused pages are returned again.
 const STEP_SHARE: u64 = 32;
 
 /// Decides when unused pages are returned.
 #[derive(Debug)]
 struct Watch {
     limit_bytes: u64,
-    /// The least resident memory since pages were returned.
+    /// The lowest resident memory since pages were last returned.
     least_bytes: u64,
 }
 
 impl Watch {
-    /// Takes the resident memory; returns whether unused pages are to be returned now. Then [`Watch::returned`] follows.
+    /// Takes the resident memory; returns whether unused pages are to be returned now. If so, the caller then calls
+    /// [`Watch::returned`].
     fn look(&mut self, resident_bytes: u64) -> bool {
         self.least_bytes = self.least_bytes.min(resident_bytes);
         let has_grown = resident_bytes > self.least_bytes + self.limit_bytes / STEP_SHARE;
@@ -42,7 +44,7 @@ impl Watch {
     }
 }
 
-/// Has every arena return its unused pages.
+/// Makes every arena return its unused pages.
 fn return_unused() {
     // All arenas: jemalloc's MALLCTL_ARENAS_ALL.
     let name = CString::new("arena.4096.purge").expect("no NUL in it");
@@ -51,7 +53,7 @@ fn return_unused() {
         unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0) };
 }
 
-/// Returns the resident memory of the process, by the kernel's count.
+/// Returns the resident memory of the process, as the kernel counts it.
 fn resident_bytes(statm: &dyn File) -> Option<u64> {
     let mut text = [0; 128];
     let length = statm.read_at(0, &mut text).ok()?;
@@ -59,7 +61,7 @@ fn resident_bytes(statm: &dyn File) -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Starts the thread, where the system says how much memory the process can have and has.
+/// Starts the watching thread, if the system reports the memory that the process can have and has.
 pub(crate) fn start(env: &Env) {
     let Some(limit_bytes) = machine_memory_bytes(&*env.files) else { return };
     let Ok(statm) = env.files.open(Path::new("/proc/self/statm"), Access::Read) else { return };
@@ -73,7 +75,7 @@ pub(crate) fn start(env: &Env) {
             std::thread::sleep(LOOK_EVERY[usize::from(resident < limit_bytes / 4)]);
         }
     };
-    // Without it the process needs more memory than it would.
+    // Without this thread the process merely needs more memory.
     let _best_effort = std::thread::Builder::new().name("collie-memory".to_owned()).spawn(run);
 }
 
@@ -81,8 +83,8 @@ pub(crate) fn start(env: &Env) {
 mod tests {
     use super::*;
 
-    /// Goal: unused pages are returned when memory has grown above half of the possible, and not again before it grows again. Method: the
-    /// decisions over a series of sizes.
+    /// Goal: unused pages are returned when memory has grown and is above half of the possible, and not again before it
+    /// grows again. Method: the decisions over a series of sizes.
     #[test]
     fn pages_are_returned_at_growth_above_half() {
         let mut watch = Watch { limit_bytes: 3_200, least_bytes: u64::MAX };
@@ -95,8 +97,8 @@ mod tests {
         assert!(!watch.look(1_600) && watch.look(1_650));
     }
 
-    /// Goal: memory that was freed leaves the process at once when it is returned. Method: 64 MiB in small blocks, made and freed on a
-    /// thread; resident memory before and after.
+    /// Goal: freed memory leaves the process at once when it is returned. Method: 64 MiB in small blocks, allocated and
+    /// freed on a thread; resident memory before and after.
     #[test]
     fn freed_memory_leaves_the_process_when_it_is_returned() {
         const BYTES: u64 = 64 << 20;

@@ -10,46 +10,50 @@ use crate::{progress::Recovery, returned_memory};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Data directory; made when it is not there.
+    /// Data directory; made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "./collie-data")]
     data: PathBuf,
-    /// Open it without writing a byte to it, also where nothing can be written; every statement that would write is refused.
+    /// Open the directory without writing a byte to it, even where nothing can be written; every statement that would
+    /// write is refused.
     #[arg(long)]
     read_only: bool,
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Address of a page that shows how it does, and of /healthz, /readyz and /metrics, over HTTP, such as 127.0.0.1:8433; without it there is none.
+    /// Address of a status page, and of /healthz, /readyz and /metrics, over HTTP, such as 127.0.0.1:8433; without it
+    /// there is none.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Address for replicas and for questions about who leads; without it none are served.
+    /// Address for replicas and for queries about which node leads; without it none are served.
     #[arg(long, value_name = "ADDR")]
     replica_listen: Option<SocketAddr>,
-    /// Follow the primary that listens for replicas there, or the one of replication.peers that leads, and answer reads only. An empty
-    /// data directory is filled first. A directory that was promoted leads, unless another one does since.
+    /// Follow the primary that listens for replicas there, or the node of replication.peers that leads, and answer
+    /// reads only. An empty data directory is filled first. A directory that was promoted leads, unless another one has
+    /// led since.
     #[arg(long, value_name = "HOST:PORT")]
     replica_of: Option<String>,
     /// TOML file with settings; see `collie config`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// One setting, such as wal.flush_delay=5ms; may be repeated, and wins over the file.
+    /// One setting, such as wal.flush_delay=5ms; may be repeated, and overrides the file.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Commits carry what replay in the order of begins needs: for `collie bench replication`.
+    /// Record in commits what replay in the order of transaction starts needs: for `collie bench replication`.
     #[arg(long, hide = true)]
     note_commit_times: bool,
-    /// While it leads, every call of an operating unit is sampled where samples are: for `collie bench training`.
+    /// While the node leads, sample every call of an operating unit wherever samples are taken: for `collie bench
+    /// training`.
     #[arg(long, hide = true)]
     sample_everything: bool,
-    /// Beside each sample so much more is done: own:TIMES or six-calls:TIMES, for `collie bench training`.
+    /// Do this much extra work with each sample: own:TIMES or six-calls:TIMES, for `collie bench training`.
     #[arg(long, hide = true, value_name = "KIND:TIMES")]
     beside_samples: Option<String>,
-    /// Stop in order once the process of this id, which started this one, has ended: for `collie demo`.
+    /// Stop in order once the process with this id, which started this one, has ended: for `collie demo`.
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
 }
 
-/// Has this process stop in order when its parent ends, or fails if that has happened already.
+/// Makes this process stop in order when its parent ends; fails if the parent has ended already.
 #[cfg(target_os = "linux")]
 fn end_with(parent: i32) -> anyhow::Result<()> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -59,13 +63,13 @@ fn end_with(parent: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody tells it there.
+/// Other systems do not signal the end of a parent.
 #[cfg(not(target_os = "linux"))]
 fn end_with(_parent: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the settings together: defaults, file, `--set`.
+/// Combines the settings: defaults, file, `--set`.
 pub(crate) fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Config> {
     let mut config = Config::default();
     if let Some(file) = file {

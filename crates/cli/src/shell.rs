@@ -1,4 +1,4 @@
-//! `collie sql`: a small shell. For everything a full client does, psql works on a running server.
+//! `collie sql`: a small shell. For everything that a full client does, use psql on a running server.
 
 use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{progress::Recovery, render::Table, serve};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Open this data directory itself; no server may have it open.
+    /// Open this data directory in this process; no server may have it open.
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     data: Option<PathBuf>,
     /// A running server [default: postgresql://collie@127.0.0.1:5433/collie].
@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Run this SQL and exit; without it, read statements from the terminal or standard input.
     #[arg(short, long, value_name = "SQL")]
     command: Option<String>,
-    /// With --data: make a new database when there is none in the directory.
+    /// With --data: make a new database if there is none in the directory.
     #[arg(long, requires = "data", conflicts_with = "read_only")]
     create: bool,
-    /// With --data: open it without writing a byte to it, also where nothing can be written.
+    /// With --data: open the directory without writing a byte to it, even where nothing can be written.
     #[arg(long, requires = "data")]
     read_only: bool,
     /// With --data: one setting, such as wal.recovery_mode=point_in_time.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Reads statements until the end of input; returns whether one failed (which only scripts care about).
+/// Reads statements until the end of input; returns whether one failed (which matters to scripts only).
 fn read_statements(target: &mut Target, runtime: &tokio::runtime::Runtime) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
@@ -106,7 +106,7 @@ enum Target {
 }
 
 impl Target {
-    /// Runs a string of statements and prints what comes; false when one failed.
+    /// Runs a string of statements and prints the results; returns false if one failed.
     async fn run(&mut self, sql: &str) -> bool {
         match self {
             Self::Embedded(embedded) => {
@@ -158,7 +158,7 @@ impl Embedded {
     }
 }
 
-/// Prints a session's answers.
+/// Prints the answers of a session.
 #[derive(Default)]
 struct Printer {
     table: Option<Table>,
@@ -264,7 +264,7 @@ pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client>
     };
     let (client, connection) = connected.map_err(|error| {
         match error.as_db_error() {
-            // The server is there and says why it takes no session: a start, too many connections, a name that it does not know.
+            // The server answers and refuses the session: a start, too many connections, an unknown name.
             Some(refusal) => {
                 let detail = refusal.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
                 anyhow::anyhow!("{url} refuses the connection: {}{detail}", refusal.message())
@@ -284,7 +284,7 @@ pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client>
 type Connected =
     (tokio_postgres::Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>);
 
-/// Connects; where other clients have every connection, to one that is reserved.
+/// Connects; if other clients use all connections, to one that is reserved for operators.
 async fn connect_as_operator(config: &tokio_postgres::Config) -> Result<Connected, tokio_postgres::Error> {
     let connected = config.connect(tokio_postgres::NoTls).await;
     let is_full =
@@ -296,7 +296,7 @@ async fn connect_as_operator(config: &tokio_postgres::Config) -> Result<Connecte
     config.clone().options(options.trim_start()).connect(tokio_postgres::NoTls).await
 }
 
-/// The innermost reason of an error, which says what happened.
+/// Returns the innermost cause of an error, which says what happened.
 pub(crate) fn cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

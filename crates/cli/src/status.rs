@@ -1,5 +1,6 @@
-//! `collie status`: who a server is, whom it follows and who follows it, and what needs somebody's attention. Asks over SQL, as any
-//! client could; what needs attention is the server's own judgement (`collie_health`), the same that `/readyz` goes by.
+//! `collie status`: the identity and the role of a server, which node it follows and which nodes follow it, and what
+//! needs attention. It queries over SQL, as any client could; what needs attention is the server's own judgement
+//! (`collie_health`), on which `/readyz` is based too.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -13,10 +14,10 @@ use crate::{
     shell::{DEFAULT_URL, cause, connect},
 };
 
-/// The exit code of a server that answers, and of which something needs attention.
+/// The exit code for a server that answers and that needs attention.
 const NEEDS_ATTENTION: u8 = 1;
 
-/// The exit code when the server does not answer.
+/// The exit code for a server that does not answer.
 const NO_ANSWER: u8 = 2;
 
 #[derive(clap::Args)]
@@ -24,7 +25,8 @@ pub(crate) struct Args {
     /// A running server [default: postgresql://collie@127.0.0.1:5433/collie].
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Print an object instead: node, following, quorum, replicas, slots, problems; of a server that does not answer: error.
+    /// Print an object instead: node, following, quorum, replicas, slots, problems; for a server that does not answer:
+    /// error.
     #[arg(long)]
     json: bool,
 }
@@ -32,13 +34,13 @@ pub(crate) struct Args {
 /// A row, by the names of its columns.
 type Row = BTreeMap<String, Option<String>>;
 
-/// What a server says of itself.
+/// The answers of a server about itself.
 #[derive(Debug, Default)]
 struct Status {
     node: Row,
-    /// Of a replica: whom it follows.
+    /// Of a replica: its primary.
     following: Option<Row>,
-    /// Of a primary whose commits wait for replicas: how these stand.
+    /// Of a primary whose commits wait for replicas: the state of the quorum.
     quorum: Option<Row>,
     replicas: Vec<Row>,
     slots: Vec<Row>,
@@ -99,7 +101,7 @@ fn text<'a>(row: &'a Row, column: &str) -> &'a str {
     row.get(column).and_then(Option::as_deref).unwrap_or("")
 }
 
-/// Returns the value of a cell: numbers and truth as such, ids and positions as text.
+/// Returns the value of a cell: numbers and booleans typed, ids and positions as text.
 fn value(column: &str, cell: Option<&str>) -> Value {
     match (column, cell) {
         (_, None) => Value::Null,
@@ -114,7 +116,7 @@ fn object(row: &Row) -> Value {
     Value::Object(fields.collect::<Map<String, Value>>())
 }
 
-/// Says who is asked for commits: both lists while the one changes to the other.
+/// Returns the quorum configuration in words: both lists while one replaces the other.
 fn asked(quorum: &Row) -> String {
     fn name(list: &str) -> &str {
         if list.is_empty() { "nobody" } else { list }
@@ -127,7 +129,7 @@ fn asked(quorum: &Row) -> String {
     }
 }
 
-/// Returns a time in microseconds for people.
+/// Returns a time in microseconds in readable form.
 pub(crate) fn time(us: &str) -> String {
     match us.parse::<u64>() {
         Err(_) => "-".to_owned(),
@@ -158,7 +160,7 @@ impl Status {
         }
     }
 
-    /// Who it is, and whom it follows or waits for.
+    /// Returns lines about the node, and about the primary or the quorum.
     fn lines(&self) -> Vec<String> {
         let node = |column| text(&self.node, column);
         let since = match node("term_start") {
@@ -205,7 +207,7 @@ impl Status {
         lines
     }
 
-    /// A line for each replica, with what its slot keeps.
+    /// Returns a table with a row for each replica, with the log that its slot keeps.
     fn table(&self) -> Table {
         let names =
             ["slot", "state", "applied", "bytes behind", "delay", "p50", "p99", "max", "made up in", "log kept"];
@@ -234,8 +236,8 @@ mod tests {
         cells.iter().map(|(column, cell)| ((*column).to_owned(), Some((*cell).to_owned()))).collect()
     }
 
-    /// Goal: whoever reads it learns the role, the term, the primary that is lost and what it had, and the quorum that is missing. Method: a
-    /// replica that looks for its primary, and a primary that has lost a member.
+    /// Goal: the lines show the role, the term, the lost primary and its last position, and the missing members of a
+    /// quorum. Method: a replica that looks for its primary, and a primary that has lost a member.
     #[test]
     fn lines_say_who_it_is_and_whom_it_lacks() {
         let node = row(&[("role", "replica"), ("node", "ab"), ("cluster", "c"), ("term", "3"), ("term_start", "0/20")]);
@@ -265,7 +267,7 @@ mod tests {
         assert_eq!(primary.lines()[3], "quorum ANY 1 (a, b) short for 20 ms: commits waiting, missing a, b");
     }
 
-    /// Goal: both lists are named while the one changes to the other, also where the one is nobody. Method: both kinds of a change.
+    /// Goal: both lists are named while one replaces the other, even if one is empty. Method: both kinds of a change.
     #[test]
     fn lists_of_a_change_are_named() {
         let line = |list, before| {
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(line("", "ANY 1 (a)"), off);
     }
 
-    /// Goal: scripts get numbers, truth and nothing as such, and ids as they are. Method: a row of each.
+    /// Goal: scripts get numbers, booleans and nulls as such, and ids as text. Method: a row with each.
     #[test]
     fn objects_have_typed_values() {
         let mut cells = row(&[("node", "0000000000000012"), ("term", "3"), ("active", "f"), ("durable_lsn", "0/20")]);

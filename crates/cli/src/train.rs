@@ -1,4 +1,4 @@
-//! `collie train`: cost models from samples. Wiring and printing; what is fitted and how good it is, `collie_samples` says.
+//! `collie train`: cost models from samples. Wiring and printing; `collie_samples` fits and evaluates.
 
 mod decision;
 mod evaluate;
@@ -16,17 +16,17 @@ use anyhow::Context as _;
 pub(crate) enum Command {
     /// Fit a model to each label of each operating unit that has samples.
     ///
-    /// The older four fifths of a unit's samples teach, the newest fifth judges and gives the interval. Each model goes to
-    /// DIR/models/ou=NN-label=L.package in place of the one before, unless it does worse on the same samples, by more than a tenth. Exit
-    /// code 1 if no model was written or left as it was.
+    /// The older four fifths of a unit's samples train, the newest fifth evaluates and gives the interval. Each model
+    /// is written to DIR/models/ou=NN-label=L.package and replaces the one before, unless its error on the same samples
+    /// is larger by more than a tenth. The exit code is 1 if no model was written or found up to date.
     Fit(fit::Args),
-    /// Say how far each model is off on samples, and how many lay inside their interval.
+    /// Print the error of each model on samples, and how many samples lay inside their interval.
     Evaluate(evaluate::Args),
-    /// Show what a model was made of and which features its predictions turn on; or what became of a decision, and why.
+    /// Show how a model was made and which features its predictions depend on; or the outcome of a decision, and why.
     Explain(explain::Args),
 }
 
-/// Where samples and models lie.
+/// The places of samples and models.
 #[derive(clap::Args)]
 pub(crate) struct Place {
     /// Data directory with the samples.
@@ -35,13 +35,13 @@ pub(crate) struct Place {
     /// Directory of the models [default: DIR/models].
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Samples of this node only.
+    /// Use the samples of this node only.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// The newest samples of each unit, at most so many.
+    /// Use at most this many of the newest samples of each unit.
     #[arg(long, value_name = "ROWS", default_value_t = 100_000)]
     rows: usize,
-    /// One JSON object per line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ fn units(names: &[String]) -> anyhow::Result<std::collections::BTreeSet<u8>> {
     names.iter().map(find).collect()
 }
 
-/// Returns a part as per cent; nothing where there were no samples.
+/// Returns a fraction in percent; a dash if there were no samples.
 fn per_cent(part: f64) -> String {
     if part.is_finite() { format!("{:.1} %", 100.0 * part) } else { "-".to_owned() }
 }

@@ -1,7 +1,8 @@
-//! [`Kept`]: what a benchmark's report is kept as: JSON, plots, a part of a document.
+//! [`Kept`]: the files that keep a benchmark's report: JSON, plots, a part of a document.
 //!
-//! Where questions take long and are asked one at a time ([`Part::questions`]), each has a place of its own, in the JSON as well as in the
-//! document: asking one leaves the others' figures as they are. Elsewhere a report replaces the one before.
+//! Where questions take long and are asked one at a time ([`Part::questions`]), each has its own place, in the JSON as
+//! well as in the document: asking one leaves the figures of the others as they are. Elsewhere a report replaces the
+//! one before.
 
 use std::{
     io::{self, Write},
@@ -15,7 +16,7 @@ use collie_bench::{
 };
 use serde_json::{Value, json};
 
-/// Where a report goes besides standard output.
+/// The places to which a report goes in addition to standard output.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) json: Option<PathBuf>,
@@ -27,7 +28,7 @@ pub(super) struct Kept {
 pub(super) struct Part {
     name: &'static str,
     heading: &'static str,
-    /// Those that have a place of their own each; empty: one place for all.
+    /// The questions that have their own place each; empty: one place for all.
     questions: &'static [&'static str],
     text: fn(&Report) -> anyhow::Result<String>,
 }
@@ -55,10 +56,10 @@ impl Part {
         }
     }
 
-    /// Says whether a report can be written into `document`.
+    /// Checks that a report can be written into `document`.
     ///
     /// # Errors
-    /// One of two markers of a place is missing, or they are in the wrong order.
+    /// One of the two markers of a place is missing, or they are in the wrong order.
     fn check(&self, document: &str) -> anyhow::Result<()> {
         let places =
             if self.questions.is_empty() { vec![None] } else { self.questions.iter().copied().map(Some).collect() };
@@ -68,10 +69,10 @@ impl Part {
         Ok(())
     }
 
-    /// Returns `document` with what `report` comes to in its places.
+    /// Returns `document` with the text of `report` in its places.
     ///
     /// # Errors
-    /// As of [`check`](Self::check); the report lacks what the text needs.
+    /// Those of [`check`](Self::check); the report lacks data that the text needs.
     fn write(&self, document: &str, report: &Report) -> anyhow::Result<String> {
         if self.questions.is_empty() {
             let (name, heading) = self.place(None);
@@ -83,10 +84,10 @@ impl Part {
         })
     }
 
-    /// Returns what a report is as JSON, in a file that has `before`, if it is there.
+    /// Returns a report as JSON, merged into `before`, the present text of the file, if it exists.
     ///
     /// # Errors
-    /// What is there was not written by this.
+    /// `before` was not written by this function.
     fn json(&self, report: &Report, before: Option<&str>) -> anyhow::Result<Value> {
         let new = report.json();
         if self.questions.is_empty() {
@@ -106,13 +107,13 @@ impl Part {
     }
 }
 
-/// Returns the sections of a report that was kept.
+/// Returns the sections of a kept report.
 fn sections(text: &str) -> anyhow::Result<Vec<Value>> {
     let kept: Value = serde_json::from_str(text)?;
     kept["sections"].as_array().cloned().context("it has no sections")
 }
 
-/// A document that a part of is written, as it was before.
+/// A document of which a part is rewritten, with its text as it was before.
 pub(super) struct Document {
     part: &'static Part,
     path: PathBuf,
@@ -120,10 +121,10 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Reads it, before the measuring: one that cannot be written should not cost half an hour.
+    /// Reads the document before the measurement, so that one that cannot be written does not cost half an hour.
     ///
     /// # Errors
-    /// It cannot be read; as of [`Part::check`].
+    /// It cannot be read; those of [`Part::check`].
     pub(super) fn read(path: Option<PathBuf>, part: &'static Part) -> anyhow::Result<Option<Self>> {
         path.map(|path| {
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -133,17 +134,17 @@ impl Document {
         .transpose()
     }
 
-    /// Writes it with what `report` comes to.
+    /// Writes the document with the text of `report`.
     ///
     /// # Errors
-    /// The file system's; the report lacks what the text needs.
+    /// Those of the file system; the report lacks data that the text needs.
     pub(super) fn write(&self, report: &Report) -> anyhow::Result<()> {
         let text = self.part.write(&self.text, report)?;
         std::fs::write(&self.path, text).with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-/// Where a report goes, looked at before the measuring.
+/// The places to which a report goes, checked before the measurement.
 pub(super) struct Keeper {
     part: &'static Part,
     json: Option<PathBuf>,
@@ -152,10 +153,10 @@ pub(super) struct Keeper {
 }
 
 impl Kept {
-    /// Looks at what is there.
+    /// Checks the files that exist.
     ///
     /// # Errors
-    /// As of [`Document::read`]; the JSON is another's.
+    /// Those of [`Document::read`]; the JSON was not written by this benchmark.
     pub(super) fn read(self, part: &'static Part) -> anyhow::Result<Keeper> {
         if let Some(path) = self.json.as_deref().filter(|_| !part.questions.is_empty()) {
             let other =
@@ -167,10 +168,10 @@ impl Kept {
 }
 
 impl Keeper {
-    /// Prints a report, and keeps what is asked for.
+    /// Prints a report and writes the requested files.
     ///
     /// # Errors
-    /// The file system's; a section could not be ended.
+    /// Those of the file system; a section failed.
     pub(super) fn keep(&self, report: &Report) -> anyhow::Result<ExitCode> {
         print(&report.table())?;
         if let Some(path) = &self.json {
@@ -182,16 +183,17 @@ impl Keeper {
             }
         }
         self.document.iter().try_for_each(|document| document.write(report))?;
-        // Only now: what the others found out is kept.
+        // Only after the writing, so that the results of the other sections are kept.
         anyhow::ensure!(report.failed().is_empty(), "not measured to the end: {}", report.failed().join(", "));
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Says that one more question is answered, and keeps what is known by then, whatever becomes of those behind it.
+/// Reports that one more question is answered, and keeps the figures so far, whatever happens to the remaining
+/// questions.
 ///
 /// # Errors
-/// The file system's.
+/// Those of the file system.
 pub(super) fn keep_so_far(so_far: &Report, part: &Part, json: Option<&Path>) -> anyhow::Result<()> {
     let name = so_far.sections.last().map_or("nothing", |section| section.name);
     eprintln!("{name}: answered");
@@ -211,10 +213,10 @@ fn write_json(report: &Report, part: &Part, path: &Path) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints to standard output; a reader that has seen enough, such as head, is no failure.
+/// Prints to standard output; a reader that closes its end early, such as head, is no error.
 ///
 /// # Errors
-/// Any other of standard output.
+/// Any other error of standard output.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -237,8 +239,8 @@ mod tests {
         Report { machine, runs, sections: sections.iter().map(section).collect() }
     }
 
-    /// Goal: a question that is asked again has its figures replaced, those of the others stay, in JSON and in the document. Method: two
-    /// questions at once, then the first alone.
+    /// Goal: a question that is asked again has its figures replaced; those of the others stay, in JSON and in the
+    /// document. Method: two questions at once, then the first alone.
     #[test]
     fn questions_have_places_of_their_own() {
         let (both, again) = (report(3, &[("rate", &[7.0]), ("time", &[8.0])]), report(5, &[("rate", &[9.0])]));
@@ -266,8 +268,8 @@ mod tests {
         assert_eq!(json["sections"].as_array().unwrap().len(), 2);
     }
 
-    /// Goal: where there is one place, a report replaces the one before. What is not a report, and half a place, are found before anything is
-    /// measured. Method: each.
+    /// Goal: with one place for all, a report replaces the one before. A file that is no report, and half a place, are
+    /// found before anything is measured. Method: each case.
     #[test]
     fn what_is_there_is_looked_at_before() {
         let json = KV.json(&report(2, &[("fill", &[1.0])]), Some("no JSON at all")).unwrap();

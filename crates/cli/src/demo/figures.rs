@@ -1,4 +1,4 @@
-//! [`Figures`]: what the views of both servers say, in a line.
+//! [`Figures`]: the figures from the views of both servers, in one line.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::{shell::connect, status::time};
 
-/// How long a view may take.
+/// How long a query of a view may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Sessions at both servers.
@@ -16,7 +16,7 @@ pub(super) struct Views {
     replica: Client,
 }
 
-/// What they said last; `None` where one did not answer, or knows it not.
+/// The last answers of the views; `None` where a view did not answer or has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures {
     pub(super) commits: Option<u64>,
@@ -44,7 +44,7 @@ const DECISIONS: &str = "SELECT count(*) FROM collie_training.decisions";
 const WEIGHED: &str = "SELECT count(*) FROM collie_training.candidates WHERE new_value IS NOT NULL";
 const READS: &str = "SELECT sum(run)::int8 FROM collie_training.reads";
 
-/// Returns the cells of the first row; none where it fails.
+/// Returns the cells of the first row; all `None` if the query fails.
 async fn row<const N: usize>(client: &Client, sql: &str) -> [Option<String>; N] {
     let answer = timeout(PATIENCE, client.simple_query(sql)).await;
     let messages = answer.ok().and_then(Result::ok).unwrap_or_default();
@@ -59,12 +59,12 @@ impl Views {
     /// Opens sessions.
     ///
     /// # Errors
-    /// One of the servers takes none.
+    /// One of the servers accepts no session.
     pub(super) async fn connect(primary: &str, replica: &str) -> anyhow::Result<Self> {
         Ok(Self { primary: connect(primary).await?, replica: connect(replica).await? })
     }
 
-    /// Asks both.
+    /// Queries both servers.
     pub(super) async fn look(&self) -> Figures {
         let (primary, replica) = (&self.primary, &self.replica);
         let number = |cell: Option<String>| cell.and_then(|cell| cell.parse::<u64>().ok());
@@ -72,7 +72,7 @@ impl Views {
         let [delay_us, bound_us, state, grant_us, windows, out_windows] = row(replica, POLICY).await;
         let [samples] = row(replica, SAMPLES).await;
         let [models] = row(replica, MODELS).await;
-        // Each server decides for itself.
+        // Each server makes its own decisions.
         let on_both = async |sql| {
             let ([here], [there]) = (row(primary, sql).await, row(replica, sql).await);
             number(here).zip(number(there)).map(|(here, there)| (here + there).to_string())
@@ -98,25 +98,25 @@ impl Views {
     }
 }
 
-/// Returns a cell, or a dash.
+/// Returns a cell, or a dash if there is none.
 fn or_dash(cell: Option<&String>) -> &str {
     cell.map_or("-", String::as_str)
 }
 
-/// Returns a time in microseconds for people, or a dash.
+/// Returns a time in microseconds in readable form, or a dash.
 fn spent(us: Option<&String>) -> String {
     time(or_dash(us))
 }
 
 impl Figures {
-    /// Returns commits a second since `before`, which was `since` ago.
+    /// Returns commits per second since `before`, which was taken `since` ago.
     #[expect(clippy::cast_precision_loss, reason = "counts of a demo")]
     pub(super) fn rate(&self, before: &Self, since: Duration) -> Option<f64> {
         let more = self.commits?.checked_sub(before.commits?)?;
         (!since.is_zero()).then(|| more as f64 / since.as_secs_f64())
     }
 
-    /// Returns all of it in a line.
+    /// Returns all figures in one line.
     #[expect(clippy::cast_precision_loss, reason = "microseconds of a second")]
     pub(super) fn line(&self, rate: Option<f64>) -> String {
         let rate = rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
@@ -132,7 +132,7 @@ impl Figures {
         )
     }
 
-    /// Returns what came of the training.
+    /// Returns the results of the training.
     pub(super) fn learnt(&self) -> String {
         let Self { samples, models, decisions, weighed, reads, .. } = self;
         let [samples, models, decisions, weighed, reads] =
@@ -142,7 +142,7 @@ impl Figures {
         )
     }
 
-    /// Returns how the delay stood to its bound.
+    /// Returns how often the delay was out of its bound.
     pub(super) fn judged(&self) -> String {
         let [out, all] = [&self.out_windows, &self.windows].map(|cell| or_dash(cell.as_ref()));
         format!("{out} of {all} seconds out of the bound")
@@ -153,7 +153,7 @@ impl Figures {
 mod tests {
     use super::*;
 
-    /// Goal: a line has every figure with its unit, and dashes for what is not known. Method: figures that are known, and none.
+    /// Goal: a line has every figure with its unit, and dashes for unknown ones. Method: known figures, and none.
     #[test]
     fn a_line_has_every_figure_or_a_dash() {
         let some = |text: &str| Some(text.to_owned());

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use collie_env::Env;
 
-/// What two small databases and their logs take at first.
+/// The space that two small databases and their logs need at first.
 const ROOM_BYTES: u64 = 1 << 30;
 
-/// A directory that goes with what is in it when this does, unless it is to be kept.
+/// A directory that is removed with its contents on drop, unless it is to be kept.
 #[derive(Debug)]
 pub(super) struct Ground {
     path: PathBuf,
-    /// Somebody named a directory that was there: it stays, empty.
+    /// The directory existed before the demo: it stays, empty.
     was_there: bool,
     keep: bool,
 }
 
 impl Ground {
-    /// Makes `dir`, or a new one among the temporary files.
+    /// Makes `dir`, or a new directory among the temporary files.
     ///
     /// # Errors
-    /// There is something in it, it cannot be made, or there is no room on its disk.
+    /// The directory is not empty, it cannot be made, or its disk lacks space.
     pub(super) fn make(dir: Option<&Path>, keep: bool, env: &Env) -> anyhow::Result<Self> {
         let path = match dir {
             Some(dir) => dir.to_owned(),
@@ -51,12 +51,12 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Returns where it is.
+    /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it, unless it is to be kept; returns what became of it, in a line.
+    /// Removes the directory, unless it is to be kept; returns the outcome, in one line.
     pub(super) fn leave(self) -> String {
         let path = self.path.display();
         match self.remove() {
@@ -81,7 +81,7 @@ impl Ground {
     }
 }
 
-/// For ways out that nobody thought of: after [`Ground::leave`] there is nothing to do.
+/// Covers every unexpected exit path: after [`Ground::leave`] there is nothing to do.
 impl Drop for Ground {
     fn drop(&mut self) {
         let _best_effort = self.remove();
@@ -92,7 +92,8 @@ impl Drop for Ground {
 mod tests {
     use super::*;
 
-    /// Goal: D1, D2: what was made goes, what was there stays, somebody's files are refused. Method: a directory of each kind.
+    /// Goal: D1, D2: what was made is removed, what existed stays, a directory with files is refused. Method: a
+    /// directory of each kind.
     #[test]
     fn only_what_the_demo_made_goes() {
         let (dir, env) = (tempfile::tempdir().unwrap(), Env::real());

@@ -1,16 +1,18 @@
-//! `collie demo`: a primary, a replica and a load, from nothing but this program, and the page that shows them.
+//! `collie demo`: starts a primary, a replica and a load, with nothing but this program, and serves a page that shows
+//! them.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `ground.rs` | [`Ground`]: the directory, which goes with the demo |
-//! | `node.rs` | [`Node`]: a server, a process of its own |
-//! | `figures.rs` | [`Figures`](figures::Figures): what the views say, in a line |
-//! | `show.rs` | [`Show`]: what runs, from the load's begin to its end |
+//! | `ground.rs` | [`Ground`]: the directory, which is removed with the demo |
+//! | `node.rs` | [`Node`]: a server in its own process |
+//! | `figures.rs` | [`Figures`](figures::Figures): the figures from the views, in one line |
+//! | `show.rs` | [`Show`]: the demo from the start of the load to its end |
 //!
 //! # Invariants
-//! - D1. What was started is stopped, and what was made is removed (unless it is to be kept), however the demo ends but by SIGKILL; then
-//!   the servers stop by themselves, and the directory stays.
-//! - D2. Nothing outside the demo is touched: ports are free ones unless they are named, a directory that is not empty is refused.
+//! - D1. Started servers are stopped, and files that were made are removed (unless they are to be kept), however the
+//!   demo ends, except by SIGKILL; then the servers stop by themselves, and the directory stays.
+//! - D2. Nothing outside the demo is touched: ports are free ones unless they are named, and a directory that is not
+//!   empty is refused.
 
 mod figures;
 mod ground;
@@ -47,7 +49,7 @@ use self::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Transactions asked for a second, whether the servers keep up or not.
+    /// Transactions that are requested per second, whether the servers keep up or not.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 50.0)]
     rate: f64,
     /// Warehouses of TPC-C, each with a hundredth of its rows.
@@ -56,13 +58,13 @@ pub(crate) struct Args {
     /// Sessions of the load.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     clients: u32,
-    /// Seconds of load, then everything stops [default: until Ctrl-C].
+    /// Seconds of load, after which everything stops [default: until Ctrl-C].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     time: Option<u64>,
-    /// Directory for both databases, empty or not there [default: a new one among the temporary files].
+    /// Directory for both databases, empty or not existing [default: a new one among the temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Leave the directory, with both databases and the servers' logs.
+    /// Keep the directory, with both databases and the servers' logs.
     #[arg(long)]
     keep: bool,
     /// Address of the page, such as 127.0.0.1:8433 [default: a free port of 127.0.0.1].
@@ -73,7 +75,7 @@ pub(crate) struct Args {
     listen: Option<SocketAddr>,
 }
 
-/// Prints a line; nobody may read it any more.
+/// Prints a line; that the reader has closed its end is no error.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
@@ -91,7 +93,7 @@ impl Stops {
         Ok(Self { interrupt: catching(SignalKind::interrupt())?, terminate: catching(SignalKind::terminate())? })
     }
 
-    /// Waits for one. Dropping the future loses none.
+    /// Waits for one of them. Dropping the future loses no signal.
     async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ground = Ground::make(args.dir.as_deref(), args.keep, &env)?;
     // On this thread: servers end with the thread that started them (`--with-parent`).
     let ended = runtime.block_on(demonstrate(args, &ground, &env, &mut stops));
-    // What blocks in a query that nobody answers is left behind: the process ends.
+    // A thread that still blocks in an unanswered query is left behind: the process ends.
     runtime.shutdown_background();
     let words = ground.leave();
     ended?;
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts everything, shows it until its time is over or somebody stops it, and stops it.
+/// Starts everything, shows it until its time is over or a signal arrives, and stops it.
 async fn demonstrate(args: &Args, ground: &Ground, env: &Env, stops: &mut Stops) -> anyhow::Result<()> {
     let mut nodes = tokio::select! {
         () = stops.come() => return Ok(()),
@@ -140,14 +142,14 @@ async fn demonstrate(args: &Args, ground: &Ground, env: &Env, stops: &mut Stops)
     }
     for node in &mut nodes {
         tokio::select! {
-            () = stops.come() => return Ok(()), // once more: they are killed
+            () = stops.come() => return Ok(()), // the second signal: they are killed
             stopped = node.stop() => stopped?,
         }
     }
     Ok(())
 }
 
-/// Starts a primary and its replica, and returns them in the order in which they are stopped.
+/// Starts a primary and its replica, and returns them in the order in which they are to be stopped.
 async fn start(args: &Args, ground: &Ground, env: &Env) -> anyhow::Result<[Node; 2]> {
     let clock: &dyn Clock = &*env.clock;
     let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -161,7 +163,7 @@ async fn start(args: &Args, ground: &Ground, env: &Env) -> anyhow::Result<[Node;
     Ok([replica, primary])
 }
 
-/// Returns why one of them has ended, once it has.
+/// Waits until one of the servers has ended, and returns why.
 async fn either_ends(primary: &mut Node, replica: &mut Node) -> anyhow::Error {
     tokio::select! {
         ended = primary.ended() => ended,
@@ -169,13 +171,13 @@ async fn either_ends(primary: &mut Node, replica: &mut Node) -> anyhow::Error {
     }
 }
 
-/// Returns why something has failed that needs both servers: that one of them has ended, if it has.
+/// Returns the cause of a failure that involves both servers: the end of one of them, or else `error`.
 async fn blame(error: anyhow::Error, primary: &mut Node, replica: &mut Node) -> anyhow::Error {
-    // Its connections end a moment before it does.
+    // The connections of a server end a moment before its process does.
     timeout(Duration::from_secs(1), either_ends(primary, replica)).await.unwrap_or(error)
 }
 
-/// Loads the tables: a bar on a terminal, lines elsewhere.
+/// Loads the tables, with a bar on a terminal, with lines elsewhere.
 async fn fill(load: &Arc<TpccLoad>, warehouses: u32) -> anyhow::Result<()> {
     let style = ProgressStyle::with_template("loading {bar:40} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(u64::from(warehouses)).with_style(style);
@@ -199,7 +201,7 @@ async fn fill(load: &Arc<TpccLoad>, warehouses: u32) -> anyhow::Result<()> {
     filled?.context("cannot load the tables")
 }
 
-/// Says where everything is.
+/// Prints the addresses and the directory.
 fn announce(args: &Args, ground: &Ground, primary: &Node, replica: &Node) {
     say(&format!(
         "{} transactions a second on the primary; both databases are in {}",

@@ -1,4 +1,4 @@
-//! [`Node`]: a server of the demo: this program again, as a process of its own.
+//! [`Node`]: a server of the demo: this program, started again in its own process.
 
 use std::{
     fs::File,
@@ -15,31 +15,32 @@ use collie_server::{config::KEYS, log_lines};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{sleep, timeout};
 
-/// How long a server may take to listen: far beyond what it takes.
+/// How long a server may take to listen: far more than it needs.
 const START: Duration = Duration::from_secs(120);
-/// How long it may take to stop in order before it is killed.
+/// How long a server may take to stop in order before it is killed.
 const STOP: Duration = Duration::from_secs(30);
-/// Between two looks at it.
+/// Time between two polls of a server.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What both are started with: a size at which a demo that was forgotten ends, and no memory that outlives them.
+/// Settings of both servers: a memory limit at which a forgotten demo ends, and no memory that outlives the processes.
 const SETTINGS: &[(&str, &str)] = &[("wal.ring", "private"), ("store.memory_limit", "1GiB")];
 
-/// Has reads replayed, samples taken and models fitted within a minute in place of an hour. Keys that this server has not are left out:
-/// `collie config` has those that there are.
+/// Settings that let reads be replayed, samples be taken and models be fitted within a minute instead of an hour. Keys
+/// that this version of the server does not know (`collie config` lists the known ones) are left out.
 const HURRY: &[(&str, &str)] =
     &[("training.read_share", "0.5"), ("training.fit_interval", "20s"), ("training.shadow_time", "20s")];
 
-/// What it is.
+/// The role of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
-    /// It leads; SQL clients are served there.
+    /// It leads and serves SQL clients at `listen`.
     Primary { listen: SocketAddr },
-    /// It follows who listens for replicas at `primary`, whose key is in the file `key`; its page is at `http`.
+    /// It follows the primary that listens for replicas at `primary`, with the key in the file `key`; its page is at
+    /// `http`.
     Replica { http: SocketAddr, primary: String, key: PathBuf },
 }
 
-/// A server. Dropping it kills it.
+/// A server process. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Node {
     name: &'static str,
@@ -48,7 +49,7 @@ pub(super) struct Node {
     log: PathBuf,
 }
 
-/// Returns the last thing that a server said, which says why it ended.
+/// Returns the last error in a server's log, or else its last line: why the server ended.
 fn last_words(log: &str) -> &str {
     let mut lines = log.lines().rev().filter(|line| !line.trim().is_empty());
     let last = lines.clone().next().unwrap_or("it said nothing");
@@ -56,7 +57,7 @@ fn last_words(log: &str) -> &str {
     error.unwrap_or(log_lines::text_of(last))
 }
 
-/// Returns what follows `prefix` in the last whole line that begins with it.
+/// Returns the text after `prefix` in the last complete line that begins with it.
 fn said<'l>(log: &'l str, prefix: &str) -> Option<&'l str> {
     let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
     whole.lines().rev().find_map(|line| log_lines::text_of(line).strip_prefix(prefix))
@@ -88,13 +89,13 @@ fn arguments(role: &Role) -> Vec<String> {
 }
 
 impl Node {
-    /// Starts a server in `dir` and waits until it listens. Its words go to a file beside its data.
+    /// Starts a server in `dir` and waits until it listens. Its output goes to a file next to its data.
     ///
     /// # Errors
-    /// It does not come to listen; with the last that it said.
+    /// The server does not start to listen; the error has its last message.
     ///
     /// # Cancel safety
-    /// Dropping the future kills it.
+    /// Dropping the future kills the server.
     pub(super) async fn start(name: &'static str, role: &Role, dir: &Path, clock: &dyn Clock) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program is not found")?;
         let log = dir.join(format!("{name}.log"));
@@ -104,7 +105,7 @@ impl Node {
             .args(["serve", "--with-parent", &std::process::id().to_string(), "--data"])
             .arg(dir.join(name))
             .args(arguments(role))
-            // Ctrl-C is the demo's: it stops the load before the servers.
+            // Ctrl-C is for the demo, which stops the load before the servers.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
@@ -136,35 +137,35 @@ impl Node {
         anyhow::anyhow!("the {} has ended ({status}): {}", self.name, last_words(&self.words()))
     }
 
-    /// Returns where SQL clients are served.
+    /// Returns the address at which SQL clients are served.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns how clients name it.
+    /// Returns the URL for clients.
     pub(super) fn url(&self) -> String {
         format!("postgresql://collie@{}/collie", self.address)
     }
 
-    /// Returns where its page is.
+    /// Returns the address of its page.
     pub(super) fn http_address(&self) -> Option<String> {
         said(&self.words(), "listening for HTTP on ").map(str::to_owned)
     }
 
-    /// Returns where it listens for replicas.
+    /// Returns the address at which it listens for replicas.
     ///
     /// # Errors
-    /// It did not say so.
+    /// The server did not print it.
     pub(super) fn replica_address(&self) -> anyhow::Result<String> {
         let words = self.words();
         let address = said(&words, "listening for replicas on ");
         address.map(str::to_owned).with_context(|| format!("the {} does not listen for replicas", self.name))
     }
 
-    /// Waits until it has ended, and returns how.
+    /// Waits until the process has ended, and returns how.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// Cancel safe: dropping the future loses nothing.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
         loop {
             match self.child.try_wait() {
@@ -175,13 +176,13 @@ impl Node {
         }
     }
 
-    /// Stops it in order; kills it if that takes too long.
+    /// Stops the server in order; kills it if that takes too long.
     ///
     /// # Errors
-    /// It failed in stopping.
+    /// The server ended with a failure, or had to be killed.
     pub(super) async fn stop(&mut self) -> anyhow::Result<()> {
         if self.child.try_wait()?.is_none() {
-            // It may end just now.
+            // It may end right now.
             let _gone = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         let _late = timeout(STOP, self.ended()).await;
@@ -195,7 +196,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Fails where it has ended, which is as well.
+        // Fails if the process has ended, which is fine.
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
     }
@@ -205,8 +206,8 @@ impl Drop for Node {
 mod tests {
     use super::*;
 
-    /// Goal: what a server said of its end is told: its error, else its last line; a line that is being written is none yet. Method: logs
-    /// of each kind.
+    /// Goal: the reported end of a server is its error, or else its last line; a line that is still being written does
+    /// not count. Method: logs of each kind.
     #[test]
     fn last_words_are_the_error_if_there_is_one() {
         let log = "listening for HTTP on 127.0.0.1:1\nerror: 127.0.0.1:2 is in use\n\n";

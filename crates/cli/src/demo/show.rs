@@ -1,4 +1,4 @@
-//! [`Show`]: the load and a line about it every few seconds, until it is over.
+//! [`Show`]: the load, with a line about it every few seconds, until it is over.
 
 use std::{
     sync::{
@@ -23,21 +23,22 @@ use super::{
     say,
 };
 
-/// Between two lines. The policy has a control window every five seconds: lines as far apart would show nothing else.
+/// Time between two lines. The policy has a control window every five seconds: lines at that interval could show
+/// nothing else.
 const EVERY: Duration = Duration::from_secs(4);
-/// How long the load may take to end once it is told to: what it has begun.
+/// How long the load may take to end the transactions that it has begun.
 const END: Duration = Duration::from_secs(10);
 
-/// What is shown.
+/// The load on a primary and its replica, and how long it runs.
 pub(super) struct Show<'a> {
     pub(super) primary: &'a mut Node,
     pub(super) replica: &'a mut Node,
     pub(super) clock: &'a dyn Clock,
-    /// `None`: until somebody stops it.
+    /// `None`: until a signal stops it.
     pub(super) time: Option<Duration>,
 }
 
-/// The load, on a thread of its own.
+/// The load, on its own thread.
 struct Running {
     stop: Arc<AtomicBool>,
     load: JoinHandle<anyhow::Result<LoadDone>>,
@@ -59,10 +60,10 @@ impl Running {
         Self { stop, load }
     }
 
-    /// Waits until it has ended by itself, which is by an error.
+    /// Waits until the load has ended by itself, which it does only after an error.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// Cancel safe: dropping the future loses nothing.
     async fn failed(&mut self) -> anyhow::Error {
         match (&mut self.load).await {
             Ok(Ok(_)) => anyhow::anyhow!("the load has ended"),
@@ -71,7 +72,7 @@ impl Running {
         }
     }
 
-    /// Ends it.
+    /// Stops the load and returns its results.
     async fn end(mut self) -> anyhow::Result<LoadDone> {
         self.stop.store(true, Relaxed);
         let ended = timeout(END, &mut self.load).await;
@@ -80,10 +81,10 @@ impl Running {
 }
 
 impl Show<'_> {
-    /// Runs the load and shows what it does; then says what it came to.
+    /// Runs the load and prints its progress; then prints a summary.
     ///
     /// # Errors
-    /// The load's; one of the servers has ended, with the last that it said.
+    /// Those of the load; one of the servers has ended, with its last message.
     pub(super) async fn run(
         self,
         load: Arc<TpccLoad>,
@@ -109,7 +110,7 @@ impl Show<'_> {
             () = stops.come() => {}
             () = over => {}
             never = lines => match never {},
-            // Whoever has ended is why the load fails.
+            // A server that has ended is the cause of a failing load.
             ended = either_ends(primary, replica) => return Err(ended),
             failed = running.failed() => return Err(blame(failed, primary, replica).await),
         }
@@ -122,11 +123,11 @@ impl Show<'_> {
     }
 }
 
-/// Says every few seconds how it stands.
+/// Prints the current figures every few seconds.
 async fn lines(views: &Views, clock: &dyn Clock, begun_ns: u64) -> std::convert::Infallible {
     let mut ticks = interval(EVERY);
     let (mut before, mut before_ns) = (views.look().await, clock.now_ns());
-    ticks.tick().await; // at once
+    ticks.tick().await; // completes at once
     loop {
         ticks.tick().await;
         let (now, now_ns) = (views.look().await, clock.now_ns());
@@ -137,7 +138,7 @@ async fn lines(views: &Views, clock: &dyn Clock, begun_ns: u64) -> std::convert:
     }
 }
 
-/// What came of it, in lines.
+/// Returns the results, in lines.
 #[expect(clippy::cast_precision_loss, reason = "counts of a demo")]
 fn summary(done: &LoadDone, last: &Figures) -> [String; 3] {
     let LoadDone { transactions, retried, backlog, time, latencies } = done;
@@ -164,7 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: the summary says what was done and how fast. Method: two hundred transactions in four seconds, nothing known of the servers.
+    /// Goal: the summary gives the number and the rate of transactions. Method: two hundred transactions in four
+    /// seconds, with no figures of the servers.
     #[test]
     fn the_summary_says_what_was_done() {
         let mut latencies = Latencies::default();

@@ -1,4 +1,4 @@
-//! `collie train explain ID`: one decision, from the journal in a data directory. The server may run meanwhile.
+//! `collie train explain ID`: one decision, from the journal in a data directory. The server may be running.
 
 use std::{path::Path, process::ExitCode};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{per_cent, text};
 use crate::render::Table;
 
-/// Above the largest journal.
+/// More than the largest journal has.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) fn run(id: u64, data: Option<&Path>, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -63,7 +63,7 @@ fn print(change: &Entry, rows: &[Row]) {
     }
 }
 
-/// Returns the features of a unit in the mean of the calls, those that moved first.
+/// Returns the mean features of a unit's calls, the changed ones first.
 fn table(moved: &Moved) -> Table {
     let name = |at: usize| schema(moved).and_then(|unit| unit.features.get(at));
     let mut rows: Vec<(bool, Vec<Option<String>>)> = (0..moved.features.len())

@@ -67,7 +67,7 @@ fn row(judged: &Evaluation) -> Vec<String> {
 }
 
 fn as_json(judged: &Evaluation) -> serde_json::Value {
-    // What is no number, for want of samples, is null.
+    // A value that is not a number, for lack of samples, becomes null.
     json!({
         "unit": judged.unit.name,
         "label": label_name(judged),

@@ -11,13 +11,14 @@ use crate::render::Table;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A model's package, as in DIR/models/ou=13-label=0.package, or the number of a decision, as collie_training.decisions has it.
+    /// A model's package, such as DIR/models/ou=13-label=0.package, or the number of a decision in
+    /// collie_training.decisions.
     #[arg(value_name = "PACKAGE or ID")]
     package: PathBuf,
     /// Data directory with the decision.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -9,18 +9,18 @@ use serde_json::json;
 
 use super::{Place, per_cent, text, units};
 
-/// Memory of a fit beside a server, in bytes: 512 MiB.
+/// Memory of a fit that runs next to a server, in bytes: 512 MiB.
 const CHILD_MEMORY_BYTES: u64 = 512 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// This unit only, by name or number; may be repeated.
+    /// Fit this unit only, given by name or number; may be repeated.
     #[arg(long, value_name = "UNIT")]
     unit: Vec<String>,
-    /// Take only processor time that nobody else wants and 512 MiB of memory, leave models alone of whose samples less than a tenth are new,
-    /// and end with whoever started it: how a server runs it beside itself.
+    /// Use only otherwise idle processor time and 512 MiB of memory, keep models for which less than a tenth of the
+    /// samples are new, and end with the process that started this one: a server runs fits this way.
     #[arg(long)]
     child: bool,
 }

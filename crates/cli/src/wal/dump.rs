@@ -23,10 +23,11 @@ pub(crate) struct Args {
     /// End position; records at or above it are left out.
     #[arg(long, value_name = "LSN", value_parser = position)]
     to: Option<Lsn>,
-    /// One JSON object per record.
+    /// Print one JSON object per record.
     #[arg(long)]
     json: bool,
-    /// Go on behind damage: print everything that reads, and a line for each stretch that is lost. For a stopped server.
+    /// Continue after damage: print everything that can be read, and a line for each stretch that is lost. For a
+    /// stopped server.
     #[arg(long)]
     skip_bad: bool,
 }
@@ -63,14 +64,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("{note}");
     }
     match found.damage() {
-        // What was asked for may lie below it all the same.
+        // The requested range may lie below the damage.
         Some(_) if args.to.is_some_and(|to| to <= found.end()) => Ok(ExitCode::SUCCESS),
         Some(damage) => Err(damage.into()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Prints what reads and what is lost.
+/// Prints the readable records and the holes.
 fn skip_bad(args: &Args, dir: &Path, scan: Scan) -> anyhow::Result<ExitCode> {
     let salvaged = salvage(scan.env(), dir)?;
     scan.phase("reading");

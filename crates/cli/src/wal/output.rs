@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
 };
 
-/// The reader of standard output has gone.
+/// The error for a reader that has closed its end of standard output.
 #[derive(Debug)]
 pub(super) struct Closed;
 
@@ -28,15 +28,15 @@ impl Output {
     /// Writes a line.
     ///
     /// # Errors
-    /// [`Closed`], or what the system says.
+    /// [`Closed`], or any other error of standard output.
     pub(super) fn line(&mut self, line: impl fmt::Display) -> anyhow::Result<()> {
         writeln!(self.0, "{line}").map_err(told)
     }
 
-    /// Writes out what is buffered; to be called before anything goes to standard error.
+    /// Writes the buffered lines; must be called before anything is written to standard error.
     ///
     /// # Errors
-    /// As [`Output::line`].
+    /// Those of [`Output::line`].
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         self.0.flush().map_err(told)
     }

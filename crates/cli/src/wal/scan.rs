@@ -1,6 +1,6 @@
-//! `Scan`: shows how far the reading of a log has come, on a terminal and after a second; else nothing.
+//! `Scan`: shows the progress of reading a log, on a terminal and after a second; otherwise nothing.
 //!
-//! It counts the bytes that pass through `Files`, so that the library under it needs to know nothing of it.
+//! It counts the bytes that are read through `Files`, so that the library below is unaware of it.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -15,7 +15,7 @@ use std::{
 use collie_env::{Access, Clock, Env, File, FileLock, Files, LockError};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-/// Shows nothing before this.
+/// Time before anything is shown.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Reading in progress. Dropping it clears its line.
@@ -54,7 +54,7 @@ impl Scan {
         scan
     }
 
-    /// Begins the next reading.
+    /// Begins the next pass over the log.
     pub(super) fn phase(&self, what: &'static str) {
         self.meter.begun_ns.store(self.meter.clock.now_ns(), Ordering::Relaxed);
         self.meter.done_bytes.store(0, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Scan {
         }
     }
 
-    /// Returns the files, clock and chance to read with.
+    /// Returns the files, clock and random numbers to read with.
     pub(super) fn env(&self) -> &Env {
         &self.env
     }
@@ -80,7 +80,7 @@ impl Drop for Scan {
 }
 
 impl Meter {
-    /// Takes note of bytes read.
+    /// Adds bytes that were read.
     fn add(&self, bytes: u64) {
         let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let Some(bar) = &self.bar else { return };
@@ -88,7 +88,7 @@ impl Meter {
         if elapsed < QUIET {
             return;
         }
-        // A log that grows while it is read is longer than it was.
+        // A log that grows while it is read has more bytes than at the start.
         let total_bytes = self.total_bytes.load(Ordering::Relaxed).max(done_bytes);
         if bar.is_hidden() {
             bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
@@ -112,14 +112,14 @@ fn pace(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> (u64, u64, Dura
     (done_bytes.saturating_mul(100) / total_bytes.max(1), bytes_per_s, Duration::from_secs(left_s))
 }
 
-/// Returns the bytes of the segments in `dir`; 0 where they cannot be listed, which the reader will say.
+/// Returns the bytes of the segments in `dir`; 0 if they cannot be listed, which the reader will report.
 fn segment_bytes(files: &dyn Files, dir: &Path) -> u64 {
     let names = files.list(dir).unwrap_or_default();
     let bytes = |name: &String| files.open(&dir.join(name), Access::Read).and_then(|file| file.len()).unwrap_or(0);
     names.iter().filter(|name| name.ends_with(".wal")).map(bytes).sum()
 }
 
-/// Files that count what is read.
+/// Files that count the bytes read.
 #[derive(Debug)]
 struct Metered {
     inner: Arc<dyn Files>,
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: rate, time and count belong together, and the line says so with units. Method: a third of the way, two
+    /// Goal: rate, time and count are consistent, and the line shows them with units. Method: a third of the way, two
     /// seconds in; the rate times both times gives the total. Then the edges: nothing read, nothing to read.
     #[test]
     fn rate_times_time_is_the_count() {
@@ -210,8 +210,8 @@ mod tests {
         assert_eq!(pace(7, 7, Duration::ZERO).2, Duration::ZERO);
     }
 
-    /// Goal: nothing is shown in the first second, then the line is, for each phase again. Method: a clock that is moved by
-    /// hand and a bar that remembers what it would draw.
+    /// Goal: nothing is shown in the first second; then the line is, again for each phase. Method: a clock that is
+    /// moved by hand and a bar that records what it would draw.
     #[test]
     fn line_comes_after_a_second_of_each_phase() {
         let clock = Arc::new(SimClock::new());
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Goal: what is read through a scan is counted, per phase. Method: read a file of known size twice.
+    /// Goal: bytes read through a scan are counted, per phase. Method: read a file of known size twice.
     #[test]
     fn scan_counts_what_is_read() {
         let dir = tempfile::tempdir().unwrap();

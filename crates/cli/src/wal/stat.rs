@@ -18,10 +18,10 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where a shared ring would lie (wal.ring_dir).
+    /// The place of a shared ring (wal.ring_dir).
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     ring_dir: PathBuf,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     out.finish()?;
-    // Figures of the readable part are figures: damage is verify's to fail on.
+    // Damage does not make this fail, since the figures of the readable part are valid: verify fails on damage.
     if let Some(damage) = found.damage() {
         eprintln!("warning: figures end at the damage: {damage}");
     }

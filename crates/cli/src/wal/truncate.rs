@@ -18,21 +18,21 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the log is to end, as in 0/1A2F000 or in decimal: a position that `collie wal dump` prints.
+    /// The new end of the log, as in 0/1A2F000 or in decimal: a position that `collie wal dump` prints.
     #[arg(value_name = "LSN", value_parser = position)]
     lsn: Lsn,
-    /// Do not copy what goes aside first.
+    /// Do not copy the removed part aside first.
     #[arg(long)]
     no_backup: bool,
-    /// Show what would go and change nothing.
+    /// Show what would be removed and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// The last commit on each side of the cut; the last record in a log that is no database's.
+/// The last commit on each side of the cut; for a log that belongs to no database, the last record.
 #[derive(Default)]
 struct Last {
     kept: Option<Record>,
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks for the commits (or records) before the cut and at the end.
+/// Finds the last commits (or records) before the cut and after it.
 fn last(env: &Env, dir: &Path, lsn: Lsn, database: bool) -> anyhow::Result<Last> {
     let mut last = Last::default();
     // Reading stops at damage, which the plan has reported.

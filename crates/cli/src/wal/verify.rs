@@ -23,13 +23,13 @@ pub(crate) struct Args {
     /// TOML file of the server, which names the copies in wal.copies.
     #[arg(long, value_name = "FILE", conflicts_with = "copy")]
     config: Option<PathBuf>,
-    /// One setting of the server, such as wal.copies=DIR; may be repeated, and wins over the file.
+    /// One setting of the server, such as wal.copies=DIR; may be repeated, and overrides the file.
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "copy")]
     set: Vec<String>,
-    /// Rewrite what is bad or missing in one directory from a good copy in another. For a stopped server.
+    /// Rewrite bad or missing parts of one directory from a good copy in another. For a stopped server.
     #[arg(long, requires = "copies")]
     repair: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.repair {
         let options = Options { copies: copies.clone(), ..Options::default() };
         let done = repair_copies(scan.env(), &dir, &options)?;
-        // What was done is worth knowing even if what follows fails.
+        // The repairs are reported even if the checks after them fail.
         done.notes.iter().for_each(|note| eprintln!("{note}"));
         repaired = Some(done.repaired);
         scan.phase("checking");
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     damage.map_or(Ok(ExitCode::SUCCESS), |damage| Err(damage.into()))
 }
 
-/// Reads every frame of each copy by itself, and returns what is wrong with it, if anything is.
+/// Reads every frame of each copy separately, and returns the error of each that has one.
 fn check_each(scan: &Scan, dir: &Path, copies: &[PathBuf]) -> Vec<(PathBuf, Option<String>)> {
     let check = |dir: &Path| {
         let found = inspect(scan.env(), dir)?;
@@ -117,7 +117,7 @@ fn check_each(scan: &Scan, dir: &Path, copies: &[PathBuf]) -> Vec<(PathBuf, Opti
     dirs.map(|dir| (dir.to_owned(), check(dir).err().map(|error: WalError| error.to_string()))).collect()
 }
 
-/// Returns what an open would do with a log that is not damaged.
+/// Returns what an open would do with an undamaged log.
 fn outcome(found: &Inspection) -> String {
     let end = found.end();
     match found.torn_note() {
