@@ -1,4 +1,5 @@
-//! `collie checkpoint`, `backup` and `restore` as a program: by themselves on a data directory, and through a running server.
+//! `collie checkpoint`, `backup` and `restore` as a program: by themselves on a data directory, and through a running
+//! server.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -19,10 +20,10 @@ fn collie(arguments: &[&str]) -> Done {
 
 const COUNT: &str = "SELECT count(*) || '/' || max(n) FROM t";
 
-/// Runs SQL on a data directory that no server has open; returns what it prints.
+/// Runs SQL on a data directory that no server has open; returns its output.
 fn sql(data: &str, sql: &str) -> String {
     let done = collie(&["sql", "--create", "--data", data, "--set", "wal.ring=private", "-c", sql]);
-    // A server that was killed leaves an end that an opening has something to say about.
+    // A killed server leaves a log end about which the next open prints a notice, so standard error is not checked.
     assert_eq!(done.code, Some(0), "{done:?}");
     done.out
 }
@@ -60,7 +61,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -70,8 +71,9 @@ fn path(dir: &tempfile::TempDir, name: &str) -> String {
     dir.path().join(name).to_str().unwrap().to_owned()
 }
 
-/// Goal: a running server is copied both ways, what it answered before is in the copy and what came later is not, the copy is
-/// checked, restored, and served; CHECKPOINT flushes. Method: the program's own commands, in both forms of output.
+/// Goal: a running server is copied both ways; commits answered before the copy are in it and later ones are not; the
+/// copy is checked, restored, and served; CHECKPOINT flushes. Method: the program's own commands, in both forms of
+/// output.
 #[test]
 fn running_server_is_copied_checked_and_restored() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,8 +109,8 @@ fn running_server_is_copied_checked_and_restored() {
     assert!(sql(&data, COUNT).contains("1002/1002"));
 }
 
-/// Goal: a stopped directory is copied too, `--to-lsn` takes back what came after, and what cannot be done is said in one line
-/// with exit code 1. Method: copies by `--data`, a restore to a position that `wal dump` prints, refusals.
+/// Goal: a stopped directory is copied too, `--to-lsn` leaves out later commits, and failures are reported in one line
+/// with exit code 1. Method: copies by `--data`, a restore to the end of the backup, refusals.
 #[test]
 fn stopped_directory_is_copied_and_restored_to_a_position() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `collie bench kv` and `collie bench txn` as a program: flags; what goes over the wire, to the server that the program starts of
-//! itself and, where it is installed, to PostgreSQL beside it.
+//! `collie bench kv` and `collie bench txn` as a program: flags; loads over the wire, on the server that the program
+//! starts by itself and, if it is installed, on PostgreSQL.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -26,8 +26,8 @@ fn key_value_benchmark_takes_the_flags_of_db_bench() {
     assert!(code == Some(2) && err.contains("did you mean --value_size?"), "{err}");
 }
 
-/// Goal: many families under a limit of a byte need few files. Method: ten of them in a process that may have 256 open, small files
-/// of the log.
+/// Goal: many families under a limit of one byte need few files. Method: ten of them in a process that may have 256
+/// open files, with small log files.
 #[test]
 fn limit_of_a_byte_with_ten_families_runs_with_few_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn loads_over_the_wire_run_beside_postgresql_and_leave_nothing() {
         return;
     }
     let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // User postgres must reach what is made in it.
+    // User postgres must have access to the files made in it.
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (json, document) = (kept.path().join("txn.json"), kept.path().join("txn.md"));
     std::fs::write(&document, "# Transactions\n").unwrap();

@@ -1,4 +1,5 @@
-//! `collie bench training` as a program, with the questions that start servers: what collecting costs a primary and its replica.
+//! `collie bench training` as a program, with the questions that start servers: the cost of collecting on a primary and
+//! its replica.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -7,7 +8,7 @@ use std::{path::Path, process::Command};
 
 use serde_json::Value;
 
-/// Asks `questions` as quickly as can be; the report, and whatever it was to keep in `kept`. Nothing is left.
+/// Asks `questions` in the shortest runs and returns the report; the kept files go to `kept`. Nothing else is left.
 fn ask(questions: &[&str], kept: &Path) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let (json, document) = (kept.join("training.json"), kept.join("training.md"));
@@ -27,7 +28,7 @@ fn ask(questions: &[&str], kept: &Path) -> Value {
     report
 }
 
-/// Returns the rows of a section that are `subject`'s.
+/// Returns the rows of a section for `subject`.
 fn of<'a>(section: &'a Value, subject: &str) -> Vec<&'a Value> {
     section["rows"].as_array().unwrap().iter().filter(|row| row["subject"] == subject).collect()
 }
@@ -36,8 +37,9 @@ fn median(row: &Value, key: &str) -> f64 {
     row["figures"][key]["median"].as_f64().unwrap_or_else(|| panic!("no {key} in {row}"))
 }
 
-/// Goal: on one server collecting is turned on and off, and what it takes is seen: nothing without, few samples by default, many where every call is
-/// sampled; a ratio has an interval, raw ratios are kept, and six system calls are where they were asked for. Method: the shortest run.
+/// Goal: on one server collecting is switched on and off, and its cost is measured: no samples without it, few by
+/// default, many when every call is sampled; a ratio has an interval, raw ratios are kept, and the notes report the six
+/// system calls. Method: the shortest run.
 #[test]
 fn what_collecting_costs_a_primary_is_measured() {
     let kept = tempfile::tempdir().unwrap();
@@ -53,7 +55,7 @@ fn what_collecting_costs_a_primary_is_measured() {
     assert_eq!(rows.len(), 6, "{section}");
     assert!(rows.iter().all(|row| median(row, "txn_per_s") > 0.0 && median(row, "p99_us") > 0.0), "{section}");
     for subject in ["every call", "every call, six system calls"] {
-        // Of each load without and with; an answer of YCSB is one statement.
+        // For each load without and with collecting; a transaction of YCSB is one statement.
         for (samples, least) in samples(subject).chunks(2).zip([5.0, 1.0, 1.0]) {
             assert!(samples[0] < samples[1] / 10.0 && samples[1] > least, "{subject}: {samples:?}");
         }
@@ -76,8 +78,8 @@ fn what_collecting_costs_a_primary_is_measured() {
     assert!(notes.contains("six system calls") && notes.matches("consistency conditions").count() == 4, "{notes}");
 }
 
-/// Goal: a pair is measured under each policy while it runs, and both nodes' use of the machine is found; plots and document are made. Method:
-/// the shortest runs of the three questions about a replica.
+/// Goal: a pair is measured under each policy while it runs, and the resource use of both nodes is determined; plots
+/// and document are made. Method: the shortest runs of the three questions about a replica.
 #[test]
 fn a_replica_that_collects_is_measured_under_each_policy() {
     let kept = tempfile::tempdir().unwrap();
@@ -89,7 +91,8 @@ fn a_replica_that_collects_is_measured_under_each_policy() {
         assert!(median(rows[0], "knee_per_s") > 0.0 && median(rows[1], "seen_mean_us") > 0.0, "{rate}");
         let rows = of(time, policy);
         assert_eq!(rows.len(), 1, "{policy} in {time}");
-        // How many samples there are depends on the machine: a replica that is far behind takes none, and of a run before some are left.
+        // The number of samples depends on the machine: a replica that is far behind takes none, and samples of a
+        // previous run may be left.
         assert!(median(rows[0], "seen_mean_us") > 0.0 && median(rows[0], "samples") >= 0.0, "{time}");
     }
     let headroom = |section| of(section, "headroom (P6)")[0]["targets"].as_array().unwrap().len();
@@ -105,9 +108,10 @@ fn a_replica_that_collects_is_measured_under_each_policy() {
     assert!(!kept.path().join("replication-rate.svg").exists() && kept.path().join("training-rate.svg").is_file());
 }
 
-/// Goal: a server samples a load, models are fitted to that and it decides by them; its values stand beside those of configuration and expert; a
-/// change is cut short by a shift of the load; models of the wrong sign are kept nowhere, and the configured values are in force after a restart.
-/// Method: the shortest run, in which no change can end: the rows say so, and no target claims what was not seen.
+/// Goal: a server samples a load, models are fitted to the samples, and the server decides by them; its values are
+/// compared with those of the configuration and of an expert; a change is cut short by a shift of the load; models of
+/// the wrong sign are kept nowhere, and the configured values are in force after a restart. Method: the shortest run,
+/// in which no change can end: the rows say so, and no target claims an unobserved result.
 #[test]
 fn what_decisions_come_to_is_measured() {
     let kept = tempfile::tempdir().unwrap();
@@ -138,8 +142,8 @@ fn what_decisions_come_to_is_measured() {
     assert_eq!((targets(shift), targets(wrong)), (0, 0), "{section}");
 }
 
-/// Goal: figures 1.1 and 5.3 are made: the replica by begin is sampled in the benchmark's process, Collie's under its policy, and exports are
-/// counted by transaction. Method: the shortest runs.
+/// Goal: figures 1.1 and 5.3 are made: the replica that replays in the order of transaction starts is sampled in the
+/// benchmark's process, Collie's under its policy, and exports are counted per transaction. Method: the shortest runs.
 #[test]
 fn figures_of_the_thesis_are_made() {
     let kept = tempfile::tempdir().unwrap();

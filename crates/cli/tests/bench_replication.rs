@@ -1,4 +1,4 @@
-//! `collie bench replication` as a program: a primary and a replica, and PostgreSQL with a standby where it is installed.
+//! `collie bench replication` as a program: a primary and a replica, and PostgreSQL with a standby if it is installed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -7,7 +7,7 @@ use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use serde_json::Value;
 
-/// Returns whether PostgreSQL stands beside; where the tests must not leave it out, it is there.
+/// Returns whether PostgreSQL can be compared; fails if it is missing and the tests must not leave it out.
 fn peer() -> bool {
     let there = Path::new("/usr/lib/postgresql/15/bin/pg_basebackup").is_file();
     if !there {
@@ -17,7 +17,8 @@ fn peer() -> bool {
     there
 }
 
-/// Asks `questions` in a directory that user postgres can reach; the report, and whatever it was to keep in `kept`. Nothing is left.
+/// Asks `questions` in a directory that user postgres can access and returns the report; the kept files go to `kept`.
+/// Nothing else is left.
 fn ask(questions: &[&str], kept: &Path) -> Value {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -39,15 +40,15 @@ fn ask(questions: &[&str], kept: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap()
 }
 
-/// Returns the rows of a section, and how many are the floors', Collie's and PostgreSQL's.
+/// Returns the rows of a section, and the numbers of those of the floors, of Collie and of PostgreSQL.
 fn rows(section: &Value) -> (&Vec<Value>, [usize; 3]) {
     let rows = section["rows"].as_array().unwrap();
     let of = |subject: &str| rows.iter().filter(|row| row["subject"] == subject).count();
     (rows, [of("floor"), of("collie"), of("PostgreSQL")])
 }
 
-/// Goal: both pairs are started, loaded, watched and compared, and stopped without a trace; figures, plots and document are made. Method:
-/// the shortest runs of the questions about delay; a question that there is not.
+/// Goal: both pairs are started, loaded, observed and compared, and stopped without a trace; figures, plots and
+/// document are made. Method: the shortest runs of the questions about delay; a question that does not exist.
 #[test]
 fn delay_is_watched_on_both_and_nothing_is_left() {
     let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
@@ -69,7 +70,7 @@ fn delay_is_watched_on_both_and_nothing_is_left() {
         let (rows, counts) = rows(section);
         assert_eq!(counts, [2, of_each, if peer { of_each } else { 0 }], "{section}");
         let compared = section["notes"].to_string().matches("both add up to the same").count();
-        // Also where one worker replays, and by begin.
+        // The comparison also runs where one worker replays, and in the order of transaction starts.
         let others = if section["name"] == "rate" { 2 } else { 0 };
         assert_eq!(compared, 1 + others + usize::from(peer), "{section}");
         let last = rows.iter().rfind(|row| row["subject"] == "collie").unwrap();
@@ -93,8 +94,8 @@ fn delay_is_watched_on_both_and_nothing_is_left() {
     );
 }
 
-/// Goal: levels are measured with and without a replica, and a replica that was stopped, and one that is empty, are even in the end.
-/// Method: the shortest runs of both questions; what each row must have.
+/// Goal: levels are measured with and without a replica, and a stopped replica and an empty one both catch up in the
+/// end. Method: the shortest runs of both questions; the figures that each row must have.
 #[test]
 fn levels_and_coming_back_are_measured_on_both() {
     let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
@@ -118,8 +119,8 @@ fn levels_and_coming_back_are_measured_on_both() {
     }
 }
 
-/// Goal: what was answered at `synchronous_commit = on` is there after a kill, and the killed primary comes back. Method: two failovers of each
-/// pair, the nodes changing places.
+/// Goal: commits answered at `synchronous_commit = on` are there after a kill, and the killed primary rejoins. Method:
+/// two failovers of each pair, the nodes changing places.
 #[test]
 fn failover_loses_nothing_that_was_answered() {
     let (peer, kept) = (peer(), tempfile::tempdir().unwrap());

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Goal: the question is asked with the real program as its own tracer: a sample makes no system call, the sampler beside it six; figures,
-/// plot and document are made. A question that there is not names those that there are. Method: the shortest full run; a misspelt one.
+/// Goal: the question runs with the real program as its own tracer: a sample makes no system call, the compared sampler
+/// makes six; figures, plot and document are made. The error for an unknown question names the known ones. Method: the
+/// shortest full run; a misspelt question.
 #[test]
 fn what_a_sample_costs_is_measured_and_kept() {
     let kept = tempfile::tempdir().unwrap();
@@ -51,7 +52,7 @@ fn what_a_sample_costs_is_measured_and_kept() {
     assert!(wrong.code == Some(1) && wrong.err.contains("no question samples: use sample"), "{wrong:?}");
 }
 
-/// Runs a question in short and returns its section, which did not fail.
+/// Runs a question in short and returns its section, which must not have failed.
 fn asked(question: &str, more: &[&str]) -> Value {
     let kept = tempfile::tempdir().unwrap();
     let json = kept.path().join("training.json");
@@ -69,13 +70,13 @@ fn rows<'a>(section: &'a Value, subject: &str) -> Vec<&'a Value> {
     section["rows"].as_array().unwrap().iter().filter(|row| row["subject"] == subject).collect()
 }
 
-/// Goal: every policy is run in the model of a queue under every disturbance, and the targets are those of P6 as a server runs it: the model has
-/// no noise but its seed's, so they are met here too. Method: the shortest run.
+/// Goal: every policy runs in the model of a queue under every disturbance, and the targets are those of P6 as a server
+/// runs it: the model has no noise except its seed's, so they are met here too. Method: the shortest run.
 #[test]
 fn policies_are_judged_in_the_model() {
     let section = asked("policies-model", &["--seed", "3"]);
     let (always, guarded) = (rows(&section, "P1 always"), rows(&section, "P6 headroom, with its guards"));
-    // Eight disturbances and all together, for two samplers.
+    // Eight disturbances and all of them together, for two samplers.
     assert_eq!((always.len(), guarded.len()), (18, 18));
     let targets: Vec<&Value> = guarded.iter().flat_map(|row| row["targets"].as_array().unwrap()).collect();
     assert_eq!(targets.len(), 4, "{section}");
@@ -84,15 +85,15 @@ fn policies_are_judged_in_the_model() {
     assert!(out(always[0]) > 50.0 && out(guarded[0]) == 0.0, "{section}");
 }
 
-/// Goal: all policies are put on a real replica, which is disturbed in each way, read and compared; nothing is granted in a halt. Method: the
-/// shortest run.
+/// Goal: each policy runs on a real replica, which is disturbed in each way, read and compared; nothing is granted
+/// during a halt. Method: the shortest run.
 #[test]
 fn policies_are_judged_on_a_pair() {
     let section = asked("policies", &[]);
     let policies = ["P0 none", "P1 always", "P2 hard_limit", "P3 k_sigma", "P4 switchback", "P5 aimd", "P6 headroom"];
     for policy in policies {
         let rows = rows(&section, policy);
-        // Eleven disturbances, and all of them.
+        // Eleven disturbances, and all of them together.
         assert_eq!(rows.len(), 12, "{section}");
         assert!(rows[0]["figures"]["txn_per_s"]["median"].as_f64().is_some(), "{section}");
     }
@@ -104,15 +105,15 @@ fn policies_are_judged_on_a_pair() {
     let granted = |policy| of(policy, "granted_us_per_s");
     assert!(granted("P0 none") == 0.0 && granted("P1 always") > 0.0, "{section}");
     for policy in policies {
-        // No more than there are samples, and none without any.
+        // At most the number of kept samples, and 0 without any.
         let (kept, effective) = (of(policy, "samples_kept"), of(policy, "n_eff"));
         assert!(effective <= kept + 1e-6 && (effective > 0.0) == (kept > 0.0), "{policy}: n_eff {effective} of {kept}");
     }
     assert!(of("P1 always", "n_eff") > 0.0, "{section}");
 }
 
-/// Goal: samples are counted by each arm, and files that are named are drawn from, or said to be missing. Method: the shortest run; a directory
-/// without samples.
+/// Goal: each arm counts its samples, and named files are sampled, or reported as missing. Method: the shortest run; a
+/// directory without samples.
 #[test]
 fn samples_are_counted_to_an_error() {
     let section = asked("active", &[]);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs one question as short as it can be, and returns its section.
+/// Runs one question in its shortest form, and returns its section.
 fn asked(question: &str) -> Value {
     let kept = tempfile::tempdir().unwrap();
     let json = kept.path().join("training.json");
@@ -31,9 +31,9 @@ fn median(row: &Value, figure: &str) -> f64 {
     row["figures"][figure]["median"].as_f64().unwrap_or_else(|| panic!("no {figure} in {row}"))
 }
 
-/// Goal: a replica's and its primary's models of at least one unit are fitted to real samples of a run, judged by another run, and tested
-/// against each other, by policy; a replica that collects nothing is told. Method: the shortest run with real servers; no figure is judged but
-/// that errors are above nothing.
+/// Goal: a replica's and its primary's models of at least one unit are fitted to real samples of a run, evaluated on
+/// another run, and tested against each other, per policy; a replica that collects nothing is reported. Method: the
+/// shortest run with real servers; figures are not checked, except that errors are above 0.
 #[test]
 fn models_of_a_replica_are_judged_beside_those_of_its_primary() {
     let section = asked("accuracy");
@@ -62,8 +62,8 @@ fn models_of_a_replica_are_judged_beside_those_of_its_primary() {
     assert!(units.iter().any(|unit| unit["figures"]["p_worse"]["median"].is_f64()), "nothing was tested: {section}");
 }
 
-/// Goal: a machine is predicted from two others, with and without what was measured of them. Method: as above; the constants of three nodes
-/// are in the notes.
+/// Goal: a machine is predicted from two others, with and without their measured constants. Method: as above; the
+/// constants of three nodes are in the notes.
 #[test]
 fn a_machine_is_predicted_from_two_others() {
     let section = asked("hardware");
@@ -81,8 +81,8 @@ fn a_machine_is_predicted_from_two_others() {
     assert!(!measured.contains("integer_ns 0.0"), "they were measured: {measured}");
 }
 
-/// Goal: every fault hits decisions in their midst and leaves nothing, on servers that are made up and on a pair whose primary is killed while its
-/// settings change. Method: the shortest run.
+/// Goal: faults of each kind hit decisions halfway and leave nothing behind, on simulated servers and on a pair whose
+/// primary is killed while its settings change. Method: the shortest run.
 #[test]
 fn faults_in_the_midst_of_decisions_leave_nothing() {
     let section = asked("safety");

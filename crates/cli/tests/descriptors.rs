@@ -1,4 +1,4 @@
-//! The program under limits of open files.
+//! The program under limits on open files.
 
 mod common;
 
@@ -6,15 +6,16 @@ use std::process::Command;
 
 use common::{COLLIE, Done, run};
 
-/// Runs the program where `limits` of the shell hold.
+/// Runs the program under `limits`, which are commands of the shell.
 fn under(limits: &str, arguments: &[&str]) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\""), COLLIE]);
     run(command.args(arguments))
 }
 
-/// Goal: a database is opened with as few files as it says, and with fewer it is refused, made by nobody, and the number that is
-/// needed is named; the soft limit does not matter. Method: limits on either side, of the shell and of a server with its connections.
+/// Goal: a database opens with as many files as it says it needs; with fewer it is refused, nothing is made, and the
+/// needed number is named; the soft limit does not matter. Method: limits on either side, of the shell and of a server
+/// with its connections.
 #[test]
 fn too_few_open_files_are_refused_with_the_number_needed() {
     let dir = tempfile::tempdir().unwrap();

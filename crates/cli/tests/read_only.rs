@@ -18,7 +18,7 @@ fn collie(arguments: &[&str]) -> Done {
     run(Command::new(COLLIE).args(arguments))
 }
 
-/// Every file below `dir`, with its bytes and when it was changed.
+/// Returns every file below `dir`, with its bytes and its modification time.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -33,9 +33,9 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     found
 }
 
-/// Goal: a database that was killed is read without a byte of it changed, every statement that would write is refused with 25006,
-/// and nothing is made where nothing is. Method: a server with rows in levels and in the log, killed; the shell and a server,
-/// read-only; all files compared.
+/// Goal: a killed database is read without changing a byte of it, every statement that would write is refused with
+/// 25006, and nothing is made where there is no database. Method: a server with rows in the LSM levels and in the log,
+/// killed; the shell and a server, read-only; all files compared.
 #[test]
 fn killed_database_is_read_without_changing_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a command says of a server that is there and takes no session yet.
+//! The messages of commands about a server that is running but accepts no session yet.
 
 mod common;
 
@@ -10,8 +10,8 @@ use std::{
 
 use common::{COLLIE, run};
 
-/// Goal: an operator learns that a server is starting and is not asked whether it runs. Method: `collie status` and `collie sql` against a
-/// listener that answers each start-up message as a server does while it opens its database.
+/// Goal: an operator learns that a server is starting, and is not asked whether it runs. Method: `collie status` and
+/// `collie sql` against a listener that answers each start-up message as a server does while it opens its database.
 #[test]
 fn server_that_is_starting_is_said_to_be() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! `collie bench tpcc` as a program: on the engine, over the wire, beside PostgreSQL where it is installed, and on a server that is
-//! killed in the midst of it.
+//! `collie bench tpcc` as a program: on the engine, over the wire, compared with PostgreSQL if it is installed, and on
+//! a server that is killed during the run.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 use std::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
 
-/// How a program ended.
+/// The outcome of a program.
 #[derive(Debug)]
 struct Done {
     code: Option<i32>,
@@ -21,7 +21,7 @@ struct Done {
     err: String,
 }
 
-/// Runs a program to its end, with nothing to read.
+/// Runs a program to its end, with empty standard input.
 fn run(command: &mut Command) -> Done {
     let done = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -64,7 +64,8 @@ fn tpcc(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Checks a report: every target has a row of all and one of each transaction, with figures; all conditions hold.
+/// Checks a report: every target has a row for all transactions and one for each type, with figures; all conditions
+/// hold.
 fn check(done: &Done, json: &Path, targets: usize) {
     assert_eq!(done.code, Some(0), "{done:?}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
@@ -73,15 +74,16 @@ fn check(done: &Done, json: &Path, targets: usize) {
     assert_eq!(rows.len(), 6 * targets, "{section}");
     for row in rows.iter().step_by(6) {
         let figure = |key: &str| row["figures"][key]["median"].as_f64().unwrap();
-        // A second of a machine that does other things may end nothing; that load does end is what the killed server's test waits for.
+        // In one second on a busy machine, possibly no transaction ends; the test of the killed server waits for
+        // completed load.
         assert!(figure("txn_per_s").is_finite() && figure("log_bytes_per_txn").is_finite(), "{row}");
     }
     let notes = section["notes"].to_string();
     assert_eq!(notes.matches("all twelve consistency conditions hold before and after").count(), targets, "{notes}");
 }
 
-/// Goal: the engine and a server pass every condition after four clients, and report what they did; tables that are there are used
-/// again, of another scale refused. Method: short runs flat out, then at a rate on the same tables.
+/// Goal: the engine and a server pass every condition after four clients, and report their work; existing tables are
+/// used again, those of another scale are refused. Method: short runs flat out, then at a rate on the same tables.
 #[test]
 fn engine_and_server_pass_every_condition() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,8 +111,8 @@ fn engine_and_server_pass_every_condition() {
     );
 }
 
-/// Goal: a server that is killed in the midst of transactions is consistent when it is back. Method: SIGKILL once some hundred
-/// payments are in; the next run checks every condition before it begins, and after.
+/// Goal: a server that is killed during transactions is consistent after its restart. Method: SIGKILL after some
+/// hundred payments; the next run checks every condition before it begins, and after.
 #[test]
 fn killed_server_is_consistent_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,7 +124,7 @@ fn killed_server_is_consistent_when_it_is_back() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // 300 are loaded.
+    // The loaded tables have 300.
     let payments = || run(Command::new(COLLIE).args(["sql", &server.url, "-c", "SELECT count(*) >= 500 FROM history"]));
     while !payments().out.contains(" t") {
         assert!(load.try_wait().unwrap().is_none(), "the load ended before the server");
@@ -143,7 +145,7 @@ fn driver_runs_beside_postgresql() {
         return;
     }
     let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // User postgres must reach what is made in it.
+    // User postgres must have access to the files made in it.
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let json = kept.path().join("tpcc.json");
     let done = run(tpcc(dir.path(), &["servers", "--runs", "1"]).arg("--json").arg(&json));

@@ -1,4 +1,4 @@
-//! `collie train` as somebody runs it: the binary, on files that the sink wrote.
+//! `collie train` as a user runs it: the binary, on files that the sink wrote.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -11,7 +11,7 @@ use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit};
 use collie_train::decision::sample_journal;
 use serde_json::Value;
 
-/// Writes row reads that take 50 ns per step of the version chain, with a tenth of noise.
+/// Writes row reads that take 50 ns per step of the version chain, with ten percent of noise.
 fn write_samples(data: &Path, rows: u64) {
     let chance = SimRandom::new(1);
     let mut sink = SampleSink::open(&Env::real(), data, Origin::unknown("n1"), SinkOptions::default()).unwrap();
@@ -38,7 +38,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Goal: samples become a model that can be judged and explained. Method: fitted as a server's child, judged, explained, in words and JSON.
+/// Goal: samples become a model that can be evaluated and explained. Method: fitted as a server's child, evaluated,
+/// explained, in words and JSON.
 #[test]
 fn a_model_is_fitted_judged_and_explained() {
     let dir = tempfile::tempdir().unwrap();
@@ -69,7 +70,8 @@ fn a_model_is_fitted_judged_and_explained() {
     assert!(text(&train(&["explain", package], None).stdout).contains("nine tenths lie within a factor of 1."));
 }
 
-/// Goal: what cannot be done is one line with a way out, and exit code 1. Method: no samples, too few, no models, no unit, no package, a decision.
+/// Goal: a failure is one line with a way out, and exit code 1. Method: no samples, too few, no models, no unit, no
+/// package, a decision.
 #[test]
 fn what_cannot_be_done_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -100,8 +102,8 @@ fn what_cannot_be_done_is_one_line() {
     );
 }
 
-/// Goal: a decision is explained by its rows and by the calls that its prediction is of. Method: the journal of one that a guard ended, in words
-/// and JSON.
+/// Goal: a decision is explained by its rows and by the calls that its prediction covers. Method: the journal of a
+/// decision that a guard ended, in words and JSON.
 #[test]
 fn a_decision_is_explained() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `collie wal` as a program: what it prints, what it exits with, and the one line that bad input gets.
+//! `collie wal` as a program: its output, its exit codes, and the one line for bad input.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -24,7 +24,7 @@ fn wal(arguments: &[&str]) -> Done {
     run(Command::new(COLLIE).arg("wal").args(arguments))
 }
 
-/// Ends the other thread, also when a check fails.
+/// Ends the other thread, even when a check fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -33,10 +33,10 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Records in a sample, of 10,000 bytes each.
+/// The records in a sample, of 10,000 bytes each.
 const COUNT: u8 = 200;
 
-/// A log of a few files, closed.
+/// A closed log of a few files.
 struct Sample {
     dir: tempfile::TempDir,
     records: Vec<Appended>,
@@ -72,7 +72,7 @@ impl Sample {
     }
 }
 
-/// Replaces bytes of a segment's header and makes its checksum right again.
+/// Replaces bytes of a segment's header and updates its checksum.
 fn forge_header(path: &Path, offset: usize, bytes: &[u8]) {
     let mut all = fs::read(path).unwrap();
     all[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -81,7 +81,7 @@ fn forge_header(path: &Path, offset: usize, bytes: &[u8]) {
     fs::write(path, all).unwrap();
 }
 
-/// Goal: a whole log is shown by each command, for people and for programs, with nothing on standard error. Method: one
+/// Goal: each command shows a whole log, for people and for programs, with nothing on standard error. Method: one
 /// closed log; texts by their parts, JSON by its keys and sums.
 #[test]
 fn whole_log_is_dumped_verified_and_counted() {
@@ -122,8 +122,8 @@ fn whole_log_is_dumped_verified_and_counted() {
     assert_eq!(number("written_bytes"), used);
 }
 
-/// Goal: a reader that has seen enough is no failure and no noise. Method: close the pipe after one line of a dump that
-/// does not fit into it.
+/// Goal: a reader that closes its end early causes neither an error nor output. Method: close the pipe after one line
+/// of a dump that does not fit into it.
 #[test]
 fn closed_pipe_ends_a_dump_in_silence() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,8 +146,8 @@ fn closed_pipe_ends_a_dump_in_silence() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// Goal: a log in use is read up to what is durable, never called damaged, and cannot be cut. Method: one thread appends
-/// and turns files while the commands run; each dump has all records durable before it, in order, and no other.
+/// Goal: a log in use is read up to its durable position, never called damaged, and cannot be cut. Method: one thread
+/// appends and fills files while the commands run; each dump has all records durable before it, in order, without gaps.
 #[test]
 fn running_log_is_read_and_not_cut() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn running_log_is_read_and_not_cut() {
         let _stop = Stop(&stop);
         scope.spawn(|| {
             let mut writer = log.writer();
-            // Bounded, so that a slow machine gets a dump to its end.
+            // Bounded, so that a dump ends even on a slow machine.
             for _ in 0..6_000 {
                 writer.commit(1, &[7; 3_000], Level::Disk).unwrap();
                 if stop.load(Ordering::Relaxed) {
@@ -191,8 +191,8 @@ fn running_log_is_read_and_not_cut() {
     log.close().unwrap();
 }
 
-/// Goal: a cut says what goes, keeps a copy, and leaves a log that opens; a dry run and a repetition change nothing.
-/// Method: dry run, cut, verify, dump of log and copy, the same again, then a cut without a copy.
+/// Goal: a cut reports what is removed, keeps a copy, and leaves a log that opens; a dry run and a repetition change
+/// nothing. Method: dry run, cut, verify, dump of log and copy, the same again, then a cut without a copy.
 #[test]
 fn truncate_at_shows_copies_and_cuts() {
     let sample = Sample::new();
@@ -221,8 +221,8 @@ fn truncate_at_shows_copies_and_cuts() {
     assert_eq!(wal(&["dump", sample.path()]).ok().lines().count(), 11);
 }
 
-/// Goal: a cut that cannot be made says why in one line and changes nothing. Method: inside a record, beyond the end,
-/// below the start, no position, and no room for the copy.
+/// Goal: a cut that is impossible gives the reason in one line and changes nothing. Method: inside a record, beyond the
+/// end, below the start, no position, and no room for the copy.
 #[test]
 fn truncate_at_refuses_what_is_no_cut() {
     let sample = Sample::new();
@@ -255,8 +255,8 @@ fn truncate_at_refuses_what_is_no_cut() {
     assert_eq!(wal(&["dump", path]).ok().lines().count(), usize::from(COUNT));
 }
 
-/// Goal: a database's log is not cut below what its checkpoint needs, which is all of it, and can be cut at its start.
-/// Method: a closed database; a position below the start of its log, then the start.
+/// Goal: the log of a database is not cut below the position from which its checkpoint needs it, and can be cut exactly
+/// there. Method: a closed database without a flush; a position below the start of its log, then the start.
 #[test]
 fn truncate_at_refuses_below_the_checkpoint_of_a_database() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,8 +275,8 @@ fn truncate_at_refuses_below_the_checkpoint_of_a_database() {
     assert!(start.contains("cut: the log ends at 0/1000;"), "{start}");
 }
 
-/// Goal: damage stops each command with the place, the loss and the ways out, and a cut there makes the log open. Method:
-/// flip a bit in a frame in the middle.
+/// Goal: damage stops each command with the place, the loss and the ways out, and a cut there makes the log open.
+/// Method: flip a bit in a frame in the middle.
 #[test]
 fn damaged_log_is_reported_and_can_be_cut() {
     let sample = Sample::new();
@@ -310,8 +310,8 @@ fn damaged_log_is_reported_and_can_be_cut() {
     assert_eq!(wal(&["dump", sample.path()]).ok().lines().count(), readable);
 }
 
-/// Goal: an unfinished flush is no damage, and verify says what an open would say. Method: half a frame behind the end of
-/// a log that was not closed.
+/// Goal: an unfinished flush is no damage, and verify reports what an open would report. Method: half a frame after the
+/// end of a log that was not closed.
 #[test]
 fn torn_tail_verifies_with_the_words_of_an_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -339,8 +339,8 @@ fn torn_tail_verifies_with_the_words_of_an_open() {
     assert_eq!((&json["ending"], &json["torn_bytes"]), (&"torn".into(), &(3 * BLOCK).into()));
 }
 
-/// Goal: whatever the directory is, each command answers with one line that names it. Method: no directory, an empty one,
-/// a file, one without rights, a newer format, another log's file; all four commands on each.
+/// Goal: whatever the directory is, each command answers with one line that names it. Method: no directory, an empty
+/// one, a file, a newer format, another log's file; all four commands on each.
 #[test]
 fn wrong_directories_get_one_line_each() {
     let check = |dir: &Path, words: &[&str]| {
@@ -372,15 +372,16 @@ fn wrong_directories_get_one_line_each() {
     check(mixed.dir.path(), &[foreign.to_str().unwrap(), "belongs to another log"]);
 }
 
-/// Goal: a directory without rights is refused in one line. Method: as a user who may not enter it; when the tests run as
-/// root, the program is started as another user, from a place where that user can start it.
+/// Goal: a directory without rights is refused in one line. Method: as a user that may not enter it; when the tests run
+/// as root, the program is started as another user, from a directory that this user can access.
 #[test]
 fn directory_without_rights_is_refused() {
     let sample = Sample::new();
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = public.path().join("collie");
-    // By another process: a program that this one had open for writing while another test starts a child is busy.
+    // Copied by another process: if this process had the program open for writing while another test starts a child,
+    // the child would inherit the descriptor, and starting the program would fail as busy.
     assert!(Command::new("cp").arg(COLLIE).arg(&program).status().unwrap().success());
     let as_root = rustix::process::getuid().is_root();
     let mode = if as_root { 0o700 } else { 0 };
@@ -401,8 +402,8 @@ fn directory_without_rights_is_refused() {
     fs::set_permissions(sample.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Goal: a missing, a doubled and a shortened segment each get one line that names the file. Method: one of each on a log of
-/// several files; verify and dump.
+/// Goal: a missing, a duplicated and a shortened segment each get one line that names the file. Method: one of each on
+/// a log of several files; verify and dump.
 #[test]
 fn missing_doubled_and_shortened_segments_are_named() {
     let missing = Sample::new();
@@ -436,8 +437,8 @@ fn missing_doubled_and_shortened_segments_are_named() {
     assert_eq!(dump.refused(), line);
 }
 
-/// Goal: with --skip-bad everything that reads is printed, and each loss as a hole of known size. Method: a flipped bit in
-/// the middle; records printed and bytes lost make up the log; the bounds hold for holes too.
+/// Goal: with --skip-bad every readable record is printed, and each loss as a hole of known size. Method: a flipped bit
+/// in the middle; records printed and bytes lost make up the log; the bounds hold for holes too.
 #[test]
 fn skip_bad_prints_what_reads_and_what_is_lost() {
     let sample = Sample::new();
@@ -465,7 +466,8 @@ fn skip_bad_prints_what_reads_and_what_is_lost() {
     assert_eq!(below.lines().count() + above.lines().count(), records.len());
 }
 
-/// Goal: stat says who keeps which file. Method: a consumer that stays at the start of a log that goes on.
+/// Goal: stat names the consumers that keep each file. Method: a consumer that stays at the start of a log that goes
+/// on.
 #[test]
 fn stat_names_the_consumers_and_what_they_keep() {
     let sample = Sample::new();
@@ -487,7 +489,8 @@ fn stat_names_the_consumers_and_what_they_keep() {
     assert!(kept > 0 && feed["lag_bytes"].as_u64().unwrap() > 1_000_000, "{stat}");
 }
 
-/// Goal: stat names the shared ring of a running log. Method: a log with one in a directory of the test's; text and JSON.
+/// Goal: stat names the shared ring of a running log. Method: a log with a ring in a directory of the test; text and
+/// JSON.
 #[test]
 fn stat_names_the_shared_ring() {
     let (dir, rings) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
@@ -505,8 +508,8 @@ fn stat_names_the_shared_ring() {
     assert!(wal(&arguments).ok().contains("\nring      private: none of this log in "));
 }
 
-/// Goal: what rots in one copy is found, opens all the same with the other, and is repaired from it. Method: a log in two
-/// directories, a flipped bit in the first; verify alone, together, with --repair, alone again.
+/// Goal: rot in one copy is found, the log still opens with the other copy, and the bad copy is repaired from it.
+/// Method: a log in two directories, a flipped bit in the first; verify alone, together, with --repair, alone again.
 #[test]
 fn verify_repairs_a_copy_from_the_other() {
     let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -546,8 +549,9 @@ fn verify_repairs_a_copy_from_the_other() {
     assert!(wal(&["verify", home]).ok().contains(" 30 records from "));
 }
 
-/// Goal: a cut of one directory of a log in several is a cut of the log: the next open does not bring back from the others
-/// what went. Method: a log in two directories, cut in one, opened with both twice; then only the other one is read.
+/// Goal: a cut of one directory of a log in several is a cut of the log: the next open does not restore the removed
+/// part from the others. Method: a log in two directories, cut in one, opened with both twice; then only the other one
+/// is read.
 #[test]
 fn cut_of_one_copy_is_not_undone_by_the_other() {
     let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

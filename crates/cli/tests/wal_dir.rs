@@ -1,4 +1,5 @@
-//! `wal.wal_dir` through the program: every command finds the log, or says where it is not; and `collie restore --to-time`.
+//! `wal.wal_dir` through the program: every command finds the log, or says where it is not; and `collie restore
+//! --to-time`.
 
 mod common;
 
@@ -10,8 +11,8 @@ fn collie(arguments: &[&str]) -> Done {
     run(Command::new(COLLIE).args(arguments))
 }
 
-/// Goal: a database whose log is elsewhere is written, looked into, copied, restored to a time and benchmarked, and refused without its
-/// log by both names. Method: each command once.
+/// Goal: a database whose log is elsewhere is written, inspected, copied, restored to a time and benchmarked; opened
+/// without its log it is refused with both paths. Method: each command once.
 #[test]
 fn every_command_follows_the_log_to_its_directory() {
     let dir = tempfile::tempdir().unwrap();

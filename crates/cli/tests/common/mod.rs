@@ -1,4 +1,4 @@
-//! What the tests of the program share: running it, and how it ended.
+//! Shared by the tests of the program: running it, and its outcome.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part; one that cannot run has failed")]
 
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub(crate) const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
 
-/// How a program ended.
+/// The outcome of a program.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
@@ -16,13 +16,13 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Returns standard output of a program that must have succeeded in silence.
+    /// Returns the standard output of a program that must have succeeded without a line on standard error.
     pub(crate) fn ok(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// Returns the one line of a program that must have failed.
+    /// Returns the one error line of a program that must have failed.
     pub(crate) fn refused(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert!(self.err.starts_with("error: ") && self.err.matches('\n').count() == 1, "{self:?}");
@@ -34,7 +34,7 @@ impl Done {
     }
 }
 
-/// Runs a program to its end, with nothing to read.
+/// Runs a program to its end, with empty standard input.
 pub(crate) fn run(command: &mut Command) -> Done {
     let output = command.stdin(Stdio::null()).output().unwrap();
     Done {
