@@ -1,7 +1,7 @@
-//! `Remote`: a client at the other end of a socket, as a session sees it.
+//! `Remote`: a client at the other end of a socket, as its session uses it.
 //!
-//! Writes what the session answers as protocol messages and reads what the client sends. Bytes gather in `output` and leave
-//! in one write per drain.
+//! Writes the session's answers as protocol messages and reads the client's messages. Bytes collect in `output`, and
+//! each drain sends them in one write.
 
 use std::net::SocketAddr;
 
@@ -19,12 +19,12 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Bytes that wait before a session is asked to drain.
+/// The bytes in `output` at which a session is asked to drain.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// For how long a client is waited for that was sent why its session ends.
+/// How long the server waits for a client to leave after sending it the reason for the end of its session.
 const LINGER: std::time::Duration = std::time::Duration::from_millis(100);
-/// Bytes read at once, at the least.
+/// The least bytes that one read makes room for.
 const READ_BYTES: usize = 8 << 10;
 
 /// A client at the other end of a socket.
@@ -32,13 +32,14 @@ pub(crate) struct Remote {
     socket: TcpStream,
     pub(crate) input: Input,
     pub(crate) output: Output,
-    /// Least severity of notices the client wants.
+    /// The client wants no notices below a warning.
     pub(crate) warnings_only: bool,
-    /// Nothing was read since the client was told that its session is ready.
+    /// Nothing was read since ReadyForQuery was sent.
     pub(crate) is_ready: bool,
-    /// The client was told of an error that ends its session.
+    /// The client was sent an error that ends its session.
     pub(crate) ended: bool,
-    /// How many bytes of `output` are whole answers, up to a ReadyForQuery: what follows may yet turn into an error.
+    /// The bytes of `output` that are complete answers, up to a ReadyForQuery: later answers may still turn into an
+    /// error.
     pub(crate) answered: usize,
     /// Rows in `output`.
     rows: u64,
@@ -58,19 +59,19 @@ impl Remote {
         }
     }
 
-    /// Returns where the client is.
+    /// Returns the client's address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
     }
 
-    /// Reads until more bytes arrived; false when the client closed its side.
+    /// Reads until more bytes arrive; returns false if the client has closed its side.
     pub(crate) async fn fill(&mut self) -> std::io::Result<bool> {
         let buffer = self.input.buffer();
         buffer.reserve(READ_BYTES);
         Ok(self.socket.read_buf(buffer).await? > 0)
     }
 
-    /// Sends what waits.
+    /// Sends the collected bytes.
     pub(crate) async fn flush(&mut self) -> std::io::Result<()> {
         if !self.output.is_empty() {
             let sent = collie_obs::start::<ResultSend>().map_or(0, |span| self.send_measured(span));
@@ -82,11 +83,11 @@ impl Remote {
         Ok(())
     }
 
-    /// Hands the system what it takes at once, and returns how much that is. Measured unless it takes nothing: a wait for a client
-    /// that does not read is not the work that the unit is about.
+    /// Passes as many bytes to the system as it accepts at once, and returns their number. The call is measured unless
+    /// it accepts none: waiting for a client that does not read is not part of the unit.
     #[cold]
     fn send_measured(&self, span: Span<ResultSend>) -> usize {
-        // An error comes again with the next write.
+        // The next write returns any error again.
         let sent = self.socket.try_write(self.output.bytes()).unwrap_or(0);
         if sent > 0 {
             span.stop(ResultSend { rows: word(self.rows), bytes: word(sent) });
@@ -94,8 +95,9 @@ impl Remote {
         sent
     }
 
-    /// Sends what waits, which is why the session ends, and gives the client a moment to read it and to leave by itself: some drivers say that
-    /// the connection was closed, and not why, when they find both at once.
+    /// Sends the collected bytes, which say why the session ends, and gives the client a moment to read them and to
+    /// close the connection itself: some drivers report only that the connection was closed, and not why, when both
+    /// arrive together.
     pub(crate) async fn linger(&mut self) {
         if self.flush().await.is_err() {
             return;
@@ -105,7 +107,7 @@ impl Remote {
         let _left = tokio::time::timeout(LINGER, leaves).await;
     }
 
-    /// Ends the connection in order: what was sent can still be read.
+    /// Ends the connection in order: the client can still read the bytes sent.
     pub(crate) async fn shut(&mut self) {
         let _ = self.flush().await;
         let _ = self.socket.shutdown().await;
@@ -254,7 +256,7 @@ impl Client for Remote {
                 Some(Frontend::CopyData(data)) => return Ok(CopyInput::Data(data.to_vec())),
                 Some(Frontend::CopyDone) => return Ok(CopyInput::Done),
                 Some(Frontend::CopyFail(reason)) => return Ok(CopyInput::Fail(reason.to_owned())),
-                // Drivers send these before they know that COPY began; PostgreSQL ignores them too.
+                // Drivers send these before they know that COPY has begun; PostgreSQL ignores them too.
                 Some(Frontend::Flush | Frontend::Sync) => {}
                 Some(Frontend::Terminate) => return Err(disconnected()),
                 Some(_) => {
@@ -273,7 +275,7 @@ impl Client for Remote {
     }
 }
 
-/// Turns a breach of the protocol into the error a client is told.
+/// Converts a protocol violation into the error for the client.
 pub(crate) fn protocol_error(error: &collie_wire::WireError) -> SqlError {
     let mut state = *b"08P01";
     if let Ok(code) = <[u8; 5]>::try_from(error.sqlstate.as_bytes()) {
@@ -292,15 +294,16 @@ mod tests {
 
     use super::*;
 
-    /// How long this may take on a machine that does much else.
+    /// The time limit of this test, for a machine that is busy.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn now_ns() -> u64 {
         RealClock.now_ns()
     }
 
-    /// Goal: a measured send is a sample of RESULT_SEND with its rows and bytes, and what arrives is what was to be sent. Method: rows of
-    /// no columns over a real socket, again until one was taken: the sampler is the process's, and a socket is not ready at once.
+    /// Goal: a measured send is a sample of RESULT_SEND with its rows and bytes, and the sent bytes arrive. Method:
+    /// rows without columns over a real socket, repeated until one was sampled: the sampler is shared by the process,
+    /// and a socket is not ready at once.
     #[test]
     fn measured_send_tells_its_rows_and_bytes_and_arrives() {
         const ROWS: u32 = 3;

@@ -1,7 +1,7 @@
 //! `Config`: every setting of a server, from defaults, a TOML file and `--set key=value`, in that order.
 //!
-//! A key is `section.name` everywhere; in TOML `[section]` and `name`. An unknown key or a value of the wrong type is an
-//! error that names the nearest key or the type; nothing is ignored.
+//! A key is `section.name` everywhere; in TOML it is `[section]` and `name`. An unknown key or a value of the wrong
+//! type is an error that names the nearest key or the type; nothing is ignored.
 
 mod keys;
 mod training;
@@ -24,14 +24,14 @@ pub use self::{
 };
 use crate::{error::ServeError, replication::Peers};
 
-/// How a server replicates.
+/// The replication settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
-    /// Where replicas connect; `None`: nowhere.
+    /// The address at which replicas connect; `None`: replicas are not served.
     pub listen: Option<SocketAddr>,
-    /// The primary that is followed, host and port; `None`: this is one.
+    /// The primary that this server follows, host and port; `None`: this server is a primary.
     pub primary: Option<String>,
-    /// `replication.apply_workers`; 0: by the cores.
+    /// `replication.apply_workers`; 0: according to the number of cores.
     pub apply_workers: usize,
     /// `replication.auto_rebuild`.
     pub auto_rebuild: bool,
@@ -43,7 +43,7 @@ pub struct Replication {
     pub peers: Peers,
     /// `replication.slot`.
     pub slot: String,
-    /// `replication.slot_age`; `None`: for ever.
+    /// `replication.slot_age`; `None`: no limit.
     pub slot_age: Option<Duration>,
     /// `replication.slot_bytes`.
     pub slot_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Replication {
     pub slots_max: usize,
     /// `replication.flush_delay`.
     pub flush_delay: Duration,
-    /// `replication.quorum`; of `majority` the list that [`Replication::settle_quorum`] makes.
+    /// `replication.quorum`; with `majority`, the list that [`Replication::settle_quorum`] makes.
     pub quorum: Option<QuorumList>,
     /// `replication.quorum` is `majority`.
     pub majority: bool,
@@ -61,7 +61,7 @@ pub struct Replication {
     pub switchover_timeout: Duration,
     /// `replication.sync_timeout`; `None`: no limit.
     pub sync_timeout: Option<Duration>,
-    /// `replication.ready_delay`; `None`: however far.
+    /// `replication.ready_delay`; `None`: no limit.
     pub ready_delay: Option<Duration>,
     /// `replication.show` is `applied`.
     pub show_applied: bool,
@@ -106,10 +106,10 @@ impl Default for Replication {
 }
 
 impl Replication {
-    /// Returns the list that `majority` stands for: more than half of this node and its peers.
+    /// Returns the list that `majority` means: more than half of this node and its peers.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn majority_list(&self) -> Result<QuorumList, String> {
         if self.slot.is_empty() {
             return Err("majority counts this node by its name: give replication.slot".to_owned());
@@ -137,17 +137,17 @@ impl Replication {
 /// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where SQL clients connect.
+    /// The address for SQL clients.
     pub listen: SocketAddr,
-    /// Where `/healthz`, `/readyz` and `/metrics` are answered; `None`: nowhere.
+    /// The address of the HTTP port (console page, `/healthz`, `/readyz` and `/metrics`); `None`: there is none.
     pub http: Option<SocketAddr>,
     /// `server.copy_dir`; `None`: `copies` in the data directory.
     pub copy_dir: Option<PathBuf>,
-    /// Connections at one time.
+    /// The most sessions at one time, without the reserved ones.
     pub max_connections: usize,
-    /// What statements and sessions may take up.
+    /// The resource limits of statements and sessions.
     pub resources: ResourcesAsked,
-    /// How many more there may be of clients that ask for one of these.
+    /// The number of further sessions, for clients that ask for a reserved one.
     pub reserved_connections: usize,
     /// Longest protocol message, in bytes.
     pub max_message_bytes: usize,
@@ -155,17 +155,18 @@ pub struct Config {
     pub worker_threads: usize,
     /// `store.flush_at_stop`.
     pub flush_at_stop: bool,
-    /// How it replicates.
+    /// The replication settings.
     pub replication: Replication,
-    /// How much it collects.
+    /// The settings of collection and training.
     pub training: Training,
-    /// The program that fits models beside the server, called with `train fit --child`: `collie` itself. `None`: nothing is fitted.
+    /// The program that fits models, `collie` itself, which is called with `train fit --child` and runs next to the
+    /// server. `None`: no models are fitted.
     pub trainer: Option<PathBuf>,
     /// The engine's options.
     pub engine: Options,
-    /// Settings every session starts with.
+    /// The settings with which every session starts.
     pub session: Settings,
-    /// Every key that was given, with its value: what `collie config` shows.
+    /// Every key that was given, with its value.
     pub given: Vec<(&'static str, String)>,
 }
 
@@ -198,7 +199,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns how many sessions there may be, with those that are reserved.
+    /// Returns the maximum number of sessions, including the reserved ones.
     pub(crate) fn sessions_max(&self) -> usize {
         self.max_connections.saturating_add(self.reserved_connections)
     }
@@ -206,7 +207,7 @@ impl Config {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// When the file cannot be read, is not TOML, or holds an unknown key or a value a key cannot take.
+    /// The file cannot be read, is not TOML, or has an unknown key or a value that its key cannot take.
     pub fn read_file(&mut self, path: &Path) -> Result<(), ServeError> {
         let text = std::fs::read_to_string(path).map_err(|source| ServeError::Io {
             operation: "read the configuration file",
@@ -242,7 +243,7 @@ impl Config {
     /// Applies one `key=value`.
     ///
     /// # Errors
-    /// When it is no `key=value`, or as [`Config::set`].
+    /// The text is no `key=value`; those of [`Config::set`].
     pub fn set_pair(&mut self, pair: &str) -> Result<(), ServeError> {
         let (name, value) = pair
             .split_once('=')
@@ -494,7 +495,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns a key's value as it is in force.
+    /// Returns the value of a key that is in force.
     pub fn value(&self, key: &Key) -> &str {
         self.given.iter().find(|(given, _)| *given == key.name).map_or(key.default, |(_, value)| value)
     }
@@ -526,7 +527,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Reads a time as settings have it: a whole number and a unit, as in 500us, 10ms or 1s; `None` for what is none.
+/// Parses a time in the notation of settings: a whole number and a unit, as in 500us, 10ms or 1s; returns `None` for
+/// any other text.
 pub fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -541,7 +543,7 @@ pub fn parse_time(text: &str) -> Option<Duration> {
     })
 }
 
-/// Edits between two names (Levenshtein).
+/// Returns the edit distance of two names (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -557,7 +559,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Entry point of the fuzz target: any text ends in a configuration or an error.
+/// Entry point of the fuzz target: any text results in a configuration or an error.
 pub fn fuzz_config(text: &str) {
     let mut config = Config::default();
     for line in text.lines() {
@@ -569,7 +571,8 @@ pub fn fuzz_config(text: &str) {
 mod tests {
     use super::*;
 
-    /// Goal: the table and the code agree. Method: every default can be set, and gives what the code starts with.
+    /// Goal: the table and the code agree. Method: every default can be set, and gives the value with which the code
+    /// starts.
     #[test]
     fn every_default_in_the_table_is_the_one_in_force() {
         assert!(KEYS.is_sorted_by(|a, b| a.name < b.name));
@@ -584,8 +587,8 @@ mod tests {
         }
     }
 
-    /// Goal: `majority` is the same list on each node, whatever the order of its settings, and is refused where a name is missing or stands for
-    /// two. Method: three nodes that name each other; settings that lack one.
+    /// Goal: `majority` is the same list on each node, whatever the order of its settings, and is refused if a name is
+    /// missing or is used twice. Method: three nodes that name each other; settings that lack one.
     #[test]
     fn majority_is_one_list_on_all_nodes() {
         let list = |pairs: &[&str]| {
@@ -612,7 +615,7 @@ mod tests {
         }
     }
 
-    /// Goal: what cannot be is refused with a line that helps. Method: table of bad keys and values.
+    /// Goal: an invalid setting is refused with a helpful line. Method: a table of bad keys and values.
     #[test]
     fn bad_settings_are_refused_with_help() {
         for (pair, part) in [

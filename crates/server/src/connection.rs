@@ -27,31 +27,31 @@ use crate::{
     half_open::HalfOpen,
 };
 
-/// From accept to the first ReadyForQuery; no message resets it.
+/// The time from accept to the first ReadyForQuery; no message resets it.
 const STARTUP_TIME: time::Duration = time::Duration::from_secs(10);
 
-/// What every connection is given.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) database: Arc<Database>,
-    /// Sessions that there are.
+    /// The number of sessions.
     pub(crate) connections: AtomicUsize,
     pub(crate) half_open: HalfOpen,
     pub(crate) max_connections: usize,
-    /// Beyond these, for clients that ask for one of them.
+    /// Further sessions, for clients that ask for a reserved one.
     pub(crate) reserved_connections: usize,
     pub(crate) max_message_bytes: usize,
     /// Becomes true when the server shuts down.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
-/// Counts a session until it goes.
+/// Counts a session until it is dropped.
 struct Counted<'a>(&'a Shared);
 
 impl<'a> Counted<'a> {
-    /// Counts one more; one that `asks_for_reserved` may take a place that is reserved.
+    /// Counts one more session; one that `asks_for_reserved` may take a reserved place.
     ///
     /// # Errors
-    /// 53300 when there are as many as there may be.
+    /// 53300 if the maximum is reached.
     fn new(shared: &'a Shared, asks_for_reserved: bool) -> Result<Self, SqlError> {
         let before = shared.connections.fetch_add(1, Ordering::AcqRel);
         let counted = Self(shared);
@@ -76,9 +76,9 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Why a connection's loop ended.
+/// The reason why a connection's loop ended.
 enum End {
-    /// The client left or broke the protocol; whatever was to be said is said.
+    /// The client left or violated the protocol; any error was sent.
     Gone,
     /// The server shuts down, or another session ended this one.
     Stopping,
@@ -99,7 +99,7 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     drop(place);
     if let Some((mut session, _counted)) = started {
         let end = run(&mut remote, &mut session, &mut stopping).await;
-        // Rolled back before the client is told: whoever hears of the end finds the locks free.
+        // Rolled back before the client is notified: a client that learns of the end finds the locks free.
         session.end().await;
         drop(session);
         let is_told = remote.ended || !matches!(end, End::Gone);
@@ -117,7 +117,7 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     remote.shut().await;
 }
 
-/// Start-up: answers TLS and cancel requests, then makes a session. `None` when there is to be none.
+/// Performs the start-up: answers TLS and cancel requests, then makes a session. Returns `None` if there is to be none.
 async fn start<'a>(remote: &mut Remote, shared: &'a Shared) -> Option<(Session, Counted<'a>)> {
     let address = remote.address();
     loop {
@@ -211,7 +211,7 @@ fn connect<'a>(
     Ok((session, counted))
 }
 
-/// Reads `-c name=value`, `--name=value` and `-e` from the `options` of a startup packet; a backslash keeps a blank.
+/// Parses `-c name=value`, `--name=value` and `-e` in the `options` of a startup packet; a backslash escapes a blank.
 fn command_line_settings(options: &str) -> Result<Vec<(String, String)>, SqlError> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -260,7 +260,7 @@ fn greet(remote: &mut Remote, session: &mut Session) {
 
 fn ready(remote: &mut Remote, session: &mut Session) {
     if remote.ended || session.is_told_to_end() {
-        // What follows is the end, not another message.
+        // The end of the session follows, not another message.
         return;
     }
     if let Some(token) = session.commit_to_report() {
@@ -278,17 +278,18 @@ fn ready(remote: &mut Remote, session: &mut Session) {
 
 /// Answers messages until the client leaves or the server stops.
 async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::Receiver<bool>) -> End {
-    // After an error in the extended protocol everything up to Sync is passed over.
+    // After an error in the extended protocol, messages up to Sync are skipped.
     let mut skipping = false;
     // Another session may end this one while it waits for its client.
     let told_to_end = Arc::new(Notify::new());
     let waker = told_to_end.clone();
     session.on_told_to_end(move || waker.notify_one());
-    // When the client's next message must be complete, and what it is told if not; known while it is waited for.
+    // The time by which the client's next message must be complete, and the error otherwise; set while the session
+    // waits for it.
     let mut due: Option<(time::Instant, SqlError)> = None;
     loop {
         if remote.ended {
-            return End::Gone; // the client has the reason
+            return End::Gone; // the client was sent the reason
         }
         if *stopping.borrow() || session.is_told_to_end() {
             return End::Stopping;
@@ -305,7 +306,7 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
                 }
             }
             false => {
-                // Everything that came was answered: one write for all of it.
+                // Everything received is answered: one write sends all answers.
                 if remote.flush().await.is_err() {
                     return End::Gone;
                 }
@@ -327,7 +328,7 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
     }
 }
 
-/// Returns the error once it is due; never without one.
+/// Returns the error once it is due; never returns without one.
 async fn late(due: Option<&(time::Instant, SqlError)>) -> SqlError {
     match due {
         Some((at, error)) => {
@@ -351,7 +352,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         Err(error) => {
             if !*skipping {
                 fail(remote, session, &protocol_error(&error), "").await;
-                // A broken Query has no Sync behind it; everything else has.
+                // No Sync follows a broken Query; one follows every other message.
                 *skipping = !remote.input.last_was_query();
                 if !*skipping {
                     ready(remote, session);
@@ -430,7 +431,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
             *skipping = false;
             if let Err(error) = session.sync(remote).await {
                 if error.ends_session() {
-                    // Nothing that was answered since the last ReadyForQuery holds: the commit behind it is not known to.
+                    // No answer since the last ReadyForQuery is valid: whether their commit holds is unknown.
                     remote.output.truncate(remote.answered);
                 }
                 fail(remote, session, &error, "").await;
@@ -442,7 +443,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
                 return Some(End::Gone);
             }
         }
-        // What is left of a COPY that failed.
+        // The rest of a COPY that failed.
         Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => {}
         Frontend::Terminate => return Some(End::Gone),
         Frontend::FunctionCall => {
@@ -472,7 +473,7 @@ async fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text
 mod tests {
     use super::*;
 
-    /// Goal: settings in a startup packet's options are read as libpq writes them, and nothing in them is passed over.
+    /// Goal: settings in a startup packet's options are read in libpq's notation, and no part of them is ignored.
     /// Method: table.
     #[test]
     fn startup_options_are_read_or_refused() {

@@ -1,4 +1,4 @@
-//! `ServeError`: why the server did not start, or stopped.
+//! `ServeError`: the reason why the server did not start, or stopped.
 
 use std::{fmt, io, net::SocketAddr};
 
@@ -6,50 +6,50 @@ use collie_base::Remedy;
 use collie_replica::primary::NewerSlots;
 use collie_sql::session::OpenError;
 
-/// Why the server did not start, or stopped.
+/// The reason why the server did not start, or stopped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
     /// A setting is unknown, ill-typed or out of bounds.
     Setting {
-        /// What is wrong and what to do.
+        /// The problem, and the remedy.
         message: String,
     },
     /// The address is not on loopback.
     NotLoopback {
         /// The address.
         address: SocketAddr,
-        /// Where it was given.
+        /// The flag that gave it.
         flag: &'static str,
     },
     /// The address is not free.
     AddressInUse {
         /// The address.
         address: SocketAddr,
-        /// Where it was given.
+        /// The flag that gave it.
         flag: &'static str,
     },
     /// The operating system refused `operation` on `what`.
     Io {
-        /// What was tried.
+        /// The attempted operation.
         operation: &'static str,
-        /// On which file or address.
+        /// The file or address.
         what: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The data directory could not be opened.
     Open(OpenError),
-    /// A newer program has written what was known of replicas.
+    /// A newer program has written the file of the slots.
     NewerSlots(NewerSlots),
-    /// A replica cannot go on as it is.
+    /// A replica cannot continue in its present state.
     Replication {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         message: String,
     },
     /// The log could not be flushed at the end.
     Close {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -59,7 +59,7 @@ impl ServeError {
         Self::Setting { message: message.into() }
     }
 
-    /// Says what the caller can do.
+    /// Returns what the caller can do.
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Setting { .. } | Self::NotLoopback { .. } | Self::NewerSlots(_) => Remedy::FixCall,

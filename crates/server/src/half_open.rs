@@ -1,9 +1,10 @@
-//! [`HalfOpen`]: connections that have not said yet what they want. They are no sessions and take no place of one.
+//! [`HalfOpen`]: connections that have not sent their start-up message yet. They are no sessions and take no session's
+//! place.
 //!
 //! # Invariants
-//! - HO1. There are at most [`HALF_OPEN_MAX`] at a time: a further one ends the oldest. So a flood of connections that say nothing neither uses
-//!   up descriptors nor keeps a client out that says what it wants.
-//! - HO2. A connection leaves the list when its start-up ends, however it ends.
+//! - HO1. There are at most [`HALF_OPEN_MAX`] at a time: a further one ends the oldest. So a flood of silent
+//!   connections neither uses up descriptors nor keeps out a client that sends its start-up message.
+//! - HO2. A connection leaves the list when its start-up ends, whatever the outcome.
 //!
 //! Checked by the test below and by `tests/clients/tests/protocol.rs`.
 
@@ -12,14 +13,15 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Connections without a session at a time. Each has a descriptor and, at most, the bytes of a start-up message.
+/// The maximum number of connections without a session. Each has a descriptor and, at most, the bytes of a start-up
+/// message.
 pub(crate) const HALF_OPEN_MAX: usize = 256;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct HalfOpen(Mutex<VecDeque<Arc<Notify>>>);
 
-/// One connection's place in the list.
+/// The place of one connection in the list.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     list: &'a HalfOpen,
@@ -27,13 +29,13 @@ pub(crate) struct Place<'a> {
 }
 
 impl HalfOpen {
-    /// Takes a connection in; ends the oldest one if there are too many (HO1).
+    /// Adds a connection; ends the oldest one if there are too many (HO1).
     pub(crate) fn enter(&self) -> Place<'_> {
         let ended = Arc::new(Notify::new());
         let mut list = self.0.lock();
         list.push_back(ended.clone());
         if list.len() > HALF_OPEN_MAX {
-            // A permit is kept if nothing waits for it yet.
+            // If the oldest does not wait yet, the permit is kept for it.
             list.pop_front().iter().for_each(|oldest| oldest.notify_one());
         }
         drop(list);
@@ -42,7 +44,7 @@ impl HalfOpen {
 }
 
 impl Place<'_> {
-    /// Waits until the connection has to make room for others.
+    /// Waits until the connection must make room for others.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -62,7 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: HO1 and HO2. Method: as many connections as there may be, some of which go; then more, which end the oldest and no other.
+    /// Goal: HO1 and HO2. Method: the maximum number of connections, some of which leave; then more, which end the
+    /// oldest and no other.
     #[tokio::test]
     async fn further_connection_ends_the_oldest() {
         let list = HalfOpen::default();

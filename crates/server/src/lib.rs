@@ -1,12 +1,12 @@
 //! The server: listens, speaks PostgreSQL's protocol on each connection, and shuts down without losing a commit.
 //!
-//! Drives `wire` with sockets and `sql` with what arrives; knows neither SQL nor bytes of the protocol itself. Only
-//! loopback addresses are served: there is no authentication yet, and a wider address refuses to start.
+//! Connects `wire` with sockets and passes messages to `sql`; knows neither SQL nor bytes of the protocol itself. Only
+//! loopback addresses are served: there is no authentication yet, and with a wider address the server refuses to start.
 //!
 //! # Invariants
-//! - V1. A connection holds one engine session; when its task ends, however it ends, the session is dropped and what it
-//!   had open is rolled back.
-//! - V2. Nothing is sent before the session says that it may: replies to a commit are written after its acknowledgement.
+//! - V1. A connection holds one engine session; when its task ends, however it ends, the session is dropped and its
+//!   open transaction is rolled back.
+//! - V2. Nothing is sent before the session allows it: replies to a commit are written after its acknowledgement.
 //! - V3. A panic in one connection ends that connection only.
 #![forbid(unsafe_code)]
 

@@ -2,13 +2,13 @@
 //!
 //! | level | for |
 //! |---|---|
-//! | LOG | what the server does by itself or was asked to do |
-//! | WARNING | what an operator should look at |
+//! | LOG | actions of the server, its own and requested ones |
+//! | WARNING | events that need an operator's attention |
 //!
-//! The error that ends the process is the program's last line, and its answer to whoever started it: `error: text`.
+//! The error that ends the process is the program's last line, and its answer to the caller: `error: text`.
 //!
 //! # Invariants
-//! - G1. An event is one line, whatever names and texts of clients are in it.
+//! - G1. An event is one line, whatever names and texts of clients it contains.
 
 use std::{
     fmt,
@@ -21,17 +21,17 @@ use collie_sql::types::datetime::{UNIX_EPOCH_DAYS, civil_from_days};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Logs what the server does.
+/// Logs an action of the server.
 pub fn note(text: &dyn fmt::Display) {
     write("LOG", text);
 }
 
-/// Logs what an operator should look at.
+/// Logs an event that needs an operator's attention.
 pub fn warn(text: &dyn fmt::Display) {
     write("WARNING", text);
 }
 
-/// Returns the text of a line of the log; of another program's line, all of it.
+/// Returns the text of a line of the log; of another program's line, the whole line.
 pub fn text_of(line: &str) -> &str {
     let text = |level| line.split_once(level).map(|(_, text)| text);
     text(" UTC LOG:  ").or_else(|| text(" UTC WARNING:  ")).unwrap_or(line)
@@ -39,11 +39,11 @@ pub fn text_of(line: &str) -> &str {
 
 fn write(level: &str, text: &dyn fmt::Display) {
     let line = line(RealClock.wall_us(), level, text);
-    // Without standard error there is nothing to say it to.
+    // If standard error is closed, there is no place to report that.
     let _closed = io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// `wall_us`: microseconds since 1970.
+/// Returns a line; `wall_us` is in microseconds since 1970.
 fn line(wall_us: i64, level: &str, text: &dyn fmt::Display) -> String {
     let wall_ms = wall_us.div_euclid(1_000);
     let (days, of_day) = (wall_ms.div_euclid(DAY_MS), wall_ms.rem_euclid(DAY_MS));
@@ -60,8 +60,8 @@ fn line(wall_us: i64, level: &str, text: &dyn fmt::Display) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: G1: a line has its time in UTC, its level and its text, and a text with a line end is one line (T266). Method: moments at both
-    /// ends of a day, and before 1970.
+    /// Goal: G1: a line has its time in UTC, its level and its text, and a text with a line end is one line (T266).
+    /// Method: moments at both ends of a day, and before 1970.
     #[test]
     fn line_has_its_time_and_level() {
         for (wall_us, expected) in [

@@ -1,6 +1,6 @@
-//! [`KEYS`]: every key of the configuration, with what its value may be, its default and what it does.
+//! [`KEYS`]: every key of the configuration, with its kind of value, its default and its effect.
 
-/// What a value may be.
+/// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `true` or `false`.
@@ -11,9 +11,9 @@ pub enum Kind {
     Bytes,
     /// A time: a number of milliseconds, or with a unit `us`, `ms`, `s`, `min`, `h`.
     Time,
-    /// A part: a number such as 0.25, or with the unit `%`.
+    /// A fraction: a number such as 0.25, or with the unit `%`.
     Share,
-    /// One of the words.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// Text.
     Text,
@@ -24,11 +24,11 @@ pub enum Kind {
 pub struct Key {
     /// `section.name`.
     pub name: &'static str,
-    /// What its value may be.
+    /// The kind of its value.
     pub kind: Kind,
-    /// Its default, as it would be written.
+    /// Its default, as a user would write it.
     pub default: &'static str,
-    /// Exactly what it does.
+    /// Its exact effect.
     pub effect: &'static str,
 }
 

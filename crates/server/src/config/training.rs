@@ -9,7 +9,7 @@ use collie_train::{
 
 use super::{parse_bytes, parse_time};
 
-/// How much a server collects, and what becomes of what it learns.
+/// The settings of collection, and of the use of its results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// `training.collection_policy`.
@@ -58,7 +58,7 @@ fn us(time: Duration) -> f64 {
     time.as_micros() as f64
 }
 
-/// Reads a part: `0.25`, `25%` or `25 %`; `None` for what is none, below 0 or without an end.
+/// Parses a fraction: `0.25`, `25%` or `25 %`; returns `None` for other texts, and for negative or infinite numbers.
 fn parse_share(text: &str) -> Option<f64> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
@@ -69,10 +69,10 @@ fn parse_share(text: &str) -> Option<f64> {
 }
 
 impl Training {
-    /// Sets the key `name`, whose word, if it is one, was looked at.
+    /// Sets the key `name`; the caller has checked a value that must be one of several words.
     ///
     /// # Errors
-    /// What was expected, in words.
+    /// The expected values, in words.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let share = || parse_share(value).ok_or_else(|| "expected a part, as in 0.1 or 10%".to_owned());
         let time = || parse_time(value).ok_or_else(|| "expected a time, as in 500us, 10ms or 1s".to_owned());
@@ -141,7 +141,7 @@ impl Training {
         Ok(())
     }
 
-    /// Returns what policies go by.
+    /// Returns the settings of policies.
     pub(crate) fn policy_settings(&self) -> Settings {
         Settings {
             bound: Bound { share: self.delay_bound, floor_us: us(self.delay_floor) },
@@ -156,7 +156,7 @@ impl Training {
 mod tests {
     use super::*;
 
-    /// Goal: a part is read as people write it, and nothing else is one. Method: a table.
+    /// Goal: a fraction is parsed in its usual notations, and nothing else is one. Method: a table.
     #[test]
     fn parts_are_numbers_or_per_cents() {
         for (text, part) in [("0.25", 0.25), ("25%", 0.25), ("25 %", 0.25), ("0", 0.0), ("1.5", 1.5), ("1000%", 10.0)] {
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Goal: what policies go by is what was set, and the defaults are theirs. Method: both.
+    /// Goal: policies get the values that were set, and the defaults agree with their own. Method: both.
     #[test]
     fn policies_get_what_was_set() {
         assert_eq!(Training::default().policy_settings(), Settings::default());

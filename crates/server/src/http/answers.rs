@@ -1,18 +1,18 @@
-//! What is asked of the HTTP port, and what is answered.
+//! The requests of the HTTP port, and their answers.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/healthz` | 200 as long as the process runs |
-//! | `/readyz` | 200 when clients are served, else 503; a line for each reason and each warning. With `?strict` warnings count as reasons |
+//! | `/readyz` | 200 when clients are served, else 503; a line per reason and warning; with `?strict` both give 503 |
 //! | `/metrics` | the figures, in Prometheus' text format |
 //! | `/`, `/console/..` | a page that shows them, and its files |
-//! | `/console.json` | what the page shows |
+//! | `/console.json` | the data that the page shows |
 //!
 //! # Invariants
-//! - Q2. Nothing is answered under a name that may be somebody else's (`console::is_for_here`): a page elsewhere whose name was made to lead
-//!   here would read it.
-//! - Q1. Figures are gathered by one thread at a time, besides those that run sessions; whoever asks waits [`GATHER_TIME`] at most: a
-//!   log that hangs in a flush holds up one thread, not one for each request.
+//! - Q2. Nothing is answered under a host name that may not belong to this machine (`console::is_for_here`): otherwise
+//!   a foreign page whose name was made to resolve to this machine could read it.
+//! - Q1. Figures are gathered by one thread at a time, in addition to those that run sessions; a request waits
+//!   [`GATHER_TIME`] at most: a log that hangs in a flush holds up one thread, not one for each request.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -33,17 +33,17 @@ use super::{
     metrics,
 };
 
-/// How long figures are waited for.
+/// How long a request waits for figures.
 const GATHER_TIME: Duration = Duration::from_secs(3);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What Prometheus takes for its text format.
+/// The content type that Prometheus expects for its text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const JSON: &str = "application/json; charset=utf-8";
 
-/// What the server may take, for those who watch how much it does.
+/// Limits of the server, for comparison with its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// `server.max_connections`.
@@ -55,13 +55,13 @@ pub(super) struct Answers {
     stage: Arc<Stage>,
     limits: Limits,
     clock: Arc<dyn Clock>,
-    /// Taken by who gathers (Q1).
+    /// Held while figures are gathered (Q1).
     gathering: Arc<Semaphore>,
     /// [`GATHER_TIME`].
     patience: Duration,
 }
 
-/// Nobody has answered in time.
+/// The figures were not ready in time.
 struct Late;
 
 impl Late {
@@ -123,7 +123,7 @@ impl Answers {
         }
     }
 
-    /// What the page shows; pages of this machine may read it across origins.
+    /// Returns the data of the page; pages of this machine may read it across origins.
     async fn console(&self, headers: &HeaderMap) -> Response<String> {
         let clock = self.clock.clone();
         let at_us = move || clock.now_ns() / 1000;
@@ -143,11 +143,11 @@ impl Answers {
         answer
     }
 
-    /// Runs `look` on a thread of its own (Q1).
+    /// Runs `look` on its own thread (Q1).
     async fn gather<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, Late> {
         let gathered = async {
             let one = self.gathering.clone().acquire_owned().await.ok()?;
-            // Whoever waits may give up; the thread goes on, and keeps its place until it is done.
+            // The request may time out; the thread continues, and keeps the permit until it is done.
             let done = spawn_blocking(move || {
                 let _one = one;
                 look()
@@ -162,25 +162,25 @@ fn failure(reason: String) -> Trouble {
     Trouble { severity: Severity::Failure, subject: "server", reason }
 }
 
-/// Says whether clients are served, a line for each trouble.
+/// Returns whether clients are served, and a line for each trouble.
 fn readiness(troubles: &[Trouble], is_strict: bool) -> Response<String> {
     let is_ready = if is_strict { troubles.is_empty() } else { is_ready(troubles) };
     let mut text = if is_ready { "ready\n".to_owned() } else { "not ready\n".to_owned() };
     for Trouble { severity, subject, reason } in troubles {
-        // Reasons hold what a device or a peer said: one line each all the same.
+        // Reasons contain texts of devices and peers: each is reduced to one line.
         let reason = reason.replace(['\n', '\r'], " ");
         let _infallible = writeln!(text, "{}: {subject}: {reason}", severity.word());
     }
     said(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
 }
 
-/// The answer to a request under a name that may be somebody else's.
+/// Returns the answer to a request under a host name that may not belong to this machine.
 fn misdirected() -> Response<String> {
     let why = "this is answered under names of this machine only: 127.0.0.1, [::1], localhost\n";
     said(StatusCode::MISDIRECTED_REQUEST, TEXT, why.to_owned())
 }
 
-/// A file of the page.
+/// Returns a file of the page.
 fn shown(page: Page) -> Response<String> {
     let mut answer = said(StatusCode::OK, page.kind, page.text.to_owned());
     let headers = answer.headers_mut();
@@ -199,7 +199,7 @@ fn said(status: StatusCode, kind: &'static str, text: String) -> Response<String
     answer
 }
 
-/// Whether a database with these troubles serves its clients.
+/// Returns whether a database with these troubles serves its clients.
 pub(super) fn is_ready(troubles: &[Trouble]) -> bool {
     troubles.iter().all(|trouble| trouble.severity != Severity::Failure)
 }
@@ -214,7 +214,8 @@ mod tests {
         Trouble { severity: Severity::Warning, subject: "slot", reason: "a is\naway".to_owned() }
     }
 
-    /// Goal: a failure makes a server unready, a warning only who asks strictly; every reason is one line. Method: the answers to each.
+    /// Goal: a failure makes a server unready, a warning only for strict requests; every reason is one line. Method:
+    /// the answers to each.
     #[test]
     fn readiness_is_said_in_lines() {
         let status = |troubles: &[Trouble], is_strict| readiness(troubles, is_strict).status().as_u16();
@@ -225,7 +226,7 @@ mod tests {
         assert!(is_ready(&[warning()]) && !is_ready(&[failure(String::new())]));
     }
 
-    /// Goal: Q2: whatever is asked for is answered under names of this machine only. Method: each path under a name of each kind.
+    /// Goal: Q2: every path is answered under names of this machine only. Method: each path under a name of each kind.
     #[test]
     fn every_path_is_answered_under_names_of_this_machine_only() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -242,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Goal: figures are gathered one at a time, and whoever asks meanwhile is told so in time; the place is kept by who gathers, not
-    /// by who asked. Method: a look that waits for a word of the test.
+    /// Goal: figures are gathered one at a time, and a request in the meantime gets its answer in time; the gathering
+    /// thread holds the permit, not the request. Method: a look that waits for a message of the test.
     #[test]
     fn a_look_that_hangs_holds_up_one_thread() {
         let runtime = tokio::runtime::Runtime::new().unwrap();

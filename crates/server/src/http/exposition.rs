@@ -1,18 +1,18 @@
-//! [`Exposition`]: figures in Prometheus' text format, version 0.0.4: for each metric a line of help, a line of its kind, and a line for
-//! each of its samples.
+//! [`Exposition`]: figures in Prometheus' text format, version 0.0.4: for each metric a line of help, a line with its
+//! kind, and a line for each of its samples.
 //!
 //! # Invariants
-//! - P1. A metric comes once, with all its samples together; one without samples does not come.
-//! - P2. Every figure is a finite number. Times are in seconds, sizes in bytes, positions of the log in bytes.
+//! - P1. A metric appears once, with all its samples together; one without samples does not appear.
+//! - P2. Every figure is a finite number. Times are in seconds, sizes in bytes, log positions in bytes.
 
 use std::{fmt::Write as _, time::Duration};
 
-/// What becomes of a metric's value.
+/// How a metric's value behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only grows, until the server is started again.
+    /// The value only grows, until the server is restarted.
     Counter,
-    /// It goes up and down.
+    /// The value goes up and down.
     Gauge,
 }
 
@@ -35,7 +35,7 @@ impl From<usize> for Figure {
     }
 }
 
-/// Of what is never below zero.
+/// For numbers that are never negative.
 impl From<i64> for Figure {
     fn from(count: i64) -> Self {
         Self::Count(u64::try_from(count).unwrap_or(0))
@@ -54,12 +54,12 @@ impl From<Duration> for Figure {
     }
 }
 
-/// Returns a time of so many microseconds, which are never below zero.
+/// Returns a number of microseconds, which is never negative, as a time.
 pub(super) fn micros(us: i64) -> Duration {
     Duration::from_micros(u64::try_from(us).unwrap_or(0))
 }
 
-/// A sample: labels with their values, and its own.
+/// A sample: labels with their values, and the value of the sample.
 type Sample<'a, const N: usize> = ([(&'static str, &'a str); N], Figure);
 
 /// See the module's documentation.
@@ -121,7 +121,7 @@ impl Exposition {
     }
 }
 
-/// In seconds, to the nanosecond: a binary fraction would show digits that nobody measured.
+/// Returns a time in seconds, to the nanosecond: a binary fraction would show digits that were not measured.
 fn seconds(time: Duration) -> String {
     let (whole, nanos) = (time.as_secs(), time.subsec_nanos());
     let text = format!("{whole}.{nanos:09}");
@@ -132,8 +132,8 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: the text is what the format says, also with names that hold its own signs, and a metric without samples is left out. Method:
-    /// each form once, byte by byte.
+    /// Goal: the text conforms to the format, even for label values that contain its special characters, and a metric
+    /// without samples is left out. Method: each form once, byte by byte.
     #[test]
     fn text_is_what_the_format_says() {
         let mut figures = Exposition::default();

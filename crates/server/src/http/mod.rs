@@ -1,14 +1,14 @@
-//! A port for those who watch a server: whether it lives, whether it is ready, and its figures. Nothing can be changed by it, and nothing
-//! of what is stored is shown but names.
+//! A port for monitoring a server: whether it lives, whether it is ready, and its figures. It changes nothing, and
+//! shows nothing of the stored data except names.
 //!
 //! | file | what |
 //! |---|---|
-//! | `port.rs` | [`HttpPort`]: the listener, and what a connection may take |
-//! | `stage.rs` | [`Stage`]: the database that is open, or why none is |
-//! | `answers.rs` | what is asked for, and what is answered |
-//! | `console` | a page that shows how the server does, and its figures as JSON |
+//! | `port.rs` | [`HttpPort`]: the listener, and the limits of a connection |
+//! | `stage.rs` | [`Stage`]: the open database, or why none is open |
+//! | `answers.rs` | the requests, and their answers |
+//! | `console` | a page that shows the state of the server, and its figures as JSON |
 //! | `exposition.rs` | Prometheus' text format |
-//! | `metrics` | the figures, by subject: from views and counters that are there anyway |
+//! | `metrics` | the figures, by subject, from existing views and counters |
 
 mod answers;
 mod console;

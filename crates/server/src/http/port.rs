@@ -1,11 +1,11 @@
-//! [`HttpPort`]: HTTP/1.1 for those who watch a server; `hyper` reads the requests.
+//! [`HttpPort`]: HTTP/1.1 for monitoring a server; `hyper` parses the requests.
 //!
 //! # Invariants
 //! - W1. A connection has one request and [`CONNECTION_TIME`], whatever it sends or does not read; a head is at most
 //!   [`HEAD_BYTES_MAX`], and a body is not read.
-//! - W2. There are at most [`CONNECTIONS_MAX`]: one more ends the oldest, which has had its time to ask, so that those who ask slowly, or
-//!   nothing, keep nobody out.
-//! - W3. Only loopback is listened on: there is no authentication.
+//! - W2. There are at most [`CONNECTIONS_MAX`]: one more ends the oldest, which has had the most time, so that slow or
+//!   silent connections keep no other out.
+//! - W3. The port listens on loopback only: there is no authentication.
 
 use std::{collections::VecDeque, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::ServeError;
 
-/// From accept to the last byte of the answer.
+/// The time from accept to the last byte of the answer.
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
 
-/// Connections at one time.
+/// The maximum number of connections.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The longest head of a request, in bytes: the least that `hyper` takes.
+/// The longest head of a request, in bytes: the minimum that `hyper` accepts.
 const HEAD_BYTES_MAX: usize = 8192;
 
 /// A port that listens until it is dropped.
@@ -49,7 +49,7 @@ impl Drop for HttpPort {
 }
 
 impl HttpPort {
-    /// Listens, and answers from `stage`.
+    /// Starts to listen; answers come from `stage`.
     ///
     /// # Errors
     /// The address is not on loopback (W3), or not free.
@@ -73,7 +73,7 @@ impl HttpPort {
         Ok(Self { address, task })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the port listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -94,7 +94,7 @@ async fn accept(listener: TcpListener, answers: Arc<Answers>) {
                     }
                     oldest_first.push_back(connections.spawn(connection(socket, answers.clone())));
                 }
-                // Out of descriptors, or the peer is gone again: try again in a moment.
+                // No descriptor is free, or the peer has left already: the loop retries in a moment.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -109,6 +109,6 @@ async fn connection(socket: TcpStream, answers: Arc<Answers>) {
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
-    // W1. Whoever takes longer, or says what is no HTTP, is gone; nobody is told.
+    // W1. A connection that takes longer, or sends no HTTP, is closed without a message.
     let _gone = timeout(CONNECTION_TIME, http.serve_connection(TokioIo::new(socket), service)).await;
 }

@@ -1,5 +1,5 @@
-//! [`Stage`]: the database that is open, or why none is: a server has a port for those who watch it before it has a database, and
-//! between two of them.
+//! [`Stage`]: the open database, or the reason why none is open: the monitoring port of a server exists before it has a
+//! database, and between two of them.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use collie_engine::{OpenPhase, OpenProgress};
 use collie_sql::session::Database;
 use parking_lot::Mutex;
 
-/// Why there is no database.
+/// The reason why there is no database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
-    /// What is being done, in a line.
+    /// The current activity, in a line.
     pub(crate) why: String,
-    /// How much of it is done, in percent, if that is known.
+    /// The progress of that activity in percent, if it is known.
     pub(crate) percent: Option<u64>,
 }
 
@@ -29,24 +29,24 @@ impl Stage {
     /// Returns the database.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub(crate) fn now(&self) -> Result<Arc<Database>, Closed> {
         self.0.lock().clone()
     }
 
-    /// A database is open.
+    /// Records that a database is open.
     pub(crate) fn open(&self, database: Arc<Database>) {
         *self.0.lock() = Ok(database);
     }
 
-    /// There is none, or soon will be none.
+    /// Records that there is no database now, or soon will be none.
     pub(crate) fn close(&self, why: impl Into<String>) {
         let closed = Err(Closed { why: why.into(), percent: None });
-        // What it held goes after the lock.
+        // The previous database is dropped after the lock is released.
         let _before = std::mem::replace(&mut *self.0.lock(), closed);
     }
 
-    /// One is being opened.
+    /// Records the progress of an open.
     pub(crate) fn opening(&self, progress: &OpenProgress) {
         let what = match progress.phase {
             OpenPhase::Verify => "checking the log",

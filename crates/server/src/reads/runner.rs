@@ -1,12 +1,12 @@
 //! [`ReadRunner`]: the thread of a replica that runs the sampled reads of its primary again.
 //!
 //! # Invariants
-//! - N1. One thread, which gives way to others, and one read at a time: at most one core, and of that what the budget gives. Nothing waits
-//!   for it (TRAIN-4).
-//! - N2. A read runs once its time has come and everything that it saw is shown here; a second later it is dropped.
-//! - N3. It runs in a session that only reads, for at most [`STATEMENT_MS`], with at most [`ROW_BYTES_MAX`] of rows in memory; what it
-//!   returns is counted and dropped.
-//! - N4. Once [`ReadRunner::end`] has returned nothing runs, and nothing will: a promotion goes on only then.
+//! - N1. There is one thread, which yields to others, and it runs one read at a time: it uses at most one core, and of
+//!   that only what the budget gives. Nothing waits for it (TRAIN-4).
+//! - N2. A read runs once it is due and the read horizon here covers its snapshot; a second later it is dropped.
+//! - N3. It runs in a read-only session, for at most [`STATEMENT_MS`], with at most [`ROW_BYTES_MAX`] of rows in
+//!   memory; its result rows are counted and dropped.
+//! - N4. Once [`ReadRunner::end`] has returned, nothing runs, and nothing will: a promotion continues only then.
 
 use crate::log_lines;
 use std::{
@@ -39,16 +39,17 @@ use tokio::{
 
 use super::slices::{SLICE_US, Slices};
 
-/// How long a read may take, waiting for slices included.
+/// The time limit of a read, including the waits for slices.
 const STATEMENT_MS: u64 = 5_000;
 
-/// How much of rows a read may keep in memory.
+/// The memory limit for the rows of a read.
 const ROW_BYTES_MAX: u64 = 64 << 20;
 
-/// How long it is waited for a session before the next try.
+/// The time between two attempts to open a session.
 const SESSION_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a read that runs is cancelled until it ends: a cancel that comes before it has begun is forgotten.
+/// The time between two cancels of a running read until it ends: a cancel that arrives before the read has begun has no
+/// effect.
 const CANCEL_EVERY: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
@@ -64,14 +65,14 @@ struct Counts {
 pub(crate) struct ReadRunner {
     env: Env,
     inbox: Arc<ReadInbox>,
-    /// What gives it processor time.
+    /// The source of its processor time.
     elastic: OnceLock<Arc<ElasticBudget>>,
     counts: Counts,
-    /// True once nothing is to run any more.
+    /// True once no more reads may run.
     ending: watch::Sender<bool>,
-    /// Whether the thread is there.
+    /// Whether the thread exists.
     running: watch::Sender<bool>,
-    /// Cancels what runs.
+    /// Cancels the running read.
     cancel: Mutex<Option<CancelHandle>>,
 }
 
@@ -82,7 +83,7 @@ impl fmt::Debug for ReadRunner {
 }
 
 impl ReadRunner {
-    /// Nothing runs yet, but what comes is kept for a while.
+    /// Makes a runner; it runs nothing yet, but keeps incoming reads for a while.
     pub(crate) fn new(env: &Env) -> Arc<Self> {
         Arc::new(Self {
             env: env.clone(),
@@ -95,16 +96,16 @@ impl ReadRunner {
         })
     }
 
-    /// Returns where reads come.
+    /// Returns the queue of incoming reads.
     pub(crate) fn inbox(&self) -> &Arc<ReadInbox> {
         &self.inbox
     }
 
-    /// Begins to run reads on `database`, on a thread of its own, in the time that `elastic` gives. Where there can be no thread, reads are
-    /// dropped. Only once.
+    /// Begins to run reads on `database`, on its own thread, in the time that `elastic` gives. If the thread cannot be
+    /// started, reads are dropped. Must be called at most once.
     pub(crate) fn start(self: &Arc<Self>, database: &Arc<Database>, elastic: Arc<ElasticBudget>, runtime: &Handle) {
         let elastic = self.elastic.get_or_init(|| elastic).clone();
-        // Before it is looked whether it is to end: whoever ends it waits for this.
+        // Set before the thread checks `ending`: `end` waits until it is false again.
         self.running.send_replace(true);
         let (this, database, runtime) = (self.clone(), database.clone(), runtime.clone());
         let thread = std::thread::Builder::new().name("collie-reads".to_owned()).spawn(move || {
@@ -119,7 +120,7 @@ impl ReadRunner {
         }
     }
 
-    /// Runs nothing from now on: what runs is cancelled, and waited for (N4).
+    /// Runs nothing from now on: cancels the running read, and waits for its end (N4).
     pub(crate) async fn end(&self) {
         self.ending.send_replace(true);
         self.inbox.close();
@@ -133,11 +134,11 @@ impl ReadRunner {
         }
     }
 
-    /// Runs reads until it is to end.
+    /// Runs reads until `ending` is true.
     async fn run(&self, database: Arc<Database>, elastic: &ElasticBudget) {
         let mut ending = self.ending.subscribe();
         let ended = async {
-            // What it guards is not kept: it would be held as long as reads run.
+            // The guard is dropped at once: otherwise it would be held as long as reads run.
             let _guarded = ending.wait_for(|ending| *ending).await.is_ok();
         };
         select! {
@@ -193,7 +194,8 @@ impl ReadRunner {
         }
     }
 
-    /// Returns how many reads came, and what running one takes, in us: the mean of those that ran, a slice before there is one.
+    /// Returns the number of received reads, and the mean time of running one, in us; before any has run, the time of a
+    /// slice.
     pub(crate) fn offered(&self) -> (u64, f64) {
         let spent_us = self.elastic.get().map_or(0, |elastic| elastic.spent_us());
         let Counts { run, unfit, failed, .. } = &self.counts;
@@ -202,7 +204,7 @@ impl ReadRunner {
         (self.inbox.stat().came, each_us)
     }
 
-    /// Returns what became of the reads.
+    /// Returns the outcomes of the reads.
     pub(crate) fn row(&self) -> ReadsRow {
         let (came, load) = (self.inbox.stat(), |count: &AtomicU64| count.load(Relaxed));
         let Counts { run, rows, primary_rows, unfit, failed } = &self.counts;
@@ -223,7 +225,7 @@ impl ReadRunner {
     }
 }
 
-/// The thread, as long as it is there, however it ends.
+/// Marks the thread as running while it exists, however it ends.
 struct Running<'a>(&'a ReadRunner);
 
 impl Drop for Running<'_> {
@@ -233,7 +235,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Waits until new snapshots show every commit below `lsn`; for ever where they never will.
+/// Waits until new snapshots show every commit below `lsn`; forever if that never happens.
 async fn shown(database: &Database, lsn: Lsn) {
     if let Some(wait) = database.engine().wait_shown(lsn)
         && wait.await.is_err()

@@ -1,5 +1,6 @@
-//! [`Slices`]: a statement that takes its processor time in slices. It is the client of the statement: asked about once a millisecond to
-//! send what waits, it pays for what was used and waits for the next slice. Rows do not come to it.
+//! [`Slices`]: a statement that takes its processor time in slices. It is the client of the statement: about once a
+//! millisecond the statement asks it to drain its output; then it pays for the time used and waits for the next slice.
+//! It receives the rows and drops them.
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use collie_sql::{
 use collie_train::policy::ElasticBudget;
 use tokio::time::sleep;
 
-/// What is asked for at once.
+/// The length of a slice.
 pub(super) const SLICE_US: u64 = 1000;
 
-/// How often it is looked whether there is a slice.
+/// The time between two attempts to take a slice.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module's documentation.
@@ -29,7 +30,7 @@ pub(super) struct Slices<'a> {
 }
 
 impl<'a> Slices<'a> {
-    /// Waits for the first slice, until `until_us` on the monotonic clock; `None` when there was none by then.
+    /// Waits for the first slice, until `until_us` on the monotonic clock; returns `None` if there was none by then.
     pub(super) async fn first(
         elastic: &'a ElasticBudget,
         env: &'a Env,
@@ -44,14 +45,14 @@ impl<'a> Slices<'a> {
         self.env.clock.now_ns() / 1000
     }
 
-    /// Pays for what was used since the last slice began.
+    /// Pays for the time used since the last slice began.
     pub(super) fn pay(&mut self) {
         let now_us = self.now_us();
         self.elastic.spend(now_us.saturating_sub(self.since_us));
         self.since_us = now_us;
     }
 
-    /// Waits for a slice; whether there was one in time.
+    /// Waits for a slice; returns whether there was one in time.
     async fn wait(&mut self, until_us: u64) -> bool {
         loop {
             let now_us = self.now_us();
@@ -100,14 +101,14 @@ impl Client for Slices<'_> {
 
     async fn drain(&mut self) -> Result<()> {
         self.pay();
-        // The statement looks by itself whether it was cancelled, which its time limit does too.
+        // The statement itself checks whether it was cancelled, which its time limit does too.
         while self.cancel.reason().is_none() {
             if self.wait(0).await {
                 break;
             }
             sleep(LOOK_EVERY).await;
         }
-        // Whatever came first, nothing was used meanwhile.
+        // Whether a slice or a cancel came first, no time was used while waiting.
         self.since_us = self.now_us();
         Ok(())
     }
@@ -126,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: what is paid for is what was used, not the time that a slice was waited for, also where a cancel ends that. Method: 2 ms of
-    /// work, and 5 s of waiting at a rate of 0, by a clock that the test moves.
+    /// Goal: the statement pays for the time used, not for the wait for a slice, even if a cancel ends the wait.
+    /// Method: 2 ms of work, and 5 s of waiting at a rate of 0, by a clock that the test moves.
     #[tokio::test]
     async fn waiting_for_a_slice_is_not_paid_for() {
         let clock = Arc::new(SimClock::new());

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use collie_replica::reads::{Read, ReadFeed};
 use collie_sql::session::{Database, TakenRead};
 
-/// Has sessions of `database` take reads with probability `share` while somebody follows who wants them; returns where they come.
+/// Makes the sessions of `database` take reads with probability `share` while a follower wants them; returns the feed
+/// of these reads.
 #[expect(clippy::cast_possible_truncation, reason = "sessions keep as much of it as they need")]
 pub(crate) fn feed(database: &Arc<Database>, share: f64) -> Arc<ReadFeed> {
-    // The database has what it gives reads to, not the other way round.
+    // The database owns the feed; a strong reference back would be a cycle.
     let sessions = Arc::downgrade(database);
     let feed = ReadFeed::new(move |is_wanted| {
         let share = if is_wanted { share as f32 } else { 0.0 };

@@ -1,16 +1,16 @@
-//! Who may read what HTTP answers, the console and everything else: there is no authentication, and the port is on loopback, which every page that a browser of this machine shows
-//! can ask too.
+//! Which pages may read the answers of HTTP, of the console and of every other path. There is no authentication, and
+//! the port is on loopback, which any page in a browser of this machine can query too.
 //!
-//! - A page elsewhere whose name was made to lead here (DNS rebinding) counts as one origin with this server for its browser: so
-//!   requests are answered only under a name that nobody else can have.
-//! - A page elsewhere that asks across origins is answered, but its browser keeps the answer from it, unless it is told that this origin may
-//!   have it: only pages of this machine may, such as a replica's.
+//! - A foreign page whose name was made to resolve to this machine (DNS rebinding) has the same origin as this server
+//!   for its browser. So requests are answered only under a name that cannot belong to another machine.
+//! - A foreign page that queries across origins is answered, but its browser withholds the answer unless the server
+//!   allows that origin: only pages of this machine, such as a replica's, are allowed.
 
 use std::net::IpAddr;
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 
-/// Whether `authority` (`HOST` or `HOST:PORT`) can be nobody's but this machine's.
+/// Returns whether `authority` (`HOST` or `HOST:PORT`) can belong to this machine only.
 fn is_here(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
@@ -20,12 +20,12 @@ fn is_here(authority: &str) -> bool {
     is_loopback || host.eq_ignore_ascii_case("localhost")
 }
 
-/// Returns whether a request came under a name of this machine; one without a name is no browser's.
+/// Returns whether a request uses a name of this machine; one without a name does not come from a browser.
 pub(in crate::http) fn is_for_here(headers: &HeaderMap) -> bool {
     headers.get(HOST).is_none_or(|host| host.to_str().is_ok_and(is_here))
 }
 
-/// Returns the origin of the page that asks, if it may read the answer.
+/// Returns the origin of the requesting page, if it may read the answer.
 pub(in crate::http) fn allowed_origin(headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(ORIGIN)?;
     let is_ours = origin.to_str().ok()?.strip_prefix("http://").is_some_and(is_here);
@@ -40,7 +40,8 @@ mod tests {
         HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
     }
 
-    /// Goal: O3: names that somebody else can have are not answered under. Method: names of this machine, and names that look like them.
+    /// Goal: O3: requests under names that may belong to another machine are not answered. Method: names of this
+    /// machine, and names that look like them.
     #[test]
     fn only_names_of_this_machine_are_answered() {
         for host in ["127.0.0.1:8433", "127.0.0.1", "127.1.2.3:1", "localhost:8433", "LOCALHOST", "[::1]:8433", "[::1]"]

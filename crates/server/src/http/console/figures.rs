@@ -1,7 +1,7 @@
-//! [`figures`]: what the page shows: rows of views, read by a session that lasts as long as one answer.
+//! [`figures`]: the data of the page: rows of views, read by a session that exists for one answer.
 //!
-//! Not a source of its own: whoever runs the same statements gets the same figures. A view that a server has not, or that does not answer in
-//! time, leaves its error in its place.
+//! It is not a source of its own: any client that runs the same statements gets the same figures. A view that a server
+//! lacks, or that does not answer in time, is replaced by its error.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use super::rows::Rows;
 use crate::http::stage::Closed;
 
-/// How long one view may take, in milliseconds.
+/// The time limit of one view, in milliseconds.
 const STATEMENT_MS: &str = "1000";
 
 /// Views of the server.
@@ -40,10 +40,10 @@ const OF_TRAINING: [(&str, &str); 9] = [
     ("reads", "SELECT * FROM collie_training.reads ORDER BY side"),
 ];
 
-/// Returns the figures of a server with an open database, at `at_us` of a clock of which only differences mean anything. Blocks: on short
-/// locks, and as long as views take that read a few files.
+/// Returns the figures of a server with an open database, at `at_us` of a clock of which only differences are
+/// meaningful. Blocks: on short locks, and while views read a few files.
 pub(in crate::http) fn figures(database: &Arc<Database>, at_us: u64) -> Json {
-    // A user's schema of that name, older than the system's, is none of ours (O1).
+    // A user's schema of that name, older than the system's, does not belong to the system (O1).
     let is_ours = database.catalog().schema_named("collie_training").is_some_and(|is| is.oid == COLLIE_TRAINING);
     let views = match connect(database) {
         Ok(mut session) => Handle::current().block_on(async {
@@ -65,7 +65,7 @@ pub(in crate::http) fn figures(database: &Arc<Database>, at_us: u64) -> Json {
     json!({ "version": env!("CARGO_PKG_VERSION"), "at_us": at_us, "views": views })
 }
 
-/// Returns what is known of a server that has no database now.
+/// Returns the known facts about a server that has no database now.
 pub(in crate::http) fn without_database(closed: &Closed, at_us: u64) -> Json {
     json!({
         "version": env!("CARGO_PKG_VERSION"), "at_us": at_us, "closed": closed.why, "percent": closed.percent, "views": {},
@@ -76,7 +76,7 @@ fn not_ours() -> Json {
     json!({ "error": "somebody has a schema collie_training of their own, which hides this server's" })
 }
 
-/// Opens a session for one answer; others see it as they see any.
+/// Opens a session for one answer; it is listed like any other session.
 fn connect(database: &Arc<Database>) -> Result<Session, String> {
     let opened = database.connect("collie", "collie console", None).and_then(|mut session| {
         session.set_at_connect("statement_timeout", STATEMENT_MS)?;
@@ -108,14 +108,15 @@ mod tests {
         (dir, opened.expect("an empty directory opens").0)
     }
 
-    /// Runs it as the port does: on a thread that may block.
+    /// Runs `figures` as the port does: on a thread that may block.
     fn figures_of(database: &Arc<Database>) -> Json {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let database = database.clone();
         runtime.block_on(async move { tokio::task::spawn_blocking(move || figures(&database, 7)).await.unwrap() })
     }
 
-    /// Goal: values are JSON's where JSON has them, NULL is null, and columns are in their order. Method: a database of its own, one row.
+    /// Goal: values have JSON's types where JSON has them, NULL is null, and columns keep their order. Method: a new
+    /// database, one row.
     #[test]
     fn rows_are_typed_and_in_order() {
         let (_dir, database) = database();
@@ -131,8 +132,8 @@ mod tests {
         database.close().unwrap();
     }
 
-    /// Goal: O1: a user's tables are never read, also where they are named as the system's views. Method: every name is looked up where
-    /// only the system's are; what is not there says so.
+    /// Goal: O1: a user's tables are never read, even if they are named like the system's views. Method: every name is
+    /// looked up where only the system's are; a missing view reports that.
     #[test]
     fn every_view_is_the_systems_or_says_that_it_is_not_there() {
         let (_dir, database) = database();

@@ -1,18 +1,19 @@
-//! The console: a page in any browser that shows how a server does, and the same as JSON.
+//! The console: a page for any browser that shows the state of a server, and the same data as JSON.
 //!
 //! | file | what |
 //! |---|---|
-//! | `page/` | the page: HTML, style and script, with nothing from anywhere else |
+//! | `page/` | the page: HTML, style and script, with nothing from other sites |
 //! | `pages.rs` | [`page`]: those files by their paths, and what a browser may do with them |
-//! | `figures.rs` | [`figures`]: what the page shows, as rows of views |
+//! | `figures.rs` | [`figures`]: the data of the page, as rows of views |
 //! | `rows.rs` | [`Rows`](rows::Rows): rows of a statement as JSON |
-//! | `access.rs` | who may read it: browsers on this machine, pages of this machine |
+//! | `access.rs` | the pages that may read it: those of this machine, in its browsers |
 //!
 //! # Invariants
-//! - O1. What is shown are rows of system views, read by a session like any other's: none is kept or counted for it, and a table of a user is
-//!   never read.
-//! - O2. The page shows values as text, and may run and load nothing but its own files (its Content-Security-Policy).
-//! - O3. A page from elsewhere reads nothing: not by its own name for this machine, nor by asking across origins (`access.rs`).
+//! - O1. The data are rows of system views, read by a session like any other: nothing is kept or counted for the page,
+//!   and a table of a user is never read.
+//! - O2. The page shows values as text, and may run and load only its own files (its Content-Security-Policy).
+//! - O3. A foreign page reads nothing: neither under its own name for this machine, nor by querying across origins
+//!   (`access.rs`).
 //!
 //! Checked by the tests here and by `tests/clients/tests/console.rs`, in a browser too.
 

@@ -1,4 +1,4 @@
-//! [`page`]: the files of the page, which are in the program.
+//! [`page`]: the files of the page, which are compiled into the program.
 
 /// A file.
 #[derive(Clone, Copy, Debug)]
@@ -6,11 +6,11 @@ pub(in crate::http) struct Page {
     path: &'static str,
     /// Its `Content-Type`.
     pub(in crate::http) kind: &'static str,
-    /// What is in it.
+    /// Its content.
     pub(in crate::http) text: &'static str,
 }
 
-/// What a browser may do with the page (O2): run and load its own files, and ask servers of this machine for figures.
+/// What a browser may do with the page (O2): run and load its own files, and query servers of this machine for figures.
 pub(in crate::http) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self' http://127.0.0.1:* http://localhost:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -38,8 +38,9 @@ pub(in crate::http) fn page(path: &str) -> Option<Page> {
 mod tests {
     use super::*;
 
-    /// Goal: O2: whatever the page names is among its files, nothing comes from elsewhere, and no value can become markup. Method: every
-    /// attribute and import that names a file, and the words that would make markup of text.
+    /// Goal: O2: every file that the page names is among its files, nothing comes from other sites, and no value can
+    /// become markup. Method: every attribute and import that names a file, and the words that would turn text into
+    /// markup.
     #[test]
     fn page_needs_nothing_but_its_own_files() {
         let mut named = 0;
@@ -62,7 +63,7 @@ mod tests {
         assert!(named > 15, "only {named} names found");
     }
 
-    /// Goal: what the page fills is there. Method: every id that the scripts ask for, in the page.
+    /// Goal: the places that the page fills exist. Method: every id that the scripts use, looked up in the page.
     #[test]
     fn page_has_the_places_that_its_scripts_fill() {
         let html = page("/").expect("the page itself").text;

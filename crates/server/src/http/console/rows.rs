@@ -1,5 +1,5 @@
-//! [`Rows`]: takes the rows of one statement, as JSON: numbers and truth as such where JSON has them, everything else as the text that
-//! clients get.
+//! [`Rows`]: collects the rows of one statement, as JSON: numbers and booleans as such where JSON has them, everything
+//! else as the text that clients get.
 
 use collie_sql::{
     analyze::bound::ResultColumn,
@@ -21,7 +21,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Returns the columns and rows, or why there are none.
+    /// Returns the columns and rows, or the error.
     pub(super) fn json(self) -> Json {
         match self.failed {
             None => json!({ "columns": self.columns, "rows": self.rows }),
@@ -30,7 +30,7 @@ impl Rows {
     }
 }
 
-/// Returns a value; what is no number to JSON (`NaN`, `Infinity`) is text.
+/// Returns a value; a number that JSON cannot express (`NaN`, `Infinity`) becomes text.
 fn cell(value: &Value, column: &ResultColumn, text: &TextContext) -> Json {
     let as_text = || Json::from(to_text(value, column.ty.oid, text));
     match value {

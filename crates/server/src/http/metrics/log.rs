@@ -6,7 +6,7 @@ use collie_sql::catalog::system::StoreFigures;
 
 use super::super::exposition::{Exposition, Kind};
 
-/// How far the log has come.
+/// Adds the positions of the log.
 pub(super) fn positions(out: &mut Exposition, db: &Db) {
     let mut at = |name: &str, help: &str, lsn: Lsn| out.one(name, Kind::Gauge, help, lsn.get());
     at("collie_log_durable_lsn", "Everything below is on disk.", db.durable());
@@ -23,7 +23,7 @@ pub(super) fn positions(out: &mut Exposition, db: &Db) {
     }
 }
 
-/// What the log has done, and how it stands.
+/// Adds counters and the state of the log.
 pub(super) fn figures(out: &mut Exposition, figures: &StoreFigures) {
     let Some(log) = &figures.stats.log else { return };
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
@@ -59,7 +59,7 @@ pub(super) fn figures(out: &mut Exposition, figures: &StoreFigures) {
     stalls(out, figures);
 }
 
-/// How writers waited for flushes.
+/// Adds the waits of writers for flushes.
 fn stalls(out: &mut Exposition, figures: &StoreFigures) {
     let stalls = &figures.stats.stalls;
     let kinds = [("slowed", stalls.slowed), ("stopped", stalls.stopped)];

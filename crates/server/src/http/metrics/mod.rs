@@ -1,15 +1,15 @@
-//! The figures of a server as Prometheus reads them. They are those of views and counters that are there anyway: none is kept for this.
+//! The figures of a server for Prometheus. They come from existing views and counters: none is kept for this purpose.
 //!
 //! | file | what |
 //! |---|---|
-//! | `node.rs` | who the server is, its transactions and sessions |
+//! | `node.rs` | the identity of the server, its transactions and sessions |
 //! | `log.rs` | positions, flushes and files of the log, and waits for them |
-//! | `store.rs` | memory, rows, flushes and levels, family by family |
+//! | `store.rs` | memory, rows, flushes and LSM levels, by family |
 //! | `reads.rs` | sampled reads |
-//! | `redundancy.rs` | replicas, slots, the quorum, and whom a replica follows |
-//! | `training.rs` | how much a replica may collect, what was collected, and what was decided about settings |
+//! | `redundancy.rs` | replicas, slots, the quorum, and the primary that a replica follows |
+//! | `training.rs` | how much a replica may collect, what it has collected, and decisions about settings |
 //!
-//! What each means: `docs/http.md`, which the clients' tests compare with what is answered.
+//! `docs/http.md` explains each figure; the clients' tests compare it with the answers.
 
 mod log;
 mod node;
@@ -26,8 +26,8 @@ use super::{
     stage::Closed,
 };
 
-/// Returns the figures of a server with an open database. Takes short locks, and waits as long as a flush of the log puts its frame
-/// together.
+/// Returns the figures of a server with an open database. Takes short locks, and may wait while a flush of the log
+/// assembles its frame.
 pub(super) fn of(database: &Database, limits: Limits) -> String {
     let mut out = Exposition::default();
     node::build(&mut out);

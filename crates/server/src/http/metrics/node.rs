@@ -1,4 +1,4 @@
-//! Who the server is, its transactions and sessions.
+//! The identity of the server, its transactions and sessions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,18 +12,18 @@ use super::{
     Limits,
 };
 
-/// The program's version, as a label.
+/// Adds the program's version, as a label.
 pub(super) fn build(out: &mut Exposition) {
     let sample = ([("version", env!("CARGO_PKG_VERSION"))], true.into());
     out.each("collie_build_info", Kind::Gauge, "The version of the program.", [sample]);
 }
 
-/// Whether clients are served.
+/// Adds whether clients are served.
 pub(super) fn readiness(out: &mut Exposition, is_ready: bool) {
     out.one("collie_ready", Kind::Gauge, "Whether /readyz says that clients are served.", is_ready);
 }
 
-/// Roles, terms, and how transactions ended.
+/// Adds the role, the terms, and the outcomes of transactions.
 pub(super) fn identity(out: &mut Exposition, node: &NodeRow) {
     let leads = !node.is_replica;
     out.one("collie_primary", Kind::Gauge, "Whether it leads; a replica follows.", leads);
@@ -36,7 +36,7 @@ pub(super) fn identity(out: &mut Exposition, node: &NodeRow) {
     out.one("collie_aborts_total", Kind::Counter, "Transactions that had begun to write and were rolled back.", aborts);
 }
 
-/// How long the newest commits waited.
+/// Adds the waiting times of the newest commits.
 pub(super) fn commits(out: &mut Exposition, row: &CommitsRow) {
     let quantiles = [("0.5", row.p50_us), ("0.99", row.p99_us), ("1", row.max_us)];
     let samples = quantiles.map(|(quantile, us)| ([("quantile", quantile)], Duration::from_micros(us).into()));
@@ -44,7 +44,7 @@ pub(super) fn commits(out: &mut Exposition, row: &CommitsRow) {
     out.each("collie_recent_commit_seconds", Kind::Gauge, help, samples);
 }
 
-/// Who is connected.
+/// Adds the numbers of sessions.
 pub(super) fn sessions(out: &mut Exposition, database: &Database, limits: Limits) {
     let states = [State::Active, State::Idle, State::InTransaction, State::InFailedTransaction].map(State::words);
     let mut counts: BTreeMap<&str, u64> = states.into_iter().map(|state| (state, 0)).collect();

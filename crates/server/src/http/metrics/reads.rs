@@ -6,7 +6,7 @@ use collie_sql::catalog::system::ReadsRow;
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
-/// What became of them, by side and, if they were dropped, by the reason.
+/// Adds the outcomes of the reads, by side and, for dropped ones, by reason.
 pub(super) fn replayed(out: &mut Exposition, rows: &[ReadsRow]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&ReadsRow) -> Option<Figure>| {
         let samples = rows.iter().filter_map(|row| Some(([("side", row.side)], figure(row)?)));

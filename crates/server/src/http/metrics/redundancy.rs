@@ -1,4 +1,4 @@
-//! Replicas, slots, the quorum, and whom a replica follows.
+//! Replicas, slots, the quorum, and the primary that a replica follows.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use collie_sql::catalog::system::{
 
 use super::super::exposition::{Exposition, Figure, Kind, micros};
 
-/// Adds a gauge with a sample for each row, by the name of its slot; rows without the figure have none.
+/// Adds a gauge with a sample for each row, labelled with the name of its slot; rows without the figure have none.
 fn by_slot<R>(
     out: &mut Exposition,
     (name, help): (&str, &str),
@@ -21,7 +21,7 @@ fn by_slot<R>(
     out.each(name, Kind::Gauge, help, samples);
 }
 
-/// How far each replica is; `durable` is how far this server is.
+/// Adds the positions and delays of each replica; `durable` is the position of this server.
 pub(super) fn replicas(out: &mut Exposition, durable: Lsn, replicas: &[Standby]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&Standby) -> Option<Figure>| {
         by_slot(out, (name, help), replicas, |row| &row.slot, figure);
@@ -52,7 +52,7 @@ pub(super) fn replicas(out: &mut Exposition, durable: Lsn, replicas: &[Standby])
     out.each("collie_replica_recent_delay_seconds", Kind::Gauge, help, samples);
 }
 
-/// What is kept for each replica, and for how long.
+/// Adds the log that is kept for each replica, and its limits.
 pub(super) fn slots(out: &mut Exposition, slots: &[SlotRow]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&SlotRow) -> Option<Figure>| {
         by_slot(out, (name, help), slots, |row| &row.slot, figure);
@@ -65,7 +65,7 @@ pub(super) fn slots(out: &mut Exposition, slots: &[SlotRow]) {
     each("collie_slot_expired", "Whether it keeps no log any more.", &|row| Some(row.expired_by.is_some().into()));
 }
 
-/// The replicas that commits wait for.
+/// Adds the state of the quorum that commits wait for.
 pub(super) fn quorum(out: &mut Exposition, quorum: &QuorumRow) {
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
     gauge("collie_quorum_needed", "Replicas that have to have a commit.", quorum.needed.into());
@@ -79,7 +79,7 @@ pub(super) fn quorum(out: &mut Exposition, quorum: &QuorumRow) {
     gauge("collie_quorum_state_seconds", "For how long it has stood so.", time.into());
 }
 
-/// The primary that is followed.
+/// Adds the state of the connection to the primary.
 pub(super) fn following(out: &mut Exposition, row: &FollowingRow) {
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
     let follows = row.state == FollowingState::Following;

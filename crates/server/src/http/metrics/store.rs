@@ -1,4 +1,4 @@
-//! Memory, rows, flushes and levels, family by family.
+//! Memory, rows, flushes and LSM levels, by family.
 
 use collie_base::{CfId, Map};
 use collie_engine::{
@@ -9,10 +9,11 @@ use collie_sql::{catalog::system::StoreFigures, exec::QueryMemory};
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
-/// Families with samples of their own, those that take up most memory; the others are added up under the name `others`.
+/// The number of families with samples of their own, those that use most memory; the others are added up under the name
+/// `others`.
 const FAMILIES_MAX: usize = 100;
 
-/// What rows take up, and who waits for them.
+/// Adds the memory of rows, and the waits for locks.
 pub(super) fn memory(out: &mut Exposition, stats: &Stats) {
     let engine = &stats.engine;
     let mut gauge = |name: &str, help: &str, figure: u64| out.one(name, Kind::Gauge, help, figure);
@@ -31,7 +32,7 @@ pub(super) fn memory(out: &mut Exposition, stats: &Stats) {
     out.one("collie_memory_refused_total", Kind::Counter, "Writes that were refused for lack of memory.", refused);
 }
 
-/// What statements keep of rows while they run.
+/// Adds the memory of rows that statements keep while they run.
 pub(super) fn queries(out: &mut Exposition, memory: &QueryMemory) {
     out.one(
         "collie_query_memory_bytes",
@@ -51,7 +52,7 @@ pub(super) fn queries(out: &mut Exposition, memory: &QueryMemory) {
     out.one("collie_query_memory_refused_total", Kind::Counter, "Statements that were refused for it.", refused);
 }
 
-/// What was flushed and merged.
+/// Adds flushes and merges.
 pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
     let (flush, levels) = (&stats.flush, &stats.levels);
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
@@ -68,7 +69,7 @@ pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
     out.one("collie_level_bytes", Kind::Gauge, "Bytes of the tables in levels.", bytes);
 }
 
-/// What was read of the levels to look for rot, and what was found.
+/// Adds the bytes of the LSM levels that were checked for rot, and the findings.
 pub(super) fn rot(out: &mut Exposition, scrub: ScrubStat) {
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
     count("collie_scrub_passes_total", "Times that all tables of the levels were read to look for rot.", scrub.passes);
@@ -103,7 +104,7 @@ impl Shown {
     }
 }
 
-/// Returns the figures by name: at most [`FAMILIES_MAX`], and the others together.
+/// Returns the figures by name: at most [`FAMILIES_MAX`], and the sum of the others.
 fn by_name(families: &[CfStats], names: &[(String, CfId)]) -> Vec<(String, Shown)> {
     let names: Map<CfId, &str> = names.iter().map(|(name, cf)| (*cf, &**name)).collect();
     let mut families: Vec<(CfId, Shown)> = families.iter().map(|family| (family.cf, Shown::of(family))).collect();
@@ -118,7 +119,7 @@ fn by_name(families: &[CfStats], names: &[(String, CfId)]) -> Vec<(String, Shown
     shown
 }
 
-/// Tables and indexes.
+/// Adds the figures of tables and indexes.
 pub(super) fn families(out: &mut Exposition, figures: &StoreFigures) {
     let shown = by_name(&figures.stats.families, &figures.names);
     let mut each = |name: &str, kind, help: &str, figure: fn(&Shown) -> u64| {

@@ -1,4 +1,5 @@
-//! How much a replica may collect, whether its delay stays inside the bound, what was collected, and what was decided about settings.
+//! How much a replica may collect, whether its delay stays inside the bound, what was collected, and decisions about
+//! settings.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,12 +8,12 @@ use collie_train::decision::Verdict;
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
-/// Returns a time of so many microseconds; `None` for what is not known, or is no time.
+/// Returns a number of microseconds as a time; `None` if it is unknown, or is no time.
 fn time(us: Option<f64>) -> Option<Figure> {
     us.and_then(|us| Duration::try_from_secs_f64(us / 1e6).ok()).map(Figure::from)
 }
 
-/// Adds all there is. Microseconds of work per second are cores.
+/// Adds all figures of the policy. Microseconds of work per second are exported as cores.
 pub(super) fn policy(out: &mut Exposition, row: &PolicyRow) {
     let work = |us: u64| Figure::from(Duration::from_micros(us));
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
@@ -47,7 +48,7 @@ pub(super) fn policy(out: &mut Exposition, row: &PolicyRow) {
     out.each("collie_training_fits_total", Kind::Counter, "Fits of models, by how they ended.", fits);
 }
 
-/// Adds how each unit is sampled.
+/// Adds the samples of each unit.
 pub(super) fn units(out: &mut Exposition, rows: &[UnitRow]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&UnitRow) -> u64| {
         out.each(name, Kind::Counter, help, rows.iter().map(|row| ([("unit", row.unit)], figure(row).into())));
@@ -57,7 +58,7 @@ pub(super) fn units(out: &mut Exposition, rows: &[UnitRow]) {
     each("collie_training_samples_dropped_total", help, &|row| row.dropped);
 }
 
-/// Adds changes by how far they came, and the values in force of the settings that they may be about.
+/// Adds the number of changes by stage, and the current values of the settings that decisions may change.
 pub(super) fn decisions(out: &mut Exposition, rows: &[DecisionRow], settings: &[(&'static str, u64)]) {
     let mut counts: BTreeMap<&str, u64> = Verdict::WORDS.into_iter().map(|word| (word, 0)).collect();
     rows.iter().for_each(|row| *counts.entry(row.verdict).or_default() += 1);
