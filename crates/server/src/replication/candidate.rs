@@ -1,4 +1,4 @@
-//! [`Candidate`]: a replica of this process that may be made a primary.
+//! [`Candidate`]: a replica of this process that may become a primary.
 //!
 //! ```text
 //! who can be reached -> own promise -> promises of the others -> enough? -> following stopped -> promoted in place
@@ -7,14 +7,15 @@
 //!
 //! # Invariants
 //! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough.
-//! - C2. With a list of replicas by which commits are acknowledged it leads only by a [`Ballot`] that was won; without one, and by
-//!   force, at once: what its primary had beyond is lost, and how much at last contact is said.
-//! - C3. A promotion that was not won leaves the promises: whoever was asked follows nobody of a lower term until a node leads in
-//!   the new one, or a higher.
-//! - C4. It goes by who is asked in the newest record that it has received when it has promised: by both lists while the list changes
-//!   (A1 of `asked.rs`).
-//! - C5. A promotion leaves a list by which commits can be answered, as far as can be seen: where too few of those named can be reached it
-//!   is refused, and by force it leaves no list, and says so.
+//! - C2. With a list of replicas that acknowledge commits, it leads only after winning a [`Ballot`]; without a list,
+//!   and by force, it leads at once: what its primary had beyond is lost, and the reply gives the amount at last
+//!   contact.
+//! - C3. The promises of a promotion that was not won stay: a node that promised follows no node of a lower term until
+//!   a node leads in the new term, or a higher one.
+//! - C4. It uses the quorum configuration of the newest record that it has received by the time of its promise: both
+//!   lists while the list changes (A1 of `asked.rs`).
+//! - C5. After a promotion, commits can be answered by the list in force, as far as the candidate can tell: if too few
+//!   of the named nodes can be reached, the promotion is refused; by force it drops the list, and the reply says so.
 
 use std::{
     sync::{
@@ -46,22 +47,22 @@ use super::{
 use crate::log_lines;
 use crate::training::Training;
 
-/// Between two announcements to nodes that have not heard.
+/// The time between two announcements to nodes that have not acknowledged them.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
-/// A node's terms, and what others are told of it.
+/// A node's terms, and what other nodes learn about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) terms: Arc<Terms>,
     pub(crate) db: Db,
-    /// What it follows with, unless it led from the beginning.
+    /// The replica with which it follows, unless it led from the beginning.
     pub(crate) replica: Option<Replica>,
-    /// It was promoted by force, where too few nodes can be reached for any commit (C5).
+    /// It was promoted by force when too few nodes could be reached for any commit (C5).
     pub(crate) drops_list: Arc<AtomicBool>,
 }
 
 impl Node {
-    /// Returns whether it has led and another node does now; if so, nothing commits here any more.
+    /// Returns whether the node has led and another one leads now; if so, no more commits are possible here.
     fn depose(&self) -> bool {
         let promised = self.terms.promised();
         let is_deposed = self.led().is_some_and(|led| promised > led || (promised == led && self.terms.is_anothers()));
@@ -71,11 +72,11 @@ impl Node {
         is_deposed
     }
 
-    /// Returns how far it has come; of a replica, once that is on disk. What is told of one that another has taken the lead from is all
-    /// that commits there.
+    /// Returns how far the node has come; for a replica, once that is on disk. A node that another one has replaced as
+    /// leader refuses commits first, so its answer covers every commit that it makes.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub(crate) fn standing(&self) -> Result<Standing, EngineError> {
         match &self.replica {
             Some(replica) if self.db.is_replica() => following(replica),
@@ -86,17 +87,18 @@ impl Node {
         }
     }
 
-    /// Returns the term that it leads in, also if a higher one has begun; `None`: it follows.
+    /// Returns the term in which the node leads, even if a higher one has begun; `None` if it follows.
     pub(crate) fn led(&self) -> Option<Term> {
         (!self.db.is_replica()).then(|| self.db.histories().0)
     }
 
-    /// Returns whether replicas may follow it.
+    /// Returns whether replicas may follow the node.
     pub(crate) fn leads(&self) -> bool {
         self.led().is_some_and(|led| self.terms.promised() <= led) && !self.terms.is_anothers()
     }
 
-    /// Waits until it leads, and a higher term than that has begun; returns that one.
+    /// Waits until the node has led and another one has taken over, in a higher term or in the same one; returns that
+    /// term.
     pub(crate) async fn deposed(&self) -> Term {
         let mut promised = self.terms.watch();
         loop {
@@ -118,38 +120,38 @@ pub(crate) struct Candidate {
     pub(crate) target: Arc<EngineTarget>,
     pub(crate) terms: Arc<Terms>,
     pub(crate) peers: Peers,
-    /// Where it looks for its primary.
+    /// The addresses at which it looks for its primary.
     pub(crate) addresses: Arc<Addresses>,
     /// `replication.switchover_timeout`.
     pub(crate) switchover_timeout: Duration,
-    /// `replication.quorum`, where the log does not say who is asked for commits.
+    /// `replication.quorum`, used if the log has no quorum configuration.
     pub(crate) configured: Option<QuorumList>,
-    /// Whether replicas can follow it once it leads, so that commits wait for those who are asked.
+    /// Whether replicas can follow the node once it leads, so that commits wait for the quorum.
     pub(crate) counts: bool,
-    /// Its own name: its slot's.
+    /// Its own name: that of its slot.
     pub(crate) name: String,
-    /// By which the others know it.
+    /// The key by which the other nodes recognize it.
     pub(crate) key: KeyFile,
     pub(crate) env: Env,
     /// Stops following.
     pub(crate) stop: watch::Sender<bool>,
-    /// True once nothing follows any more.
+    /// True once following has ended.
     pub(crate) stopped: watch::Receiver<bool>,
     /// The term in which it leads.
     pub(crate) led: OnceLock<Term>,
-    /// As [`Node::drops_list`].
+    /// See [`Node::drops_list`].
     pub(crate) drops_list: Arc<AtomicBool>,
-    /// Held by the one who promotes.
+    /// Held during a promotion.
     pub(crate) promoting: Mutex<()>,
-    /// What says how much is collected.
+    /// Decides how much the node may collect.
     pub(crate) training: OnceLock<Arc<Training>>,
 }
 
 impl Candidate {
-    /// Makes it a primary, whatever became of the one before; returns what was done, in words.
+    /// Makes the replica a primary, whatever happened to the previous one; returns a report of it.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason why not, and the remedy.
     pub(crate) async fn promote(self: &Arc<Self>, force: bool) -> Result<String, String> {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
@@ -171,12 +173,13 @@ impl Candidate {
         self.lead_in(term, &more).await
     }
 
-    /// Returns how many nodes of a list are among `reached`, itself among them.
+    /// Returns how many nodes of a list are among `reached`, counting this node.
     fn have(&self, list: &QuorumList, reached: &[String]) -> usize {
         list.members().iter().filter(|name| reached.contains(name) || **name == self.name).count()
     }
 
-    /// Returns, in words, which list could not be met by those that were `reached` and itself; `None`: commits can be answered (C5).
+    /// Returns a text about a list that the nodes in `reached` and this one cannot meet; `None` if commits can be
+    /// answered (C5).
     fn unmet(&self, reached: &[String]) -> Option<String> {
         let asked = self.asked(false).ok().filter(|_| self.counts)?;
         let unmet = asked.lists().find(|list| self.have(list, reached) < list.needed())?;
@@ -184,10 +187,11 @@ impl Candidate {
         Some(format!("of {unmet} {have} can be reached, this node among them if it is named, and {}", unmet.needed()))
     }
 
-    /// Makes it a primary in `term`, whatever it has promised before and whatever became of the one before; returns what was done, in words.
+    /// Makes the replica a primary in `term`, regardless of its promises and of the previous primary; returns a report
+    /// of it.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason why not, and the remedy.
     pub(crate) async fn promote_in(self: &Arc<Self>, term: Term) -> Result<String, String> {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
@@ -204,7 +208,7 @@ impl Candidate {
         self.lead_in(term, &format!("{lag}; what this node had promised to others is forgotten")).await
     }
 
-    /// Fails where it cannot lead, whoever would let it.
+    /// Fails if the node cannot lead, whatever other nodes permit.
     pub(super) fn may_lead(&self) -> Result<(), String> {
         if self.led.get().is_some() {
             return Err("it was promoted before".to_owned());
@@ -218,10 +222,10 @@ impl Candidate {
         }
     }
 
-    /// Returns the lowest term that nobody can have led in, as far as this node knows.
+    /// Returns the lowest term in which no node can have led, as far as this node knows.
     ///
     /// # Errors
-    /// It has promised a term that nobody can have led in, and leads in none behind that.
+    /// The node has promised an absurdly high term, and leads in none behind that.
     pub(super) fn next_term(&self) -> Result<Term, String> {
         let (promised, newest) = (self.terms.promised(), self.replica.histories().0);
         if is_absurd(promised, newest) {
@@ -234,7 +238,7 @@ impl Candidate {
         Ok(Term::new(promised.max(newest).get() + 1))
     }
 
-    /// Returns why a node is not asked any more that has answered with a higher term, and notes the term.
+    /// Notes a higher term with which a node has answered, and returns why the promotion ends.
     fn answered_higher(&self, name: &str, term: Term) -> String {
         if self.terms.is_absurd(term) {
             return absurd(name, term, self.terms.promised());
@@ -243,7 +247,7 @@ impl Candidate {
         format!("{name} has promised term {term} to another node: try again")
     }
 
-    /// Returns the peers that can be reached; fails if their promises would not be enough (C1), with `force` never.
+    /// Returns the peers that can be reached; fails if their promises would not be enough (C1), except with `force`.
     pub(super) async fn reached(&self, force: bool) -> Result<Peers, String> {
         let asked = self.asked(force)?;
         let peers = if self.peers.0.is_empty() {
@@ -263,8 +267,8 @@ impl Candidate {
         Ok(Peers(peers))
     }
 
-    /// Promises `term` to itself and has `peers` promise it; fails if these and `votes` are not enough for those who are asked for commits:
-    /// returns whom it went by, nobody with `force`.
+    /// Promises `term` to itself and asks `peers` to promise it; fails if these promises and `votes` are not enough for
+    /// the quorum configuration. Returns the configuration that it used, an empty one with `force`.
     pub(super) async fn win(&self, term: Term, peers: Peers, votes: Vec<Vote>, force: bool) -> Result<Asked, String> {
         let node = self.terms.node();
         let promised = tokio::task::block_in_place(|| {
@@ -276,7 +280,8 @@ impl Candidate {
         };
         let question = self.terms.packet(TermKind::Propose, term, &standing);
         let answers = peers.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
-        // Once more: what came before the promise counts, and nothing comes after it that anybody was answered for (C4).
+        // Read again: records received before the promise count, and after it no more can arrive for which a commit was
+        // answered (C4).
         let asked = self.asked(force)?;
         let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), &self.name, standing.reach);
         let mut ballots: Vec<Ballot> = asked.lists().map(ballot).collect();
@@ -311,21 +316,21 @@ impl Candidate {
         Ok(asked)
     }
 
-    /// Follows nobody any more and leads in `term`; returns that in words, with `more` behind them.
+    /// Stops following and leads in `term`; returns a report of that, followed by `more`.
     pub(super) async fn lead_in(&self, term: Term, more: &str) -> Result<String, String> {
-        // First of all: who leads collects nothing (A1 of `training`).
+        // First, since a node that leads collects nothing (A1 of `training`).
         self.training.get().iter().for_each(|training| training.stop("it is promoted"));
         fault_point!("promote.won");
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
-        // Before the first commit: none is answered as if there were no list (REPL-7).
+        // Set before the first commit, so that none is answered as if there were no list (REPL-7).
         let asks = !self.drops_list.load(Ordering::Acquire)
             && self.asked(false).unwrap_or_else(|_| self.configured.clone().into()).asks();
         if let Some(db) = self.replica.db().filter(|_| self.counts) {
             db.count_replicas(asks);
             db.ask_replicas(asks);
         }
-        // Before it leads: the count of replicas goes by this (T5 of `terms.rs`).
+        // Set before the node leads: the count of replicas depends on this term (T5 of `terms.rs`).
         self.terms.lead(term);
         let promoted = tokio::task::block_in_place(|| self.replica.promote(term));
         let db = promoted.map_err(|error| format!("the replica has to be started again: {error}"))?;
@@ -338,11 +343,11 @@ impl Candidate {
         Ok(text)
     }
 
-    /// Returns who was asked for commits by those who led before, as far as this node has received: the lists of the log, or, where it says
-    /// nothing, the configured one; nobody with `force`.
+    /// Returns the quorum configuration of the previous leaders, as far as this node has received it: the lists in the
+    /// log or, if it has none, the configured one; an empty one with `force`.
     ///
     /// # Errors
-    /// The log's lists are of a newer program.
+    /// A newer program has written the lists in the log.
     fn asked(&self, force: bool) -> Result<Asked, String> {
         if force {
             return Ok(Asked::default());
@@ -354,7 +359,7 @@ impl Candidate {
         }
     }
 
-    /// Says how much of its primary's log it may lack (C2).
+    /// Returns a text about how much of its primary's log it may lack (C2).
     fn lag(&self) -> String {
         let Some((durable, heard_ns)) = self.target.last_heard() else {
             return "; nothing was heard of a primary since it was started".to_owned();
@@ -365,7 +370,7 @@ impl Candidate {
     }
 }
 
-/// Says that another node has promised a term that is not to be believed.
+/// Returns a text that says that another node has promised a term that is not believable.
 pub(super) fn absurd(name: &str, term: Term, promised: Term) -> String {
     format!(
         "{name} has promised term {term}, which is not to be believed behind term {promised}: stop it, and \
@@ -373,7 +378,7 @@ pub(super) fn absurd(name: &str, term: Term, promised: Term) -> String {
     )
 }
 
-/// Tells every peer who leads, until each has heard or a higher term has begun.
+/// Announces to every peer which node leads, until each has acknowledged it or a higher term has begun.
 pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, (name, key): (String, KeyFile), db: Db) {
     let (cluster, standing) = (db.cluster_id(), leading(&db));
     drop(db);
@@ -397,7 +402,7 @@ pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, (name, key): (
                         ));
                     }
                 }
-                // One that leads in this term too yields, or is yielded to.
+                // A peer that leads in this term too yields, or this node yields to it.
                 Ok(_) | Err(_) => {}
             }
         }

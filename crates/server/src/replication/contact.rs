@@ -1,5 +1,5 @@
-//! [`Contact`]: whether a replica follows its primary now, and since when; [`ShownNode`]: what views show of that, and of the terms that
-//! the node keeps to.
+//! [`Contact`]: whether a replica follows its primary now, and since when; [`ShownNode`]: the data of views about that,
+//! and about the terms of the node.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -33,13 +33,13 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    /// It looks for a primary.
+    /// Makes the contact of a replica that looks for a primary.
     pub(super) fn new(env: &Env) -> Self {
         let since_ns = env.clock.now_ns();
         Self { env: env.clone(), inner: Mutex::new(Inner { state: FollowingState::Looking, since_ns, why: None }) }
     }
 
-    /// Takes note of a change.
+    /// Records a change.
     pub(super) fn told(&self, told: &Told) {
         match told {
             Told::Following { .. } => self.turn(FollowingState::Following, None),
@@ -48,7 +48,7 @@ impl Contact {
         }
     }
 
-    /// Takes note that it follows nobody any more.
+    /// Records that following has ended.
     pub(super) fn ended(&self, ended: &Ended) {
         self.turn(FollowingState::Stopped, Some(reason(ended)));
     }
@@ -62,7 +62,7 @@ impl Contact {
     }
 }
 
-/// What a replica follows with.
+/// The parts with which a replica follows.
 pub(super) struct Follows {
     pub(super) db: Db,
     pub(super) candidate: Arc<Candidate>,
@@ -76,19 +76,19 @@ pub(super) struct Follows {
 pub(crate) struct ShownNode {
     pub(super) terms: Arc<Terms>,
     pub(super) lead: Arc<LeadCheck>,
-    /// `None`: it led from the beginning.
+    /// `None` if the node led from the beginning.
     pub(super) follows: Option<Follows>,
     pub(super) delay_max: Option<Duration>,
 }
 
 impl ShownNode {
-    /// Of a node that leads.
+    /// Makes the data of a node that leads.
     pub(crate) fn leading(terms: Arc<Terms>, lead: Arc<LeadCheck>) -> Self {
         Self { terms, lead, follows: None, delay_max: None }
     }
 }
 
-/// For so long a delay is shown after the primary has told it.
+/// How long a delay is shown after the primary has reported it.
 const DELAY_SHOWN_NS: u64 = 10_000_000_000;
 
 fn ms(ns: u64) -> u64 {
@@ -102,7 +102,7 @@ impl NodeState for ShownNode {
 
     fn following(&self) -> Option<FollowingRow> {
         let Follows { db, candidate, addresses, contact, slot, .. } = self.follows.as_ref()?;
-        let received = db.received()?; // once it was promoted, it follows nobody
+        let received = db.received()?; // after a promotion it follows no primary
         let now_ns = contact.env.clock.now_ns();
         let (heard, delay) = (candidate.target.last_heard(), candidate.target.last_delay());
         let is_recent = |heard_ns: u64| now_ns.saturating_sub(heard_ns) < DELAY_SHOWN_NS;
@@ -143,8 +143,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: since when a primary is lost is when it was lost, however often it was tried again; why is what the last try said. Method:
-    /// a connection, and tries that fail, by a clock that a test moves.
+    /// Goal: the time since when a primary is lost is that of the loss, regardless of later attempts; the reason is
+    /// that of the last attempt. Method: a connection, and attempts that fail, by a clock that a test moves.
     #[test]
     fn contact_is_lost_once() {
         let clock = Arc::new(SimClock::new());

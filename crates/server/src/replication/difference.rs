@@ -1,4 +1,5 @@
-//! The file `state-differs` of a replica: its rows, or its log, were not its primary's. Whoever finds it in the directory opens it no more.
+//! The file `state-differs` of a replica: its rows, or its log, differed from its primary's. A directory with this file
+//! is not opened again.
 
 use std::{io, path::Path};
 
@@ -7,19 +8,19 @@ use collie_replica::Difference;
 
 use crate::ServeError;
 
-/// Text for people, one line.
+/// The file is one line of text for people.
 const NAME: &str = "state-differs";
 
-/// A longer one is not read.
+/// A longer file is not read.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Keeps what differs, with both sums.
+/// Records the difference, with both checksums.
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 ///
 /// # Durability
-/// On disk when it returns.
+/// The file is on disk on return.
 pub(crate) fn keep(data: &Path, difference: &Difference, env: &Env) -> Result<(), ServeError> {
     let path = data.join(NAME);
     let write = || {
@@ -37,7 +38,7 @@ pub(crate) fn keep(data: &Path, difference: &Difference, env: &Env) -> Result<()
 /// Refuses a directory whose rows or log were found to differ.
 ///
 /// # Errors
-/// [`ServeError::Replication`] if they were; the disk's.
+/// [`ServeError::Replication`] if they were; those of the disk.
 pub(crate) fn check(data: &Path, env: &Env) -> Result<(), ServeError> {
     let path = data.join(NAME);
     match read_all(&*env.files, &path, BYTES_MAX) {
@@ -64,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: what was found stays, with both sums, over a power cut. Method: kept twice, read after it.
+    /// Goal: a recorded difference stays, with both checksums, over a power cut. Method: recorded twice, read after the
+    /// cut.
     #[test]
     fn a_directory_that_differs_is_refused() {
         let (env, disk) = Env::simulated(1);

@@ -1,4 +1,5 @@
-//! A server that is a replica: opens its directory, follows, and says what has to be done when it cannot go on as it is.
+//! A server that is a replica: opens its directory, follows its primary, and reports what has to be done when it cannot
+//! continue in its present state.
 
 use std::{
     path::Path,
@@ -42,7 +43,7 @@ use crate::{
     training::{Sensors, Training, tick},
 };
 
-/// How often it is looked whether there is something to show.
+/// The time between two checks whether there is a database to show.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A replica that is open and follows.
@@ -51,24 +52,25 @@ pub(crate) struct Following {
     task: JoinHandle<()>,
     ended: oneshot::Receiver<Ended>,
     has_ended: bool,
-    /// Why it ended was told: it stands from then on, and is read.
+    /// The reason of its end was returned: from then on the replica stays in its state and serves reads.
     stands: bool,
-    /// A former primary shows nothing before the first try to follow: its log may go on where the primary's does not.
+    /// A former primary shows nothing before its first attempt to follow: its log may continue where the primary's does
+    /// not.
     may_show: Arc<AtomicBool>,
     candidate: Arc<Candidate>,
     addresses: Arc<Addresses>,
     contact: Arc<Contact>,
     slot: String,
     ready_delay: Option<Duration>,
-    /// Says how much it may collect.
+    /// The task that decides how much the replica may collect.
     ticking: Option<JoinHandle<()>>,
     reads: Arc<ReadRunner>,
 }
 
-/// Opens the directory, which is a replica's, and follows.
+/// Opens a replica's directory, and follows.
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 pub(crate) fn open(
     runtime: &Runtime,
     config: &Config,
@@ -127,7 +129,7 @@ pub(crate) fn open(
             tell(from.first(), told);
         };
         let how = follow(connecting, target, follow_options, env, stopping, told).await;
-        // Before anybody who waits for that goes on to promote.
+        // Before `tell_stopped`, for which a promotion waits.
         running.end().await;
         noted.ended(&how);
         tell_stopped.send_replace(true);
@@ -151,7 +153,7 @@ pub(crate) fn open(
     Ok((following, report))
 }
 
-/// Forgets who followed a former primary: its log is kept for nobody any more.
+/// Forgets the replicas of a former primary: its log is no longer kept for any.
 fn forget_slots(replica: &Replica, data: &Path, env: &Env) -> Result<(), ServeError> {
     let Some(log) = replica.follower().map(|follower| follower.log()) else { return Ok(()) };
     for consumer in log.consumers().iter().filter(|consumer| consumer.name.starts_with(CONSUMER_PREFIX)) {
@@ -166,7 +168,7 @@ fn forget_slots(replica: &Replica, data: &Path, env: &Env) -> Result<(), ServeEr
     }
 }
 
-/// Says on standard error how it stands.
+/// Logs a change of the connection.
 fn tell(primary: &str, told: Told) {
     match told {
         Told::Following { from, .. } => log_lines::note(&format_args!("following {primary} from {from}")),
@@ -184,7 +186,7 @@ impl Following {
         self.replica.node_id()
     }
 
-    /// Waits until there is something to show. An error is why following ended before.
+    /// Waits until there is a database to show. The error is the reason why following ended before.
     pub(crate) async fn database(&mut self) -> Result<Db, Ended> {
         loop {
             if let Some(db) = self.replica.db().filter(|_| self.may_show.load(Relaxed)) {
@@ -197,33 +199,33 @@ impl Following {
         }
     }
 
-    /// Runs sampled reads of the primary on `database` from now on, as long as it follows.
+    /// Runs sampled reads of the primary on `database` from now on, as long as the replica follows.
     pub(crate) fn run_reads(&self, database: &Arc<Database>, budget: Arc<ElasticBudget>, runtime: &Runtime) {
         self.reads.start(database, budget, runtime.handle());
     }
 
-    /// Returns where the primary is that it follows, or would.
+    /// Returns the address of the primary that it follows or looks for.
     pub(crate) fn primary(&self) -> &str {
         self.addresses.first()
     }
 
-    /// Has `training` decide from now on how much it may collect, until it is promoted or closed.
+    /// From now on `training` decides how much the replica may collect, until it is promoted or closed.
     pub(crate) fn collect_by(&mut self, runtime: &Runtime, training: Arc<Training>) {
         let Candidate { target, env, training: of_candidate, .. } = &*self.candidate;
         let (replica, reads) = (self.replica.clone(), self.reads.clone());
         let sensors = Sensors::new(replica, target.clone(), training.clone(), reads, env.clone());
-        // A promotion that comes from now on finds it.
+        // A later promotion finds it there.
         let _only_once = of_candidate.set(training.clone());
         let life = training.begin();
         self.ticking = Some(runtime.spawn(tick(training, life, sensors)));
     }
 
-    /// Returns what applies the primary's log here, and what hears of it.
+    /// Returns the parts that apply the primary's log here and that receive its messages.
     pub(crate) fn applying(&self) -> (Replica, Arc<EngineTarget>) {
         (self.replica.clone(), self.candidate.target.clone())
     }
 
-    /// Returns what can make it a primary.
+    /// Returns the object that can make it a primary.
     pub(crate) fn candidate(&self) -> &Arc<Candidate> {
         &self.candidate
     }
@@ -234,7 +236,7 @@ impl Following {
         Node { terms, db, replica: Some(self.replica.clone()), drops_list }
     }
 
-    /// Returns what views show of the node, whose database is `db`.
+    /// Returns the data of views about the node, whose database is `db`.
     pub(crate) fn shown(&self, db: Db, lead: Arc<LeadCheck>) -> ShownNode {
         let (candidate, addresses) = (self.candidate.clone(), self.addresses.clone());
         let (contact, slot, delay_max) = (self.contact.clone(), self.slot.clone(), self.ready_delay);
@@ -243,9 +245,10 @@ impl Following {
         ShownNode { terms, lead, follows: Some(Follows { db, candidate, addresses, contact, slot, reads }), delay_max }
     }
 
-    /// Waits until it cannot go on as it is; returns why, once. That never comes of one that was promoted.
+    /// Waits until the replica cannot continue in its present state; returns why, once. It never returns after a
+    /// promotion.
     pub(crate) async fn ended(&mut self) -> Ended {
-        // Asked again after it was dropped: what came once is kept.
+        // The future may be dropped and the function called again, so a received value is recorded.
         if !self.has_ended {
             let lost = |_| Ended::Failed("the task that follows has ended".to_owned());
             let ended = (&mut self.ended).await.unwrap_or_else(lost);
@@ -258,7 +261,7 @@ impl Following {
         if self.stands {
             std::future::pending::<()>().await;
         }
-        // Whoever promotes has stopped it.
+        // A promotion has stopped it; the lock waits for the promotion to end.
         drop(self.candidate.promoting.lock().await);
         if self.candidate.led.get().is_some() {
             std::future::pending::<()>().await;
@@ -281,7 +284,7 @@ impl Following {
     }
 }
 
-/// Says what is to be done.
+/// Returns the reason of an end, and what is to be done.
 pub(crate) fn reason(ended: &Ended) -> String {
     match ended {
         Ended::Stopped => "following was stopped".to_owned(),

@@ -1,10 +1,12 @@
-//! The file `DIR.collie-lock`, by which one server at a time has a directory whose database may be exchanged for another.
+//! The file `DIR.collie-lock`, which reserves a directory for one server at a time if its database may be exchanged for
+//! another.
 //!
 //! # Invariants
-//! - L1. Whoever fills `DIR` or exchanges what is in it holds it, from before the first look until its process ends. The lock of the log
-//!   inside of `DIR` does not do: it goes with that log, and is free while another is made.
-//! - L2. It is made by a server that may come to fill its directory anew, and heeded by every one. What nobody can make a replica, and
-//!   has never been one, needs nothing beside its directory.
+//! - L1. A server that fills `DIR` or exchanges its contents holds the lock, from before the first look until its
+//!   process ends. The lock of the log inside `DIR` is not sufficient: it is removed with that log, and is free while
+//!   another log is made.
+//! - L2. A server that may come to fill its directory again creates the file, and every server respects it. A directory
+//!   that no other node can make a replica, and that has never been one, needs nothing next to it.
 
 use std::path::Path;
 
@@ -16,18 +18,18 @@ use crate::ServeError;
 /// Whether a server may come to exchange its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// It follows, or may once another leads.
+    /// The server follows, or may follow once another node leads.
     Possible,
-    /// It leads, and nobody else can.
+    /// The server leads, and no other node can.
     Never,
-    /// It only reads.
+    /// The server only reads.
     ReadsOnly,
 }
 
-/// Takes the directory `data`, until what comes back is dropped; `None` where that needs no lock (L2).
+/// Locks the directory `data` until the returned guard is dropped; returns `None` if no lock is needed (L2).
 ///
 /// # Errors
-/// Another process has it; the disk's.
+/// Another process has it; those of the disk.
 pub(crate) fn guard(data: &Path, exchange: Exchange, env: &Env) -> Result<Option<Box<dyn FileLock>>, ServeError> {
     let path = beside(data, ".collie-lock");
     let failed = |error: LockError| match error {
@@ -55,8 +57,9 @@ pub(crate) fn guard(data: &Path, exchange: Exchange, env: &Env) -> Result<Option
 mod tests {
     use super::*;
 
-    /// Goal: L1, L2: of two servers that may exchange one directory the second is refused, also one that would only lead; after the first,
-    /// it is free; a server that only leads writes nothing beside its directory. Method: each after each, on a simulated disk.
+    /// Goal: L1, L2: of two servers that may exchange one directory the second is refused, even one that would only
+    /// lead; after the end of the first, the directory is free; a server that only leads writes nothing next to its
+    /// directory. Method: each combination in turn, on a simulated disk.
     #[test]
     fn one_server_at_a_time_has_a_directory() {
         let (env, _disk) = Env::simulated(1);
@@ -67,7 +70,7 @@ mod tests {
         let held = guard(data, Exchange::Possible, &env).unwrap();
         assert!(held.is_some());
         for exchange in [Exchange::Possible, Exchange::Never, Exchange::ReadsOnly] {
-            // A file that is there is heeded; the simulated disk has none under a lock.
+            // An existing file is respected; on the simulated disk a lock does not create its file.
             let made = env.files.create(&beside(data, ".collie-lock"));
             drop(made);
             let refused = guard(data, exchange, &env).unwrap_err().to_string();

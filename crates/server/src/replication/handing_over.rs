@@ -1,4 +1,5 @@
-//! A primary that hands over to one of its replicas, which asked for it: what it does beside its connections.
+//! The switchover of a primary to one of its replicas, at the replica's request: the part that runs separately from the
+//! connections.
 //!
 //! ```text
 //! asked -> transactions that have not written wait -> those that have end, or are ended -> log held, everything on disk
@@ -7,9 +8,10 @@
 //! ```
 //!
 //! # Invariants
-//! - H1. Nobody writes again here once the lead is given: whether it is, and whether this node goes on, is decided under one lock
-//!   (`Handing`), and only who goes on has the log take records again.
-//! - H2. Whatever becomes of the replica, writers wait no longer than twice the time that it asked for, [`CANCEL_TIME`] and a flush.
+//! - H1. Nothing is written here again once the lead is given: one lock (`Handing`) decides whether it is given or this
+//!   node goes on, and only in the second case does the log take records again.
+//! - H2. Whatever happens to the replica, writers wait no longer than twice the requested time, [`CANCEL_TIME`] and a
+//!   flush.
 
 use crate::log_lines;
 use std::{sync::Arc, time::Duration};
@@ -23,13 +25,13 @@ use collie_replica::{
 use collie_sql::session::Database;
 use tokio::{select, time::sleep};
 
-/// How long sessions are given to end that were told to.
+/// How long terminated sessions are given to end.
 pub(crate) const CANCEL_TIME: Duration = Duration::from_secs(2);
 
-/// Between two looks at transactions, and at the time.
+/// The time between two checks of the transactions, and of the deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Hands over whenever a replica asks for it; never returns, since whoever has handed over is no primary any more.
+/// Hands over whenever a replica asks for it; never returns, since after a switchover this node is no primary any more.
 pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, env: Env) -> std::convert::Infallible {
     loop {
         let HandoverAsked { slot, wait } = handing.asked().await;
@@ -48,13 +50,13 @@ pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, en
             log_lines::note(&format_args!("handed over to {slot}"));
             std::future::pending::<()>().await;
         }
-        // H1: it was given up under the lock.
+        // H1: the lock decided that this node goes on.
         db.resume_writes();
         log_lines::note(&format_args!("not handed over to {slot}: this node goes on as primary"));
     }
 }
 
-/// Waits until the successor has been promised the lead, or does not get it.
+/// Waits until the lead was given to the successor, or the switchover was given up; returns whether it was given.
 async fn is_given(handing: &Handing, env: &Env) -> bool {
     loop {
         select! {
@@ -66,8 +68,8 @@ async fn is_given(handing: &Handing, env: &Env) -> bool {
     }
 }
 
-/// Waits as long as `wait` for transactions that have written, ends those sessions that still have one (57P01), and holds the log;
-/// returns where it ends, with everything below on disk.
+/// Waits up to `wait` for transactions that have written, terminates the sessions that still have one (57P01), and
+/// holds the log; returns its end position, below which everything is on disk.
 async fn end_transactions(handing: &Handing, database: &Database, wait: Duration, env: &Env) -> Result<Lsn, String> {
     let db = database.engine();
     let begun_ns = env.clock.now_ns();

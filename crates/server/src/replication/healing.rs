@@ -1,8 +1,9 @@
-//! [`Healing`]: whether a replica whose copy is damaged fills its directory anew by itself.
+//! [`Healing`]: whether a replica whose copy is damaged rebuilds its directory by itself.
 //!
 //! # Invariants
-//! - D1. Nothing is skipped: a replica that cannot apply a record applies nothing after it. It is filled anew, or it stands.
-//! - D2. Damage that comes again soon has a cause that filling does not mend: then somebody has to look.
+//! - D1. Nothing is skipped: a replica that cannot apply a record applies nothing after it. It is rebuilt, or it stays
+//!   in that state.
+//! - D2. Damage that recurs soon has a cause that a rebuild does not repair: then an operator has to investigate.
 
 use std::{path::Path, time::Duration};
 
@@ -12,20 +13,20 @@ use collie_sql::session::OpenError;
 
 use crate::{ServeError, config::Config, log_lines};
 
-/// Damage again within this time is not healed (D2).
+/// A second damage within this time is not healed (D2).
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 
-/// When it was healed last.
+/// The time of the last rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Healing {
     last_ns: Option<u64>,
 }
 
 impl Healing {
-    /// Begins to heal; the directory is to be filled anew.
+    /// Begins to heal; the caller then rebuilds the directory.
     ///
     /// # Errors
-    /// It may not be: why, and what a person can do.
+    /// Healing is not permitted: the reason, and what an operator can do.
     pub(crate) fn begin(&mut self, config: &Config, env: &Env) -> Result<(), String> {
         if !config.replication.auto_rebuild {
             return Err(
@@ -47,10 +48,11 @@ impl Healing {
         Ok(())
     }
 
-    /// Begins to heal the directory `data`, which did not open for `error`; returns the node that it is of.
+    /// Begins to heal the directory `data`, whose open failed with `error`; returns the id of its node.
     ///
     /// # Errors
-    /// `error`, if it is no damage, or not of a directory that follows: what a former primary has is nobody else's. Why it is not healed.
+    /// `error`, if it is no damage, or if the directory does not follow: no other node has the log of a former primary.
+    /// The reason why it is not healed.
     pub(crate) fn begin_at_open(
         &mut self,
         error: ServeError,
@@ -80,7 +82,7 @@ impl Healing {
 mod tests {
     use super::*;
 
-    /// Goal: D2, and nothing without leave. Method: a first and a second time, and one without leave.
+    /// Goal: D2, and nothing without permission. Method: a first and a second time, and one without permission.
     #[test]
     fn damage_is_healed_once() {
         let (env, _disk) = Env::simulated(1);

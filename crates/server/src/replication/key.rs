@@ -1,14 +1,14 @@
-//! The replication key of this node: where it is, and who makes it.
+//! The replication key of this node: its place, and which node creates it.
 //!
 //! | the node | has a key | has none |
 //! |---|---|---|
-//! | serves no replicas and knows no other node | it is not looked at | nothing |
+//! | serves no replicas and has no peers or primary | it is not read | nothing |
 //! | leads | it is used | it is made: this is the first node of its database |
-//! | follows, or is to be filled | it is used | refused, with what to copy where |
+//! | follows, or is to be filled | it is used | refused, with instructions what to copy |
 //!
 //! # Invariants
-//! - Y1. A node that follows never makes a key: it would be another one than its primary's.
-//! - Y2. A key that cannot be used (others can read it; it is not what it should be) is never taken for none.
+//! - Y1. A node that follows never makes a key: it would differ from its primary's.
+//! - Y2. A key that cannot be used (other users can read it, or it is malformed) is never treated as missing.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use collie_replica::key::{KEY_FILE, KeyError, KeyFile};
 
 use crate::{ServeError, config::Config, log_lines};
 
-/// Returns where the key of the node in the directory `data` is.
+/// Returns the key file of the node in the directory `data`.
 pub(crate) fn key_of(config: &Config, data: &Path, env: &Env) -> KeyFile {
     let path = config.replication.key_file.clone().unwrap_or_else(|| data.join(KEY_FILE));
     KeyFile::new(env, path)
@@ -27,16 +27,16 @@ fn refused(error: &KeyError) -> ServeError {
     ServeError::Replication { message: error.to_string() }
 }
 
-/// Whether a node has anything to do with others.
+/// Returns whether a node communicates with others.
 fn is_needed(config: &Config) -> bool {
     let replication = &config.replication;
     replication.listen.is_some() || replication.primary.is_some() || !replication.peers.0.is_empty()
 }
 
-/// Checks before anybody is asked that a key which is there can be used (Y2).
+/// Checks, before any node is contacted, that an existing key can be used (Y2).
 ///
 /// # Errors
-/// It cannot.
+/// It cannot be used.
 pub(super) fn check(key: &KeyFile, config: &Config) -> Result<(), ServeError> {
     match key.read() {
         Err(error) if is_needed(config) && !matches!(error, KeyError::Missing { .. }) => Err(refused(&error)),
@@ -47,18 +47,18 @@ pub(super) fn check(key: &KeyFile, config: &Config) -> Result<(), ServeError> {
 /// Checks that a node which follows has a key (Y1).
 ///
 /// # Errors
-/// It has none, or one that cannot be used: what to copy where.
+/// It has none, or one that cannot be used; the message gives the file to copy.
 pub(crate) fn demand(key: &KeyFile) -> Result<(), ServeError> {
     key.read().map(drop).map_err(|error| refused(&error))
 }
 
-/// Makes the key of a node that leads, where it needs one and has none; says so.
+/// Makes the key of a node that leads, if it needs one and has none; logs that.
 ///
 /// # Durability
-/// On disk when this returns.
+/// The key is on disk on return.
 ///
 /// # Errors
-/// The disk's; there is one that cannot be used.
+/// Those of the disk; there is a key that cannot be used.
 pub(crate) fn make(key: &KeyFile, config: &Config) -> Result<(), ServeError> {
     if !is_needed(config) || config.engine.read_only {
         return Ok(());

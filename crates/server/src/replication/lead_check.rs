@@ -1,20 +1,21 @@
-//! [`LeadCheck`]: whether a node that leads may take that for granted, or has to ask the other nodes first.
+//! [`LeadCheck`]: whether a node that leads may rely on its knowledge of terms, or has to ask the other nodes first.
 //!
-//! A process that was stopped for a while (SIGSTOP, a debugger, a machine without memory) goes on as if no time had passed: its connections
-//! look well, and every timer is due at once. Another node may lead by then, and what would say so has not been read yet.
+//! A process that was stopped for a while (SIGSTOP, a debugger, a machine without memory) continues as if no time had
+//! passed: its connections look intact, and every timer is due at once. Another node may lead by then, and the message
+//! that says so has not been read yet.
 //!
 //! ```text
 //! fresh -- this process did not run for as long as the gap --> stale -- one round of questions to all peers --> fresh
 //! ```
 //!
 //! # Invariants
-//! - L1. A node that is stale answers no commit that its quorum does not have, and does not begin to do without it: it asks first. A
-//!   node that hears of a higher term in the answers leads no more.
-//! - L2. A node begins to do without its quorum only after a round of questions that began when the commit that is late was waiting
-//!   already.
-//! - L3. Peers that do not answer within [`ANSWER_TIME`] hold nothing up for longer: a node that hears of no higher term leads.
+//! - L1. A stale node does not answer a commit that its quorum does not have, and does not begin to degrade: it asks
+//!   first. A node that learns of a higher term from the answers leads no more.
+//! - L2. A node degrades only after a round of questions that began when the late commit was already waiting.
+//! - L3. Peers that do not answer within [`ANSWER_TIME`] delay nothing for longer: a node that learns of no higher term
+//!   leads.
 //!
-//! Checked by the tests here, and by the clients' tests of a leader that stood still (`tests/clients/tests/deposed.rs`).
+//! Checked by the tests here, and by the clients' tests of a stopped leader (`tests/clients/tests/deposed.rs`).
 
 use crate::log_lines;
 use std::{
@@ -34,15 +35,16 @@ use super::{
     peers::{ANSWER_TIME, Peers},
 };
 
-/// For how long a process that does nothing may be only slow, at the least.
+/// A process that does nothing for up to this time may be merely slow; a lower bound of the gap.
 const GAP_MIN: Duration = Duration::from_secs(1);
 
-/// When this process was last seen to run, and when others were last asked: moments of its clock, without questions.
+/// When this process was last seen to run, and when peers were last asked, as times of its clock; pure state, without
+/// I/O.
 #[derive(Debug, Default)]
 struct Freshness {
-    /// It ran then, and knew of no higher term that it could have heard of.
+    /// The process ran at this time, and knew every higher term that it could have learned of.
     fresh_ns: AtomicU64,
-    /// The last round of questions began then; 0: there was none.
+    /// The last round of questions began at this time; 0: there was none.
     asked_ns: AtomicU64,
     gap_ns: u64,
 }
@@ -57,18 +59,18 @@ impl Freshness {
         now_ns.saturating_sub(self.fresh_ns.load(Ordering::Acquire)) <= self.gap_ns
     }
 
-    /// It runs at `now_ns`. A gap stays one, whichever caller looks at it first.
+    /// Records that the process runs at `now_ns`. A gap remains a gap, whichever caller sees it first.
     fn beat(&self, now_ns: u64) {
         let before = self.fresh_ns.load(Ordering::Acquire);
         if now_ns.saturating_sub(before) <= self.gap_ns {
-            // Another thread that moved it meanwhile had as good a reason.
+            // Another thread that moved it in between had the same justification.
             let _moved =
                 self.fresh_ns.compare_exchange(before, now_ns.max(before), Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
-    /// A round of questions that began at `begun_ns` is over at `now_ns`. One that took longer than answers are waited for stood still in
-    /// between, and says nothing.
+    /// Records that a round of questions that began at `begun_ns` has ended at `now_ns`. If it took longer than the
+    /// wait for answers, the process was stopped in between, and the round proves nothing.
     fn asked(&self, begun_ns: u64, now_ns: u64) {
         let most_ns = u64::try_from(2 * ANSWER_TIME.as_nanos()).unwrap_or(u64::MAX).saturating_add(self.gap_ns);
         if now_ns.saturating_sub(begun_ns) <= most_ns {
@@ -77,7 +79,7 @@ impl Freshness {
         }
     }
 
-    /// Returns whether a round began at `since_ns` or later, and is over.
+    /// Returns whether a completed round began at `since_ns` or later.
     fn was_asked(&self, since_ns: u64) -> bool {
         let asked_ns = self.asked_ns.load(Ordering::Acquire);
         asked_ns > 0 && asked_ns >= since_ns
@@ -91,19 +93,19 @@ pub(crate) struct LeadCheck {
     peers: Peers,
     /// Its own name.
     name: String,
-    /// By which peers know it.
+    /// The key by which peers recognize it.
     key: KeyFile,
     env: Env,
     runtime: Handle,
     freshness: Freshness,
     /// Held while peers are asked.
     asking: Mutex<()>,
-    /// Whether a round is under way in the background.
+    /// Whether a round runs in the background.
     is_asking: AtomicBool,
 }
 
 impl LeadCheck {
-    /// Of a node that hears [`LeadCheck::beat`] every `heartbeat` where it serves replicas.
+    /// Makes the check of a node that calls [`LeadCheck::beat`] every `heartbeat` if it serves replicas.
     pub(crate) fn new(
         node: Node,
         (name, peers, key): (String, Peers, KeyFile),
@@ -121,12 +123,12 @@ impl LeadCheck {
         &self.node
     }
 
-    /// The process runs. Called with each heartbeat, before anything is made of the time.
+    /// Records that the process runs. Called with each heartbeat, before any decision that depends on the time.
     pub(super) fn beat(&self) {
         self.freshness.beat(self.env.clock.now_ns());
     }
 
-    /// Returns whether the node may take for granted what it knows of terms; if not, others are asked in the background.
+    /// Returns whether the node may rely on its knowledge of terms; if not, peers are asked in the background.
     pub(super) fn is_fresh(self: &Arc<Self>) -> bool {
         let is_fresh = self.freshness.is_fresh(self.env.clock.now_ns());
         if !is_fresh {
@@ -135,7 +137,7 @@ impl LeadCheck {
         is_fresh
     }
 
-    /// Returns whether others were asked since `since_ns` (L2); if not, they are in the background.
+    /// Returns whether peers were asked since `since_ns` (L2); if not, they are asked in the background.
     pub(super) fn has_asked_since(self: &Arc<Self>, since_ns: u64) -> bool {
         let has_asked = self.peers.0.is_empty() || self.freshness.was_asked(since_ns);
         if !has_asked {
@@ -144,7 +146,7 @@ impl LeadCheck {
         has_asked
     }
 
-    /// Returns whether this node leads still, once others were asked if it has to ask (L1).
+    /// Returns whether this node still leads, after asking its peers if it has to (L1).
     pub(crate) async fn still_leads(&self) -> bool {
         loop {
             if !self.node.leads() {
@@ -154,7 +156,7 @@ impl LeadCheck {
                 return true;
             }
             let _one = self.asking.lock().await;
-            // Another caller may have asked meanwhile.
+            // Another caller may have asked in between.
             if !self.freshness.is_fresh(self.env.clock.now_ns()) {
                 self.ask().await;
             }
@@ -174,7 +176,7 @@ impl LeadCheck {
         });
     }
 
-    /// Says to all others that it leads, and hears of a higher term if there is one.
+    /// Announces to all peers that this node leads, and notes a higher term from their answers.
     async fn ask(&self) {
         let begun_ns = self.env.clock.now_ns();
         if let Some(led) = self.node.led()
@@ -187,7 +189,7 @@ impl LeadCheck {
             if let Some(higher) = higher.filter(|higher| *higher > led)
                 && let Err(error) = block_in_place(|| terms.promise(higher, 0))
             {
-                // It counts in this process all the same (T3 of `terms.rs`).
+                // The term counts in this process all the same (T3 of `terms.rs`).
                 log_lines::warn(&format_args!("term {higher} has begun, which cannot be noted: {error}"));
             }
         }
@@ -201,8 +203,9 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Goal: L1 and L2 by the clock alone: a gap is one until others were asked, whichever caller looks first; a round that stood still
-    /// itself says nothing; a later delay needs a later round. Method: beats, gaps and rounds at moments of the test's own.
+    /// Goal: L1 and L2, by the clock alone: a gap remains until peers were asked, whichever caller sees it first; a
+    /// round during which the process was stopped proves nothing; a later delay needs a later round. Method: beats,
+    /// gaps and rounds at chosen times.
     #[test]
     fn a_gap_is_one_until_others_were_asked() {
         let freshness = Freshness::new(Duration::from_secs(1), 10 * S);

@@ -1,10 +1,11 @@
-//! The port that replicas connect to: one implementation of the start-up for both ports, the stream is `replica`'s.
+//! The port for replicas: it implements PostgreSQL's start-up for the stream and for questions about terms; crate
+//! `replica` implements the stream.
 //!
 //! # Invariants
-//! - N1. A peer has 10 s for one start-up message and the proof that it has the replication key (`key` of `replica`); nothing else is
-//!   read before, and nothing of terms, slots or data is told, asked or changed. There are at most [`STRANGERS_MAX`] such peers: one more
-//!   ends the oldest of them, so that those who say nothing keep nobody out.
-//! - N2. Whatever a connection does, it ends alone.
+//! - N1. A peer has 10 s for one start-up message and the proof that it has the replication key (`key` of `replica`);
+//!   nothing else is read before that, and no term, slot or data is revealed, queried or changed. There are at most
+//!   [`STRANGERS_MAX`] such peers: one more ends the oldest of them, so that silent peers keep no other out.
+//! - N2. A failing connection ends no other.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -47,19 +48,19 @@ use super::{
 };
 use crate::{ServeError, config::Config, log_lines};
 
-/// From accept to the end of the start-up.
+/// The time from accept to the end of the start-up.
 const STARTUP_TIME: Duration = Duration::from_secs(10);
 
-/// Connections at one time that have not proved that they have the key.
+/// The maximum number of connections that have not proved that they have the key.
 const STRANGERS_MAX: usize = 64;
 
-/// How often it is said that somebody was not let in, at most.
+/// The least time between two log lines about refused connections.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether slots are at their limits.
+/// The time between two checks of the slots against their limits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What serves replicas.
+/// The port of a node that serves replicas.
 pub(crate) struct Replicas {
     listener: TcpListener,
     address: SocketAddr,
@@ -76,18 +77,19 @@ pub(crate) struct Replicas {
     refused: Mutex<Refused>,
 }
 
-/// Who was not let in lately.
+/// Recently refused connections.
 #[derive(Debug, Default)]
 struct Refused {
-    /// When the last one was told of.
+    /// The time of the last log line.
     told_ns: Option<u64>,
-    /// How many came since.
+    /// The number of refused connections since.
     untold: u64,
 }
 
 impl Replicas {
-    /// Listens for replicas of `node`, whose database is open in `data` and gives sampled reads to `reads`, and for questions about terms; all
-    /// of them have the key of the file `key`. As long as it follows itself, it takes no replicas.
+    /// Listens for replicas of `node`, whose database is open in `data` and passes sampled reads to `reads`, and for
+    /// questions about terms; all peers must have the key of the file `key`. While the node itself follows, it accepts
+    /// no replicas.
     ///
     /// # Errors
     /// The address is not on loopback, or not free; [`ServeError::NewerSlots`].
@@ -113,7 +115,7 @@ impl Replicas {
         let can_follow = replication.primary.is_some() || !replication.peers.0.is_empty();
         let cannot = "it could not follow: name the other nodes in its replication.peers".to_owned();
         let handing = Arc::new(Handing::new((!can_follow).then_some(cannot)));
-        // Who is asked is said once it leads.
+        // The quorum configuration is set once the node leads.
         let synchronous = Synchronous::led_by(&name_of(config, node.db.node_id()), replication.degrade);
         let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot)
             .going_by(node.terms.clone())
@@ -154,17 +156,17 @@ impl Replicas {
         })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the port listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what decides whether the node hands over.
+    /// Returns the object that decides whether the node hands over.
     pub(crate) fn handing(&self) -> Arc<Handing> {
         self.handing.clone()
     }
 
-    /// Answers what another node says of terms.
+    /// Returns the answer to another node's message about terms.
     fn decide(&self, asked: &TermPacket) -> Result<TermPacket, EngineError> {
         let terms = &self.node.terms;
         if terms.is_absurd(asked.term) {
@@ -182,7 +184,8 @@ impl Replicas {
         terms.answer(asked, || self.node.standing())
     }
 
-    /// Says why somebody was not let in, once in [`TELL_EVERY`]: whoever comes again and again does not fill a disk with that.
+    /// Logs why a connection was refused, at most once per [`TELL_EVERY`], so that a peer that retries forever does not
+    /// fill a disk.
     fn tell(&self, address: SocketAddr, why: &str) {
         let now_ns = self.env.clock.now_ns();
         let mut refused = self.refused.lock();
@@ -200,7 +203,7 @@ impl Replicas {
         log_lines::warn(&format_args!("connection from {address}: {why}{more}"));
     }
 
-    /// Returns what views and functions about replication ask.
+    /// Returns the data for views and functions about replication.
     pub(crate) fn shown(&self) -> Box<dyn Replication> {
         Box::new(self.standing())
     }
@@ -211,7 +214,7 @@ impl Replicas {
         Shown { slots, source, redundancy, limits: self.limits, env, quorum }
     }
 
-    /// Serves whoever comes until `stopping` turns true.
+    /// Serves connections until `stopping` turns true.
     pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let this = Arc::new(self);
         let mut connections = JoinSet::new();
@@ -228,14 +231,14 @@ impl Replicas {
                     block_in_place(keep).iter().for_each(|news| log_lines::note(&news));
                 }
                 _ = heartbeats.tick() => {
-                    let now_ns = this.env.clock.now_ns(); // before the position (`Slots::beat`)
+                    let now_ns = this.env.clock.now_ns(); // read before the position (`Slots::beat`)
                     this.slots.beat(&*this.source, now_ns);
                     block_in_place(|| this.redundancy.keep());
                     let _since_when = standing.quorum();
                 }
                 accepted = this.listener.accept() => match accepted {
                     Ok((socket, address)) => {
-                        // Whoever is known, or gone, has dropped its end.
+                        // A connection that has been admitted, or has ended, has dropped its sender.
                         strangers.retain_mut(|(known, _)| known.try_recv() == Err(TryRecvError::Empty));
                         if strangers.len() >= STRANGERS_MAX
                             && let Some((_, oldest)) = strangers.pop_front()
@@ -246,7 +249,7 @@ impl Replicas {
                         let serving = this.clone().connection(socket, address, stranger, stopping.clone());
                         strangers.push_back((known, connections.spawn(serving)));
                     }
-                    // Out of descriptors, or the peer is gone again: try again in a moment.
+                    // No descriptor is free, or the peer has left already: the loop retries in a moment.
                     Err(_) => sleep(Duration::from_millis(50)).await,
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -263,7 +266,7 @@ impl Replicas {
         }
     }
 
-    /// Serves one connection; `stranger` is dropped once its peer has proved that it has the key.
+    /// Serves one connection; `stranger` is dropped once the peer has proved that it has the key.
     async fn connection(
         self: Arc<Self>,
         mut socket: TcpStream,
@@ -282,7 +285,7 @@ impl Replicas {
         let socket = Trusted::new(socket, keys);
         if what == What::Terms {
             let decide = |asked: &_| self.decide(asked).map_err(|error| error.to_string());
-            // Who asked asks again.
+            // The peer retries if it receives no answer.
             let _gone = answer(socket, ANSWER_TIME, decide).await;
             return;
         }
@@ -295,7 +298,7 @@ impl Replicas {
     }
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// The stream.
@@ -304,7 +307,7 @@ enum What {
     Terms,
 }
 
-/// What a start-up asks for.
+/// The request of a start-up message.
 struct Asked {
     what: What,
     /// Parameters `application_name` and `collie_cluster`.
@@ -312,16 +315,17 @@ struct Asked {
     cluster: String,
 }
 
-/// Why a connection ends in its start-up.
+/// The reason why a connection ends in its start-up.
 enum NotStarted {
-    /// The peer was told, or is gone.
+    /// The peer was notified, or has left.
     Told,
-    /// The peer was told, and so is whoever runs this node.
+    /// The peer was notified, and the reason is to be logged.
     Refused(String),
 }
 
-/// Goes through the start-up and the proofs (N1); returns what the connection is for, and the seals of what follows. Whoever has no key is told
-/// nothing else; whoever comes to a node that does not lead, or is of another database, is told so.
+/// Performs the start-up and the proofs (N1); returns the purpose of the connection, and the keys that seal its
+/// packets. A peer without the key learns nothing else; a peer of another database, or a replica that connects to a
+/// node that does not lead, is told so.
 async fn start(socket: &mut TcpStream, node: &Node, key: &KeyFile) -> Result<(What, SessionKeys), NotStarted> {
     let asked = match startup(socket).await {
         Some(Ok(asked)) => asked,
@@ -359,7 +363,7 @@ async fn start(socket: &mut TcpStream, node: &Node, key: &KeyFile) -> Result<(Wh
     Ok((asked.what, keys))
 }
 
-/// Tells a peer why its start-up ends.
+/// Sends the reason why the start-up ends to the peer.
 async fn refuse<T>(socket: &mut TcpStream, state: SqlState, message: &str, why: NotStarted) -> Result<T, NotStarted> {
     let mut output = Output::new();
     output.notice(&Notice {
@@ -376,7 +380,7 @@ async fn refuse<T>(socket: &mut TcpStream, state: SqlState, message: &str, why: 
     Err(why)
 }
 
-/// Reads a start-up message; why it is none of a node, or `None` if the peer is gone.
+/// Reads a start-up message; returns an error if it is not that of a node, and `None` if the peer has left.
 async fn startup(socket: &mut TcpStream) -> Option<Result<Asked, (SqlState, &'static str)>> {
     let (mut input, mut output) = (Input::new(STARTUP_BYTES_MAX), Output::new());
     let asked = loop {
@@ -408,7 +412,7 @@ async fn startup(socket: &mut TcpStream) -> Option<Result<Asked, (SqlState, &'st
         socket.write_all(output.bytes()).await.ok()?;
         output.clear();
     };
-    // Nothing comes before it is asked for.
+    // The peer must send nothing before it is asked for more.
     if asked.is_ok() && !input.buffer().is_empty() {
         return None;
     }

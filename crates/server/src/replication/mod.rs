@@ -1,25 +1,25 @@
-//! Replication at the sockets: a port that replicas connect to, and a server that is a replica itself.
+//! Replication at the sockets: a port for replicas, and a server that is itself a replica.
 //!
 //! | file | what |
 //! |---|---|
 //! | `listen.rs` | the port of a primary: PostgreSQL's start-up with `replication=collie`, then the stream |
-//! | `contact.rs` | whether a replica follows its primary, since when not, and what views show of it |
-//! | `quorum_watch.rs` | since when the quorum stands as it does |
-//! | `shown.rs` | what views and functions show of a primary's slots |
-//! | `redundancy.rs` | the quorum that commits wait for: changed while the server runs, said when it is lost, and when it is back |
-//! | `difference.rs` | a replica whose rows are not its primary's is not opened again |
-//! | `healing.rs` | whether a replica whose copy is damaged is filled anew by itself |
-//! | `key.rs` | the key by which the nodes of one database know each other: where it is, who makes it |
-//! | `guard.rs` | the lock beside a directory that may be exchanged |
+//! | `contact.rs` | whether a replica follows its primary, since when not, and the data of views about it |
+//! | `quorum_watch.rs` | since when the quorum has been in its state |
+//! | `shown.rs` | the data of views and functions about a primary's slots |
+//! | `redundancy.rs` | the quorum that commits wait for: its changes at run time, its loss and its return |
+//! | `difference.rs` | a replica whose rows differ from its primary's is not opened again |
+//! | `healing.rs` | whether a replica whose copy is damaged is rebuilt automatically |
+//! | `key.rs` | the key by which the nodes of one database know each other: its place, and the node that makes it |
+//! | `guard.rs` | the lock next to a directory that may be exchanged |
 //! | `follow.rs` | a replica: its directory opened, and kept up to date |
-//! | `role.rs` | what a node is opened as: who leads is asked |
-//! | `peers.rs` | the other nodes: questions to all of them, and where a replica looks for its primary |
+//! | `role.rs` | the role in which a node is opened: peers are asked which node leads |
+//! | `peers.rs` | the other nodes: questions to all of them, and the addresses where a replica looks for its primary |
 //! | `lead_check.rs` | whether a node that leads has to ask the others before it answers without its quorum |
-//! | `candidate.rs` | a replica that is made a primary |
-//! | `successor.rs` | a replica to which a primary that is there hands over |
-//! | `handing_over.rs` | a primary that hands over: its transactions end, its log takes nothing more |
-//! | `rejoin.rs` | a former primary's log cut where that of the one that leads parts |
-//! | `rebuild.rs` | a replica's directory filled, at first or anew, and the one before exchanged for it |
+//! | `candidate.rs` | a replica that becomes a primary |
+//! | `successor.rs` | a replica to which a running primary hands over |
+//! | `handing_over.rs` | a primary that hands over: its transactions end, and its log is held |
+//! | `rejoin.rs` | cutting a former primary's log where it parts from that of the node that leads |
+//! | `rebuild.rs` | filling a replica's directory, and exchanging the old database for the new one |
 
 mod candidate;
 mod contact;

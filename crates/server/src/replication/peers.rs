@@ -15,7 +15,7 @@ use collie_replica::{
 };
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// How long a node is given to answer: a promise takes a flush and a file.
+/// How long a node may take to answer: a promise takes a flush and a file.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Another node.
@@ -23,7 +23,7 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(5);
 pub struct Peer {
     /// The name of its slot, by which lists of replicas name it.
     pub name: String,
-    /// Where it listens for replicas, host and port.
+    /// The address at which it listens for replicas, host and port.
     pub address: String,
 }
 
@@ -56,7 +56,7 @@ impl FromStr for Peers {
 }
 
 impl Peers {
-    /// Says `packet` to each of them, side by side; returns what they answered, in the order of the list.
+    /// Sends `packet` to all of them in parallel; returns their answers, in the order of the list.
     pub(crate) async fn ask(
         &self,
         own: &str,
@@ -101,16 +101,17 @@ impl Peers {
     }
 }
 
-/// Where a replica looks for its primary: one address after the other, beginning with the one that was one last.
+/// The addresses at which a replica looks for its primary, tried in turn, beginning with the one that was a primary
+/// last.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     all: Vec<String>,
-    /// The one to try first.
+    /// The index of the first one to try.
     next: AtomicUsize,
 }
 
 impl Addresses {
-    /// `primary`, if it is named, and then `peers`.
+    /// Makes a list of `primary`, if it is named, and then `peers`.
     pub(crate) fn new(primary: Option<&str>, peers: &Peers) -> Self {
         let mut all: Vec<String> = primary.into_iter().map(str::to_owned).collect();
         for peer in &peers.0 {
@@ -121,16 +122,16 @@ impl Addresses {
         Self { all, next: AtomicUsize::new(0) }
     }
 
-    /// Returns the one that is tried first.
+    /// Returns the address that is tried first.
     pub(crate) fn first(&self) -> &str {
         let next = self.next.load(Ordering::Relaxed);
         self.all.get(next).map_or("", String::as_str)
     }
 
-    /// Connects to the first one that takes replicas.
+    /// Connects to the first one that accepts replicas.
     ///
     /// # Errors
-    /// What the one that was tried first says: none of them does.
+    /// The error of the first attempt, if none of them does.
     pub(crate) async fn connect(&self, slot: &str, key: &KeyFile) -> Result<Trusted<TcpStream>, LinkError> {
         let (first, count) = (self.next.load(Ordering::Relaxed), self.all.len());
         let mut failed = None;
@@ -152,7 +153,7 @@ impl Addresses {
 mod tests {
     use super::*;
 
-    /// Goal: lists of nodes are read, and mistakes named. Method: each kind.
+    /// Goal: lists of nodes are parsed, and mistakes refused. Method: each kind.
     #[test]
     fn peers_are_read_by_name_and_address() {
         let peers: Peers = "a=127.0.0.1:5434, b = host:1".parse().unwrap();

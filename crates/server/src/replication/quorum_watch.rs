@@ -1,4 +1,4 @@
-//! [`QuorumWatch`]: since when the quorum of a primary has stood as it does, looked at with each heartbeat.
+//! [`QuorumWatch`]: since when the quorum of a primary has been in its state, updated with each heartbeat.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 pub(super) struct QuorumWatch(Mutex<Option<(QuorumState, u64)>>);
 
 impl QuorumWatch {
-    /// Looks at a quorum and at the slots of its members, at `now_ns`; `None`: nobody is asked.
+    /// Looks at a quorum and at the slots of its members, at `now_ns`; returns `None` if no list is in force.
     pub(super) fn look(&self, stat: &QuorumStat, slots: &[SlotStat], now_ns: u64) -> Option<QuorumRow> {
         let asked = &stat.asked;
         let mut stood = self.0.lock();
@@ -24,7 +24,7 @@ impl QuorumWatch {
             let streams = |slot: &&SlotStat| matches!(slot.state, SlotState::Streaming | SlotState::CatchingUp);
             slots.iter().filter(streams).any(|slot| slot.name == *name) || stat.counts_itself.as_ref() == Some(name)
         };
-        // Of both lists while the one changes to the other: commits wait for both.
+        // Of both lists while one replaces the other: commits wait for both.
         let (mut members, mut missing) = (BTreeSet::<&String>::new(), BTreeSet::<String>::new());
         for list in asked.lists() {
             members.extend(list.members());
@@ -70,8 +70,8 @@ mod tests {
         QuorumStat { asked: asked.clone(), connected: 0, degraded, confirmed, until, counts_itself: None }
     }
 
-    /// Goal: a quorum is whole with as many as it needs, and its time begins anew with each change. Method: members come and go, by a
-    /// clock of the test's own.
+    /// Goal: a quorum is whole with as many members as it needs, and its time restarts with each change. Method:
+    /// members come and go, by a clock of the test.
     #[test]
     fn quorum_is_watched() {
         let asked = Asked::parse("ANY 1 (a, b)", None).unwrap();
@@ -90,8 +90,8 @@ mod tests {
         assert_eq!(look(true, &[a], 30), (QuorumState::Degraded, 0, 1, text("b")));
     }
 
-    /// Goal: while the list changes both have to be there, also if the one is nobody; where nobody is asked there is nothing to show, and
-    /// the time begins anew behind it. Method: members of the one, of the other and of both; off and on.
+    /// Goal: during a change both lists must be met, even if one is empty; with no list there is nothing to show, and
+    /// after that the time restarts. Method: members of the one, of the other and of both; off and on.
     #[test]
     fn both_lists_of_a_change_are_watched() {
         let parsed = |list, before| Asked::parse(list, before).unwrap();

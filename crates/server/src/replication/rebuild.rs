@@ -1,25 +1,28 @@
-//! [`rebuild`]: fills a replica's directory anew, and exchanges what was in it for that, so that there is always a whole database.
+//! [`rebuild`]: fills a replica's directory from a base backup and exchanges its old contents for that, so that there
+//! is always a whole database.
 //!
-//! Everything happens inside the directory: it may be a mount point, which has no other name, or the only place with room.
+//! Everything happens inside the directory: it may be a mount point, which cannot be renamed, or the only place with
+//! space.
 //!
 //! # Invariants
-//! - A1. A base backup is written to `copy-partial` in the directory, and becomes `copy-whole` only when it is whole and on disk: half a
-//!   backup never opens.
-//! - A2. From then on the copy counts, and not before. [`settle`] removes what was there, has the copy become `copy-moving`, and moves what is
-//!   in that to where it belongs, the control file last. Whatever a crash leaves, it goes on there. Both databases are there at once, so there
-//!   has to be room for both.
-//! - A3. What was set aside in `diverged` stays, as do `copies`, `samples` and `models`, which tell of the machine and not of the rows, the file
-//!   `promise`, by which a node keeps its word (REPL-8), and `replication.key`, without which it could follow no node.
-//! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
-//! - A5. What came is compared with the checksums inside before it is opened: a copy that is not whole is thrown away and made again,
-//!   while the old directory stays.
+//! - A1. A base backup is written to `copy-partial` in the directory, and becomes `copy-whole` only when it is whole
+//!   and on disk: half a backup never opens.
+//! - A2. From then on the copy counts, and not before. [`settle`] removes the old contents, renames the copy to
+//!   `copy-moving`, and moves its contents to their places, the control file last. After a crash at any point it
+//!   continues there. Both databases exist at once, so there must be space for both.
+//! - A3. Log tails that were set aside in `diverged` stay, and so do `copies`, `samples` and `models`, which describe
+//!   the machine and not the rows, the file `promise`, by which a node keeps its promises (REPL-8), and
+//!   `replication.key`, without which it could follow no node.
+//! - A4. All of it happens under the lock next to the directory (`guard.rs`), which no second server can acquire.
+//! - A5. The received files are compared with the checksums inside before they are opened: a copy that is not whole is
+//!   discarded and made again, while the old directory stays.
 //!
 //! | the directory has | a crash was | done at the next start |
 //! |---|---|---|
-//! | `copy-partial` | before the copy was whole | removed; it is filled anew once the primary says so again |
-//! | `copy-whole` | while what was there is removed | the rest of that is removed, and the copy moved |
-//! | `copy-moving` | while the copy is moved | the rest of it is moved |
-//! | beside it `DIR.collie-before`, or `DIR.collie-partial` | of an older version, which exchanged directories | what that version did |
+//! | `copy-partial` | before the copy was whole | removed; filled again once the primary demands it |
+//! | `copy-whole` | while the old contents were removed | the rest of them is removed, and the copy moved |
+//! | `copy-moving` | while the copy was moved | the rest of it is moved |
+//! | next to it `DIR.collie-before` or `-partial` | in an older version, which exchanged directories | the same |
 //!
 //! Checked by the tests here: a power cut at every call to the disk.
 
@@ -41,13 +44,14 @@ use tokio::{task::block_in_place, time::sleep};
 use super::key::key_of;
 use crate::{ServeError, config::Config, log_lines};
 
-/// Where what was set aside of a log is kept, and what was learned.
+/// The directories of set-aside log tails, samples, models and copies.
 const MOVED_ON: [&str; 4] = ["diverged", "samples", "models", "copies"];
 
-/// What stays besides: what a node has promised, the key by which others know it, and what the file system has made.
+/// Further names that stay: the promises of a node, the key by which others know it, and a directory made by the file
+/// system.
 const STAYS: [&str; 3] = ["promise", KEY_FILE, LOST_AND_FOUND];
 
-/// At the top of some file systems.
+/// Exists at the root of some file systems.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// A copy that is being written (A1).
@@ -56,23 +60,23 @@ const PARTIAL: &str = "copy-partial";
 /// A copy that counts (A2).
 const WHOLE: &str = "copy-whole";
 
-/// A copy that is being moved to where it belongs (A2).
+/// A copy that is being moved to its place (A2).
 const MOVING: &str = "copy-moving";
 
-/// Without it a directory is no database.
+/// The file without which a directory is no database.
 const CONTROL: &str = "control";
 
-/// A primary that asks for it again within this time is given time.
+/// A rebuild within this time after the last one waits before it begins.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 
-/// Fills `data` anew, as the node `node`, from the primary: its database must be closed. Returns when `data` is the new directory.
-/// Waits for a primary that is not there.
+/// Fills `data` from the primary, as the node `node`; its database must be closed. Returns when `data` is the new
+/// directory. Waits for an unreachable primary.
 ///
 /// # Errors
-/// The disk's; a primary that refuses for good. `data` is then as it was.
+/// Those of the disk; a primary that refuses for good. `data` is then as it was.
 ///
 /// # Durability
-/// On disk when it returns.
+/// The new directory is on disk on return.
 pub(crate) async fn rebuild(
     config: &Config,
     primary: &str,
@@ -82,7 +86,7 @@ pub(crate) async fn rebuild(
 ) -> Result<Cloned, ServeError> {
     let (partial, mut backoff) = (partial_of(data), Backoff::default());
     if is_there(env, data)? && is_empty(env, data)? {
-        // What is filled is its owner's alone, whoever made the directory.
+        // A filled directory is accessible to its owner only, however it was created.
         env.files.close_to_others(data).map_err(failed("close to others", data))?;
     }
     let key = key_of(config, data, env);
@@ -108,7 +112,7 @@ pub(crate) async fn rebuild(
     }
 }
 
-/// Has the copy count, which is whole, and puts it in the place of what is there (A2).
+/// Makes the complete copy count, and replaces the old contents with it (A2).
 fn exchange(data: &Path, env: &Env) -> Result<(), ServeError> {
     if let Some(above) = data.parent().filter(|above| !above.as_os_str().is_empty()) {
         // The directory may be as new as the copy.
@@ -119,14 +123,14 @@ fn exchange(data: &Path, env: &Env) -> Result<(), ServeError> {
     settle(data, env)
 }
 
-/// Ends what a crash left unfinished. Call it before the directory is opened, and while nobody else has it
-/// ([`guard`](super::guard::guard)).
+/// Completes an exchange that a crash has interrupted. Must be called before the directory is opened, and while no
+/// other server has it ([`guard`](super::guard::guard)).
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 ///
 /// # Durability
-/// As [`rebuild`].
+/// That of [`rebuild`].
 pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
     settle_beside(data, env)?;
     let (whole, moving) = (data.join(WHOLE), data.join(MOVING));
@@ -135,7 +139,7 @@ pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
         for name in list(env, data)?.iter().filter(|name| !stays(name)) {
             remove_for_good(env, &data.join(name))?;
         }
-        // What was there must be gone before anything of the copy can be taken for it.
+        // The old contents must be gone before any part of the copy can be mistaken for them.
         env.files.sync_dir(data).map_err(failed("sync", data))?;
         env.files.replace(&whole, &moving).map_err(failed("name", &moving))?;
     }
@@ -151,7 +155,8 @@ pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
     remove(env, &partial_of(data))
 }
 
-/// Ends what an older version left, which filled `DIR.collie-partial` and exchanged whole directories: `DIR.collie-before` is the old one.
+/// Completes an exchange by an older version, which filled `DIR.collie-partial` and exchanged whole directories:
+/// `DIR.collie-before` is the old one.
 fn settle_beside(data: &Path, env: &Env) -> Result<(), ServeError> {
     remove(env, &beside(data, ".collie-partial"))?;
     let before = before_of(data);
@@ -172,20 +177,20 @@ fn settle_beside(data: &Path, env: &Env) -> Result<(), ServeError> {
     remove(env, &before)
 }
 
-/// Returns whether there is no directory, or nothing in it but, perhaps, the key by which it is to be filled.
+/// Returns whether there is no directory, or nothing in it except, perhaps, the key by which it is to be filled.
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 pub(crate) fn is_empty(env: &Env, data: &Path) -> Result<bool, ServeError> {
     Ok(list(env, data)?.iter().all(|name| [KEY_FILE, LOST_AND_FOUND].contains(&name.as_str())))
 }
 
-/// Returns whether an exchange has begun, and is to be ended by [`settle`].
+/// Returns whether an exchange has begun that [`settle`] must complete.
 pub(super) fn is_exchanged(env: &Env, data: &Path) -> Result<bool, ServeError> {
     Ok(is_there(env, &before_of(data))? || is_there(env, &data.join(WHOLE))? || is_there(env, &data.join(MOVING))?)
 }
 
-/// How a node follows.
+/// Returns the options with which a node follows.
 pub(crate) fn follow_options(config: &Config, node: u64) -> FollowOptions {
     FollowOptions {
         slot: match config.replication.slot.as_str() {
@@ -197,7 +202,7 @@ pub(crate) fn follow_options(config: &Config, node: u64) -> FollowOptions {
     }
 }
 
-/// How long to wait before a directory is filled anew that was just filled.
+/// The wait before a directory is rebuilt that was rebuilt recently.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     last_ns: Option<u64>,
@@ -205,7 +210,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Returns how long to wait before the next one, which begins now.
+    /// Returns how long to wait before the next rebuild, which counts from now.
     pub(crate) fn next(&mut self, env: &Env) -> Duration {
         let now_ns = env.clock.now_ns();
         let last_ns = self.last_ns.replace(now_ns);
@@ -214,7 +219,7 @@ impl Patience {
             self.backoff.reset();
             return Duration::ZERO;
         }
-        // Whole copies are dearer than connections.
+        // Whole copies are more expensive than connections.
         self.backoff.next(false, env.random.u64()) * 6
     }
 }
@@ -246,7 +251,7 @@ pub(super) fn is_there(env: &Env, dir: &Path) -> Result<bool, ServeError> {
     }
 }
 
-/// Returns the names in a directory; none when it is not there.
+/// Returns the names in a directory; none if it does not exist.
 pub(crate) fn list(env: &Env, dir: &Path) -> Result<Vec<String>, ServeError> {
     match env.files.list(dir) {
         Ok(names) => Ok(names),
@@ -255,7 +260,7 @@ pub(crate) fn list(env: &Env, dir: &Path) -> Result<Vec<String>, ServeError> {
     }
 }
 
-/// Removes a file, or a directory with everything in it, if it is there.
+/// Removes a file, or a directory with all its contents, if it exists.
 fn remove(env: &Env, path: &Path) -> Result<(), ServeError> {
     let removed = match env.files.list(path) {
         Ok(_) => env.files.remove_dir_all(path),
@@ -267,7 +272,7 @@ fn remove(env: &Env, path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// As [`remove`], with nothing of it left after a power cut once the directory around it is synced.
+/// Does the same as [`remove`]; no part comes back after a power cut once the directory around it is synced.
 fn remove_for_good(env: &Env, path: &Path) -> Result<(), ServeError> {
     if let Ok(names) = env.files.list(path) {
         for name in names {
@@ -278,7 +283,7 @@ fn remove_for_good(env: &Env, path: &Path) -> Result<(), ServeError> {
     remove(env, path)
 }
 
-/// Asks for base backups until one is whole.
+/// Requests base backups until one is complete.
 async fn fill(
     primary: &str,
     dir: &Path,
@@ -297,7 +302,7 @@ async fn fill(
             Ok(cloned) => return Ok(cloned),
             Err(error) => error,
         };
-        // Half a backup is none: it is begun again.
+        // Half a backup is of no use: the transfer starts over.
         remove(env, dir)?;
         if error.is_fatal() {
             return Err(ServeError::Replication { message: format!("{primary} gives no base backup: {error}") });
@@ -337,9 +342,10 @@ mod tests {
         Some(bytes)
     }
 
-    /// Goal: A1 to A3: at whatever moment the power goes, there is one database afterwards, the old one or the new one, whole, with what
-    /// was set aside of a log, what was learned and what was promised; and a second power cut while that is mended changes nothing. Method: a
-    /// power cut at every call of the exchange, in several states of the disk, and at every call of the mending.
+    /// Goal: A1 to A3: whenever the power is cut, there is one whole database afterwards, the old one or the new one,
+    /// with the set-aside log tails, the samples and models, and the promises; a second power cut during the completion
+    /// changes nothing. Method: a power cut at every call of the exchange, in several states of the disk, and at every
+    /// other call of the completion.
     #[test]
     fn an_exchange_of_databases_leaves_one_of_them() {
         let data = Path::new(DATA);
@@ -384,7 +390,8 @@ mod tests {
         assert!(met.iter().all(|count| *count > 0), "{met:?}");
     }
 
-    /// Goal: what an older version left of an exchange of whole directories becomes one directory. Method: its two states.
+    /// Goal: the remains of an exchange of whole directories by an older version become one directory. Method: its two
+    /// states.
     #[test]
     fn an_exchange_of_directories_of_an_older_version_is_ended() {
         let data = Path::new(DATA);
@@ -403,8 +410,8 @@ mod tests {
         }
     }
 
-    /// Goal: a directory that is not there, or empty, or holds the key alone, gets a database too, and nothing is made beside it: a mount
-    /// point stays what it is. Method: each of them.
+    /// Goal: a directory that does not exist, is empty, or holds only the key gets a database too, and nothing is made
+    /// next to it: a mount point stays one. Method: each of them.
     #[test]
     fn an_empty_directory_is_filled_in_place() {
         for (is_there, has_key) in [(false, false), (true, false), (true, true)] {
@@ -428,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Goal: a primary that asks for one copy after the other is not asked without a pause. Method: two in a row.
+    /// Goal: consecutive copies are not made without a pause. Method: two in a row.
     #[test]
     fn copies_that_follow_each_other_wait() {
         let (env, _disk) = Env::simulated(1);

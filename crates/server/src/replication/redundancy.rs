@@ -1,21 +1,22 @@
-//! [`Redundancy`]: the quorum of a server: who is asked for commits, which may change while it runs, and whether commits do without. Each
-//! change is said in the log of the server and in that of the database.
+//! [`Redundancy`]: the quorum configuration of a server, which may change while it runs, and whether commits are
+//! answered without the quorum. Each change is logged by the server, and recorded in the database's log.
 //!
-//! | the newest note in the database's log | who is asked when this node begins to lead |
+//! | the newest note in the database's log | the configuration in force when this node begins to lead |
 //! |---|---|
 //! | there is none | `replication.quorum` |
-//! | this node's, made with `replication.quorum` as it is | who is noted |
-//! | this node's, made with another `replication.quorum` | a change from who is noted to `replication.quorum`: it is the newer one; while a change between two lists goes on, who is noted |
-//! | another node's | who is noted: what that node's configuration says is nobody else's business |
-//! | any, and this node was promoted by force where too few of those noted can be reached | no other node (C5 of `candidate.rs`) |
+//! | this node's, made with the present `replication.quorum` | the noted one |
+//! | this node's, made with another `replication.quorum` | a change to it; the noted one if a change goes on |
+//! | another node's | the noted one: the configuration of that node has no effect here |
+//! | any, promoted by force with too few noted nodes reachable | no other node (C5 of `candidate.rs`) |
 //!
 //! # Invariants
-//! - U1. Nothing is answered by a node that leads before those are asked whom its log names, in its own history: a note of its own says so.
-//!   As long as that cannot be written they are asked all the same, and nobody else can be.
-//! - U2. Replicas are made do without only by a node that has learned that it leads still (L1 and L2 of `lead_check.rs`), and the time for
-//!   which this process stood still does not count against them.
-//! - U3. A record of who is asked that cannot be written, because the log is held while the node hands over, or is full, is written later:
-//!   what it says is not in force before (Y4 of `synchronous.rs`).
+//! - U1. A node that leads answers nothing before the configuration that its log names is in force in its own history:
+//!   its own note records that. As long as that cannot be written, the configuration is in force all the same, and
+//!   cannot be changed.
+//! - U2. Only a node that has verified that it still leads degrades (L1 and L2 of `lead_check.rs`), and time during
+//!   which this process was stopped does not count against the replicas.
+//! - U3. A record of the configuration that cannot be written, because the log is held during a switchover, or is full,
+//!   is written later: it is not in force before (Y4 of `synchronous.rs`).
 
 use crate::log_lines;
 use std::sync::{Arc, atomic::Ordering};
@@ -39,23 +40,23 @@ pub(super) struct Redundancy {
     synchronous: Arc<Synchronous>,
     /// `replication.quorum`.
     configured: Option<QuorumList>,
-    /// What `majority` stands for, or why it stands for nothing.
+    /// The list that `majority` means, or why it means none.
     majority: std::result::Result<QuorumList, String>,
     lead: Arc<LeadCheck>,
     env: Env,
     life: Mutex<Life>,
 }
 
-/// What has been done and said since the database was opened. Held while it is being done.
+/// What was done and logged since the database was opened. Held during such a step.
 #[derive(Debug, Default)]
 struct Life {
-    /// Whether this node leads and has noted who is asked.
+    /// Whether this node leads and has noted the configuration.
     leads: bool,
-    /// Whether it was said that the log cannot be written.
+    /// Whether a failure to write the log was reported.
     failed: bool,
 }
 
-/// Returns what a database's log says of who is asked, if it says so.
+/// Returns the quorum configuration of a note in a database's log.
 ///
 /// # Errors
 /// It is no list that this program knows.
@@ -64,7 +65,7 @@ pub(super) fn noted(note: &QuorumNote) -> std::result::Result<Asked, QuorumError
 }
 
 impl Redundancy {
-    /// Of a server that serves replicas of `source`, whose quorum is `synchronous`.
+    /// Makes the redundancy of a server that serves replicas of `source`, whose quorum is `synchronous`.
     pub(super) fn new(
         source: Arc<EngineSource>,
         (synchronous, configured, majority): (
@@ -80,8 +81,8 @@ impl Redundancy {
         this
     }
 
-    /// Has commits wait for those who are asked from the first call on that finds a primary, then looks whether they are there, and
-    /// whether a change is over. Called with each heartbeat.
+    /// Makes commits wait for the quorum from the first call on that finds a primary; then checks whether the members
+    /// are there, and whether a change is over. Called with each heartbeat.
     pub(super) fn keep(&self) {
         self.lead.beat();
         if !self.begin() || self.source.database().is_log_held() {
@@ -109,12 +110,12 @@ impl Redundancy {
         }
     }
 
-    /// Returns how it stands; on a replica nobody is asked.
+    /// Returns the state of the quorum; on a replica no list is in force.
     pub(super) fn stat(&self) -> QuorumStat {
         self.synchronous.stat()
     }
 
-    /// Returns the list that is asked, or will be alone; on a replica, that it knows of.
+    /// Returns the list in force, or the newer one during a change; on a replica, the one that it knows.
     pub(super) fn list(&self) -> String {
         let db = self.source.database();
         match db.quorum_note().filter(|_| db.is_replica()) {
@@ -124,7 +125,7 @@ impl Redundancy {
         }
     }
 
-    /// Begins to lead, if this node does (U1); returns whether it has.
+    /// Begins to lead, if this node leads (U1); returns whether it has begun.
     fn begin(&self) -> bool {
         let mut life = self.life.lock();
         if life.leads {
@@ -139,7 +140,7 @@ impl Redundancy {
             true => Asked::default(),
             false => self.asked_first(note.as_ref(), life.failed),
         };
-        // Where nobody ever was there is nothing to say; opened for reading, nothing commits.
+        // Without any list, past or present, there is nothing to note; a read-only database commits nothing.
         let is_said = (note.is_none() && !asked.asks()) || db.is_read_only();
         let noting = |asked: &Asked| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
         let begun = self.synchronous.begin(&*self.source, asked, noting);
@@ -151,7 +152,7 @@ impl Redundancy {
         life.leads
     }
 
-    /// Says that commits wait for no other node although a list names some, where that is so.
+    /// Logs a warning if commits wait for no other node although a list names several.
     fn say_if_alone(&self) {
         let asked = self.synchronous.stat().asked;
         if asked.lists().any(|list| list.members().len() > 1) && !self.synchronous.asks_others() {
@@ -162,7 +163,7 @@ impl Redundancy {
         }
     }
 
-    /// `again`: nothing is said of it.
+    /// Returns the configuration with which this node begins to lead; with `again`, nothing is logged about it.
     fn asked_first(&self, note: Option<&QuorumNote>, again: bool) -> Asked {
         let configured = || Asked::from(self.configured.clone());
         let Some(note) = note else { return configured() };
@@ -196,14 +197,16 @@ impl Redundancy {
         asked
     }
 
-    /// Has `list` asked from now on. What is answered until the list before and the new one have the record of it has both.
+    /// Puts `list` in force. Commits that are answered until the old list and the new one have the record of the change
+    /// need both.
     ///
     /// # Durability
-    /// The record of the change is on this node's disk when it returns; the change may not be over yet.
+    /// The record of the change is on this node's disk on return; the change may not be over yet.
     ///
     /// # Errors
-    /// 22023 and 0A000 for what is no list; 25006 on a replica; 55000 while the node hands over; the log's: nothing has changed then, unless
-    /// the record was written and cannot be flushed.
+    /// 22023 and 0A000 if `list` is no list; 25006 on a replica; 55000 during a switchover, and while a change that
+    /// another node began is not over; those of the log: then nothing has changed, unless the record was written and
+    /// cannot be flushed.
     pub(super) fn change(&self, list: &str) -> Result<()> {
         let is_majority = list.trim().eq_ignore_ascii_case("majority");
         let parsed = match &self.majority {
@@ -253,7 +256,7 @@ impl Redundancy {
         Ok(())
     }
 
-    /// Notes in the database's log who is asked; returns where the record ends.
+    /// Notes the configuration in the database's log; returns the end of the record.
     fn note(&self, asked: &Asked, degraded: bool) -> std::result::Result<Lsn, EngineError> {
         let db = self.source.database();
         db.note_quorum(&QuorumNote {
@@ -265,7 +268,7 @@ impl Redundancy {
         })
     }
 
-    /// Says why a record was not written, the first time in a row; returns whether it was written.
+    /// Logs why a record was not written, the first time in a row; returns whether it was written.
     fn say_if_failed(&self, error: Option<&EngineError>) -> bool {
         Self::say_once(&mut self.life.lock().failed, error);
         error.is_none()

@@ -1,14 +1,15 @@
-//! A former primary, whose log goes on where that of the one that leads does not: what goes on is set aside, and it follows.
+//! A former primary whose log goes on where that of the node that leads does not: the tail is set aside, and the node
+//! follows.
 //!
 //! ```text
 //! copied to diverged/ -> histories that begin there forgotten -> log cut -> opened as a replica
 //! ```
 //!
 //! # Invariants
-//! - J1. Nothing is cut before a copy of it is on disk, and the commits among it are counted and told (REPL-13).
-//! - J2. Killed anywhere, it is found as before or cut: done again it leaves the same.
-//! - J3. Where levels have rows from above, or the log does not reach so far back, nothing is cut: the directory is filled anew, and
-//!   what was copied moves on with it.
+//! - J1. Nothing is cut before a copy of it is on disk, and the commits in it are counted and logged (REPL-13).
+//! - J2. After a kill at any point the log is found as before or cut; running it again gives the same result.
+//! - J3. If the LSM levels have rows from above the position, or the log does not reach back to it, nothing is cut: the
+//!   directory is rebuilt, and keeps the copied tail.
 
 use std::{io, path::Path};
 
@@ -20,19 +21,19 @@ use collie_wal::{CutRefusal, Truncation, WalError, inspect};
 use crate::ServeError;
 use crate::log_lines;
 
-/// What became of the end of a log.
+/// The outcome for the end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejoin {
     /// It was cut.
     Cut,
-    /// It could not be: the directory has to be filled anew (J3).
+    /// It could not be cut: the directory has to be rebuilt (J3).
     Rebuild,
 }
 
-/// Sets aside what the log of the closed database in `data` has from `at` on.
+/// Sets aside the log of the closed database in `data` from `at` on.
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, ServeError> {
     let open = |error: collie_engine::EngineError| ServeError::Open(error.into());
     let failed =
@@ -43,7 +44,7 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
         Ok(truncation) => (truncation, true),
         Err(WalError::Cut { why, .. }) => {
             log_lines::warn(&format_args!("the log cannot be cut at {at}, where that of the primary parts: {why}"));
-            // J3: all that it has from there on is copied, and as many records from before as it takes.
+            // J3: everything from there on is copied, with as many records before it as necessary.
             match why {
                 CutRefusal::NothingLeft { lowest } => (plan(lowest).map_err(failed)?, false),
                 CutRefusal::NotABoundary { below, .. } => (plan(below).map_err(failed)?, false),
@@ -129,8 +130,9 @@ mod tests {
         Replica::open(dir.as_ref(), options(), ReplicaOptions::default(), env, &mut |_| ()).unwrap().0
     }
 
-    /// A promoted replica, the position where its history parts from the old primary's, and the old primary's disk: crashed and opened
-    /// again by itself since, with three commits of its own, and flushed where it is asked for.
+    /// Returns a promoted replica, the position where its history parts from the old primary's, and the old primary's
+    /// disk, which was crashed and opened again by itself since, with three commits of its own, and flushed if
+    /// `is_flushed`.
     fn parted(is_flushed: bool) -> (Db, Lsn, SimFiles) {
         let (env, disk) = Env::simulated(1);
         let open = |env: &Env| Db::open(DATA.as_ref(), options(), env.clone(), &mut |_| ()).unwrap().0;
@@ -158,7 +160,7 @@ mod tests {
         (new, at, disk.process_kill())
     }
 
-    /// Opens what is left as a replica and has it follow.
+    /// Opens the result as a replica and lets it follow.
     fn follows(env: &Env, new: &Db, at: Lsn) {
         let who = Who::read(DATA.as_ref(), env).unwrap().unwrap();
         assert!(who.follows && who.histories.iter().all(|history| history.start < at), "{who:?}");
@@ -167,7 +169,7 @@ mod tests {
         ship(new, &rejoined);
         assert_eq!(rejoined.state_hash().unwrap().1, new.state_hash(&[]).unwrap().1);
         assert_eq!(rejoined.histories(), new.histories());
-        // What views and health go by (T202).
+        // The histories on which views and health are based (T202).
         assert_eq!(rejoined.db().unwrap().histories(), new.histories());
         rejoined.close().unwrap();
     }
@@ -179,8 +181,9 @@ mod tests {
         found.records(found.start()).filter_map(Result::ok).filter(|record| is_commit_record(record.tag)).count()
     }
 
-    /// Goal: J1, J2: what only the old primary has is in the copy, it follows and has what the new one has; a power cut at any call changes
-    /// nothing of that once it is done again. Method: each call cut, then done again; a directory that follows afterwards.
+    /// Goal: J1, J2: the commits that only the old primary has are in the copy; it follows and has what the new one
+    /// has; a power cut at any call does not change the result once it is run again. Method: each call cut, then run
+    /// again; a directory that follows afterwards.
     #[test]
     fn a_former_primary_is_cut_where_it_parts_and_follows() {
         let (new, at, before) = parted(false);
@@ -205,8 +208,8 @@ mod tests {
         assert!((10..400).contains(&cut_short), "{cut_short} calls");
     }
 
-    /// Goal: J1, J3: where the log begins above the place where it parts, all of its commits are in the copy before the directory is filled
-    /// anew. Method: a place below the first record.
+    /// Goal: J1, J3: if the log begins above the position where it parts, all of its commits are in the copy before the
+    /// directory is rebuilt. Method: a position below the first record.
     #[test]
     fn a_former_primary_whose_log_begins_above_is_copied_whole() {
         let (_new, _at, disk) = parted(false);
@@ -220,7 +223,8 @@ mod tests {
         assert_eq!(commits_aside(&env), all);
     }
 
-    /// Goal: J3: where tables have what is to go, nothing is cut, and the copy is there all the same. Method: a flush before.
+    /// Goal: J3: if tables have rows that are to be cut, nothing is cut, and the copy is made all the same. Method: a
+    /// flush before.
     #[test]
     fn a_former_primary_with_flushed_rows_is_copied_and_not_cut() {
         let (_new, at, disk) = parted(true);
