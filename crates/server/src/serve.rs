@@ -1,7 +1,7 @@
 //! `Server`: opens the database, listens, accepts, and stops.
 //!
-//! The database may have several lives while the server has one: a replica that cannot be brought up to date is closed, filled anew
-//! and opened again, on the same address.
+//! A database may be opened several times while the server runs: a replica that cannot be brought up to date is closed,
+//! rebuilt and opened again, on the same address. `Life` is one of these openings.
 
 use std::{
     net::SocketAddr,
@@ -47,13 +47,13 @@ use crate::{
     training::{Collector, LiveGauge, LiveKnobs, Training, Whose, decide, shown},
 };
 
-/// How long sessions are given to finish what they run when the server stops.
+/// How long sessions may take to finish their statements when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
-/// Threads for what blocks, at the least; they are made when they are needed.
+/// The minimum of the limit on threads for blocking work; threads are started on demand.
 const BLOCKING_THREADS: usize = 512;
 
-/// What a replica's clients are told while it has no database to connect them to.
+/// The detail for a replica's clients while it has no database.
 const NOT_THERE_YET: &str = "The database is being opened or, if it is a replica, being filled or brought up to date.";
 
 /// A server that listens.
@@ -64,63 +64,63 @@ pub struct Server {
     address: SocketAddr,
     http: Option<HttpPort>,
     life: Life,
-    /// Kept from before anybody is told that it listens.
+    /// Created before the server reports that it listens.
     stops: StopRequests,
 }
 
-/// What stays the same from one life of the database to the next.
+/// The state that stays the same when the database is opened again.
 struct Ground {
     config: Config,
     data: PathBuf,
     env: Env,
     patience: Patience,
-    /// For those who watch.
+    /// The open database, for the HTTP port.
     stage: Arc<Stage>,
     healing: Healing,
-    /// How much is collected, and what somebody has changed about that.
+    /// How much is collected, and the changes that users made to that.
     training: Arc<Training>,
-    /// Of a directory that may be exchanged: held until the process ends.
+    /// The lock of a directory that may be exchanged: held until the process ends.
     _guard: Option<Box<dyn FileLock>>,
 }
 
-/// An open database, and who follows it or whom it follows.
+/// An open database, and its replicas or its primary.
 struct Life {
     database: Arc<Database>,
-    /// Who serves replicas, if it does.
+    /// The port for replicas, if they are served.
     replicas: Option<Replicas>,
-    /// What it follows, if it is a replica.
+    /// The connection to the primary, if this is a replica.
     following: Option<Following>,
-    /// Where replicas are served.
+    /// The address at which replicas are served.
     replica_address: Option<SocketAddr>,
-    /// Its terms.
+    /// The node with its terms.
     node: Node,
-    /// Who collects samples, unless nothing can be written.
+    /// The thread that collects samples, unless nothing can be written.
     collector: Option<Collector>,
 }
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// By a signal, in order: commits finished, log flushed.
+    /// In order, after a request to stop: commits finished, log flushed.
     Clean,
 }
 
-/// How a life ended.
+/// The reason why a database is closed.
 enum Over {
-    /// By a signal.
+    /// A request to stop.
     Stop,
-    /// The primary cannot bring the replica up to date any more: it is to be filled anew.
+    /// The primary can no longer bring the replica up to date: it has to be rebuilt.
     Rebuild,
-    /// A higher term has begun than the one it led in: it is to follow whoever leads.
+    /// A higher term has begun than the one in which it led: it has to follow the node that leads.
     Deposed(Term),
-    /// Its log goes on from here on where the primary's does not.
+    /// From this position on, its log goes on where the primary's does not.
     Diverged(Lsn),
-    /// The replica's rows are not its primary's.
+    /// The replica's rows, or its log, differ from the primary's.
     Differs(Difference),
 }
 
 impl Over {
-    /// Says what is done then.
+    /// Returns what the server does then, in words.
     fn words(&self) -> &'static str {
         match self {
             Self::Stop => "it is stopping",
@@ -132,8 +132,8 @@ impl Over {
     }
 }
 
-/// Waits for `work`; `None` if a request to stop came first. Without `stops` signals do what they do by
-/// themselves: end the process.
+/// Waits for `work`; returns `None` if a request to stop came first. Without `stops`, signals have their default
+/// effect: they end the process.
 async fn unless_stopped<T>(stops: &mut Option<&mut StopRequests>, work: impl Future<Output = T>) -> Option<T> {
     match stops {
         None => Some(work.await),
@@ -144,7 +144,7 @@ async fn unless_stopped<T>(stops: &mut Option<&mut StopRequests>, work: impl Fut
     }
 }
 
-/// Fails if a directory `is_to_be` filled anew, and that may not be done without a person.
+/// Fails if a directory `is_to_be` rebuilt, and the configuration requires an operator for that.
 fn may_rebuild(is_to_be: bool, config: &Config) -> Result<(), ServeError> {
     if is_to_be && !config.replication.auto_rebuild {
         return Err(ServeError::Replication { message: reason(&Ended::Rebuild) });
@@ -152,12 +152,12 @@ fn may_rebuild(is_to_be: bool, config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// A replica that nothing but a person can mend.
+/// Returns the error of a replica that only an operator can repair.
 fn stopped(reason: &str, remedy: &str) -> ServeError {
     ServeError::Replication { message: format!("{reason}: {remedy}") }
 }
 
-/// Fills the directory of a replica that is closed, or empty; whether it did, or a signal came first.
+/// Fills the directory of a replica that is closed, or empty; returns false if a request to stop came first.
 fn fill(
     runtime: &Runtime,
     (config, primary, data, env): (&Config, &str, &Path, &Env),
@@ -175,7 +175,7 @@ fn fill(
     Ok(true)
 }
 
-/// Decides about the settings of a database that was opened, until it goes.
+/// Starts the decisions about the settings of an opened database, which end with it.
 fn decide_about(
     database: &Arc<Database>,
     applying: Option<(Replica, Arc<EngineTarget>)>,
@@ -193,8 +193,8 @@ fn decide_about(
 }
 
 impl Life {
-    /// Opens the directory; fills it before if it is a replica's, and is empty or its primary cannot bring it up to date. `None` if a
-    /// signal came first.
+    /// Opens the directory; a replica's is filled first if it is empty, or if its primary cannot bring it up to date.
+    /// Returns `None` if a request to stop came first.
     fn open(
         runtime: &Runtime,
         ground: &mut Ground,
@@ -207,10 +207,10 @@ impl Life {
             progress(now);
         };
         let replication = &config.replication;
-        // Somebody may be asked for commits from any moment on.
+        // Commits may have to wait for a quorum at any later time.
         let quorum = replication.quorum.is_some() || replication.listen.is_some();
         let engine = || Options { connections: config.sessions_max(), quorum, ..config.engine.clone() };
-        // Before anything in the directory is changed.
+        // Checked before anything in the directory is changed.
         Slots::check(env, data)?;
         settle(data, env)?;
         let own_key = key::key_of(config, data, env);
@@ -345,14 +345,14 @@ impl Life {
                 let served = (node.clone(), lead, own_key);
                 let replicas = Replicas::bind(runtime, address, config, served, (&**data, reads), env.clone())?;
                 database.show_replication(replicas.shown());
-                // The next life is found at the same place.
+                // A later opening listens at the same address.
                 config.replication.listen = Some(replicas.address());
                 Some(replicas)
             }
             None => None,
         };
         let replica_address = replicas.as_ref().map(Replicas::address);
-        // What is left of a damaged log is looked at, and nothing is learned from that.
+        // A damaged log is open for inspection only: nothing is learned from it.
         let is_whole = following.is_some() || !report.read_only;
         let collector = is_whole.then(|| {
             let (name, cluster) = (name_of(config, node.db.node_id()), node.db.cluster_id());
@@ -363,8 +363,8 @@ impl Life {
         Ok(Some((Self { database, replicas, following, replica_address, node, collector }, report)))
     }
 
-    /// Ends this life and begins the next: closes the database, does with the directory what it is `over` for, and opens it as what it
-    /// is then. `None` if a signal came first.
+    /// Closes the database, handles the directory as `over` requires, and opens it again in its new role. Returns
+    /// `None` if a request to stop came first.
     fn next(
         self,
         over: &Over,
@@ -406,11 +406,11 @@ impl Life {
 }
 
 impl Server {
-    /// Opens the data directory and listens. No session is served before [`Server::run`]; until the database is there, clients are told
-    /// so (57P03).
+    /// Opens the data directory and listens. No session is served before [`Server::run`]; until the database is open,
+    /// clients get 57P03.
     ///
     /// # Errors
-    /// When the address is not on loopback or not free, the directory cannot be opened, or signals cannot be caught.
+    /// The address is not on loopback or not free, the directory cannot be opened, or signals cannot be caught.
     pub fn start(
         config: Config,
         data: &Path,
@@ -419,11 +419,11 @@ impl Server {
         Self::begin(config, data, Env::real(), progress, |runtime| runtime.block_on(async { StopRequests::catch() }))
     }
 
-    /// The same with files, memory, clock and chance that the caller brings, for a program that simulates them. No signal is caught:
-    /// [`Server::run`] stops in order once `stop` becomes true.
+    /// Does the same with files, memory, clock and random numbers of the caller, for a program that simulates them. No
+    /// signal is caught: [`Server::run`] stops in order once `stop` becomes true.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Those of [`Server::start`].
     pub fn start_in(
         env: Env,
         stop: watch::Receiver<bool>,
@@ -460,7 +460,7 @@ impl Server {
             .worker_threads(threads)
             .thread_name("collie-worker")
             .thread_stack_size(8 << 20)
-            // A statement that sleeps has a thread of its own meanwhile: one for each session, at the worst.
+            // A blocking statement occupies its own thread: in the worst case, one for each session.
             .max_blocking_threads(config.sessions_max().max(BLOCKING_THREADS))
             .enable_all()
             .build()
@@ -500,56 +500,57 @@ impl Server {
             return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };
         drop(starting);
-        // Whoever is told that it listens may stop it at once.
+        // A process that learns that the server listens may stop it at once.
         let stops = stops(&runtime)?;
         Ok((Self { runtime, listener, ground, address, http, life, stops }, report))
     }
 
-    /// Returns whether it follows a primary.
+    /// Returns whether the server follows a primary.
     pub fn is_replica(&self) -> bool {
         self.life.database.engine().is_replica()
     }
 
-    /// Returns the address where it listens for replicas, if it does.
+    /// Returns the address at which it listens for replicas, if it does.
     pub fn replica_address(&self) -> Option<SocketAddr> {
         self.life.replica_address
     }
 
-    /// Has commits carry what the replay of a benchmark needs, from now on (`collie_engine::Db::note_commit_times`): no setting, so that
-    /// no file turns it on.
+    /// Makes commits carry the data that a benchmark's replay needs, from now on
+    /// (`collie_engine::Db::note_commit_times`). This is no setting, so that no file can switch it on.
     #[doc(hidden)]
     pub fn note_commit_times(&self) {
         self.life.database.engine().note_commit_times();
     }
 
-    /// Has every call of an operating unit sampled from now on while it is a primary, where samples are kept: no setting, so that no file
-    /// turns it on (RT6 is then not true of it).
+    /// Samples every call of an operating unit from now on while the server is a primary, if samples are kept. This is
+    /// no setting, so that no file can switch it on (TRAIN-6 does not hold then).
     #[doc(hidden)]
     pub fn sample_everything(&self) {
         self.ground.training.sample_everything();
     }
 
-    /// Returns the address where those who watch it are answered, if they are.
+    /// Returns the address of the HTTP port, if there is one.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpPort::address)
     }
 
-    /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
+    /// Returns the length of the log, in bytes, at which it makes the server flush tables: the effective value of
+    /// `wal.max_total_wal_size`.
     pub fn log_bytes_max(&self) -> u64 {
         self.life.database.engine().log_bytes_max()
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts connections until SIGTERM or SIGINT, then finishes: sessions get [`STOP_TIME`] to end what they run, the
-    /// log is flushed and closed. A replica that cannot be brought up to date is filled anew meanwhile, if it may be
-    /// (`replication.auto_rebuild`): sessions end, and clients are told to come again (57P03) until it is there.
+    /// Accepts connections until SIGTERM or SIGINT, then finishes: sessions get [`STOP_TIME`] to end their statements,
+    /// the log is flushed and closed. A replica that cannot be brought up to date is rebuilt in between, if
+    /// `replication.auto_rebuild` permits it: sessions end, and clients get 57P03 until the database is open again.
     ///
     /// # Errors
-    /// When the log cannot be flushed, or a replica cannot go on.
+    /// The log cannot be flushed, or a replica cannot continue.
     pub fn run(self) -> Result<Stopped, ServeError> {
         let Self { runtime, listener, mut ground, mut life, http, mut stops, .. } = self;
         let mut listener = Some(listener);
@@ -589,7 +590,7 @@ impl Server {
     }
 }
 
-/// Serves sessions until the life is over, and ends them.
+/// Serves sessions until the database is to be closed, and ends them.
 async fn accept(
     listener: &mut Option<Arc<TcpListener>>,
     life: &mut Life,
@@ -610,7 +611,7 @@ async fn accept(
         stopping,
     });
     let mut connections = JoinSet::new();
-    // Replicas stop behind sessions: what these commit to the end reaches them.
+    // Replicas stop after the sessions, so that they receive the sessions' last commits.
     let (stop_replicas, replicas_stopping) = watch::channel(false);
     let handing = life.replicas.as_ref().map(Replicas::handing);
     let handing_over = async {
@@ -642,10 +643,10 @@ async fn accept(
                             log_lines::warn(&reason);
                             break Ok(Over::Rebuild);
                         }
-                        // What was applied before is read on.
+                        // The rows applied so far stay readable.
                         Err(remedy) => {
                             let problem = stopped(&reason, &remedy).to_string();
-                            // Who reads the line may look at once.
+                            // The view is set before the line is logged: a reader of the line may query it at once.
                             database.show_problem(problem.clone());
                             log_lines::warn(&problem);
                         }
@@ -657,7 +658,8 @@ async fn accept(
                 Ok((socket, _)) => {
                     connections.spawn(serve(socket, shared.clone()));
                 }
-                // Out of descriptors, or the peer is gone again: those connected go on; try again in a moment.
+                // No descriptor is free, or the peer has left already: existing connections continue; the loop retries
+                // in a moment.
                 Err(_) => time::sleep(Duration::from_millis(50)).await,
             },
             // A panic in a connection ended that connection alone (V3).
@@ -674,10 +676,10 @@ async fn accept(
     if handing.is_some_and(|handing| handing.give_up("it stops")) {
         database.engine().resume_writes();
     }
-    // Idle sessions leave at once, busy ones after the statement they run; what takes longer is cancelled.
+    // Idle sessions leave at once, busy ones after their present statement; sessions that take longer are terminated.
     let _ = stop.send(true);
     if matches!(result, Ok(Over::Deposed(_))) {
-        database.terminate_all(); // none of it can commit any more, and no commit that waits is answered
+        database.terminate_all(); // nothing can commit any more, and no waiting commit is answered
     }
     let all = async { while connections.join_next().await.is_some() {} };
     if time::timeout(STOP_TIME, all).await.is_err() {
@@ -687,7 +689,7 @@ async fn accept(
     if let Some(replicas) = replicas {
         if matches!(result, Ok(Over::Stop)) && node.leads() {
             let db = database.engine().clone();
-            // A log that cannot be flushed says so when it is closed.
+            // An error in flushing the log is reported when it is closed.
             let _end = tokio::task::spawn_blocking(move || db.hold_log()).await;
         }
         let _ = stop_replicas.send(true);

@@ -1,8 +1,8 @@
-//! `Starting`: tells clients, while there is no database to connect them to, that there is none yet: 57P03, as PostgreSQL does,
-//! which drivers take for "try again".
+//! `Starting`: while there is no open database, it refuses clients with 57P03, as PostgreSQL does; drivers treat that
+//! as "try again".
 //!
 //! # Invariants
-//! - G1. Nothing that a client sends is kept but its start-up message, for [`STARTUP_TIME`] at most, and of at most
+//! - G1. Nothing that a client sends is kept except its start-up message, for [`STARTUP_TIME`] at most, and for at most
 //!   [`CLIENTS_MAX`] clients at a time; further ones wait in the listener's queue.
 
 use std::{sync::Arc, time::Duration};
@@ -18,13 +18,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// From accept to the end of the start-up.
+/// The time from accept to the end of the start-up.
 const STARTUP_TIME: Duration = Duration::from_secs(10);
 
-/// Clients that are told at a time.
+/// The number of clients that are answered at the same time.
 const CLIENTS_MAX: usize = 100;
 
-/// Answers who connects, until it is dropped.
+/// Refuses every client until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Starting(JoinHandle<()>);
 
@@ -35,14 +35,14 @@ impl Drop for Starting {
 }
 
 impl Starting {
-    /// Answers everybody who connects to `listener`; `detail` says what is being done.
+    /// Refuses every client that connects to `listener`; `detail` is the current activity.
     pub(crate) fn on(runtime: &Runtime, listener: Arc<TcpListener>, detail: &'static str) -> Self {
         Self(runtime.spawn(async move {
             let room = Arc::new(Semaphore::new(CLIENTS_MAX));
             loop {
                 let Ok(place) = room.clone().acquire_owned().await else { return };
                 match listener.accept().await {
-                    // Whoever was accepted is told, also when this ends.
+                    // An accepted client gets its answer even after `Starting` is dropped.
                     Ok((socket, _)) => drop(tokio::spawn(async move {
                         let _place = place;
                         let _gone_meanwhile = timeout(STARTUP_TIME, refuse(socket, detail)).await;
@@ -70,7 +70,7 @@ async fn refuse(mut socket: TcpStream, detail: &str) -> std::io::Result<()> {
                 output.clear();
             }
             Ok(Some(Frontend::Startup(_))) => break,
-            // Nothing runs that could be cancelled; anything else is no start-up.
+            // There is nothing to cancel; any other message is no start-up.
             Ok(Some(_)) | Err(_) => return Ok(()),
         }
     }
@@ -97,8 +97,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: who connects while there is no database is told 57P03 and why, with and without asking for TLS first; afterwards the
-    /// listener is its owner's again. Method: a listener, two clients byte by byte, and one when it was dropped.
+    /// Goal: a client that connects while there is no database gets 57P03 with a detail, with and without a TLS request
+    /// first; afterwards the listener belongs to its owner again. Method: a listener, two clients byte by byte, and one
+    /// after the drop.
     #[test]
     fn clients_are_told_to_come_again() {
         let runtime = Runtime::new().unwrap();

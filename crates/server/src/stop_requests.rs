@@ -1,4 +1,4 @@
-//! [`StopRequests`]: whatever asks a server to stop in order: signals, or the program that it runs in.
+//! [`StopRequests`]: requests to stop a server in order: signals, or a request of the embedding program.
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -7,16 +7,16 @@ use tokio::{
 
 use crate::ServeError;
 
-/// Where requests come from.
+/// The source of requests.
 pub(crate) enum StopRequests {
     /// SIGTERM and SIGINT.
     Signals { terminate: Signal, interrupt: Signal },
-    /// The program that it runs in: each time that it sends `true`.
+    /// The embedding program: each time that it sends `true`.
     Program(watch::Receiver<bool>),
 }
 
 impl StopRequests {
-    /// Catches signals from now on, in a runtime.
+    /// Catches signals from now on; must be called in a runtime.
     ///
     /// # Errors
     /// They cannot be caught.
@@ -30,10 +30,10 @@ impl StopRequests {
         })
     }
 
-    /// Waits for one.
+    /// Waits for a request.
     ///
     /// # Cancel safety
-    /// Dropping the future loses none.
+    /// Dropping the future loses no request.
     pub(crate) async fn next(&mut self) {
         match self {
             Self::Signals { terminate, interrupt } => tokio::select! {
@@ -46,7 +46,7 @@ impl StopRequests {
                         return;
                     }
                 }
-                // Without the sender, nothing asks any more.
+                // Without the sender, no request can come.
                 std::future::pending().await
             }
         }

@@ -1,10 +1,10 @@
 //! Flushes tables while the server stops in order, so that the next start has no log to replay (`store.flush_at_stop`).
 //!
-//! Nothing depends on it but how long the next start takes: the log has every commit.
+//! Only the duration of the next start depends on it: the log has every commit.
 //!
 //! # Invariants
-//! - S1. A second signal ends it: the tables that are being flushed are finished, no further one is begun.
-//! - S2. A failure is printed and never fails the stop.
+//! - S1. A second request to stop ends it: flushes in progress are finished, and no further one begins.
+//! - S2. A failure is logged and never fails the stop.
 //!
 //! Checked by `tests/clients/tests/restart.rs`.
 
@@ -18,7 +18,8 @@ use collie_engine::Db;
 use collie_sql::session::Database;
 use tokio::runtime::Runtime;
 
-/// Tables that are flushed between two looks at whether a second signal came; the engine flushes about so many at a time.
+/// The number of tables that are flushed between two checks for a second request; the engine flushes about this many in
+/// parallel.
 const TABLES_AT_ONCE: usize = 4;
 
 /// Flushes every table of `database`, until done or until `again` completes.

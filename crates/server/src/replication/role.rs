@@ -1,18 +1,18 @@
-//! [`Role`]: what a node is opened as: the primary, or a replica of whoever leads.
+//! [`Role`]: the role in which a node is opened: primary, or replica of the node that leads.
 //!
 //! | the directory | and | opened as |
 //! |---|---|---|
 //! | holds no database | `--replica-of` | replica |
 //! | | | primary, of a new database |
-//! | follows | somebody to ask is named | replica |
-//! | | nobody is | refused: see `EngineError::Follows` |
-//! | leads in the term that it was promoted to | nobody who is asked has promised a higher one | primary, also with `--replica-of`: who leads is no command line's to say |
-//! | leads in another | `--replica-of`, or somebody who is asked has promised a higher one, or it has itself, or has yielded | replica |
+//! | follows | a node to ask is named | replica |
+//! | | none is named | refused: see `EngineError::Follows` |
+//! | leads in the term of its promotion | no peer has promised a higher one | primary, also with `--replica-of` |
+//! | leads in another | `--replica-of`, or a peer or itself promised a higher term, or it yielded | replica |
 //! | | | primary |
 //!
 //! # Invariants
-//! - O1. A node that has promised a higher term than it led in, or hears of one before it is open, does not lead
-//!   (REPL-8).
+//! - O1. A node that has promised a higher term than the one in which it led, or learns of one before it is open, does
+//!   not lead (REPL-8).
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
@@ -35,9 +35,9 @@ use crate::{ServeError, config::Config, log_lines};
 
 /// See the module's documentation.
 pub(crate) enum Role {
-    /// It leads.
+    /// The node leads.
     Primary,
-    /// It follows whoever leads of those.
+    /// The node follows the one of these that leads.
     Replica(Arc<Addresses>),
 }
 
@@ -53,10 +53,11 @@ pub(crate) fn name_of(config: &Config, node: u64) -> String {
     }
 }
 
-/// Finds out what the node of the directory `data` is, asking others if there are any, who know it by the key `own`.
+/// Determines the role of the node in the directory `data`; asks the other nodes, if there are any, which recognize it
+/// by the key `own`.
 ///
 /// # Errors
-/// The directory cannot be read; it has to follow, and nobody is named; the key cannot be used.
+/// The directory cannot be read; it has to follow, and no node is named; the key cannot be used.
 pub(crate) fn choose(
     runtime: &Runtime,
     config: &Config,
@@ -136,7 +137,7 @@ pub(crate) fn others(config: &Config) -> Peers {
     others
 }
 
-/// Says to all others that it leads; returns a higher term that one of them has promised.
+/// Announces to all other nodes that this one leads; returns a higher term that one of them has promised.
 async fn ask(
     terms: &Terms,
     (config, own): (&Config, &KeyFile),

@@ -1,4 +1,4 @@
-//! `Shown`: what views and functions about replication show of a primary's slots.
+//! `Shown`: the data of views and functions about a primary's slots.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use super::{quorum_watch::QuorumWatch, redundancy::Redundancy};
 /// From 1970 to 2000, in microseconds.
 pub(crate) const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
 
-/// What a slot may keep.
+/// The limits of a slot.
 #[derive(Clone, Copy)]
 pub(super) struct SlotLimits {
     pub(super) bytes: u64,
     pub(super) age: Option<Duration>,
 }
 
-/// The slots of a primary, as sessions see them.
+/// The slots of a primary, for sessions.
 pub(super) struct Shown {
     pub(super) slots: Arc<Slots>,
     pub(super) source: Arc<EngineSource>,

@@ -1,13 +1,14 @@
-//! A replica that leads after a primary that is there, and hands over to it: nothing is lost at any level.
+//! A replica that takes over from a running primary, which hands over to it: nothing is lost at any level.
 //!
 //! ```text
 //! enough reached? -> asked on the stream -> primary at rest, all of its log here -> the primary's promise -> as any promotion
 //! ```
 //!
 //! # Invariants
-//! - U1. The primary's promise comes before this node's own and before anybody else is asked: as long as it is not given, the primary may go
-//!   on, and nobody has promised anything that would keep a replica from following it.
-//! - U2. The primary promises only while it appends nothing and this node has said that it has all of its log (W1 of `handover.rs`).
+//! - U1. The primary's promise comes before this node's own, and before any other node is asked: until it is given, the
+//!   primary may go on, and no node has promised anything that would keep a replica from following it.
+//! - U2. The primary promises only while it appends nothing and this node has reported that it has all of its log (W1
+//!   of `handover.rs`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,15 +27,15 @@ use super::{
     peers::{ANSWER_TIME, Peer, Peers},
 };
 
-/// Between two questions whether it may lead.
+/// The time between two requests for the lead.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
 impl Candidate {
-    /// Has the primary that it follows hand over to it, which gives transactions as long as `wait` to end, and this node as long to take
-    /// over (`None`: `replication.switchover_timeout`); returns what was done, in words.
+    /// Asks the primary that it follows to hand over. Transactions there get the time `wait` to end, and this node the
+    /// same time to take over (`None`: `replication.switchover_timeout`). Returns a report.
     ///
     /// # Errors
-    /// Why not. The primary goes on as one, unless the text says that it has handed over.
+    /// The reason why not. The primary goes on as one, unless the text says that it has handed over.
     pub(crate) async fn switch_over(self: &Arc<Self>, wait: Option<Duration>) -> Result<String, String> {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
@@ -66,7 +67,8 @@ impl Candidate {
             .map_err(handed_over)
     }
 
-    /// Asks the primary, which has offered the lead, to promise the next term; returns the term, and how far the primary had come.
+    /// Asks the primary, which has offered the lead, to promise the next term; returns the term, and how far the
+    /// primary had come.
     async fn ask_to_succeed(
         &self,
         primary: &str,
