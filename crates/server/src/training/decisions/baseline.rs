@@ -1,24 +1,24 @@
-//! [`Baseline`]: what seconds are like under the old value, and how much one differs from the other by chance.
+//! [`Baseline`]: the figures of seconds under the old value, and how much two seconds differ by chance.
 
 use collie_train::decision::{Watch, Window};
 
 use super::gauge::Second;
 
-/// By so much the part of rolled back transactions may grow.
+/// The increase of the fraction of rolled-back transactions up to which clients are not failing.
 const ABORTED_MORE_MAX: f64 = 0.1;
 
-/// See the module's documentation. Of no seconds nothing can be said, and its windows are no numbers.
+/// See the module's documentation. Without any seconds its windows are not numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Baseline {
     throughput: f64,
     p99_us: f64,
     aborted: f64,
-    /// Of the relative difference of two seconds.
+    /// The variance of the relative difference of two seconds.
     throughput_variance: f64,
     p99_variance: f64,
 }
 
-/// Returns mean, and the variance of a difference of two, relative to it.
+/// Returns the mean, and the variance of the difference of two values, relative to it.
 fn spread(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -27,7 +27,7 @@ fn spread(values: &[f64]) -> (f64, f64) {
 }
 
 impl Baseline {
-    /// Of these seconds, without those in which nothing could be measured.
+    /// Makes the baseline of these seconds, leaving out those in which nothing could be measured.
     pub(super) fn of(seconds: &[Second]) -> Self {
         let known: Vec<&Second> = seconds.iter().filter(|second| second.power().is_finite()).collect();
         let all = |of: fn(&Second) -> f64| known.iter().map(|second| of(second)).collect::<Vec<f64>>();
@@ -37,12 +37,12 @@ impl Baseline {
         Self { throughput, p99_us, aborted, throughput_variance, p99_variance }
     }
 
-    /// Starts to watch against it.
+    /// Starts to watch for losses against the baseline.
     pub(super) fn watch(&self) -> Watch {
         Watch::new(self.p99_variance, self.throughput_variance)
     }
 
-    /// Compares a second with it.
+    /// Compares a second with the baseline.
     pub(super) fn window(&self, second: &Second) -> Window {
         Window {
             latency_loss: second.p99_us / self.p99_us - 1.0,
@@ -50,7 +50,7 @@ impl Baseline {
         }
     }
 
-    /// Returns whether clients' transactions fail above the usual.
+    /// Returns whether clients' transactions fail more often than usual.
     pub(super) fn is_failing(&self, second: &Second) -> bool {
         second.aborted > self.aborted + ABORTED_MORE_MAX
     }
@@ -64,8 +64,8 @@ mod tests {
         Second { throughput, mean_us: 10.0, p99_us, aborted: 0.05, is_delay_held: true, guard: None }
     }
 
-    /// Goal: losses are relative to the mean of the old value's seconds, and what was not measured is left out. Method: seconds by hand; a
-    /// better and a worse one; none at all.
+    /// Goal: losses are relative to the mean of the old value's seconds, and unmeasured seconds are left out. Method:
+    /// seconds by hand; a better and a worse one; none at all.
     #[test]
     fn windows_are_relative_to_the_baseline() {
         let blind = Second { mean_us: f64::NAN, p99_us: f64::NAN, ..second(0.0, 0.0) };

@@ -1,5 +1,5 @@
-//! [`Candidate`]: a change that was weighed, and why it was not proposed if it was not: what an operator asks of a server that changes
-//! nothing.
+//! [`Candidate`]: a change that was weighed, with the reason if it was not proposed: an operator needs it to see why a
+//! server changes nothing.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ use super::{
     predictor::Predictor,
 };
 
-/// What a value is multiplied by, to be weighed.
+/// The factors by which a value is multiplied to be weighed.
 const STEPS: [f64; 2] = [2.0, 0.5];
 
-/// What became of it.
+/// The outcome of a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// The journal has it.
+    /// It is in the journal.
     Proposed,
-    /// It is worth enough, and another one is worth more.
+    /// It is worth enough, but another one is worth more.
     WorthLess,
-    /// The rules are against it.
+    /// The rules refuse it.
     Refused(Refusal),
-    /// Models cannot say what it is worth.
+    /// Models cannot predict its gain.
     Unforetold(Unforetold),
-    /// Neither twice nor half the value is one that a decision may choose.
+    /// Neither twice nor half the value is in the range of decisions.
     NoStep,
 }
 
@@ -47,16 +47,16 @@ impl fmt::Display for Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) setting: Setting,
-    /// The value in force.
+    /// The current value.
     pub(super) old: f64,
     /// The value that was weighed; `None`: none was.
     pub(super) new: Option<f64>,
-    /// What models say that it is worth, if they say anything.
+    /// The gain that models predict, if they do.
     pub(super) gain: Option<Gain>,
     pub(super) outcome: Outcome,
 }
 
-/// A change, and what models say of it.
+/// A change, and its forecast.
 #[derive(Debug)]
 pub(super) struct Weighed {
     pub(super) change: Change,
@@ -66,7 +66,7 @@ pub(super) struct Weighed {
 /// All changes by one step.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// Those of which anything is foretold, worth most first.
+    /// Those with a forecast, the largest gain first.
     pub(super) weighed: Vec<Weighed>,
     /// All others, by setting.
     pub(super) others: Vec<Candidate>,
@@ -100,7 +100,7 @@ impl Candidates {
 }
 
 impl Weighed {
-    /// Returns it with what became of it.
+    /// Returns a candidate with this outcome.
     pub(super) fn candidate(&self, outcome: Outcome) -> Candidate {
         let Change { setting, old, new } = self.change;
         Candidate { setting, old, new: Some(new), gain: Some(self.forecast.gain), outcome }
@@ -123,15 +123,16 @@ mod tests {
         *,
     };
 
-    /// Goal: every setting that a node has is weighed, or says why not, and what is worth most comes first. Method: a server that is made up:
-    /// free settings, one that somebody set by hand, models that know one of two settings, one that knows none.
+    /// Goal: every setting of a node is weighed, or a reason is given, and the change with the largest gain comes
+    /// first. Method: a simulated server: free settings, one that was set by hand, models that know one of two
+    /// settings, and models that know none.
     #[test]
     fn every_setting_is_weighed_or_says_why_not() {
         let (world, hands) = (World::new(SimFiles::new(), 1, 0.0), Hands::default());
         let all = Candidates::weigh(&world, &hands, &Models::promise(0.2));
         let worth: Vec<_> = all.weighed.iter().map(|one| (one.change.setting, one.change.new)).collect();
         let (delay, bytes) = (Setting::FlushDelay, Setting::FlushBytes);
-        // Of flushes that bytes do not end, a change of bytes is worth nothing, and half the delay a loss.
+        // The flushes here are not ended by bytes, so a change of bytes has no gain, and half the delay is a loss.
         assert_eq!(worth[0], (delay, 20_000.0));
         assert_eq!(worth.last(), Some(&(delay, 5000.0)));
         assert_eq!((worth.len(), all.others.len()), (4, 0));
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(all.weighed.len(), 1, "60 ms are beyond the range");
     }
 
-    /// Goal: what became of a change is told in words. Method: one of each kind.
+    /// Goal: outcomes are described in words. Method: one of each kind.
     #[test]
     fn outcomes_are_told() {
         for (outcome, words) in [

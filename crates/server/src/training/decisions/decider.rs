@@ -1,10 +1,11 @@
-//! [`Decider`]: the change in flight on one node, a second at a time: measures, asks the state machine, does what it says in its order.
+//! [`Decider`]: the change in flight on one node, one second at a time: it measures, steps the state machine, and
+//! performs its actions in order.
 //!
-//! | it says | done | fails |
+//! | action | if done | if it fails |
 //! |---|---|---|
-//! | journal a row that begins something | written and synced | the change ends with the old value; the row of its end is owed |
-//! | journal a row that ends a change | the same | owed (C4); one that would have kept a value puts the old one back |
-//! | put a value | in memory, unless somebody set it by hand | an old one is put again each second, a new one ends the change |
+//! | journal a row that begins something | written, synced | the change ends with the old value; its end row is owed |
+//! | journal a row that ends a change | the same | owed (C4); instead of keeping a value, the old one is put back |
+//! | put a value | in memory, unless set by hand | an old one is retried each second, a new one ends the change |
 
 use std::sync::Arc;
 
@@ -24,10 +25,10 @@ use super::{
     switchback::Switchback,
 };
 
-/// Between two looks for something to propose, in seconds.
+/// The time between two searches for a proposal, in seconds.
 const LOOK_EVERY_S: u64 = 10;
 
-/// What a decider works with.
+/// The interfaces and objects of a decider.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) knobs: Arc<dyn Knobs>,
@@ -42,23 +43,23 @@ pub(super) struct Parts {
 pub(super) struct Decider {
     parts: Parts,
     machine: Decisions,
-    /// Of the change on trial.
+    /// The comparison of the change on trial.
     switchback: Option<Switchback>,
-    /// Of the canary.
+    /// The baseline of the canary.
     baseline: Option<Baseline>,
     /// Rows that could not be written.
     owed: Vec<Row>,
-    /// An old value that could not be put.
+    /// An old value that could not be put back.
     unrestored: Option<(Setting, f64)>,
-    /// What moved the prediction of the change that is proposed.
+    /// The changes in calls that explain the prediction of the proposed change.
     moved: Vec<Moved>,
     next_look_s: u64,
-    /// When it was looked last for something to propose, and what was weighed.
+    /// The time of the last search for a proposal, and the weighed changes.
     looked: Option<(u64, Vec<Candidate>)>,
 }
 
 impl Decider {
-    /// Goes on from the journal: a change that was in flight has ended, and values that were kept are put.
+    /// Continues from the journal: a change that was in flight has ended, and kept values are put.
     pub(super) fn new(parts: Parts, mode: Mode, now_s: u64) -> Self {
         let rows: Vec<Row> = parts.journal.entries().iter().map(|entry| entry.row).collect();
         let (machine, actions) = Decisions::recover(mode, &rows, now_s);
@@ -85,7 +86,7 @@ impl Decider {
     fn put_kept(&self, setting: Setting, value: f64) {
         let (low, high) = self.parts.knobs.range(setting);
         if (low..=high).contains(&value) && self.parts.knobs.value(setting) != Some(value) {
-            // What cannot be put, or not in this role, leaves the configured value.
+            // If the value cannot be put, or not in this role, the configured one stays.
             let _as_configured = self.put(setting, value);
         }
     }
@@ -95,7 +96,7 @@ impl Decider {
         self.parts.journal.entries()
     }
 
-    /// Returns when it was looked last for something to propose, in seconds since 1970, and what was weighed then.
+    /// Returns the time of the last search for a proposal, in seconds since 1970, and the changes that were weighed.
     pub(super) fn looked(&self) -> Option<(u64, &[Candidate])> {
         self.looked.as_ref().map(|(at_s, candidates)| (*at_s, &candidates[..]))
     }
@@ -105,7 +106,7 @@ impl Decider {
         Setting::ALL.into_iter().filter_map(|setting| Some((setting, self.parts.knobs.value(setting)?))).collect()
     }
 
-    /// Returns whether the database is still there.
+    /// Returns whether the database still exists.
     pub(super) fn is_open(&self) -> bool {
         self.parts.knobs.is_open()
     }
@@ -115,7 +116,7 @@ impl Decider {
         self.machine.in_flight().is_some()
     }
 
-    /// Changes what is done with proposals; off ends a change in flight.
+    /// Changes the treatment of proposals; off ends a change in flight.
     pub(super) fn set_mode(&mut self, mode: Mode, now_s: u64) {
         self.machine.set_mode(mode);
         if mode == Mode::Off {
@@ -125,8 +126,8 @@ impl Decider {
         }
     }
 
-    /// Puts the old value back at once, since the node is about to be something else (C3). The row is written by the next tick: the disk
-    /// need not be waited for.
+    /// Puts the old value back at once, since the role of the node is about to change (C3). The next tick writes the
+    /// row, so that the disk need not be waited for.
     pub(super) fn interrupt(&mut self, now_s: u64) {
         for action in self.machine.interrupt(now_s) {
             match action {
@@ -138,11 +139,11 @@ impl Decider {
         (self.switchback, self.baseline) = (None, None);
     }
 
-    /// Takes the second that has passed.
+    /// Processes the second that has passed.
     pub(super) fn tick(&mut self, now_s: u64) {
         let second = self.parts.gauge.read();
         self.settle();
-        // As D3 of the state machine: the clock may have been set back.
+        // As in D3 of the state machine: the clock may have been set back.
         self.next_look_s = self.next_look_s.min(now_s + LOOK_EVERY_S);
         if let Some(row) = self.machine.in_flight().copied() {
             self.go_on(&row, &second, now_s);
@@ -159,7 +160,7 @@ impl Decider {
         }
     }
 
-    /// Does what could not be done before.
+    /// Retries failed actions.
     fn settle(&mut self) {
         if let Some((setting, old)) = self.unrestored.take() {
             self.restore(setting, old);
@@ -200,7 +201,7 @@ impl Decider {
         self.perform(actions, now_s);
     }
 
-    /// Weighs every change by one step, and proposes the one that is worth most of those that may be made, if one is worth enough.
+    /// Weighs every change by one step, and proposes the permitted one with the largest gain, if that is large enough.
     fn look(&mut self, now_s: u64) {
         if self.machine.mode() == Mode::Off {
             return;
@@ -212,7 +213,7 @@ impl Decider {
             let proposal = self.proposal(&one);
             let outcome = match proposed {
                 Some(_) => proposal.check().map_or_else(Outcome::Refused, |()| Outcome::WorthLess),
-                // A setting that is left alone, or a model that is stale, does not keep another change from being made.
+                // A quarantined setting, or a stale model, does not keep another change from being proposed.
                 None => match self.machine.propose(&proposal, now_s) {
                     Ok(actions) => {
                         proposed = Some((actions, one.forecast.moved.clone()));
@@ -245,7 +246,7 @@ impl Decider {
         }
     }
 
-    /// Does what the machine says, in its order; what comes after something that failed is not done.
+    /// Performs the actions of the state machine in order; actions after a failed one are not performed.
     fn perform(&mut self, actions: Vec<Action>, now_s: u64) {
         for action in actions {
             match action {
@@ -274,18 +275,18 @@ impl Decider {
                         return self.perform(actions, now_s);
                     }
                 }
-                // The row that keeps it is what an open goes by.
+                // The row that keeps the value is enough: an open reads it.
                 Action::WriteConfiguration { .. } => {}
             }
         }
     }
 
-    /// A row could not be written: nothing goes on as if it had been.
+    /// Handles a row that could not be written: nothing continues as if it had been.
     fn unwritten(&mut self, row: Row, now_s: u64) {
         match row.verdict {
             Verdict::Trial | Verdict::Canary { .. } => {
                 let actions = self.machine.guard(Guard::Disk, now_s);
-                // Not `perform`: the disk is asked again by the next tick.
+                // Not by `perform`: the next tick retries the disk.
                 for action in actions {
                     match action {
                         Action::Journal(end) => self.owed.push(end),

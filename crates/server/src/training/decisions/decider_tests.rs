@@ -1,4 +1,4 @@
-//! Whole decisions over a server that is made up: good models, models with the wrong sign, crashes, failing disks, people.
+//! Whole decisions over a simulated server: good models, models with the wrong sign, crashes, failing disks, users.
 
 use collie_env::Fault;
 use collie_train::decision::Refusal;
@@ -14,7 +14,7 @@ use super::{
 const OLD: f64 = 10_000.0;
 const NEW: f64 = 20_000.0;
 
-/// A server on which twice the delay is worth `effect`, and models that promise `gain`.
+/// Returns a server on which twice the delay has the gain `effect`, and models that predict `gain`.
 fn made_up(seed: u64, effect: f64, gain: f64) -> Rehearsal {
     Rehearsal::begin(seed, effect, gain).expect("a journal")
 }
@@ -41,7 +41,7 @@ impl Rehearsal {
         assert_eq!(self.world.delay(), NEW);
     }
 
-    /// The power goes, and comes back: the disk as it may be then, the settings as they are configured.
+    /// Cuts the power and restarts: with a possible state of the disk, and the configured settings.
     fn after_power_cut(&self, seed: u64, mode: Mode) -> Self {
         let disk = after_power_cut(&self.disk, seed);
         let world = World::new(disk.clone(), seed, 0.0);
@@ -51,9 +51,10 @@ impl Rehearsal {
     }
 }
 
-/// Goal: E8's promise: models with the wrong sign do no lasting harm, in every run: the change is rejected or rolled back, no loss above
-/// 5 % lasts for more than ten seconds, and what was configured is in force at the end. Method: 120 servers on which the change is bad by 2
-/// to 30 % while models promise a gain of a third; in every other one it looks good until the trial is over.
+/// Goal: models with the wrong sign do no lasting harm (E8), in every run: the change is rejected or rolled back, no
+/// loss above 5 % lasts for more than ten seconds, and the configured value is in force at the end. Method: 120 servers
+/// on which the change is bad by 2 to 30 % while models predict a gain of a third; on every other server it looks good
+/// until the trial is over.
 #[test]
 fn models_with_the_wrong_sign_do_no_lasting_harm() {
     let (mut rejected, mut rolled_back) = (0, 0);
@@ -84,8 +85,8 @@ fn models_with_the_wrong_sign_do_no_lasting_harm() {
     assert!(rejected >= 50 && rolled_back >= 50, "{rejected} rejected, {rolled_back} rolled back");
 }
 
-/// Goal: a good change is tried, watched, kept, and in force after the power went; not where decisions are off, nor where somebody set the
-/// setting by hand meanwhile. Method: a change worth 15 %; the disk opened again in each way.
+/// Goal: a good change is tried, watched, kept, and in force after a power cut; but not if decisions are off, nor if
+/// the setting was set by hand in the meantime. Method: a change worth 15 %; the disk opened again in each way.
 #[test]
 fn a_good_change_is_kept_over_a_restart() {
     let mut node = made_up(3, 0.15, 0.2);
@@ -107,8 +108,9 @@ fn a_good_change_is_kept_over_a_restart() {
     assert_eq!((world.delay(), world.0.lock().puts.len()), (OLD, 0));
 }
 
-/// Goal: RT10: whenever the power goes before a value is kept, the old one is in force afterwards, nothing is in flight, and a row says how
-/// the change ended. Method: a good change, cut off after each of the first 70 seconds, in three states of the disk each.
+/// Goal: TRAIN-10: whenever the power is cut before a value is kept, the old one is in force afterwards, nothing is in
+/// flight, and a row records how the change ended. Method: a good change, cut off after each of the first 70 seconds,
+/// in three states of the disk each.
 #[test]
 fn a_crash_at_any_second_leaves_the_old_value() {
     let mut node = made_up(5, 0.15, 0.2);
@@ -125,9 +127,9 @@ fn a_crash_at_any_second_leaves_the_old_value() {
     assert!(interrupted > 100, "{interrupted} states had a change in flight");
 }
 
-/// Goal: C1, C4: whichever call of the disk fails, no value is in force without its row, and in the end the old one is, or the row that keeps
-/// the new one is on disk. Method: a good change with each call of its way failing in turn, by an error and by a full disk; what is put is
-/// compared with the disk each time it is put.
+/// Goal: C1, C4: whichever call of the disk fails, no value is in force without its row, and in the end the old one is
+/// in force, or the row that keeps the new one is on disk. Method: a good change with each of its calls failing in
+/// turn, by an error or by a full disk; each value is compared with the disk when it is put.
 #[test]
 fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
     let calls = {
@@ -143,7 +145,7 @@ fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
         node.disk.fail_call(node.disk.calls() + call, fault);
         (0..660).for_each(|_| node.tick());
         while node.decider.is_busy() {
-            node.tick(); // one that failed early was proposed again
+            node.tick(); // a change that failed early was proposed again
         }
         let verdict = node.verdict();
         let is_kept = verdict.is_some_and(Verdict::is_kept);
@@ -156,8 +158,8 @@ fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
     assert!(failed >= 3, "{failed} of {calls} calls matter");
 }
 
-/// Goal: C2: what somebody sets while it is tried or watched stays as it is set, the change ends and says why, and the setting is left alone
-/// from then on. Method: a person in the middle of each.
+/// Goal: C2: a value that a user sets during a trial or a canary stays, the change ends with that reason, and the
+/// setting is left alone from then on. Method: a user in the middle of each.
 #[test]
 fn what_somebody_sets_meanwhile_stays() {
     for in_canary in [false, true] {
@@ -185,8 +187,8 @@ fn what_somebody_sets_meanwhile_stays() {
     }
 }
 
-/// Goal: off does nothing, and ends what is in flight with the old value at once; propose writes a row and changes nothing. Method: each mode
-/// from the start; off in the middle of a canary.
+/// Goal: off does nothing, and ends a change in flight with the old value at once; propose writes a row and changes
+/// nothing. Method: each mode from the start; off in the middle of a canary.
 #[test]
 fn modes_do_as_much_as_they_say() {
     for (mode, rows) in [(Mode::Off, 0), (Mode::Propose, 1)] {
@@ -203,8 +205,9 @@ fn modes_do_as_much_as_they_say() {
     assert_eq!((node.world.delay(), node.decider.is_busy()), (OLD, false));
 }
 
-/// Goal: C3: a node that is about to be something else, as when it is promoted, has its old value back at once, also while its disk takes
-/// nothing; the row follows when it does. Method: an interrupt on trial and in a canary with a disk that fails, then one that does not.
+/// Goal: C3: a node whose role is about to change, as by a promotion, gets its old value back at once, even while its
+/// disk fails; the row follows when the disk works. Method: an interrupt in a trial and in a canary with a disk that
+/// fails, then one that does not.
 #[test]
 fn an_interrupt_puts_the_old_value_back_before_anything_else() {
     for in_canary in [false, true] {
@@ -228,8 +231,8 @@ fn an_interrupt_puts_the_old_value_back_before_anything_else() {
     }
 }
 
-/// Goal: each guard ends a change with the old value, and so does a server that does not take the new one. Method: one of each on the way;
-/// a delay that is not held on trial and in a canary.
+/// Goal: each guard ends a change with the old value, and so does a server that refuses the new one. Method: one of
+/// each during a change; a delay that is not held, in a trial and in a canary.
 #[test]
 fn guards_end_a_change() {
     for guard in [Guard::Memory, Guard::Disk, Guard::Blind] {
@@ -253,8 +256,8 @@ fn guards_end_a_change() {
     assert_eq!((node.world.changed(), node.decider.values()), (0, CONFIGURED.to_vec()));
 }
 
-/// Goal: a value that cannot be put back is put as soon as it can be, and nothing is proposed before. Method: a canary that ends while the
-/// server refuses the old value.
+/// Goal: a value that cannot be put back is put as soon as possible, and nothing is proposed before that. Method: a
+/// canary that ends while the server refuses the old value.
 #[test]
 fn an_old_value_that_is_refused_is_put_later() {
     let mut node = made_up(17, 0.15, 0.2);
@@ -270,8 +273,8 @@ fn an_old_value_that_is_refused_is_put_later() {
     assert_eq!(node.world.delay(), OLD);
 }
 
-/// Goal: a setting that is left alone does not keep others from being changed. Method: two settings that promise the same; each change of the
-/// first is rolled back by a guard, three times, and comes no more.
+/// Goal: a quarantined setting does not keep others from being changed. Method: two settings with the same predicted
+/// gain; each change of the first is rolled back by a guard, three times, and is not proposed again.
 #[test]
 fn a_setting_in_quarantine_does_not_stand_before_others() {
     let mut node = made_up(19, 0.15, 0.2);
@@ -287,8 +290,8 @@ fn a_setting_in_quarantine_does_not_stand_before_others() {
     assert_eq!(node.decider.entries().last().map(|entry| entry.row.setting), Some(Setting::FlushBytes));
 }
 
-/// Goal: a clock that was set back by a year does not keep anything from being proposed (D3 of the state machine). Method: before the first look,
-/// and after a change has ended.
+/// Goal: a clock that was set back by a year does not prevent proposals (D3 of the state machine). Method: before the
+/// first search, and after a change has ended.
 #[test]
 fn a_clock_that_was_set_back_does_not_end_decisions() {
     let mut node = made_up(21, 0.15, 0.2);
@@ -301,8 +304,8 @@ fn a_clock_that_was_set_back_does_not_end_decisions() {
     node.until(|verdict| verdict == Verdict::Trial);
 }
 
-/// Goal: what was weighed last says what became of each change: proposed, worth less than that, too little, too early; off forgets it. Method:
-/// two settings that promise the same, looked at again in the ten minutes after a proposal.
+/// Goal: the weighed changes carry their outcomes: proposed, worth less than that, too little, too early; off discards
+/// them. Method: two settings with the same predicted gain, weighed again in the ten minutes after a proposal.
 #[test]
 fn what_was_weighed_says_what_became_of_it() {
     let mut node = made_up(23, 0.15, 0.2);

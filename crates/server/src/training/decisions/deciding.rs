@@ -1,7 +1,7 @@
-//! [`Deciding`]: what a server knows of its decisions, from its start to its stop: over all lives of its database.
+//! [`Deciding`]: the decisions of a server, from its start to its stop: over all openings of its database.
 //!
-//! Order of locks: `running`, then what it calls: `Hands`, the lock of `Training`'s state for a replica's bound. Nobody calls here with one of
-//! these.
+//! Lock order: `running`, then the locks of its callees: that of `Hands`, and that of `Training`'s state for a
+//! replica's bound. No caller holds one of these.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,10 +30,10 @@ use super::{
 };
 use crate::training::Training;
 
-/// Seconds are what decisions are made of.
+/// Decisions are based on seconds.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A time in which a database is open.
+/// A period in which a database is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenLife(u64);
 
@@ -41,9 +41,9 @@ pub(crate) struct OpenLife(u64);
 struct Running {
     life: u64,
     mode: Mode,
-    /// While a database is open whose journal can be read.
+    /// `Some` while a database is open whose journal can be read.
     decider: Option<Decider>,
-    /// While a database is open.
+    /// `Some` while a database is open.
     knobs: Option<Arc<dyn Knobs>>,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Deciding {
 }
 
 impl Deciding {
-    /// Of a server whose directory is `dir`. Nothing is decided before [`Deciding::begin`].
+    /// Makes the decisions of a server whose directory is `dir`. Nothing is decided before [`Deciding::begin`].
     pub(crate) fn new(env: Env, dir: &Path, mode: Mode) -> Self {
         let running = Running { life: 0, mode, decider: None, knobs: None };
         Self { env, dir: dir.to_owned(), hands: Arc::default(), running: Mutex::new(running) }
     }
 
-    /// Notes which keys somebody gave when the server was started: decisions leave them alone.
+    /// Records the keys that were given when the server was started: decisions leave them alone.
     pub(crate) fn note_given<'a>(&self, keys: impl IntoIterator<Item = &'a str>) {
         self.hands.note_given(keys);
     }
@@ -72,8 +72,9 @@ impl Deciding {
         u64::try_from(self.env.clock.wall_us() / 1_000_000).unwrap_or(0)
     }
 
-    /// Decides about a database that was opened. Changes that its journal has in flight have ended, and rows say so; values that it kept
-    /// are put. A line is told where the journal cannot be read: nothing is decided then.
+    /// Begins to decide about an opened database. Changes in flight in its journal have ended, and rows record that;
+    /// kept values are put. Returns a line for the log if the journal cannot be read, and then nothing is decided, or
+    /// if a part of it is damaged.
     pub(crate) fn begin(
         &self,
         knobs: Arc<dyn Knobs>,
@@ -93,7 +94,7 @@ impl Deciding {
         (OpenLife(running.life), told)
     }
 
-    /// Takes the second that has passed; returns whether `life` goes on.
+    /// Processes the second that has passed; returns whether `life` continues.
     fn tick(&self, life: OpenLife) -> bool {
         let now_s = self.now_s();
         let mut running = self.running.lock();
@@ -112,13 +113,13 @@ impl Deciding {
         }
     }
 
-    /// Puts the old value of a change in flight back, since the node is about to be something else (C3).
+    /// Puts the old value of a change in flight back, since the role of the node is about to change (C3).
     pub(crate) fn interrupt(&self) {
         let now_s = self.now_s();
         self.running.lock().decider.iter_mut().for_each(|decider| decider.interrupt(now_s));
     }
 
-    /// Nobody watches `life` any more: what it tried is put back, and nothing more is decided in it.
+    /// Ends the decisions of `life`, since no task watches it any more: a value on trial is put back.
     fn end(&self, life: OpenLife) {
         let now_s = self.now_s();
         let mut running = self.running.lock();
@@ -135,10 +136,10 @@ impl Deciding {
         running.decider.iter_mut().for_each(|decider| decider.set_mode(mode, now_s));
     }
 
-    /// Changes a setting of replication by hand; workers 0: as many as were started.
+    /// Changes a replication setting by hand; 0 workers mean as many as were started.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The problem, in words.
     pub(crate) fn set_replication(&self, setting: Setting, value: f64) -> Result<(), String> {
         let knobs = self.running.lock().knobs.clone().ok_or("no database is open")?;
         let is_all = setting == Setting::ApplyWorkers && value == 0.0;
@@ -146,7 +147,7 @@ impl Deciding {
         self.hands.set(setting, || knobs.put(setting, value))
     }
 
-    /// Calls `set`, which changes the setting `name`, while no decision does (C2).
+    /// Calls `set`, which changes the setting `name`, while no decision can change it (C2).
     ///
     /// # Errors
     /// Those of `set`.
@@ -164,7 +165,7 @@ impl Deciding {
         collie_train::decision::changes(entries).iter().map(|entry| row(&entry.row)).collect()
     }
 
-    /// Returns the changes that were weighed last, worth most first.
+    /// Returns the changes that were weighed last, the largest gain first.
     pub(crate) fn candidates(&self) -> Vec<CandidateRow> {
         let running = self.running.lock();
         let looked = running.decider.as_ref().and_then(Decider::looked);
@@ -172,7 +173,7 @@ impl Deciding {
             .map_or_else(Vec::new, |(at_s, candidates)| candidates.iter().map(|one| candidate_row(at_s, one)).collect())
     }
 
-    /// Returns the settings that decisions may be about on this node, with their values in force.
+    /// Returns the settings that decisions may change on this node, with their current values.
     pub(crate) fn values(&self) -> Vec<(&'static str, u64)> {
         let running = self.running.lock();
         let values = running.decider.as_ref().map(Decider::values).unwrap_or_default();
@@ -180,7 +181,7 @@ impl Deciding {
     }
 }
 
-/// Ends what is tried when the task that watches it ends, also by a panic or since it is given up.
+/// Ends a change in flight when the task that watches it ends, also by a panic or an abort.
 struct Watching(Arc<Training>, OpenLife);
 
 impl Drop for Watching {
@@ -193,7 +194,7 @@ impl Drop for Watching {
 pub(crate) async fn decide(training: Arc<Training>, life: OpenLife) {
     let watching = Watching(training, life);
     let mut ticks = interval(SECOND);
-    // A tick that comes late is one tick, whose rates are right.
+    // A late tick counts as one tick, with correct rates.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {

@@ -1,4 +1,4 @@
-//! Lives of [`Deciding`], over servers that are made up.
+//! Open periods of [`Deciding`], over simulated servers.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ fn begin(deciding: &Deciding, world: &World) -> (OpenLife, Option<String>) {
     deciding.begin(Arc::new(world.clone()), Box::new(world.clone()), Arc::new(Models::promise(0.2)))
 }
 
-/// Goal: a life ends with the next one and with its database; what somebody set by hand outlasts both. Method: two lives, a tick of the
-/// first, a database that goes; workers and a delay set by hand.
+/// Goal: an open period ends with the next one and with its database; settings that were set by hand outlast both.
+/// Method: two periods, a tick of the first, a database that is closed; workers and a delay set by hand.
 #[test]
 fn a_life_ends_with_its_database() {
     let (env, disk) = Env::simulated(1);
@@ -39,8 +39,9 @@ fn a_life_ends_with_its_database() {
     assert!(deciding.rows().is_empty() && deciding.values().is_empty() && deciding.candidates().is_empty());
 }
 
-/// Goal: a change whose watch ends, as by a panic, ends with its old value, and the next life says so; the end of a life that is over ends
-/// nothing. Method: a trial, the end of the life before, of its own, the next life.
+/// Goal: a change whose watching task ends, as by a panic, ends with its old value, and the next open period records
+/// that; the end of an earlier period ends nothing. Method: a trial, the end of the earlier period, of its own, the
+/// next period.
 #[test]
 fn nothing_is_tried_while_nobody_watches() {
     let clock = Arc::new(SimClock::new());
@@ -66,7 +67,7 @@ fn nothing_is_tried_while_nobody_watches() {
     assert_eq!(deciding.rows()[0].verdict, "interrupted");
 }
 
-/// Goal: a journal that cannot be read keeps decisions from being made, and nothing else from running. Method: a file that is none.
+/// Goal: an unreadable journal prevents decisions, and nothing else. Method: a file that is no journal.
 #[test]
 fn a_journal_that_cannot_be_read_stops_decisions_alone() {
     let (env, disk) = Env::simulated(1);

@@ -1,15 +1,15 @@
-//! [`Effect`]: what a change of a setting does to the calls of a unit: how many there are, and what each has to do.
+//! [`Effect`]: the effect of a change of a setting on the calls of a unit: on their number, and on the work of each.
 //!
-//! Arithmetic of how batches grow when their trigger does, not a model of costs: these are the models'.
+//! It is arithmetic of how batches grow with their trigger, and no model of costs, which is the job of the models.
 
 use collie_obs::{UNITS, UnitSchema};
 use collie_train::decision::Setting;
 
-/// From this part of its limit on, a batch was ended by the limit, and not by somebody who waited.
+/// From this fraction of its limit on, a batch was ended by the limit, and not by a waiting thread.
 const ENDED_BY_LIMIT: f64 = 0.8;
 
-/// A round of the collector that began later than this many intervals after the last one came after a pause that had grown while there was
-/// nothing to free, or after a long round: it was not the interval that timed it.
+/// A round of the garbage collector that began later than this many intervals after the last one came after a pause
+/// that had grown while there was nothing to free, or after a long round: the interval did not determine its time.
 const IDLE_FROM: f64 = 1.5;
 
 /// A change of a setting.
@@ -56,10 +56,11 @@ impl<'a> Features<'a> {
     }
 }
 
-/// Changes a call's features to what they become; returns how many such calls there are then for each that there was.
+/// Converts the features of a call to those after the change; returns the number of such calls then for each present
+/// call.
 pub(super) type Effect = fn(&mut Features<'_>, &Change) -> f64;
 
-/// A batch that grows by the factor comes so much less often.
+/// If a batch grows by the factor, there are fewer batches by the same factor.
 fn batch(features: &mut Features<'_>, change: &Change, sizes: &[&str]) -> f64 {
     features.scale(sizes, change.factor());
     1.0 / change.factor()
@@ -67,7 +68,7 @@ fn batch(features: &mut Features<'_>, change: &Change, sizes: &[&str]) -> f64 {
 
 fn flush_by_delay(features: &mut Features<'_>, change: &Change) -> f64 {
     if features.get("us_since_last") < ENDED_BY_LIMIT * change.old {
-        return 1.0; // somebody waited, or there were enough bytes
+        return 1.0; // a session waited, or there were enough bytes
     }
     batch(features, change, &["stream_bytes", "records", "us_since_last"])
 }
@@ -81,14 +82,14 @@ fn flush_by_bytes(features: &mut Features<'_>, change: &Change) -> f64 {
 
 fn collect(features: &mut Features<'_>, change: &Change) -> f64 {
     if features.get("rows_visited") == 0.0 || features.get("us_since_last") > IDLE_FROM * change.old {
-        return 1.0; // rounds that find nothing, and the first that does after them, are as far apart as they were
+        return 1.0; // the times of rounds that find nothing, and of the first one after them, do not change
     }
     batch(features, change, &["rows_visited", "versions_freed", "us_since_last"])
 }
 
 fn read(features: &mut Features<'_>, change: &Change) -> f64 {
     if let Some(steps) = features.at("chain_steps") {
-        // What a read has to pass was not collected yet.
+        // The versions that a read has to pass were not collected yet.
         *steps = if *steps > 1.0 { 1.0 + (*steps - 1.0) * change.factor() } else { *steps };
     }
     1.0
@@ -97,7 +98,7 @@ fn read(features: &mut Features<'_>, change: &Change) -> f64 {
 fn scan(features: &mut Features<'_>, change: &Change) -> f64 {
     let rows = features.get("rows_examined");
     if let Some(steps) = features.at("chain_steps") {
-        // As of a read: each row has one that it ends at.
+        // As for a read: one step per row is the version that it ends at.
         *steps = if *steps > rows { rows + (*steps - rows) * change.factor() } else { *steps };
     }
     1.0
@@ -118,7 +119,8 @@ fn apply(features: &mut Features<'_>, change: &Change) -> f64 {
     1.0
 }
 
-/// Returns the units that a setting concerns, each with what a change does to its calls; none of a setting that has to be read at open.
+/// Returns the units that a setting affects, each with the effect of a change on its calls; none for a setting that is
+/// read at open only.
 pub(super) fn effects(setting: Setting) -> Vec<(&'static UnitSchema, Effect)> {
     let of: &[(&str, Effect)] = match setting {
         Setting::FlushDelay | Setting::ReplicationFlushDelay => &[("LOG_FLUSH", flush_by_delay)],
@@ -148,8 +150,8 @@ mod tests {
         (calls, values.iter().map(|(name, _)| features.get(name)).collect())
     }
 
-    /// Goal: each setting concerns units that there are, by features that they have, and what its change does to them is what batches do.
-    /// Method: a call of each kind, by hand: one that the limit ended and one that it did not.
+    /// Goal: each setting affects existing units, by features that they have, and its change does to them what growing
+    /// batches do. Method: a call of each kind, by hand: one that the limit ended and one that it did not.
     #[test]
     fn calls_become_what_a_change_makes_of_them() {
         let flush = [("stream_bytes", 1000.0), ("us_since_last", 9000.0)];
@@ -163,7 +165,7 @@ mod tests {
             [("rows_visited", 10.0), ("versions_freed", 20.0), ("live_snapshots", 3.0), ("us_since_last", 2100.0)];
         let gc = |unit, values: &[(&str, f64)]| after(Setting::GcInterval, unit, (2000.0, 4000.0), values);
         assert_eq!(gc("GC_TICK", &collected), (0.5, vec![20.0, 40.0, 3.0, 4200.0]));
-        // T166: after a pause that had grown in idleness.
+        // T166: a round after a pause that had grown in idleness.
         let after_idleness = [("rows_visited", 10.0), ("versions_freed", 20.0), ("us_since_last", 32_000.0)];
         assert_eq!(gc("GC_TICK", &after_idleness), (1.0, vec![10.0, 20.0, 32_000.0]));
         assert_eq!(gc("GC_TICK", &[("rows_visited", 0.0)]), (1.0, vec![0.0]));

@@ -1,4 +1,4 @@
-//! [`Forecast`]: what models say that a change is worth to the calls that were sampled last.
+//! [`Forecast`]: the gain that models predict for a change, from the newest sampled calls.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ use super::{
     predictor::{Call, Predictor, Recent},
 };
 
-/// Calls of a unit that are predicted: the newest.
+/// The number of calls of a unit that are predicted: the newest ones.
 const CALLS_MAX: usize = 64;
-/// With fewer nothing is known of a unit.
+/// With fewer calls, a unit counts as unknown.
 const CALLS_MIN: usize = 16;
-/// If more than this part of them lies outside of what the model has seen, no decision is made.
+/// The fraction of calls outside of the model's training ranges above which no decision is made.
 const UNKNOWN_MAX: f64 = 0.1;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Forecast {
-    /// By which part the time of these calls falls, as throughput: half the time is a gain of 1.
+    /// The relative gain in throughput by the shorter time of these calls: half the time is a gain of 1.
     pub(super) gain: Gain,
     /// The package of the first unit's model.
     pub(super) model_hash: u64,
@@ -34,23 +34,23 @@ pub(super) struct Forecast {
     pub(super) moved: Vec<Moved>,
 }
 
-/// Why models cannot say what a change is worth.
+/// The reason why models cannot predict the gain of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unforetold {
-    /// Too few calls were sampled of all the units that it concerns.
+    /// Too few calls were sampled of all affected units.
     TooFewCalls(Vec<&'static str>),
     /// There is no model of this unit, which is called.
     NoModel(&'static str),
-    /// Too many calls lie outside of what the model has seen, as they are or as they would be.
+    /// Too many calls lie outside of the training ranges, before or after the change.
     Outside {
-        /// Whose.
+        /// The unit.
         unit: &'static str,
-        /// How many do.
+        /// The number of such calls.
         calls: usize,
-        /// Of so many.
+        /// The number of all calls.
         of: usize,
     },
-    /// What models say of the calls adds up to no number.
+    /// The predictions add up to no number.
     NoNumber,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Unforetold {
     }
 }
 
-/// A call as it was and as it would be.
+/// A call before and after the change.
 struct Foretold {
     before: Vec<f64>,
     after: Vec<f64>,
@@ -104,7 +104,7 @@ fn times(prediction: Prediction, calls: f64) -> Prediction {
     Prediction { value: value * calls, low: low * calls, high: high * calls, clamped }
 }
 
-/// Returns the means over calls, by their weights.
+/// Returns the mean over calls, by their weights.
 fn mean(calls: &[Foretold], of: impl Fn(&Foretold) -> f64) -> f64 {
     let weights: f64 = calls.iter().map(|call| call.weight).sum();
     calls.iter().map(|call| call.weight * of(call)).sum::<f64>() / weights
@@ -123,10 +123,10 @@ fn moved(unit: &UnitSchema, calls_per_s: f64, calls: &[Foretold]) -> Moved {
     }
 }
 
-/// Says what `change` is worth.
+/// Predicts the gain of `change`.
 ///
 /// # Errors
-/// Why that cannot be said.
+/// The reason why it cannot be predicted.
 pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<Forecast, Unforetold> {
     let (mut units, mut all_moved, mut first_hash, mut is_stale) = (Vec::new(), Vec::new(), None, false);
     let concerned = effects(change.setting);
@@ -136,7 +136,7 @@ pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<For
         let is_sound = |call: &&Call| call.features.len() == unit.features.len() && call.weight > 0.0;
         let newest: Vec<&Call> = newest.iter().filter(is_sound).collect();
         if newest.len() < CALLS_MIN || calls_per_s <= 0.0 {
-            continue; // what is not called costs nothing
+            continue; // a unit without calls costs nothing
         }
         let hash = predictor.model_hash(unit).ok_or(Unforetold::NoModel(unit.name))?;
         let foretold: Vec<Foretold> =
@@ -167,11 +167,11 @@ mod tests {
 
     use super::*;
 
-    /// Flushes of the log that take 1 ms and 1 us for each 100 bytes, in one of ten calls ended by the delay.
+    /// Flushes of the log that take 1 ms and 1 us for each 100 bytes, and that the delay ends.
     #[derive(Debug)]
     struct Flushes {
         calls: usize,
-        /// How many of them the model has not seen the like of.
+        /// The number of calls that are outside of the model's training ranges.
         unknown: usize,
         has_model: bool,
     }
@@ -206,8 +206,8 @@ mod tests {
 
     const CHANGE: Change = Change { setting: Setting::FlushDelay, old: 10_000.0, new: 20_000.0 };
 
-    /// Goal: the forecast is the arithmetic of the calls: half as many flushes of twice the bytes. Method: a model that is known; the gain
-    /// by hand: 2 ms a hundred times against 3 ms fifty times.
+    /// Goal: the forecast is the arithmetic of the calls: half as many flushes with twice the bytes. Method: a known
+    /// model; the gain by hand: 2 ms a hundred times against 3 ms fifty times.
     #[test]
     fn a_forecast_is_of_all_calls_of_a_second() {
         let forecast = forecast(&CHANGE, &Flushes { calls: 40, unknown: 0, has_model: true }).unwrap();
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!((moved.features[0], moved.features[3]), ((1e5, 2e5), (10_000.0, 20_000.0)));
     }
 
-    /// Goal: of what is not known no decision is made, and why is told. Method: no model, too few calls, no calls, and calls beyond what the
-    /// model has seen: a tenth of them and one more.
+    /// Goal: no decision is based on unknown calls, and the reason is given. Method: no model, too few calls, no calls,
+    /// and calls outside of the training ranges: a tenth of them and one more.
     #[test]
     fn what_is_not_known_is_not_foretold() {
         let why = |calls, unknown, has_model| forecast(&CHANGE, &Flushes { calls, unknown, has_model }).map(|_| ());

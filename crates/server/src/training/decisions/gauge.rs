@@ -1,29 +1,29 @@
-//! [`Gauge`] and [`Second`]: what a second of the server was like.
+//! [`Gauge`] and [`Second`]: the measurement of one second of a server.
 
 use std::fmt::Debug;
 
 use collie_train::decision::Guard;
 
-/// A second, or as long as was measured. What was not measured is no number.
+/// A second, or the time since the last measurement. Unmeasured figures are not numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Second {
-    /// Answers per second; on a replica commits that were applied.
+    /// Answers per second; on a replica, applied commits.
     pub(crate) throughput: f64,
-    /// How long one took in the mean, in us; on a replica the mean delay of what is shown.
+    /// The mean time of an answer, in us; on a replica, the mean delay of visible commits.
     pub(crate) mean_us: f64,
-    /// How long all but one in a hundred took at the most, in us.
+    /// The 99th percentile of these times, in us.
     pub(crate) p99_us: f64,
-    /// Which part of the transactions that wrote was rolled back.
+    /// The fraction of writing transactions that were rolled back.
     pub(crate) aborted: f64,
-    /// Whether replicas, or this one, were as close behind as they have to be.
+    /// Whether the replicas, or this one, held the required delay.
     pub(crate) is_delay_held: bool,
-    /// Why no change may go on, if anything is.
+    /// The reason why no change may continue, if there is one.
     pub(crate) guard: Option<Guard>,
 }
 
 impl Second {
-    /// Returns throughput divided by latency, which Kleinrock calls power (1979): more in either way is better. No number when nothing
-    /// happened.
+    /// Returns throughput divided by latency, which Kleinrock calls power (1979): more is better in either respect. Not
+    /// a number if nothing happened.
     pub(super) fn power(&self) -> f64 {
         self.throughput / self.mean_us
     }
@@ -31,6 +31,6 @@ impl Second {
 
 /// Measures a server.
 pub(crate) trait Gauge: Send + Debug {
-    /// Returns what was since the last call.
+    /// Returns the figures since the last call.
     fn read(&mut self) -> Second;
 }

@@ -1,7 +1,7 @@
-//! [`Hands`]: which settings somebody set by hand: in the configuration, on the command line, or while the server runs.
+//! [`Hands`]: the settings that were set by hand: in the configuration, on the command line, or while the server runs.
 //!
-//! Whoever puts a value holds the lock meanwhile, a person as well as a decision, so that neither puts one over the other's that it has not
-//! seen (C2). Nothing else is locked under it.
+//! The lock is held while a value is put, by a user as well as by a decision, so that neither overwrites a value of the
+//! other that it has not seen (C2). No other lock is taken under it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 pub(super) struct Hands(Mutex<BTreeSet<Setting>>);
 
 impl Hands {
-    /// Notes that these keys were given when the server was started.
+    /// Records that these keys were given when the server was started.
     pub(super) fn note_given<'a>(&self, keys: impl IntoIterator<Item = &'a str>) {
         self.0.lock().extend(keys.into_iter().filter_map(Setting::of_key));
     }
@@ -23,7 +23,7 @@ impl Hands {
         self.0.lock().contains(&setting)
     }
 
-    /// Has somebody set a setting; it was set by hand if that succeeds.
+    /// Sets a setting by hand; it counts as set by hand if that succeeds.
     ///
     /// # Errors
     /// Those of `set`.
@@ -34,7 +34,7 @@ impl Hands {
         Ok(())
     }
 
-    /// Has a decision put a setting, unless somebody set it by hand, which is as good.
+    /// Puts a setting for a decision, unless it was set by hand, in which case it succeeds without effect.
     ///
     /// # Errors
     /// Those of `put`.
@@ -48,7 +48,8 @@ impl Hands {
 mod tests {
     use super::*;
 
-    /// Goal: C2: what was given or set is not put by a decision any more, what could not be set is. Method: one setting of each kind.
+    /// Goal: C2: decisions no longer put settings that were given or set, but put one whose setting failed. Method: one
+    /// setting of each kind.
     #[test]
     fn what_was_set_by_hand_is_left_alone() {
         let hands = Hands::default();

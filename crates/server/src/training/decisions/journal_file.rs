@@ -1,5 +1,5 @@
-//! [`JournalFile`]: the file `decisions` in the data directory (docs/format.md section 15), replaced as a whole for each row: rows come
-//! a few times in ten minutes.
+//! [`JournalFile`]: the file `decisions` in the data directory (docs/format.md section 15). It is replaced as a whole
+//! for each row: rows are added only a few times in ten minutes.
 
 use std::{
     io,
@@ -9,9 +9,9 @@ use std::{
 use collie_env::{Env, read_all};
 use collie_train::decision::{Entry, JOURNAL_NAME as NAME, Journal, Verdict, journal_header, read_journal};
 
-/// Rows that are kept, beside those that keep a value.
+/// The number of rows kept, in addition to those that keep a value.
 const ROWS_MAX: usize = 1000;
-/// Above the largest possible file.
+/// More than the largest possible file has.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// See the module's documentation.
@@ -22,7 +22,7 @@ pub(super) struct JournalFile {
     entries: Vec<Entry>,
 }
 
-/// Leaves out rows beyond the newest: none of a change whose value was kept last.
+/// Leaves out the oldest rows beyond the limit, but none that holds the last kept value of a setting.
 fn bounded(mut entries: Vec<Entry>) -> Vec<Entry> {
     let beyond = entries.len().saturating_sub(ROWS_MAX);
     if beyond > 0 {
@@ -40,11 +40,11 @@ fn bounded(mut entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 impl JournalFile {
-    /// Reads the journal in the data directory `dir`; one that is not there has no rows. Also returns what to tell about rows that were left
-    /// out.
+    /// Reads the journal in the data directory `dir`; a missing one has no rows. Also returns a line for the log about
+    /// rows that were left out.
     ///
     /// # Errors
-    /// The disk's; `InvalidData` for a file that is no journal, or a newer version's.
+    /// Those of the disk; `InvalidData` for a file that is no journal, or that a newer version has written.
     pub(super) fn open(env: Env, dir: &Path) -> io::Result<(Self, Option<String>)> {
         let path = dir.join(NAME);
         let journal = match read_all(&*env.files, &path, FILE_BYTES_MAX) {
@@ -68,7 +68,7 @@ impl JournalFile {
     /// Adds a row.
     ///
     /// # Errors
-    /// The disk's: the journal is with the row then or without it, and may be tried again.
+    /// Those of the disk: the journal is then with the row or without it, and the call may be retried.
     ///
     /// # Durability
     /// The row survives a power cut once this returns.
@@ -111,8 +111,8 @@ mod tests {
         Entry::from(Row { id, at_s: id, setting, old, new, model_hash: 0, gain, trial_p: None, verdict })
     }
 
-    /// Goal: rows are there after a power cut once they were added, and a crash in between leaves the journal as it was. Method: rows, each
-    /// call of the disk failing in turn, and the state that a power cut leaves.
+    /// Goal: added rows survive a power cut, and a crash in between leaves the journal as it was. Method: rows, each
+    /// call of the disk failing in turn, and the states that a power cut leaves.
     #[test]
     fn rows_survive_a_power_cut_once_they_were_added() {
         let dir = Path::new("/data");
@@ -140,8 +140,8 @@ mod tests {
         }
     }
 
-    /// Goal: the journal does not grow without end, and forgets no value that was kept. Method: more rows than are kept after two values, of
-    /// which the older is one setting's last, and what a reader makes of it.
+    /// Goal: the journal does not grow without limit, and forgets no kept value. Method: more rows than are kept after
+    /// two values, of which one is still the last of its setting, and the values that a reader finds.
     #[test]
     fn values_that_were_kept_outlast_a_thousand_rows() {
         let (env, _disk) = Env::simulated(1);
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(values, [(Setting::FlushDelay, 3.0), (Setting::GcInterval, 1202.0)]);
     }
 
-    /// Goal: damage costs the rows behind it and is told; a file that is no journal is an error, not an empty journal that is then written
-    /// over. Method: a flipped bit in the last row, then in the header.
+    /// Goal: damage costs the rows after it and is reported; a file that is no journal is an error, and not an empty
+    /// journal that would then be overwritten. Method: a flipped bit in the last row, then in the header.
     #[test]
     fn damage_is_told() {
         let (env, disk) = Env::simulated(1);

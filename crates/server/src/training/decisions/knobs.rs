@@ -1,4 +1,4 @@
-//! [`Knobs`]: the settings of a node that change while it runs.
+//! [`Knobs`]: the settings of a node that can change while it runs.
 
 use std::fmt::Debug;
 
@@ -6,18 +6,18 @@ use collie_train::decision::Setting;
 
 /// A node's settings. Times are in us, sizes in bytes.
 pub(crate) trait Knobs: Send + Sync + Debug {
-    /// Returns the value in force; `None` of a setting that this node has not, in the role in which it is.
+    /// Returns the current value; `None` for a setting that this node does not have in its present role.
     fn value(&self, setting: Setting) -> Option<f64>;
 
     /// Puts a value, in memory only.
     ///
     /// # Errors
-    /// What is wrong with it, in words; nothing has changed then.
+    /// The problem with it, in words; then nothing has changed.
     fn put(&self, setting: Setting, value: f64) -> Result<(), String>;
 
     /// Returns the lowest and the highest value that a decision may choose, both of which can be put.
     fn range(&self, setting: Setting) -> (f64, f64);
 
-    /// Returns whether the database is still there.
+    /// Returns whether the database still exists.
     fn is_open(&self) -> bool;
 }

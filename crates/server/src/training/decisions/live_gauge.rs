@@ -1,4 +1,4 @@
-//! [`LiveGauge`]: a server's seconds, from counters that its database keeps anyway.
+//! [`LiveGauge`]: the seconds of a server, from existing counters of its database.
 
 use std::{
     sync::{Arc, Weak},
@@ -14,20 +14,20 @@ use collie_train::decision::Guard;
 
 use super::gauge::{Gauge, Second};
 
-/// Memory above this part of its limit ends a change.
+/// Memory use above this fraction of its limit ends a change.
 const MEMORY_MAX: f64 = 0.9;
-/// So many rolled back transactions are needed for a part of them to say anything.
+/// The least number of ended transactions from which the fraction of rollbacks is computed.
 const ENDED_MIN: u64 = 20;
 
-/// One look at all counters.
+/// One reading of all counters.
 #[derive(Clone, Debug, Default)]
 struct Look {
     at_ns: u64,
     answered: Latencies,
-    /// Transactions that committed and that were rolled back.
+    /// Transactions that committed, and that were rolled back.
     ended: (u64, u64),
     applied: u64,
-    /// What the primary has said of delays since the look before, and how often it had by then.
+    /// The delays that the primary has reported since the last reading, and the number of its reports by now.
     delays: DelaysHeard,
     delays_seen: u64,
 }
@@ -36,7 +36,7 @@ struct Look {
 #[derive(Debug)]
 pub(crate) struct LiveGauge {
     database: Weak<Database>,
-    /// Of a node that was opened as a replica.
+    /// `Some` for a node that was opened as a replica.
     following: Option<(Replica, Arc<EngineTarget>)>,
     /// `replication.ready_delay`.
     delay_max: Option<Duration>,
@@ -44,7 +44,7 @@ pub(crate) struct LiveGauge {
     before: Look,
 }
 
-/// What cannot be measured.
+/// The result if nothing can be measured.
 const BLIND: Second = Second {
     throughput: f64::NAN,
     mean_us: f64::NAN,
@@ -55,7 +55,7 @@ const BLIND: Second = Second {
 };
 
 impl LiveGauge {
-    /// Looks at a database from now on, and at what it follows, if it does.
+    /// Starts to measure a database, and the stream that it follows, if it does.
     pub(crate) fn new(
         database: &Arc<Database>,
         following: Option<(Replica, Arc<EngineTarget>)>,
@@ -82,13 +82,13 @@ impl LiveGauge {
         }
     }
 
-    /// Returns whether what is shown is close enough behind: here, on a replica, and there, on a primary.
+    /// Returns whether the required delay is held: by this node if it is a replica, by its replicas if it is a primary.
     fn is_delay_held(&self, database: &Database) -> bool {
         if database.engine().is_replica() {
             let Some(policy) = database.training().map(|training| training.policy()) else { return true };
             return match (policy.behind_us, policy.bound_us) {
                 (Some(behind_us), Some(bound_us)) => behind_us <= bound_us,
-                _ => true, // nobody has said what the bound is
+                _ => true, // there is no bound yet
             };
         }
         let most = self.delay_max.map_or(i64::MAX, |most| i64::try_from(most.as_micros()).unwrap_or(i64::MAX));
@@ -97,7 +97,7 @@ impl LiveGauge {
     }
 }
 
-/// Says what keeps any change from going on.
+/// Returns the reason why no change may continue, if there is one.
 fn guard(database: &Database) -> Option<Guard> {
     let stat = database.engine().stat();
     let is_short = |limit: u64| stat.memory_bytes as f64 >= MEMORY_MAX * limit as f64;
@@ -108,7 +108,7 @@ fn guard(database: &Database) -> Option<Guard> {
     log.filter(|log| log.full.is_some() || log.alarm.is_some() || log.poisoned).map(|_| Guard::Disk)
 }
 
-/// Returns what the time between two looks was like, before anything else is known of it.
+/// Returns the figures of the time between two readings, without the guards.
 fn second(before: &Look, now: &Look, is_replica: bool) -> Second {
     let seconds = now.at_ns.saturating_sub(before.at_ns).max(1) as f64 / 1e9;
     let (committed, aborted) = (now.ended.0.saturating_sub(before.ended.0), now.ended.1.saturating_sub(before.ended.1));
@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a replica's seconds are those of what it applies, a primary's of what it answers; counts do not depend on how long a look took,
-    /// and a few transactions say nothing about aborts. Method: looks by hand.
+    /// Goal: a replica's seconds are those of its applied commits, a primary's of its answers; rates do not depend on
+    /// the time between readings, and too few transactions give no fraction of rollbacks. Method: readings by hand.
     #[test]
     fn seconds_are_rates_of_the_role() {
         let before = Look { at_ns: 1_000_000_000, ended: (100, 10), applied: 40, ..Look::default() };

@@ -11,7 +11,8 @@ use collie_train::decision::Setting;
 
 use super::{super::granted::whole, knobs::Knobs};
 
-/// What an asynchronous commit can lose is never above this, in us: decisions do not trade durability (RT8).
+/// The upper limit, in us, for the time of asynchronous commits that a crash can lose: decisions do not trade
+/// durability (TRAIN-8).
 const FLUSH_DELAY_US_MAX: f64 = 40_000.0;
 const MIB: f64 = 1_048_576.0;
 
@@ -19,7 +20,7 @@ const MIB: f64 = 1_048_576.0;
 #[derive(Debug)]
 pub(crate) struct LiveKnobs {
     database: Weak<Database>,
-    /// What follows, of a node that was opened as a replica.
+    /// The replica, if the node was opened as one.
     replica: Option<Replica>,
     /// `wal.ring_size`.
     ring_bytes: u64,
@@ -30,7 +31,7 @@ fn us(time: Duration) -> f64 {
 }
 
 impl LiveKnobs {
-    /// Of a database, and of the replica that it is over, if it is.
+    /// Makes the knobs of a database, and of its replica, if there is one.
     pub(crate) fn new(database: &Arc<Database>, replica: Option<Replica>, ring_bytes: u64) -> Self {
         Self { database: Arc::downgrade(database), replica, ring_bytes }
     }
@@ -45,10 +46,10 @@ impl Knobs for LiveKnobs {
     fn value(&self, setting: Setting) -> Option<f64> {
         let database = self.database.upgrade()?;
         let (db, following) = (database.engine(), self.following(&database));
-        // A log that follows another is flushed at once.
+        // The log of a follower is flushed at once.
         let log = || db.log().filter(|_| following.is_none());
         match setting {
-            // Whichever of the two is in force: the other one does nothing.
+            // Only the smaller of the two delays is in force, and only that setting has a value.
             Setting::FlushDelay => {
                 let log = log()?;
                 let (delay, haste) = (log.flush_delay(), log.haste());

@@ -1,8 +1,8 @@
-//! [`Rehearsal`]: decisions over a server that is made up, a second at a time: what a change does to it is known, its disk loses power or
-//! fills, its replicas fall behind, its clock jumps.
+//! [`Rehearsal`]: decisions over a simulated server, a second at a time: the effect of a change is known, the disk
+//! loses power or fills, replicas fall behind, and the clock jumps.
 //!
-//! Who decides, the journal and the rules are those of a server ([`Decider`]); settings, seconds and models are made up
-//! ([`World`](super::world)).
+//! The decider, the journal and the rules are those of a server ([`Decider`]); settings, seconds and models are
+//! simulated ([`World`](super::world)).
 
 use std::{io, path::Path, sync::Arc};
 
@@ -17,26 +17,26 @@ use super::{
     world::{DIR, Models, World},
 };
 
-/// When one begins, in seconds since 1970: far enough from there for clocks that are set back by years.
+/// The time at which one begins, in seconds since 1970: late enough for clocks that are set back by years.
 const BEGUN_S: u64 = 1_700_000_000;
 
-/// A disk, a server, and who decides about it. Nothing is kept outside of memory, and nothing is waited for.
+/// A disk, a server, and its decider. Nothing is kept outside of memory, and nothing waits.
 #[derive(Debug)]
 pub struct Rehearsal {
     pub(super) disk: SimFiles,
     pub(super) world: World,
     pub(super) decider: Decider,
     pub(super) now_s: u64,
-    /// Before each sync since they were asked for last.
+    /// Crash points, recorded before each sync since they were last taken.
     points: Arc<Mutex<Vec<CrashPoint>>>,
 }
 
 impl Rehearsal {
-    /// Begins with a server on which a flush delay twice as long is worth `worth` (0.1: a tenth more throughput) and models that
-    /// promise `promised`. What they propose is tried, watched and kept.
+    /// Begins with a server on which a flush delay twice as long has the gain `worth` (0.1: a tenth more throughput),
+    /// and models that predict `promised`. Their proposals are tried, watched and kept.
     ///
     /// # Errors
-    /// None of a new disk's.
+    /// None for a new disk.
     pub fn begin(seed: u64, worth: f64, promised: f64) -> io::Result<Self> {
         let disk = SimFiles::new();
         let world = World::new(disk.clone(), seed, worth);
@@ -72,27 +72,27 @@ impl Rehearsal {
         self.world.ensure(self.world.changed() <= 1, || "RT9: two changes at a time".to_owned());
     }
 
-    /// Lets the clock jump, as somebody who sets it does.
+    /// Lets the clock jump, as when a user sets it.
     pub fn move_clock(&mut self, seconds: i64) {
         self.now_s = self.now_s.saturating_add_signed(seconds);
     }
 
-    /// Says what a flush delay twice as long is worth from now on.
+    /// Sets the gain of a flush delay twice as long from now on.
     pub fn set_worth(&mut self, worth: f64) {
         self.world.0.lock().effect = worth;
     }
 
-    /// Says whether replicas are as close behind from now on as they have to be.
+    /// Sets whether replicas hold the required delay from now on.
     pub fn set_delay_held(&mut self, is_held: bool) {
         self.world.0.lock().is_delay_held = is_held;
     }
 
-    /// Has the `call`-th call from now on that changes the disk fail (1 is the next).
+    /// Makes the `call`-th of the next calls that change the disk fail (1 is the next).
     pub fn fail_call(&self, call: u64, fault: Fault) {
         self.disk.fail_call(self.disk.calls() + call, fault);
     }
 
-    /// Has the disk take no byte more, or as many as there are.
+    /// Makes the disk full, or ends that.
     pub fn set_full(&self, is_full: bool) {
         self.disk.set_capacity(is_full.then(|| self.disk.used_bytes()));
     }
@@ -102,12 +102,12 @@ impl Rehearsal {
         self.disk.calls()
     }
 
-    /// Returns how every row of the journal ended, or stands, oldest first: a change has one for each step.
+    /// Returns the verdict of every row of the journal, oldest first: a change has one for each step.
     pub fn verdicts(&self) -> Vec<Verdict> {
         self.decider.entries().iter().map(|entry| entry.row.verdict).collect()
     }
 
-    /// Returns the newest of them.
+    /// Returns the newest verdict.
     pub fn verdict(&self) -> Option<Verdict> {
         self.decider.entries().last().map(|entry| entry.row.verdict)
     }
@@ -117,20 +117,20 @@ impl Rehearsal {
         self.decider.is_busy()
     }
 
-    /// Returns whether a value is in force that is not configured.
+    /// Returns whether a value is in force that is not the configured one.
     pub fn is_changed(&self) -> bool {
         self.world.changed() > 0
     }
 
-    /// Returns what the power could have gone at since the last call: before each sync, and now.
+    /// Returns the crash points since the last call: before each sync, and now.
     pub fn crash_points(&self) -> Vec<CrashPoint> {
         let mut points = std::mem::take(&mut *self.points.lock());
         points.push(self.disk.crash_point());
         points
     }
 
-    /// Returns the next life after the power went at `point`, where `seed` chooses what of the unsynced survived: the settings as they are
-    /// configured, models that promise nothing, the clock jumped by so many seconds.
+    /// Returns the rehearsal after a power cut at `point`, where `seed` chooses the surviving unsynced data: with the
+    /// configured settings, models that predict no gain, and the clock moved by `clock_s` seconds.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -141,7 +141,7 @@ impl Rehearsal {
         Self::over(disk, world, seed, Arc::default(), Mode::Canary, 0.0, now_s)
     }
 
-    /// Returns what was done that must not be: a value without its row (C1), a journal that cannot be read.
+    /// Returns violated rules: a value without its row (C1), two changes at a time, a journal that cannot be read.
     pub fn violations(&self) -> Vec<String> {
         self.world.0.lock().violations.clone()
     }

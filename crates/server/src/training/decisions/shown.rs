@@ -1,4 +1,4 @@
-//! What views show of a decision, and of what was weighed for one.
+//! The data of views about decisions, and about the weighed changes.
 
 use collie_sql::catalog::system::{CandidateRow, DecisionRow};
 use collie_train::decision::{Gain, Row, Verdict};
@@ -6,7 +6,7 @@ use collie_train::decision::{Gain, Row, Verdict};
 use super::candidate::Candidate;
 use crate::replication::EPOCH_DIFFERENCE;
 
-/// Returns a moment as views have it.
+/// Returns a time as views show it.
 fn moment(at_s: u64) -> i64 {
     i64::try_from(at_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE)
 }
@@ -15,7 +15,7 @@ fn ends(Gain { low, expected, high }: Gain) -> (f64, f64, f64) {
     (low, expected, high)
 }
 
-/// Returns the newest row of a change as views have it.
+/// Returns the newest row of a change as views show it.
 pub(super) fn row(row: &Row) -> DecisionRow {
     let Row { id, at_s, setting, old, new, model_hash, gain, trial_p, verdict } = *row;
     DecisionRow {
@@ -36,7 +36,7 @@ pub(super) fn row(row: &Row) -> DecisionRow {
     }
 }
 
-/// Returns a change that was weighed at `at_s` as views have it.
+/// Returns a change that was weighed at `at_s` as views show it.
 pub(super) fn candidate_row(at_s: u64, candidate: &Candidate) -> CandidateRow {
     let Candidate { setting, old, new, gain, ref outcome } = *candidate;
     CandidateRow {

@@ -1,5 +1,5 @@
-//! [`Switchback`]: seconds under the old and the new value in turn, in pairs: old, new, new, old, and so on, so that a load that grows
-//! or falls favours neither.
+//! [`Switchback`]: seconds under the old and the new value, in pairs: old, new, new, old, and so on, so that a growing
+//! or falling load favors neither.
 
 use collie_train::decision::Pair;
 
@@ -10,11 +10,11 @@ use super::{baseline::Baseline, gauge::Second};
 pub(super) struct Switchback {
     old: f64,
     new: f64,
-    /// Seconds that were measured.
+    /// The number of measured seconds.
     count: usize,
-    /// The first one of the pair under way.
+    /// The first second of the present pair.
     first: Option<Second>,
-    /// Those under the old value.
+    /// The seconds under the old value.
     under_old: Vec<Second>,
 }
 
@@ -28,12 +28,13 @@ impl Switchback {
         self.count % 4 == 1 || self.count % 4 == 2
     }
 
-    /// Returns the value for the second that comes.
+    /// Returns the value for the next second.
     pub(super) fn value(&self) -> f64 {
         if self.is_new() { self.new } else { self.old }
     }
 
-    /// Takes the second that was under [`Switchback::value`]; returns the pair that it completes, and whether the delay was held in both.
+    /// Takes the second that was under [`Switchback::value`]; returns the pair that it completes, and whether the delay
+    /// was held in both.
     pub(super) fn add(&mut self, second: Second) -> Option<(Pair, bool)> {
         let is_new = self.is_new();
         if !is_new {
@@ -51,7 +52,7 @@ impl Switchback {
         Some((Pair { old: old.power(), new: new.power() }, old.is_delay_held && new.is_delay_held))
     }
 
-    /// Returns what seconds under the old value are like.
+    /// Returns the figures of the seconds under the old value.
     pub(super) fn baseline(&self) -> Baseline {
         Baseline::of(&self.under_old)
     }
@@ -61,8 +62,8 @@ impl Switchback {
 mod tests {
     use super::*;
 
-    /// Goal: each second is counted under the value that was in force, and pairs take turns in which comes first. Method: eight seconds whose
-    /// throughput is the value times ten, the delay not held in the sixth.
+    /// Goal: each second is counted under the value that was in force, and pairs alternate in which value comes first.
+    /// Method: eight seconds whose throughput is the value times ten, the delay not held in the sixth.
     #[test]
     fn seconds_are_counted_under_their_value() {
         let mut switchback = Switchback::new(1.0, 2.0);

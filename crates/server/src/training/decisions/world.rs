@@ -1,4 +1,4 @@
-//! A server that is made up: settings, and seconds that follow from them by a curve that is known; models that say what they are told to.
+//! A simulated server: settings, and seconds that follow from them by a known curve; models with a chosen prediction.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -17,24 +17,24 @@ use super::{
     predictor::{Call, Predictor, Recent},
 };
 
-/// Where its journal is.
+/// The directory of its journal.
 pub(super) const DIR: &str = "/data";
-/// What is configured: 10 ms and 1 MiB.
+/// The configured values: 10 ms and 1 MiB.
 pub(super) const CONFIGURED: [(Setting, f64); 2] =
     [(Setting::FlushDelay, 10_000.0), (Setting::FlushBytes, 1_048_576.0)];
-/// Returns a disk as a power cut now may leave it. The one that is there goes on.
+/// Returns a disk as a power cut now may leave it. The original continues.
 pub(super) fn after_power_cut(disk: &SimFiles, seed: u64) -> SimFiles {
     let point = disk.crash_point();
     point.state(&point.drawn(&SimRandom::new(seed)))
 }
 
-/// Deviation of a second's figures.
+/// The standard deviation of a second's figures.
 const NOISE: f64 = 0.01;
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) values: BTreeMap<Setting, f64>,
-    /// By which part throughput grows when the delay doubles.
+    /// The fraction by which throughput grows when the delay doubles.
     pub(super) effect: f64,
     pub(super) guard: Option<Guard>,
     pub(super) is_delay_held: bool,
@@ -42,18 +42,18 @@ pub(super) struct State {
     pub(super) is_open: bool,
     /// Every value that was put.
     pub(super) puts: Vec<(Setting, f64)>,
-    /// What was done that must not be.
+    /// The violated rules.
     pub(super) violations: Vec<String>,
     chance: SimRandom,
     disk: SimFiles,
 }
 
-/// See the module's documentation. Clones are handles of the same one.
+/// See the module's documentation. Clones are handles of the same server.
 #[derive(Clone, Debug)]
 pub(super) struct World(pub(super) Arc<Mutex<State>>);
 
 impl World {
-    /// As configured, with its journal on `disk`.
+    /// Makes a server with the configured values and its journal on `disk`.
     pub(super) fn new(disk: SimFiles, seed: u64, effect: f64) -> Self {
         Self(Arc::new(Mutex::new(State {
             values: CONFIGURED.into_iter().collect(),
@@ -74,14 +74,14 @@ impl World {
         self.0.lock().values[&Setting::FlushDelay]
     }
 
-    /// Notes what is wrong, unless it is as it has to be.
+    /// Records a violation unless `is_so`.
     pub(super) fn ensure(&self, is_so: bool, words: impl FnOnce() -> String) {
         if !is_so {
             self.0.lock().violations.push(words());
         }
     }
 
-    /// How many settings are not as configured.
+    /// Returns the number of settings that do not have the configured value.
     pub(super) fn changed(&self) -> usize {
         let state = self.0.lock();
         CONFIGURED.iter().filter(|(setting, value)| state.values[setting] != *value).count()
@@ -90,7 +90,7 @@ impl World {
 
 impl State {
     fn noise(&self) -> f64 {
-        // A sum of twelve uniform numbers has a deviation of 1.
+        // A sum of twelve uniform numbers has a standard deviation of 1.
         let unit = || (self.chance.u64() >> 11) as f64 / (1_u64 << 53) as f64;
         NOISE * ((0..12).map(|_| unit()).sum::<f64>() - 6.0)
     }
@@ -101,7 +101,8 @@ impl Knobs for World {
         self.0.lock().values.get(&setting).copied()
     }
 
-    /// Also checks C1: a value that is not configured has a row that is open, or kept it, which a power cut would leave.
+    /// Also checks C1: a value that is not configured has a row that is open, or that kept it, and that survives a
+    /// power cut.
     fn put(&self, setting: Setting, value: f64) -> Result<(), String> {
         let mut state = self.0.lock();
         if state.refuses == Some(value) {
@@ -142,16 +143,16 @@ impl Gauge for World {
     }
 }
 
-/// Flushes that the delay ends, and a model of them by which a delay twice as long is worth `gain`.
+/// Flushes that the delay ends, and a model of them by which a delay twice as long has the gain `gain`.
 #[derive(Debug)]
 pub(super) struct Models {
     pub(super) gain: f64,
-    /// Of each flush. From 0.8 MiB on it is the bytes that end it as well, so that twice as many are worth as much.
+    /// The size of each flush. From 0.8 MiB on, the bytes end it as well, so that doubling them has the same gain.
     pub(super) flush_bytes: f64,
 }
 
 impl Models {
-    /// Of flushes of half the bytes that are configured.
+    /// Makes a model of flushes of about half the configured bytes.
     pub(super) fn promise(gain: f64) -> Self {
         Self { gain, flush_bytes: 500_000.0 }
     }
@@ -168,7 +169,7 @@ impl Predictor for Models {
 
     fn predict(&self, unit: &UnitSchema, features: &[f64]) -> Option<Prediction> {
         let place = unit.features.iter().position(|field| field.name == "us_since_last")?;
-        // Half as many calls, each of which costs so much more that the whole costs less by the gain.
+        // Half as many calls, each more expensive by such a factor that the sum costs less by the gain.
         let power = 1.0 - (1.0 + self.gain).log2();
         let value = 1e6 * (features[place] / 10_000.0).powf(power);
         Some(Prediction { value, low: value * 0.98, high: value * 1.02, clamped: false })
