@@ -1,4 +1,5 @@
-//! [`Collection`]: what a server has collected and learned, from its start to its stop, as the one who collects writes it and views read it.
+//! [`Collection`]: what a server has collected and learned, from its start to its stop; the collector writes it, and
+//! views read it.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,20 +21,20 @@ use super::{
     units::name_of,
 };
 
-/// How many files of samples are shown: three small reads of each.
+/// The number of sample files that are shown: each takes three small reads.
 const FILES_MAX: usize = 10_000;
 
 /// Whether samples are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Samples {
-    /// Nobody collects yet, or any more.
+    /// No collector works yet, or any more.
     #[default]
     Starting,
-    /// They are.
+    /// Samples are kept.
     Collecting,
-    /// `training.samples` says that they are not.
+    /// `training.samples` is off.
     Off,
-    /// They cannot be; why.
+    /// Samples cannot be kept, for this reason.
     Stopped(String),
 }
 
@@ -48,7 +49,7 @@ impl Samples {
         }
     }
 
-    /// Returns why they are not kept.
+    /// Returns why samples are not kept.
     pub(super) fn reason(&self) -> Option<String> {
         match self {
             Self::Off => Some("training.samples is off".to_owned()),
@@ -58,41 +59,41 @@ impl Samples {
     }
 }
 
-/// What one look at what was drained adds up.
+/// The sums over all drained periods, and the state for views.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     /// Samples taken, by unit and source.
     pub(super) taken: [[u64; SOURCES]; UNIT_SLOTS],
-    /// Those that were lost, by unit.
+    /// Lost samples, by unit.
     pub(super) dropped: [u64; UNIT_SLOTS],
     /// How each unit is sampled.
     pub(super) rates: [UnitRate; UNIT_SLOTS],
-    /// What was kept, and what of that before the collector that is at work began.
+    /// The kept samples in all, and those before the present collector began.
     pub(super) kept: Kept,
     kept_before: Kept,
     /// Whether samples are kept.
     pub(super) samples: Samples,
-    /// Packages that are judged before they are used.
+    /// Packages that are evaluated before they are used.
     pub(super) shadows: Vec<ModelRow>,
-    /// What taking and keeping samples has cost, in us.
+    /// The cost of taking and keeping samples, in us.
     pub(super) spent_us: f64,
 }
 
 impl Figures {
-    /// Notes what the collector that is at work has kept so far.
+    /// Records what the present collector has kept so far.
     pub(super) fn keep(&mut self, kept: &Kept) {
         self.kept = self.kept_before.and(kept);
     }
 }
 
-/// Order of locks: none of them is held while another is taken.
+/// What a server has collected and learned. Lock order: none of its locks is held while another is taken.
 #[derive(Debug)]
 pub(super) struct Collection {
     data: PathBuf,
     env: Env,
     /// The models.
     pub(super) models: Models,
-    /// What they say of what comes in.
+    /// The evaluation of the models on incoming samples.
     pub(super) judge: Judge,
     /// The newest samples.
     pub(super) recent: Recent,
@@ -100,15 +101,15 @@ pub(super) struct Collection {
     pub(super) fitting: Fitting,
     figures: Mutex<Figures>,
     hardware: Mutex<Option<Arc<Hardware>>>,
-    /// What samples have cost apply threads, in ns.
+    /// The cost of samples on apply threads, in ns.
     apply_spent_ns: AtomicU64,
-    /// What samples cost in a second, and what those of every call would, in us.
+    /// The present cost of samples per second, and the cost if every call were sampled, in us.
     spent_us_per_s: AtomicU64,
     wanted_us_per_s: AtomicU64,
 }
 
 impl Collection {
-    /// Of the data directory `data`.
+    /// Makes the collection of the data directory `data`.
     pub(super) fn new(data: &Path, env: &Env) -> Self {
         Self {
             data: data.to_owned(),
@@ -125,34 +126,35 @@ impl Collection {
         }
     }
 
-    /// Returns what samples have cost apply threads so far, in us.
+    /// Returns the cost of samples on apply threads so far, in us.
     pub(super) fn apply_spent_us(&self) -> f64 {
         self.apply_spent_ns.load(Relaxed) as f64 / 1e3
     }
 
-    /// Returns what samples cost now, in us per second.
+    /// Returns the present cost of samples, in us per second.
     pub(super) fn spent_us_per_s(&self) -> f64 {
         self.spent_us_per_s.load(Relaxed) as f64
     }
 
-    /// Returns what samples of every call would cost, in us per second.
+    /// Returns the cost if every call were sampled, in us per second.
     pub(super) fn wanted_us_per_s(&self) -> f64 {
         self.wanted_us_per_s.load(Relaxed) as f64
     }
 
-    /// Notes what samples cost: apply threads in all, everybody per second, and what those of every call would.
+    /// Records the cost of samples: that of apply threads in all, that of all threads per second, and that if every
+    /// call were sampled.
     pub(super) fn costs(&self, apply_ns: f64, spent_us_per_s: f64, wanted_us_per_s: f64) {
         self.apply_spent_ns.fetch_add(whole(apply_ns), Relaxed);
         self.spent_us_per_s.store(whole(spent_us_per_s), Relaxed);
         self.wanted_us_per_s.store(whole(wanted_us_per_s), Relaxed);
     }
 
-    /// Changes what is shown.
+    /// Changes the figures for views.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Figures) -> R) -> R {
         change(&mut self.figures.lock())
     }
 
-    /// Nobody collects any more: what was counted stays, what is in force is nothing.
+    /// Records that no collector works any more: counts stay, rates become zero.
     pub(super) fn rest(&self) {
         self.costs(0.0, 0.0, 0.0);
         self.change(|figures| {
@@ -163,23 +165,23 @@ impl Collection {
         });
     }
 
-    /// Another role begins: models stay, what was seen of the work of the role before goes.
+    /// Begins another role: models stay, observations of the work in the role before are discarded.
     pub(super) fn begin_role(&self) {
         self.judge.clear();
         self.recent.clear();
     }
 
-    /// Returns the machine, which is measured at the first call, in about 200 ms.
+    /// Returns the constants of the machine, which the first call measures, in about 200 ms.
     pub(super) fn measured(&self) -> Arc<Hardware> {
         if let Some(hardware) = self.hardware.lock().clone() {
             return hardware;
         }
-        // Without the lock: who looks at the view meanwhile sees nothing yet, and does not wait.
+        // Measured without the lock: a view that is read in the meantime shows nothing yet, and does not wait.
         let hardware = Arc::new(Hardware::measure(&self.env, &self.data));
         self.hardware.lock().get_or_insert(hardware).clone()
     }
 
-    /// Fills in what a policy's row says of samples.
+    /// Fills in the fields of a policy's row that are about samples.
     pub(super) fn fill(&self, row: PolicyRow) -> PolicyRow {
         let fits = self.fitting.counts();
         let figures = self.figures.lock();
@@ -220,7 +222,7 @@ impl Collection {
         UNITS.iter().map(row).collect()
     }
 
-    /// Returns the newest files of samples.
+    /// Returns the newest sample files.
     pub(super) fn files(&self) -> Vec<SampleFileRow> {
         let dir = SampleDir::new(self.env.files.clone(), &self.data);
         let row = |file: collie_samples::StoredFile| SampleFileRow {
@@ -236,14 +238,14 @@ impl Collection {
         dir.stored(FILES_MAX).unwrap_or_default().into_iter().map(row).collect()
     }
 
-    /// Returns the packages in the folder of models, and those that are judged before they are used.
+    /// Returns the packages in the folder of models, and those that are evaluated before they are used.
     pub(super) fn model_rows(&self) -> Vec<ModelRow> {
         let mut rows = self.models.rows(&self.judge);
         rows.extend(self.figures.lock().shadows.iter().cloned());
         rows
     }
 
-    /// Returns what the machine says of itself, and what was measured.
+    /// Returns the description of the machine, and its measured constants.
     pub(super) fn hardware(&self) -> Option<HardwareRow> {
         let hardware = self.hardware.lock().clone()?;
         let facts = &hardware.facts;
@@ -276,8 +278,8 @@ mod tests {
         (env, collection)
     }
 
-    /// Goal: views show what was noted: counts by source, kept and lost, costs, and why samples are not kept; and nothing in force once nobody
-    /// collects. Method: figures by hand.
+    /// Goal: views show what was recorded: counts by source, kept and lost samples, costs, and why samples are not
+    /// kept; and zero rates once no collector works. Method: figures by hand.
     #[test]
     fn what_was_noted_is_shown() {
         let (_env, collection) = collection();
@@ -314,7 +316,8 @@ mod tests {
         assert_eq!((collection.spent_us_per_s(), collection.fill(PolicyRow::default()).samples), (0.0, "starting"));
     }
 
-    /// Goal: the machine is shown once it was measured, once. Method: a simulated disk, where nothing is said of it, but everything measured.
+    /// Goal: the machine is shown once it was measured, once. Method: a simulated disk, which describes nothing of the
+    /// machine, but where every constant is measured.
     #[test]
     fn the_machine_is_shown_once_it_was_measured() {
         let (_env, collection) = collection();
@@ -326,7 +329,8 @@ mod tests {
         assert!(row.properties.iter().any(|(name, value)| *name == "call_ns" && value.contains('.')));
     }
 
-    /// Goal: packages in use and those that are judged stand together; another role forgets how they did. Method: one of each.
+    /// Goal: packages in use and those under evaluation are listed together; another role forgets their evaluation.
+    /// Method: one of each.
     #[test]
     fn models_in_use_and_in_the_shadow_are_shown() {
         let (_env, collection) = collection();

@@ -1,11 +1,14 @@
-//! [`Collector`]: the thread that takes samples out of the process ten times a second, keeps them, and says how many are to come.
+//! [`Collector`]: the thread that drains samples ten times a second, keeps them, and decides the sampling
+//! probabilities.
 //!
-//! Not a worker of sessions, and not one that anybody waits for: it gives way to others (`collie_env::give_way`). It gets the tenth of a core
-//! that this leaves it rather than only what nobody else wants (`SCHED_IDLE`): it holds locks that a promotion takes.
+//! It is no worker of sessions, and no thread waits for it during normal work: it yields to others
+//! (`collie_env::give_way`). It still gets a tenth of a core, and not only otherwise idle time (`SCHED_IDLE`), because
+//! it holds locks that a promotion takes.
 //!
 //! # Invariants
-//! - C1. It lives no longer than its database: whoever closes that, or moves its directory, has it end before ([`Collector::end`]).
-//! - C2. However the thread ends, nothing is sampled afterwards and no fit runs.
+//! - C1. It ends before its database: a caller that closes that, or moves its directory, ends the collector first
+//!   ([`Collector::end`]).
+//! - C2. However the thread ends, nothing is sampled afterwards, and no fit runs.
 
 use crate::log_lines;
 use std::{
@@ -31,22 +34,22 @@ use super::{
     state::Training,
 };
 
-/// How often samples are taken out: a lane holds some thousands.
+/// The time between two drains: a lane holds some thousand samples.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How long after its start it begins: a server that is just being started has other things to do, and the machine is measured first.
+/// The delay before it begins: a starting server has more urgent work, and the machine is measured first.
 const START_DELAY: Duration = Duration::from_secs(1);
 
-/// How many periods lie between two looks at packages that came in.
+/// The number of periods between two checks of incoming packages.
 const LOOK_PERIODS: u32 = 10;
 
-/// A cost per sample is measured by those of a period, if it has as many.
+/// The least samples in a period from which the cost per sample is measured.
 const COST_SAMPLES_MIN: usize = 16;
 
-/// What one sample can cost at the most, in us: the thread may not have run for a while.
+/// The upper limit of the cost of one sample, in us: the thread may not have run for a while.
 const COST_US_MAX: f64 = 100.0;
 
-/// Whose samples they are.
+/// The origin of the samples, and the place for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Whose {
     /// Name of the cluster.
@@ -55,7 +58,7 @@ pub(crate) struct Whose {
     pub(crate) node: String,
     /// The data directory.
     pub(crate) data: PathBuf,
-    /// What fits models beside it; `None`: nothing does.
+    /// The program that fits models; `None`: no models are fitted.
     pub(crate) program: Option<PathBuf>,
 }
 
@@ -66,7 +69,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits for `time`, or until it is to end; whether it is.
+    /// Waits for `time`, or until the thread is to end; returns whether it is to end.
     fn wait(&self, time: Duration) -> bool {
         let mut is_ending = self.is_ending.lock();
         if !*is_ending {
@@ -76,7 +79,7 @@ impl Stop {
     }
 }
 
-/// See the module's documentation. Dropping it ends it.
+/// See the module's documentation. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Collector {
     stop: Arc<Stop>,
@@ -84,7 +87,8 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Begins to collect for `training`, a second later. Where there can be no thread nothing is collected, which is said.
+    /// Begins to collect for `training`, after a delay of a second. If the thread cannot be started, nothing is
+    /// collected, which is logged.
     pub(crate) fn start(training: Arc<Training>, database: &Arc<Database>, whose: Whose, env: &Env) -> Self {
         let stop = Arc::<Stop>::default();
         let (stopping, database, env) = (stop.clone(), Arc::downgrade(database), env.clone());
@@ -104,7 +108,7 @@ impl Collector {
         Self { stop, thread }
     }
 
-    /// Ends it: what was kept is on disk when this returns, as far as the disk works (C1).
+    /// Ends the thread: kept samples are on disk on return, unless the disk fails (C1).
     pub(crate) fn end(mut self) {
         self.finish();
     }
@@ -113,7 +117,7 @@ impl Collector {
         *self.stop.is_ending.lock() = true;
         self.stop.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so, and has left nothing behind (C2).
+            // A thread that panicked has reported that, and its drop guard has cleaned up (C2).
             let _panicked = thread.join();
         }
     }
@@ -125,7 +129,7 @@ impl Drop for Collector {
     }
 }
 
-/// While it lives somebody collects (C2).
+/// The guard of a collecting thread (C2).
 struct Collecting(Arc<Training>);
 
 impl Drop for Collecting {
@@ -136,7 +140,8 @@ impl Drop for Collecting {
     }
 }
 
-/// Waits until samples are wanted, at least for a moment; `false`: it is to end. Until then not even the machine is measured.
+/// Waits until samples are wanted, and at least for the start delay; returns `false` if the thread is to end. Until
+/// then not even the machine is measured.
 fn until_wanted(training: &Training, stopping: &Stop) -> bool {
     if stopping.wait(START_DELAY) {
         return false;
@@ -151,7 +156,7 @@ fn until_wanted(training: &Training, stopping: &Stop) -> bool {
     true
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Work<'a> {
     training: &'a Training,
     database: Weak<Database>,
@@ -163,16 +168,16 @@ struct Work<'a> {
     fitter: Option<Fitter>,
     incoming: Incoming,
     periods: u32,
-    /// At the end of the period before.
+    /// The time at which the last period ended.
     ended_ns: u64,
     commits: u64,
-    /// What a sample costs, in us: taking it, and keeping it.
+    /// The cost of a sample, in us: taking it, and keeping it.
     cost_us: f64,
     samples: Samples,
 }
 
 impl<'a> Work<'a> {
-    /// Measures the machine and opens the files; `None`: it is to end before another one who drains has.
+    /// Measures the machine and opens the files; returns `None` if the thread is to end before another drain has.
     fn begin(
         training: &'a Training,
         database: Weak<Database>,
@@ -223,7 +228,7 @@ impl<'a> Work<'a> {
         self.database.upgrade().map_or(self.commits, |database| database.engine().commits())
     }
 
-    /// Returns what the period that ends was like.
+    /// Returns the context of the period that ends.
     fn situation(&mut self, seconds: f64, config_epoch: u64) -> Situation {
         let commits = self.commits_now();
         let new = commits.saturating_sub(self.commits);
@@ -240,7 +245,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A tenth of a second.
+    /// Performs the work of a period, a tenth of a second.
     fn period(&mut self) {
         let now_ns = self.env.clock.now_ns();
         let seconds = now_ns.saturating_sub(self.ended_ns) as f64 / 1e9;
@@ -265,7 +270,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Hands on what was drained.
+    /// Passes on the drained samples.
     fn keep(&mut self, is_wanted: bool, config_epoch: u64) {
         self.keeper.tick(config_epoch);
         if !is_wanted {
@@ -278,7 +283,7 @@ impl<'a> Work<'a> {
         self.incoming.take(&loaded, rows);
     }
 
-    /// Learns what a sample costs and how often units are called.
+    /// Updates the cost of a sample and the call rates of units.
     fn count(&mut self, now_ns: u64, seconds: f64) {
         let count = self.batch.samples.len();
         if count >= COST_SAMPLES_MIN {
@@ -289,7 +294,7 @@ impl<'a> Work<'a> {
         self.rates.saw(&self.batch.taken, &self.batch.dropped, seconds, self.cost_us);
     }
 
-    /// Returns whether samples are kept, and tells of changes of that.
+    /// Returns whether samples are kept, and reports changes of that.
     fn look_at_samples(&mut self, is_wanted: bool) -> bool {
         let samples = match self.keeper.state() {
             _ if !is_wanted => Samples::Off,
@@ -306,7 +311,7 @@ impl<'a> Work<'a> {
         self.samples == Samples::Collecting
     }
 
-    /// Has views show this period.
+    /// Publishes the figures of this period to views.
     fn show(&self, seconds: f64) {
         let Batch { taken, dropped, .. } = &self.batch;
         let spent_us = self.cost_us * self.batch.samples.len() as f64;
@@ -325,7 +330,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// Begins a fit when it is due, and looks at the one that runs.
+    /// Begins a fit when it is due, and checks the running one.
     fn fit(&mut self, now_ns: u64, interval: Option<Duration>) {
         let Some(fitter) = &mut self.fitter else { return };
         let collection = self.training.collection();
@@ -347,7 +352,7 @@ impl<'a> Work<'a> {
             Some(Event::Ended(Ended::Killed)) => self.training.tell("fit", "is killed", "it may not run any more"),
             Some(Event::Ended(Ended::Failed(why))) => self.failed(&why),
             Some(Event::Ended(Ended::Done(end))) => {
-                // What the fit says of each label that it did not write (RT11).
+                // The lines of the fit about labels for which it wrote no model (TRAIN-11).
                 for line in end.output.lines().filter(|line| line.contains("; not written: ")) {
                     self.training.tell("model", "is not exchanged", line.trim());
                 }
@@ -376,7 +381,7 @@ impl<'a> Work<'a> {
         collection.change(|figures| figures.shadows = shadows);
     }
 
-    /// Takes what is left, and writes everything.
+    /// Takes the remaining samples, and writes everything.
     fn end(&mut self) {
         self.training.stop_sampling();
         let (settings, config_epoch) = self.training.settings();
@@ -391,7 +396,7 @@ impl<'a> Work<'a> {
 }
 
 impl Whose {
-    /// Returns whose samples those of the data directory `data` are.
+    /// Returns the origin of the samples of the data directory `data`.
     pub(crate) fn of(data: &Path, cluster: u128, node: String, program: Option<PathBuf>) -> Self {
         Self { cluster: format!("{cluster:032x}"), node, data: data.to_owned(), program }
     }

@@ -1,27 +1,27 @@
-//! [`Controller`]: what one tick decides: C by the governor, the part of it that work may have which can wait by P7, and whether the
-//! second was out of bound. Pure: same signals, same decisions (RT7).
+//! [`Controller`]: the decisions of one tick: the grant C by the governor, the part of it for elastic work by P7, and
+//! whether the second was out of bound. Pure: the same signals give the same decisions (TRAIN-7).
 
 use collie_train::policy::{
     Governor, Halt, Policy as _, PolicyKind, PolicyState, Settings, Signals, TickDelay, Tokens, Windows,
 };
 
-/// For so many ticks the delay of one is the newest that is known.
+/// For this many ticks the delay of one counts as the newest known delay.
 const NEWEST_TICKS: u32 = 10;
 
-/// What was decided in a tick.
+/// The decisions of a tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decided {
-    /// What it was decided by, sanitized.
+    /// The signals on which it is based, sanitized.
     pub(super) signals: Signals,
     /// C, in us per second.
     pub(super) collect_us_per_s: f64,
-    /// The part of it for work that can wait.
+    /// The part of it for elastic work.
     pub(super) elastic_us_per_s: f64,
-    /// Why C is 0, if the policy was not asked.
+    /// Why C is 0, if the policy did not decide it.
     pub(super) halt: Option<Halt>,
-    /// What can be seen of the policy.
+    /// The visible state of the policy.
     pub(super) state: PolicyState,
-    /// D of the newest tick in which commits were measured, unless that is a second ago.
+    /// D of the newest tick with measured commits, unless that is a second or more ago.
     pub(super) delay_us: Option<f64>,
 }
 
@@ -31,17 +31,18 @@ pub(super) struct Controller {
     governor: Governor,
     tokens: Tokens,
     windows: Windows,
-    /// D, and how many ticks ago that was.
+    /// D, and its age in ticks.
     newest: Option<(f64, u32)>,
 }
 
 impl Controller {
-    /// Begins anew on a machine with `cores`, and goes on counting `windows`.
+    /// Starts from the beginning on a machine with `cores`, except that it continues to count `windows`.
     pub(super) fn new(kind: PolicyKind, settings: Settings, cores: u32, windows: Windows) -> Self {
         Self { governor: Governor::new(kind, settings, cores), tokens: Tokens::default(), windows, newest: None }
     }
 
-    /// Takes what was measured since the last tick, and what samples cost now, in us per second: work that can wait gets of the rest.
+    /// Takes the signals since the last tick, and the present cost of samples, in us per second: elastic work gets a
+    /// part of the rest.
     pub(super) fn tick(&mut self, signals: &Signals, samples_us_per_s: f64) -> Decided {
         let grant = self.governor.tick(signals);
         let signals = signals.sanitized();
@@ -107,8 +108,9 @@ mod tests {
         lines.map(row).collect()
     }
 
-    /// Goal: RT7 through all that a server does with signals: recorded signals give the recorded grants, work that can wait gets no more than
-    /// these, and silence stops both. Method: the record of `collie-train`, with the policy that is the default there and here.
+    /// Goal: TRAIN-7 through all steps of a server: recorded signals give the recorded grants, elastic work gets no
+    /// more than these, and silence stops both. Method: the record of `collie-train`, with the policy that is the
+    /// default there and here.
     #[test]
     fn recorded_signals_give_the_recorded_grants() {
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
@@ -127,7 +129,8 @@ mod tests {
         assert!(windows.judged > 10 && windows.unknown > 0, "{windows:?}");
     }
 
-    /// Goal: the delay that is shown is that of the newest commits, for a second. Method: a tick with commits, then ticks without.
+    /// Goal: the shown delay is that of the newest commits, for a second. Method: a tick with commits, then ticks
+    /// without.
     #[test]
     fn the_delay_of_the_newest_commits_is_shown_for_a_second() {
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(shown.take_while(|us| *us == Some(300.0)).count(), 9);
     }
 
-    /// Goal: apply threads that wait for a processor take it from work that can wait, and from nothing else. Method: long waits on a
+    /// Goal: apply threads that wait for a processor reduce elastic work, and nothing else. Method: long waits on a
     /// replica that is otherwise idle, then none.
     #[test]
     fn waiting_apply_threads_come_first() {

@@ -1,4 +1,4 @@
-//! [`Fitter`]: says when a fit begins, for how long it may run, and when the next one is tried after it failed.
+//! [`Fitter`]: decides when a fit begins, how long it may run, and when the next one is tried after a failure.
 
 use std::{
     ffi::OsStr,
@@ -8,26 +8,26 @@ use std::{
 
 use super::fitting::{Ended, Fitting};
 
-/// Fewer new samples are no reason to fit: no unit can be fitted to fewer.
+/// With fewer new samples there is no fit: no unit can be fitted to fewer.
 const NEW_ROWS_MIN: u64 = 50;
 
-/// One in so many samples has to be new.
+/// One in this many samples must be new.
 const NEW_PART: u64 = 10;
 
-/// A fit that has been at work for longer is killed; all units are to take a minute.
+/// A fit that has worked for longer is killed; all units should take a minute.
 const TIME_MAX_NS: u64 = 600_000_000_000;
 
-/// After each failure the next try is twice as far away, at most so many times.
+/// After each failure the wait doubles, at most this often.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// What happened.
+/// An event of a fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A fit has begun.
     Begun,
-    /// It has ended; of one that did its work, whether packages are there is for others to look.
+    /// It has ended; after a successful one, the caller checks for packages.
     Ended(Ended),
-    /// It could not begin; why.
+    /// It could not begin, for this reason.
     Refused(String),
 }
 
@@ -37,19 +37,19 @@ pub(super) struct Fitter {
     program: PathBuf,
     data: PathBuf,
     node: String,
-    /// When it was tried last, or collection began.
+    /// The time of the last try, or of the start of collection.
     since_ns: u64,
-    /// When it was looked at last.
+    /// The time of the last look.
     looked_ns: u64,
     at_work_ns: u64,
     failures: u32,
-    /// Samples that had been kept when the last fit began that did its work, and of the one that runs.
+    /// The number of samples kept by the start of the last successful fit, and by that of the running one.
     fitted_rows: u64,
     begun_rows: u64,
 }
 
 impl Fitter {
-    /// Fits by `program` what lies in `data` of the node `node`, from `now_ns` on.
+    /// Makes a fitter that runs `program` on the samples of the node `node` in `data`, from `now_ns` on.
     pub(super) fn new(program: PathBuf, data: &Path, node: String, now_ns: u64) -> Self {
         let (since_ns, looked_ns) = (now_ns, now_ns);
         Self {
@@ -65,8 +65,8 @@ impl Fitter {
         }
     }
 
-    /// Returns whether a fit is to begin: its time has come, and enough of `kept_rows` is new to models that know `known_rows`. `None` for
-    /// `interval`: never.
+    /// Returns whether a fit is to begin: its time has come, and enough of `kept_rows` is new compared with the
+    /// `known_rows` of the models. `interval` is `None`: never.
     pub(super) fn is_due(&self, now_ns: u64, interval: Option<Duration>, kept_rows: u64, known_rows: u64) -> bool {
         let Some(interval) = interval else { return false };
         let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
@@ -77,7 +77,7 @@ impl Fitter {
             && new_rows.saturating_mul(NEW_PART) >= known_rows
     }
 
-    /// Begins a fit, if none runs and one may. All that was kept has to be in files.
+    /// Begins a fit, if none runs and one may. All kept samples must be in files.
     pub(super) fn begin(&mut self, fitting: &Fitting, now_ns: u64, kept_rows: u64) -> Option<Event> {
         let data = self.data.as_os_str();
         let arguments: [&OsStr; 7] = [
@@ -104,7 +104,7 @@ impl Fitter {
         }
     }
 
-    /// Looks at the fit that runs, if one does, which stands still unless `may_run`.
+    /// Checks the running fit, if there is one, and stops it unless `may_run`.
     pub(super) fn look(&mut self, fitting: &Fitting, now_ns: u64, may_run: bool) -> Option<Event> {
         if fitting.is_at_work() {
             self.at_work_ns += now_ns.saturating_sub(self.looked_ns);
@@ -118,7 +118,7 @@ impl Fitter {
         match ended {
             Ended::Done(_) => (self.failures, self.fitted_rows) = (0, self.begun_rows),
             Ended::Failed(_) => self.failures = self.failures.saturating_add(1),
-            // Too slow: as a failure. Forbidden: the next role begins with a fitter of its own, or with a wait all the same.
+            // Too slow: treated as a failure. Forbidden: the next role begins with its own fitter, or waits as well.
             Ended::Killed => self.failures = self.failures.saturating_add(1),
         }
         Some(Event::Ended(ended))
@@ -148,7 +148,8 @@ mod tests {
         panic!("nothing happens");
     }
 
-    /// Goal: a fit begins when its time has come and a tenth is new, not before, and never where that is said. Method: each side of each edge.
+    /// Goal: a fit begins when its time has come and a tenth is new, not before, and never if so configured. Method:
+    /// each side of each edge.
     #[test]
     fn a_fit_is_due_by_time_and_by_what_is_new() {
         let fitter = fitter("/bin/true");
@@ -160,15 +161,17 @@ mod tests {
         assert!(!due(1 << 30, None, 1000, 0), "never");
     }
 
-    /// Goal: after a fit that did its work only what came since is new; after failures it is waited longer, up to a limit; what it is called
-    /// with is what `collie train fit` takes. Method: a program that fails unless its words are these, then one that is not there.
+    /// Goal: after a successful fit only later samples are new; after failures the wait is longer, up to a limit; the
+    /// arguments are those of `collie train fit`. Method: a program that fails unless its arguments are these, then one
+    /// that does not exist.
     #[test]
     fn failures_are_waited_out() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("trainer");
         let words = "train fit --child --data /data --node n1";
         let script = format!("#!/bin/sh\n[ \"$*\" = '{words}' ] || exit 1\n[ -e \"$0.works\" ] || exit 2\n");
-        // By another process: what this one has open for writing, a fit that a test beside begins would have open too.
+        // Written by another process: a file that this process has open for writing would also be open in a fit that a
+        // concurrent test begins, and could not be executed.
         let make = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";
         let made = Command::new("/bin/sh").args(["-c", make, "sh", &script]).arg(&program).status().unwrap();
         assert!(made.success());
@@ -197,8 +200,8 @@ mod tests {
         assert!(!fitter.is_due(now_ns + 3600 * SECOND_NS, HOUR, 200, 0));
     }
 
-    /// Goal: a fit that takes too long is killed, and time in which it stands still does not count. Method: one that sleeps, with a clock of the
-    /// test's own: a day standing still, then more than its time.
+    /// Goal: a fit that takes too long is killed, and time in which it is stopped does not count. Method: one that
+    /// sleeps, with a clock of the test: a day while stopped, then more than its time.
     #[test]
     fn a_fit_that_takes_too_long_is_killed() {
         let (mut fitter, fitting) = (fitter("/bin/sleep"), Fitting::default());

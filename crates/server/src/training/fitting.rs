@@ -1,8 +1,10 @@
-//! [`Fitting`]: the process that fits models beside the server, `collie train fit --child`, if one runs.
+//! [`Fitting`]: the process that fits models next to the server, `collie train fit --child`, if one runs.
 //!
 //! # Invariants
-//! - F1. At most one runs, and none while nothing may be collected by this node: [`Fitting::forbid`] kills what runs and lets none begin.
-//! - F2. What runs ends with the thread that began it (`collie_env::end_with_parent`), so with the server, however that ends.
+//! - F1. At most one runs, and none while this node may not collect: [`Fitting::forbid`] kills a running one and lets
+//!   none begin.
+//! - F2. A fit ends with the thread that began it (`collie_env::end_with_parent`), and so with the server, however that
+//!   ends.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -19,37 +21,38 @@ struct Inner {
     killed: u64,
 }
 
-/// How a fit ended.
+/// The outcome of a fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It did its work; what it said.
+    /// It was successful; with its output.
     Done(ChildEnd),
-    /// It did not; why.
+    /// It failed, for this reason.
     Failed(String),
-    /// It was killed, since it may not run any more.
+    /// It was killed, since it may no longer run.
     Killed,
 }
 
-/// Order of locks: its own alone; held for as long as it takes to start a program, some milliseconds.
+/// The process that fits. Lock order: its own lock alone; held as long as it takes to start a program, some
+/// milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Fitting {
     inner: Mutex<Inner>,
 }
 
 impl Fitting {
-    /// Lets fits begin.
+    /// Allows fits to begin.
     pub(super) fn allow(&self) {
         self.inner.lock().is_allowed = true;
     }
 
-    /// Kills what runs, and lets none begin (F1). Waits for nothing: that it has ended is found by [`Fitting::look`].
+    /// Kills a running fit, and lets none begin (F1). Waits for nothing: [`Fitting::look`] finds that it has ended.
     pub(super) fn forbid(&self) {
         let mut inner = self.inner.lock();
         inner.is_allowed = false;
         inner.kill();
     }
 
-    /// Begins one, unless one runs or none may; whether it did.
+    /// Begins a fit, unless one runs or none may; returns whether it did.
     ///
     /// # Errors
     /// The program cannot be started, in words.
@@ -70,7 +73,7 @@ impl Fitting {
         }
     }
 
-    /// Has what runs stand still, or go on, and returns how it ended, once. `None`: it runs, or there is none.
+    /// Stops or continues a running fit, and returns its outcome, once. `None`: it runs, or there is none.
     pub(super) fn look(&self, may_run: bool) -> Option<Ended> {
         let (mut child, is_killed) = {
             let mut inner = self.inner.lock();
@@ -97,23 +100,23 @@ impl Fitting {
         Some(ended)
     }
 
-    /// Kills what runs: it has taken too long.
+    /// Kills a running fit that has taken too long.
     pub(super) fn kill(&self) {
         self.inner.lock().kill();
     }
 
-    /// Returns whether one runs, and does not stand still.
+    /// Returns whether a fit runs and is not stopped.
     pub(super) fn is_at_work(&self) -> bool {
         self.inner.lock().child.as_ref().is_some_and(|child| !child.is_paused())
     }
 
-    /// Returns how many have ended, by how.
+    /// Returns the numbers of ended fits, by outcome.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
         let inner = self.inner.lock();
         vec![("done", inner.done), ("failed", inner.failed), ("killed", inner.killed)]
     }
 
-    /// Kills what runs and waits until it has ended.
+    /// Kills a running fit and waits for its end.
     pub(super) fn end(&self) {
         // Dropped without the lock: a promotion does not wait for that.
         let child = self.inner.lock().child.take();
@@ -130,7 +133,7 @@ impl Inner {
     }
 }
 
-/// Says why a fit failed: its last words, or how it ended.
+/// Returns why a fit failed: its last line, with its exit status.
 fn why(end: &ChildEnd) -> String {
     let last = end.errors.lines().chain(end.output.lines()).rfind(|line| !line.trim().is_empty());
     format!("{}: {}", end.status, last.unwrap_or("it said nothing").trim())
@@ -156,8 +159,8 @@ mod tests {
         panic!("it does not end");
     }
 
-    /// Goal: one fit at a time, and how each ended is told once, with its words where it failed. Method: one that succeeds with another begun
-    /// meanwhile, one that fails, and a program that is not there.
+    /// Goal: one fit runs at a time, and each outcome is returned once, with its last line if it failed. Method: one
+    /// that succeeds while another is tried, one that fails, and a program that does not exist.
     #[test]
     fn a_fit_is_told_of_once() {
         let fitting = Fitting::default();
@@ -172,8 +175,8 @@ mod tests {
         assert_eq!(fitting.counts(), [("done", 1), ("failed", 2), ("killed", 0)]);
     }
 
-    /// Goal: F1: a promotion kills what runs, also where it stands still, and none begins afterwards until it may again. Method: one that would
-    /// sleep for an hour and stands, forbidden.
+    /// Goal: F1: a promotion kills a running fit, even a stopped one, and none begins afterwards until it is allowed
+    /// again. Method: one that would sleep for an hour and is stopped, forbidden.
     #[test]
     fn what_may_not_run_is_killed() {
         let fitting = Fitting::default();

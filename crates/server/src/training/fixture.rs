@@ -1,4 +1,5 @@
-//! Samples and packages for tests: reads of rows that take 50 ns for each step of the version chain, with a tenth of noise.
+//! Samples and packages for tests: reads of rows that take 50 ns for each step of the version chain, with ten percent
+//! of noise.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +14,7 @@ use collie_train::{
 
 use super::models::{Loaded, Models};
 
-/// Returns so many reads, `slow` times as slow as those of the others.
+/// Returns `count` reads, `slow` times as slow as at 1.
 pub(super) fn row_reads(count: u64, slow: u64, seed: u64) -> Vec<SampleRow> {
     let chance = SimRandom::new(seed);
     let read = |number: u64| {
@@ -43,7 +44,7 @@ pub(super) fn package(rows: &[SampleRow]) -> Package {
     }
 }
 
-/// Returns the models of these packages, as a directory of its own has them.
+/// Returns the models of these packages, loaded from a new directory.
 pub(super) fn loaded_with(packages: &[Package]) -> Arc<Loaded> {
     let (env, _disk) = Env::simulated(1);
     let models = Models::new(env.files.clone(), Path::new("/data/models").to_owned());

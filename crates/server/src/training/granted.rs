@@ -1,4 +1,4 @@
-//! [`Granted`]: what may be collected now.
+//! [`Granted`]: the current grant for collection.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,8 @@ use std::sync::{
 
 use collie_train::policy::ElasticBudget;
 
-/// Written by the tick, read by whoever collects. Each number stands for itself, so no order is needed between them.
+/// Written by the tick, read by the collecting threads. The numbers are independent, so no order is needed between
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     collect_us_per_s: AtomicU64,
@@ -15,17 +16,17 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// C: microseconds of collection work per second, of all sources together.
+    /// Returns C: microseconds of collection work per second, for all sources together.
     pub(crate) fn collect_us_per_s(&self) -> u64 {
         self.collect_us_per_s.load(Relaxed)
     }
 
-    /// The part of it for work that can wait.
+    /// Returns the part of it for elastic work.
     pub(crate) fn elastic(&self) -> &Arc<ElasticBudget> {
         &self.elastic
     }
 
-    /// Grants from now on, rounded down.
+    /// Grants these rates from now on, rounded down.
     pub(super) fn publish(&self, collect_us_per_s: f64, elastic_us_per_s: f64) {
         self.collect_us_per_s.store(whole(collect_us_per_s), Relaxed);
         self.elastic.set_rate(whole(elastic_us_per_s));
@@ -37,7 +38,7 @@ impl Granted {
     }
 }
 
-/// Returns a number without its fraction; what is none, or below 0, is 0.
+/// Returns a number without its fraction; 0 for a negative one, or for one that is not a number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the conversion saturates")]
 pub(super) fn whole(number: f64) -> u64 {
     number as u64
@@ -47,7 +48,8 @@ pub(super) fn whole(number: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: what is published is what is read, and nothing absurd ever is. Method: grants of both kinds, then none, then no numbers.
+    /// Goal: readers get the published values, and never absurd ones. Method: grants of both kinds, then none, then
+    /// values that are no numbers.
     #[test]
     fn granted_is_what_was_published() {
         let granted = Granted::default();

@@ -1,13 +1,16 @@
-//! [`Incoming`]: packages that somebody put into `models/incoming`: looked at, judged on the samples that come in for a while beside the
-//! models in use, then taken or refused.
+//! [`Incoming`]: packages that a user put into `models/incoming`: they are evaluated on incoming samples for a while,
+//! next to the models in use, then taken or refused.
 //!
 //! # Invariants
-//! - I1. A package of another schema than this program's, or that is none, is refused without being judged (RT11).
-//! - I2. It is taken only after the time of its shadow, with [`SAMPLES_MIN`] samples, if nine tenths of these (less a little) lay inside its
-//!   intervals, and its error on them is at most 1.1 times that of the model in use on the same samples.
-//! - I3. What was decided shows in names: a package that is taken leaves the folder, one that is refused becomes `NAME.refused`.
+//! - I1. A package of another schema than this program's, or a file that is no package, is refused without being
+//!   evaluated (TRAIN-11).
+//! - I2. It is taken only after its shadow time, with [`SAMPLES_MIN`] samples, if at least [`COVERAGE_MIN`] of these
+//!   lay inside its intervals, and its error on them is at most 1.1 times that of the model in use on the same samples.
+//! - I3. File names show the outcome: a package that is taken leaves the folder, one that is refused becomes
+//!   `NAME.refused`.
 //!
-//! A file that is being copied there is not whole yet: one that is none is refused only if it is as long as a second before.
+//! A file that is being copied there is not complete yet: a file that is no package is refused only if its length is
+//! the same as a second before.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,22 +24,23 @@ use super::{
     models::{self, ENDING, Loaded, Models},
 };
 
-/// The folder in that of models.
+/// The folder inside that of the models.
 const FOLDER: &str = "incoming";
 
-/// What is added to the name of a package that was refused.
+/// The suffix for the name of a refused package.
 const REFUSED: &str = ".refused";
 
-/// Fewer samples say nothing.
+/// With fewer samples there is no verdict.
 pub(super) const SAMPLES_MIN: usize = 100;
 
-/// The least part of samples inside of intervals.
+/// The least fraction of samples inside the intervals.
 const COVERAGE_MIN: f64 = 0.85;
 
-/// How much worse than the model in use it may be: as when packages are admitted (`Package::admit`).
+/// The factor by which its error may be above that of the model in use: the same as for the admission of packages
+/// (`Package::admit`).
 const WORSE_MAX: f64 = 1.1;
 
-/// A package that is judged.
+/// A package under evaluation.
 #[derive(Debug)]
 struct Candidate {
     package: Package,
@@ -45,14 +49,14 @@ struct Candidate {
     incumbent: Judged,
 }
 
-/// A change that somebody should hear of.
+/// A change to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     /// The file's name.
     pub(super) file: String,
-    /// What became of it.
+    /// The outcome.
     pub(super) what: &'static str,
-    /// Why.
+    /// The reason.
     pub(super) why: String,
 }
 
@@ -62,18 +66,18 @@ pub(super) struct Incoming {
     files: Arc<dyn Files>,
     dir: PathBuf,
     candidates: BTreeMap<String, Candidate>,
-    /// Files that are no packages, with their lengths: perhaps not yet.
+    /// Files that are no packages, or not yet, with their lengths.
     unfinished: BTreeMap<String, u64>,
 }
 
 impl Incoming {
-    /// Of the folder of `models`.
+    /// Watches the folder of `models`.
     pub(super) fn new(files: Arc<dyn Files>, models: &Models) -> Self {
         let dir = models.dir().join(FOLDER);
         Self { files, dir, candidates: BTreeMap::new(), unfinished: BTreeMap::new() }
     }
 
-    /// Judges candidates by samples.
+    /// Evaluates candidates on samples.
     pub(super) fn take(&mut self, loaded: &Loaded, rows: &[SampleRow]) {
         if self.candidates.is_empty() {
             return;
@@ -94,8 +98,8 @@ impl Incoming {
         }
     }
 
-    /// Looks at the folder, once a second: new packages are judged from now on, those whose time is over are put into the place of the models
-    /// in use or refused. Returns what changed; after a package was taken, models have to be loaded.
+    /// Scans the folder, once a second: new packages are evaluated from now on; those whose time is over replace the
+    /// models in use or are refused. Returns the changes; after a package was taken, the models must be loaded.
     pub(super) fn look(&mut self, now_ns: u64, shadow: Duration, models: &Models) -> Vec<Change> {
         let names = self.files.list(&self.dir).unwrap_or_default();
         let names: Vec<String> = names.into_iter().filter(|name| name.ends_with(ENDING)).collect();
@@ -136,7 +140,7 @@ impl Incoming {
         }
     }
 
-    /// Returns whether a candidate may be taken, or why not; `None`: it is judged on.
+    /// Returns whether a candidate may be taken, or why not; `None`: its evaluation continues.
     fn verdict(&self, name: &str, now_ns: u64, shadow: Duration) -> Option<Result<(), String>> {
         let Candidate { since_ns, own, incumbent, .. } = self.candidates.get(name)?;
         let is_over = u128::from(now_ns.saturating_sub(*since_ns)) >= shadow.as_nanos();
@@ -169,25 +173,25 @@ impl Incoming {
         }
         match models.store(&candidate.package) {
             Ok(()) => {
-                // One that stays is judged once more, and found as good as itself.
+                // If the file stays, it is evaluated once more, and found as good as itself.
                 let _removed = self.files.remove(&self.dir.join(name));
                 let samples = candidate.own.coverage().samples();
                 let why = format!("its error is {:.1} % on the last {samples} samples", 100.0 * error);
                 Change { file: name.to_owned(), what: "is active", why }
             }
-            // It is judged anew from the next look on.
+            // Its evaluation starts again at the next scan.
             Err(why) => Change { file: name.to_owned(), what: "cannot be used", why },
         }
     }
 
     fn refuse(&mut self, name: &str, why: String) -> Change {
         let (from, to) = (self.dir.join(name), self.dir.join(format!("{name}{REFUSED}")));
-        // Where it cannot be renamed it is refused again at the next look: said again, and nothing else.
+        // If it cannot be renamed, it is refused again at the next scan, which only repeats the report.
         let _renamed = self.files.replace(&from, &to);
         Change { file: name.to_owned(), what: "is refused", why }
     }
 
-    /// Returns candidates as rows.
+    /// Returns the candidates as rows.
     pub(super) fn rows(&self) -> Vec<ModelRow> {
         let row = |(name, candidate): (&String, &Candidate)| ModelRow {
             state: "shadow",

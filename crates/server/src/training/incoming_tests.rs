@@ -1,4 +1,4 @@
-//! Packages that come by the folder.
+//! Packages in the incoming folder.
 
 use collie_env::Env;
 use collie_train::{LabelId, UnitId, model::sample_package};
@@ -32,7 +32,7 @@ impl Bench {
         file.write_at(0, bytes).unwrap();
     }
 
-    /// A second later.
+    /// Scans a second later.
     fn look(&mut self) -> Vec<(String, &'static str)> {
         self.now_ns += SECOND_NS;
         let changes = self.incoming.look(self.now_ns, SHADOW, &self.models);
@@ -57,8 +57,8 @@ fn change(what: &'static str) -> Vec<(String, &'static str)> {
     vec![("a.package".to_owned(), what)]
 }
 
-/// Goal: I2: a package that holds is taken after its time and not before, and leaves the folder; meanwhile it is shown with how it does.
-/// Method: samples as it predicts them, too few until late; no model before.
+/// Goal: I2: a package that holds is taken after its time and not before, and leaves the folder; until then it is shown
+/// with its evaluation. Method: samples as it predicts them, too few at first; no model before.
 #[test]
 fn a_package_that_holds_is_taken_after_its_time() {
     let mut bench = Bench::new();
@@ -80,14 +80,15 @@ fn a_package_that_holds_is_taken_after_its_time() {
     assert_eq!((bench.active(), bench.names(), bench.incoming.rows()), (Some(good.hash()), vec![], vec![]));
 }
 
-/// Goal: I2, I3: a package that does not hold, or does worse than the one in use, is refused, stays there under another name, and is not looked
-/// at again. Method: a model of other work; one whose intervals are wide and whose predictions are off, beside a good one.
+/// Goal: I2, I3: a package that does not hold, or is worse than the one in use, is refused, stays there under another
+/// name, and is not evaluated again. Method: a model of other work; one whose intervals are wide and whose predictions
+/// are off, next to a good one.
 #[test]
 fn a_package_that_does_worse_is_refused() {
     let good = package(&row_reads(2000, 1, 1));
     let foreign = package(&row_reads(500, 3, 1));
     let mut worse = package(&row_reads(2000, 1, 4));
-    // Half as much for all, and sure of nothing.
+    // Half the cost for all calls, and wide intervals.
     worse.fitted = package(&row_reads(2000, 2, 4)).fitted;
     worse.fitted.quantile_ln = 5.0;
     for (bad, part) in [(foreign, "inside its intervals"), (worse, "error")] {
@@ -106,8 +107,8 @@ fn a_package_that_does_worse_is_refused() {
     }
 }
 
-/// Goal: I1: what is no package, or of another schema, is refused once it is whole, and a file that is being written is not. Method: a package
-/// in two parts, a second apart; a text; a package of another schema.
+/// Goal: I1: a file that is no package, or of another schema, is refused once it is complete, and one that is being
+/// written is not. Method: a package in three parts, a second apart; a text; a package of another schema.
 #[test]
 fn what_is_no_package_is_refused_once_it_is_whole() {
     let mut bench = Bench::new();

@@ -1,7 +1,7 @@
-//! [`Judge`]: what models say of the samples that come in, beside what these were.
+//! [`Judge`]: compares the predictions of models with the incoming samples.
 //!
-//! Every sample that is kept is predicted by each model of its unit: that is how it is known whether a model still holds, how large its
-//! error is now, and what one more sample of a unit would tell (`collie_train::budget::Information`).
+//! Each model of a unit predicts every kept sample of the unit. That shows whether a model still holds, how large its
+//! error is now, and how much one more sample of a unit would tell (`collie_train::budget::Information`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,19 +18,19 @@ use parking_lot::Mutex;
 use super::models::Loaded;
 use crate::replication::EPOCH_DIFFERENCE;
 
-/// How many predictions are shown.
+/// The number of predictions that are shown.
 const PREDICTIONS_MAX: usize = 1000;
 
-/// What is left of an error's weight with each further sample: the last thousand count most.
+/// The factor by which an error's weight fades with each further sample: the last thousand count most.
 const FADE: f64 = 0.999;
 
-/// How many samples are predicted under the lock: a promotion waits for it, about a tenth of a millisecond.
+/// The number of samples that are predicted under the lock: a promotion waits for it, about a tenth of a millisecond.
 const LOCKED_ROWS: usize = 64;
 
-/// A ratio of predicted to seen counts as at most this, in ln: one absurd prediction must not hide all others.
+/// The upper limit of the ratio of predicted to seen, in ln: one absurd prediction must not hide all others.
 const RATIO_LN_MAX: f64 = 10.0;
 
-/// How one model does.
+/// The evaluation of one model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Judged {
     hash: u64,
@@ -40,12 +40,12 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// Of the package `hash`, of which nothing was seen yet.
+    /// Makes the evaluation of the package `hash`, without any samples yet.
     pub(super) fn new(hash: u64) -> Self {
         Self { hash, ..Self::default() }
     }
 
-    /// Takes what was predicted of a sample that stands for `weight` calls, and what it was.
+    /// Adds the prediction for a sample that stands for `weight` calls, and its actual value.
     pub(super) fn add(&mut self, predicted: &Prediction, seen: f64, weight: f64) {
         self.coverage.add((predicted.low..=predicted.high).contains(&seen));
         let ratio_ln = (predicted.value / seen).ln().min(RATIO_LN_MAX);
@@ -58,7 +58,7 @@ impl Judged {
         (self.weight > 0.0).then(|| self.error / self.weight)
     }
 
-    /// Returns how many of the newest samples lay inside their interval.
+    /// Returns the coverage: how many of the newest samples lay inside their interval.
     pub(super) fn coverage(&self) -> &Coverage {
         &self.coverage
     }
@@ -68,7 +68,7 @@ impl Judged {
 struct Inner {
     by_model: BTreeMap<(UnitId, LabelId), Judged>,
     newest: VecDeque<PredictionRow>,
-    /// Of elapsed times, by unit.
+    /// For elapsed times, by unit.
     information: Vec<Information>,
 }
 
@@ -116,7 +116,7 @@ impl Inner {
     }
 }
 
-/// Order of locks: its own alone.
+/// Compares predictions with samples. Lock order: its own lock alone.
 #[derive(Debug)]
 pub(super) struct Judge {
     inner: Mutex<Inner>,
@@ -129,9 +129,9 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// Takes samples that were kept, in order.
+    /// Takes kept samples, in order.
     ///
-    /// Cost: about a microsecond for each sample and label that there is a model for.
+    /// Cost: about a microsecond for each sample and each label with a model.
     pub(super) fn take(&self, loaded: &Loaded, rows: &[SampleRow]) {
         for part in rows.chunks(LOCKED_ROWS) {
             let mut inner = self.inner.lock();
@@ -139,7 +139,8 @@ impl Judge {
         }
     }
 
-    /// Returns coverage and error of a model on the newest samples, and whether decisions do without it.
+    /// Returns coverage and error of a model on the newest samples, and whether it is stale, so that decisions do not
+    /// use it.
     pub(super) fn of(&self, unit: UnitId, label: LabelId) -> (Option<f64>, Option<f64>, bool) {
         let inner = self.inner.lock();
         let judged = inner.by_model.get(&(unit, label));
@@ -147,8 +148,8 @@ impl Judge {
         (judged.and_then(|judged| judged.coverage.share()), judged.and_then(Judged::error), is_stale)
     }
 
-    /// Returns the residual standard deviation of a unit's model in log space, and what one more sample of it would tell: both 1 before
-    /// there is a model.
+    /// Returns the residual standard deviation of a unit's model in log space, and how much one more sample of it would
+    /// tell: both 1 before there is a model.
     pub(super) fn worth(&self, unit: UnitId) -> (f64, f64) {
         let inner = self.inner.lock();
         let of_unit = inner.information.get(usize::from(unit.get()));
@@ -160,7 +161,7 @@ impl Judge {
         self.inner.lock().newest.iter().cloned().collect()
     }
 
-    /// Forgets all: another role, other work.
+    /// Clears all evaluations, since another role has other work.
     pub(super) fn clear(&self) {
         *self.inner.lock() = Inner::new();
     }
@@ -176,9 +177,9 @@ mod tests {
     const READ: UnitId = UnitId::new(9);
     const TIME: LabelId = LabelId::new(0);
 
-    /// Goal: a model that holds has the error of its samples' noise and covers nine tenths; one that no longer does is stale after a thousand
-    /// samples, its error tells by how much, and samples of its unit are worth more. Method: a model of reads; reads as they were, then
-    /// three times as slow.
+    /// Goal: a model that holds has the error of its samples' noise and covers nine tenths; one that no longer holds is
+    /// stale after a thousand samples, its error shows by how much, and samples of its unit are worth more. Method: a
+    /// model of reads; reads as they were, then three times as slow.
     #[test]
     fn a_model_that_no_longer_holds_is_seen() {
         let loaded = loaded_with(&[package(&row_reads(2000, 1, 1))]);
@@ -199,8 +200,8 @@ mod tests {
         assert_eq!(judge.of(READ, TIME), (None, None, false));
     }
 
-    /// Goal: what was predicted is shown beside what was, the newest thousand; a unit without a model is not there; another model begins anew.
-    /// Method: more than a thousand reads, a scan, another package.
+    /// Goal: the newest thousand predictions are shown with the actual values; a unit without a model does not appear;
+    /// another model starts a new evaluation. Method: more than a thousand reads, a scan, another package.
     #[test]
     fn the_newest_predictions_are_shown() {
         let first = package(&row_reads(2000, 1, 1));

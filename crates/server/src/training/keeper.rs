@@ -1,9 +1,9 @@
-//! [`Keeper`]: what becomes of samples once they were drained: frequent kinds of calls are thinned, the rest goes into files, to the models
-//! that predict it, and to those who want the newest.
+//! [`Keeper`]: the handling of drained samples: frequent kinds of calls are thinned; the rest is written to files, and
+//! passed to the models that predict it and to the list of the newest samples.
 //!
 //! # Invariants
-//! - K1. A sample that is kept carries the probability of being drawn and of being kept, both together (RT2).
-//! - K2. Nothing that goes wrong with files stops anything but collection (`collie_samples` S3); [`Keeper::state`] says why.
+//! - K1. A kept sample carries the product of the probabilities of being drawn and of being kept (TRAIN-2).
+//! - K2. A failure of files stops nothing except collection (`collie_samples` S3); [`Keeper::state`] gives the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -14,24 +14,24 @@ use collie_train::budget::{Bucket, Thinner};
 
 use super::{judge::Judge, models::Loaded, recent::Recent};
 
-/// How often it is tried to open what could not be opened, in ns.
+/// The time between two attempts to open the files, in ns.
 const OPEN_EVERY_NS: u64 = 60_000_000_000;
 
-/// What has been kept so far.
+/// The samples kept so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
-    /// Samples that were kept, by unit.
+    /// Kept samples, by unit.
     pub(super) by_unit: [u64; UNIT_SLOTS],
     /// Rows in files of this process.
     pub(super) written_rows: u64,
-    /// Rows that were dropped since they could not be written.
+    /// Rows that were dropped because they could not be written.
     pub(super) lost_rows: u64,
     /// Bytes of all files.
     pub(super) bytes: u64,
 }
 
 impl Kept {
-    /// Returns both together; the bytes are those of `later`, which counts all files.
+    /// Returns the sum of both; the bytes are those of `later`, which counts all files.
     pub(super) fn and(&self, later: &Self) -> Self {
         let mut both = later.clone();
         both.by_unit.iter_mut().zip(self.by_unit).for_each(|(count, before)| *count += before);
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-/// Files, or why there are none.
+/// The files, or why there are none.
 #[derive(Debug)]
 enum Files {
     Open(Box<SampleSink>),
@@ -70,7 +70,7 @@ impl Keeper {
             data: data.to_owned(),
             files: Files::Failed { reason: SinkState::Collecting, at_ns: 0 },
             thinners: (0..UNIT_SLOTS).map(|_| Thinner::default()).collect(),
-            // Drawn from often, and for no secret.
+            // Random numbers are drawn often, and no secret depends on them.
             chance: SimRandom::new(env.random.u64()),
             kept: Kept::default(),
             rows: Vec::new(),
@@ -94,7 +94,7 @@ impl Keeper {
         };
     }
 
-    /// Takes what was drained; returns what was kept of it, in order.
+    /// Takes drained samples; returns the kept ones, in order.
     pub(super) fn take(&mut self, samples: &[Sample], contexts: &[ContextRow]) -> &[SampleRow] {
         let time_us = u64::try_from(self.env.clock.wall_us()).unwrap_or(0);
         let now_s = self.env.clock.now_ns() as f64 / 1e9;
@@ -118,7 +118,7 @@ impl Keeper {
         &self.rows
     }
 
-    /// Writes what is old enough, and looks whether what was wrong still is. About ten times a second.
+    /// Writes rows that are old enough, and retries after a failure. Called about ten times a second.
     pub(super) fn tick(&mut self, config_epoch: u64) {
         let is_due = match &mut self.files {
             Files::Open(sink) => {
@@ -133,10 +133,10 @@ impl Keeper {
         }
     }
 
-    /// Writes everything that waits.
+    /// Writes all buffered rows.
     ///
     /// # Durability
-    /// As [`SampleSink::finish`].
+    /// That of [`SampleSink::finish`].
     pub(super) fn finish(&mut self) {
         if let Files::Open(sink) = &mut self.files {
             sink.finish();
@@ -151,7 +151,7 @@ impl Keeper {
         }
     }
 
-    /// Returns what was kept so far.
+    /// Returns the samples kept so far.
     pub(super) fn kept(&self) -> Kept {
         let kept = self.kept.clone();
         match &self.files {
@@ -163,7 +163,7 @@ impl Keeper {
     }
 }
 
-/// Shows rows to whoever looks at each of them.
+/// Passes rows to the lists and models that process each of them.
 pub(super) fn show(rows: &[SampleRow], loaded: &Loaded, judge: &Judge, recent: &Recent) {
     recent.add(rows);
     judge.take(loaded, rows);

@@ -1,4 +1,4 @@
-//! What is kept, and what happens where it cannot be.
+//! The kept samples, and the effect of failures.
 
 use std::sync::Arc;
 
@@ -33,8 +33,9 @@ impl Bench {
     }
 }
 
-/// Goal: RT2 to the file: of frequent calls few are kept, of rare ones all, and each carries the probability with which it came there, so that
-/// weights add up to the calls there were. Method: twenty thousand calls of one kind, a hundred of another, each taken with a half.
+/// Goal: TRAIN-2 up to the file: of frequent calls few are kept, of rare ones all, and each carries its total
+/// probability, so that the weights add up to the number of calls. Method: twenty thousand calls of one kind, a hundred
+/// of another, each drawn with probability one half.
 #[test]
 fn frequent_calls_are_thinned_and_carry_it() {
     let bench = Bench::new();
@@ -59,8 +60,8 @@ fn frequent_calls_are_thinned_and_carry_it() {
     assert_eq!(rare, (50, 100.0));
 }
 
-/// Goal: K2: a disk that fails, or is low, stops collection with its reason, and nothing else; once it works again samples are kept again.
-/// Method: a write that fails; a disk without room at the start; a minute later.
+/// Goal: K2: a failing or full disk stops collection with its reason, and nothing else; once it works again, samples
+/// are kept again. Method: a write that fails; a minute later.
 #[test]
 fn a_disk_that_fails_stops_collection_with_its_reason() {
     let bench = Bench::new();
@@ -80,7 +81,8 @@ fn a_disk_that_fails_stops_collection_with_its_reason() {
     assert_eq!(bench.rows().len(), 1);
 }
 
-/// Goal: a change of the configuration is in the footers of what was taken under it. Method: a sample before and one after.
+/// Goal: the footer of a file names the configuration under which its samples were taken. Method: a sample before a
+/// change and one after.
 #[test]
 fn files_say_under_which_configuration_they_were_made() {
     let bench = Bench::new();

@@ -1,10 +1,10 @@
-//! [`Log`]: the newest changes of what may be collected.
+//! [`Log`]: the newest changes of the permission to collect.
 
 use std::collections::VecDeque;
 
 use collie_sql::catalog::system::PolicyChange;
 
-/// How many are kept.
+/// The number of changes kept.
 const CHANGES_MAX: usize = 1000;
 
 /// See the module's documentation.
@@ -14,7 +14,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Adds a change; the oldest one goes when there are too many.
+    /// Adds a change; drops the oldest one if there are too many.
     pub(super) fn add(&mut self, change: PolicyChange) {
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
@@ -22,7 +22,7 @@ impl Log {
         self.changes.push_back(change);
     }
 
-    /// Returns them, oldest first.
+    /// Returns the changes, oldest first.
     pub(super) fn all(&self) -> Vec<PolicyChange> {
         self.changes.iter().cloned().collect()
     }

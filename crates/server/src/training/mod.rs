@@ -1,5 +1,5 @@
-//! Replicated Training at work in a server: how much may be collected is decided ten times a second, samples are taken within that and kept,
-//! models are fitted to them and used.
+//! Replicated training in a server: ten times a second it decides how much may be collected; samples are taken within
+//! that and kept, models are fitted to them and used.
 //!
 //! ```text
 //! replica, primary's words -> Sensors -> Signals -> Controller -> Granted -> reads at leisure: their elastic budget
@@ -13,31 +13,32 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `state.rs`, `state/collecting.rs` | [`Training`]: what a server knows of its training, from its start to its stop |
-//! | `controller.rs` | [`Controller`](controller::Controller): a governor, P7 and windows, ticked together; pure |
-//! | `granted.rs` | [`Granted`](granted::Granted): what may be collected now, for whoever collects |
-//! | `sensors.rs`, `run_queue.rs` | [`Sensors`](sensors::Sensors): what was measured since the last tick |
-//! | `ticker.rs` | the task that ticks while a primary is followed |
-//! | `rates.rs`, `sampler.rs` | [`Rates`](rates::Rates): with which probability each unit is sampled, and whom that is told |
-//! | `collector.rs` | [`Collector`]: the thread that takes samples out |
-//! | `keeper.rs` | [`Keeper`](keeper::Keeper): what becomes of them: thinned, into files |
-//! | `recent.rs`, `judge.rs` | the newest samples, and what models say of them |
-//! | `models.rs`, `incoming.rs` | [`Models`](models::Models): packages in use; those that come from elsewhere |
-//! | `fitter.rs`, `fitting.rs` | when a fit runs, and the process that it is |
-//! | `collection.rs` | [`Collection`](collection::Collection): all of that as views read it |
+//! | `state.rs`, `state/collecting.rs` | [`Training`]: the training of a server, from its start to its stop |
+//! | `controller.rs` | [`Controller`](controller::Controller): governor, P7 and windows, ticked together; pure |
+//! | `granted.rs` | [`Granted`](granted::Granted): the current grant, for the collecting threads |
+//! | `sensors.rs`, `run_queue.rs` | [`Sensors`](sensors::Sensors): the signals since the last tick |
+//! | `ticker.rs` | the task that ticks while the node follows a primary |
+//! | `rates.rs`, `sampler.rs` | [`Rates`](rates::Rates): the sampling probability of each unit, and the sampler |
+//! | `collector.rs` | [`Collector`]: the thread that drains samples |
+//! | `keeper.rs` | [`Keeper`](keeper::Keeper): thinning samples, and writing them to files |
+//! | `recent.rs`, `judge.rs` | the newest samples, and the evaluation of models on them |
+//! | `models.rs`, `incoming.rs` | [`Models`](models::Models): packages in use; packages from other nodes |
+//! | `fitter.rs`, `fitting.rs` | when a fit runs, and its process |
+//! | `collection.rs` | [`Collection`](collection::Collection): all of that, for views |
 //! | `switch.rs`, `units.rs` | switches by name, and the names of units and sources |
-//! | `decisions/` | which settings are tried, kept and put back, once a second |
+//! | `decisions/` | the settings that are tried, kept and put back, once a second |
 //! | `log.rs` | the newest changes |
-//! | `shown.rs` | what views show and settings change |
+//! | `shown.rs` | the data of views, and the settings that can be changed |
 //!
-//! Not here: what a sample is (`collie_obs`), what a file is (`collie_samples`). Policies and models are `collie_train`'s.
+//! The format of a sample is defined in `collie_obs`, that of a file in `collie_samples`, and policies and models in
+//! `collie_train`.
 //!
 //! # Invariants
-//! - A1. A node that follows nobody has nothing granted (RT6): the end of following, a promotion among its reasons, takes back what was
-//!   granted before it goes on, and no tick of before grants anything afterwards.
-//! - A2. What is granted is never older than a tick: a ticker that ends takes it back.
-//! - A3. What is sampled follows at once where that is less: what takes back a grant, or grants nothing, has nothing sampled, in the same step;
-//!   so has the end of whoever collects. More is sampled from the collector's next period on, under the same lock.
+//! - A1. A node that follows no primary is granted nothing (TRAIN-6): when following ends, by a promotion or otherwise,
+//!   the grant is withdrawn before anything else happens, and no earlier tick grants anything afterwards.
+//! - A2. A grant is never older than a tick: it is withdrawn when the ticker ends.
+//! - A3. Sampling is reduced at once: an action that withdraws a grant, or grants nothing, stops sampling in the same
+//!   step, and so does the end of the collector. It is increased by the collector's next period, under the same lock.
 
 mod collection;
 mod collector;

@@ -1,8 +1,9 @@
-//! [`Models`]: the packages of models in a server's directory, `models/ou=13-label=0.package` and so on, and those of them that are in use.
+//! [`Models`]: the packages of models in a server's directory, `models/ou=13-label=0.package` and so on, and those of
+//! them that are in use.
 //!
 //! # Invariants
-//! - MO1. What is in use was decoded whole and is of a schema of this program (RT11).
-//! - MO2. Whoever predicts holds one set of models, which nobody changes: a new one takes its place by one swap of a pointer.
+//! - MO1. A package in use was decoded as a whole and has a schema of this program (TRAIN-11).
+//! - MO2. A prediction uses one immutable set of models: a new set replaces it by one swap of a pointer.
 
 use std::{
     collections::BTreeMap,
@@ -25,22 +26,23 @@ use super::{
 };
 use crate::replication::EPOCH_DIFFERENCE;
 
-/// How names of packages end.
+/// The ending of package names.
 pub(super) const ENDING: &str = ".package";
 
-/// A package of the largest model is 130 KiB.
+/// A package of the largest model has 130 KiB.
 pub(super) const PACKAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// Models in use. Never changed.
+/// Models in use. Immutable.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     packages: BTreeMap<(UnitId, LabelId), (Package, u64)>,
 }
 
 impl Loaded {
-    /// Predicts a label of a call of `unit` whose features are `features`, as [`collie_samples::features_of`] has them: the value and the ends of
-    /// the interval that is to hold nine tenths, in the label's unit. `None`: there is no model for it, it is for another number of
-    /// features, or the call lies outside of what the model has seen, so that no decision should go by it.
+    /// Predicts a label of a call of `unit` with these `features`, as [`collie_samples::features_of`] returns them: the
+    /// value, and the ends of the interval that covers nine tenths, in the label's unit. Returns `None` if there is no
+    /// model for it, if the model has another number of features, or if the call lies outside of the training ranges,
+    /// so that no decision may use it.
     ///
     /// Cost: about a microsecond and one allocation. Pure.
     pub(super) fn predict(&self, unit: UnitId, label: LabelId, features: &[f64]) -> Option<(f64, f64, f64)> {
@@ -48,24 +50,24 @@ impl Loaded {
         (!clamped).then_some((value, low, high))
     }
 
-    /// Returns the model's hash and what it says, also of a call that it has seen nothing like.
+    /// Returns the model's hash and its prediction, even for a call outside of the training ranges.
     pub(super) fn prediction(&self, unit: UnitId, label: LabelId, features: &[f64]) -> Option<(u64, Prediction)> {
         let (package, hash) = self.packages.get(&(unit, label))?;
         package.predict(features).ok().map(|prediction| (*hash, prediction))
     }
 
-    /// Returns what names the model's package, as the journal of decisions does.
+    /// Returns the hash that identifies the model's package in the journal of decisions.
     pub(super) fn hash(&self, unit: UnitId, label: LabelId) -> Option<u64> {
         self.packages.get(&(unit, label)).map(|(_, hash)| *hash)
     }
 
-    /// Returns how many samples the models of elapsed times were made of.
+    /// Returns the number of samples to which the models of elapsed times were fitted.
     pub(super) fn rows(&self) -> u64 {
         let of_time = self.packages.iter().filter(|((_, label), _)| label.get() == 0);
         of_time.map(|(_, (package, _))| package.fitted.rows).sum()
     }
 
-    /// Returns how many there are.
+    /// Returns the number of models.
     pub(super) fn len(&self) -> usize {
         self.packages.len()
     }
@@ -76,26 +78,26 @@ impl Loaded {
 pub(super) struct Refused {
     /// Its name.
     pub(super) file: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub(super) why: String,
 }
 
-/// Order of locks: none of them is held while another is taken.
+/// The models of a server. Lock order: none of its locks is held while another is taken.
 #[derive(Debug)]
 pub(super) struct Models {
     files: Arc<dyn Files>,
     dir: PathBuf,
     loaded: RwLock<Arc<Loaded>>,
-    /// What was refused at the last load, so that it is told once.
+    /// The files refused at the last load, so that each is reported once.
     refused: Mutex<Vec<Refused>>,
 }
 
-/// Says whether a package may be used here at all (MO1).
+/// Checks whether a package may be used here at all (MO1).
 pub(super) fn suits(package: &Package, path: &Path) -> Result<(), String> {
     unit_for(package, path).map(|_unit| ()).map_err(|error| why(&error))
 }
 
-/// Says what is wrong, without the path, which the row or line has already.
+/// Returns the problem, without the path, which the row or line already has.
 fn why(error: &SamplesError) -> String {
     match error {
         SamplesError::Package { source, .. } => source.to_string(),
@@ -105,22 +107,23 @@ fn why(error: &SamplesError) -> String {
 }
 
 impl Models {
-    /// Those in the folder `dir`, which need not exist. None is in use before [`Models::load`].
+    /// Makes the models of the folder `dir`, which need not exist. None is in use before [`Models::load`].
     pub(super) fn new(files: Arc<dyn Files>, dir: PathBuf) -> Self {
         Self { files, dir, loaded: RwLock::default(), refused: Mutex::default() }
     }
 
-    /// Returns where they lie.
+    /// Returns the folder.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns those in use (MO2).
+    /// Returns the models in use (MO2).
     pub(super) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.read().clone()
     }
 
-    /// Uses what lies in the folder from now on. Returns how many are in use, and what was refused and was not at the load before.
+    /// Uses the packages in the folder from now on. Returns the number of models in use, and the files that are refused
+    /// and were not at the last load.
     pub(super) fn load(&self) -> (usize, Vec<Refused>) {
         let packages = PackageDir::new(self.files.clone(), &self.dir);
         let mut loaded = Loaded::default();
@@ -152,19 +155,20 @@ impl Models {
         (count, refused)
     }
 
-    /// Puts a package into the folder, in the place of what was there; it is in use after the next load.
+    /// Puts a package into the folder, replacing the one of the same name; it is in use after the next load.
     ///
     /// # Errors
-    /// The disk's, in words; what was there is still there.
+    /// Those of the disk, in words; then the previous package is still there.
     ///
     /// # Durability
-    /// As [`PackageDir::store`].
+    /// That of [`PackageDir::store`].
     pub(super) fn store(&self, package: &Package) -> Result<(), String> {
         let stored = PackageDir::new(self.files.clone(), &self.dir).store(package);
         stored.map(|_path| ()).map_err(|error| error.to_string())
     }
 
-    /// Returns every package in the folder, by name. What cannot be decoded, or is of another schema, is there with the reason.
+    /// Returns every package in the folder, by name. A file that cannot be decoded, or has another schema, is listed
+    /// with the reason.
     pub(super) fn rows(&self, judge: &Judge) -> Vec<ModelRow> {
         let loaded = self.loaded();
         let refused = self.refused.lock().clone();
@@ -194,7 +198,7 @@ impl Models {
 /// Reads a package.
 ///
 /// # Errors
-/// The disk's, or that it is none, in words.
+/// Those of the disk, or that the file is no package, in words.
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Package, String> {
     let bytes = read_all(files, path, PACKAGE_BYTES_MAX).map_err(|error| error.to_string())?;
     Package::decode(&bytes).map_err(|error: TrainError| error.to_string())
@@ -204,7 +208,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns what a package says of itself, as a row.
+/// Returns the description of a package as a row.
 pub(super) fn model_row(file: String, package: &Package) -> ModelRow {
     let fitted = &package.fitted;
     let at = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE);

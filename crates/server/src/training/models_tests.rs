@@ -1,4 +1,4 @@
-//! What is in use, shown and refused.
+//! Models in use, shown and refused.
 
 use collie_env::Env;
 use collie_train::model::sample_package;
@@ -20,9 +20,9 @@ fn put(env: &Env, name: &str, bytes: &[u8]) {
     env.files.create(&Path::new("/data/models").join(name)).unwrap().write_at(0, bytes).unwrap();
 }
 
-/// Goal: RT11: a package of this program's schema is used and shown with what it says of itself; one that is damaged, too long, of another
-/// schema, or under another's name is refused with the reason, which is told once; a file of another kind is nothing. Method: one of
-/// each, loaded twice; no folder at all.
+/// Goal: TRAIN-11: a package of this program's schema is used and shown with its description; one that is damaged, too
+/// long, of another schema, or under another package's name is refused with the reason, which is reported once; a file
+/// of another kind is ignored. Method: one of each, loaded twice; no folder at all.
 #[test]
 fn packages_are_used_or_refused() {
     let (env, _disk) = Env::simulated(1);
@@ -56,8 +56,9 @@ fn packages_are_used_or_refused() {
     assert!(rows[3].model.is_some() && rows[1].model.is_none());
 }
 
-/// Goal: a prediction is that of the package, with its interval, and there is none of what the model does not know. Method: a call as in
-/// training; another number of features, one far outside, a label and a unit without a model.
+/// Goal: a prediction is that of the package, with its interval, and there is none for calls that the model does not
+/// know. Method: a call as in training; another number of features, one far outside, a label and a unit without a
+/// model.
 #[test]
 fn predictions_are_those_of_the_package() {
     let good = package(&row_reads(500, 1, 1));
@@ -72,8 +73,8 @@ fn predictions_are_those_of_the_package() {
     assert_eq!(loaded.predict(UnitId::new(13), TIME, &call), None);
 }
 
-/// Goal: MO2: who holds a set of models goes on with it when another takes its place, and a package that was put there is in use only after a
-/// load. Method: a package, loaded; another in its place.
+/// Goal: MO2: a caller that holds a set of models keeps it when another replaces it, and a stored package is in use
+/// only after a load. Method: a package, loaded; another in its place.
 #[test]
 fn models_are_exchanged_whole() {
     let (env, _disk) = Env::simulated(1);

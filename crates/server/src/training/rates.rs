@@ -1,14 +1,17 @@
-//! [`Rates`]: with which probability each unit is sampled: P8 over what is granted, on a primary a thousandth of calls. Pure.
+//! [`Rates`]: the probability with which each unit is sampled: by P8 within the grant, on a primary a thousandth of
+//! calls. Pure.
 //!
-//! How often a unit is called is known from its samples: n of them, taken with probability p for t seconds, are n / (p t) calls per second.
-//! One more is added to n: a unit of which nothing was seen may have that many calls at the most, about. So one that is rarely called is
-//! sampled more from tick to tick until each of its calls is, and one that is called often costs no more than was granted.
+//! The call rate of a unit is estimated from its samples: n samples, taken with probability p for t seconds, mean n /
+//! (p t) calls per second. One more is added to n: that is an approximate upper bound for a unit without samples. So a
+//! rarely called unit is sampled more from tick to tick until each of its calls is, and a frequently called one costs
+//! no more than the grant.
 //!
 //! # Invariants
-//! - B1 (of `collie_train::budget`). What is expected to be spent is within what may be, and nothing is sampled where nothing may be spent.
-//! - R1. Sources are those of the role: a primary's are `calibration` alone (RT6), a replica's all others.
-//! - R2. What somebody has switched off is not sampled, whatever is granted.
-//! - R3. A unit gives at most [`SAMPLES_PER_S_MAX`] samples per second: a thread's lane holds no more than some thousands.
+//! - B1 (of `collie_train::budget`). The expected cost is within the limit, and with a limit of 0 nothing is sampled.
+//! - R1. Sources depend on the role: a primary's is `calibration` alone (TRAIN-6), a replica's are all others.
+//! - R2. Units and sources that were switched off are not sampled, whatever the grant.
+//! - R3. A unit gives at most [`SAMPLES_PER_S_MAX`] samples per second: a thread's lane holds no more than some
+//!   thousand.
 
 use collie_obs::{RateTable, SOURCES, Source, UNIT_SLOTS, UNITS};
 use collie_train::{
@@ -16,31 +19,32 @@ use collie_train::{
     budget::{PROBABILITY_MIN, Shedding, Switched, Switches, UnitBudget, allocate},
 };
 
-/// What a primary's samples may cost, in us per second: half a hundredth of a core (RT6).
+/// The limit for the cost of a primary's samples, in us per second: half a percent of a core (TRAIN-6).
 const CALIBRATION_US_PER_S: f64 = 5000.0;
 
 /// See R3.
 const SAMPLES_PER_S_MAX: f64 = 5000.0;
 
-/// What a sample costs before that was measured, in us.
+/// The assumed cost of a sample before it was measured, in us.
 const COST_US: f64 = 1.0;
 
-/// Probabilities are rounded down to steps of a quarter of a power of two: a change has every thread draw anew.
+/// Probabilities are rounded down to steps of a quarter of a power of two, since a change makes every thread draw
+/// again.
 const STEPS_PER_DOUBLING: f64 = 4.0;
 
-/// Counts fade to 1 / e within so many seconds.
+/// Counts fade to 1 / e within this many seconds.
 const FADE_S: f64 = 1.0;
 
 /// What may be sampled now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum May {
-    /// Nothing: nothing is granted, or nobody keeps samples.
+    /// Nothing: there is no grant, or samples are not kept.
     Nothing,
-    /// A primary's share.
+    /// The share of a primary.
     Calibrate,
-    /// Every call of a primary, whatever that costs: for a benchmark that shows what (R3 and RT6 do not hold).
+    /// Every call of a primary, whatever the cost: for a benchmark that measures it (R3 and TRAIN-6 do not hold).
     Everything,
-    /// What a replica's samples may cost.
+    /// Samples of a replica up to this cost.
     Collect {
         /// In us per second.
         us_per_s: f64,
@@ -57,13 +61,13 @@ impl May {
     }
 }
 
-/// What is known of one unit.
+/// The observations of one unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Samples, those that were dropped among them, and the time for which p was 1, or as long as makes that: both fade.
+    /// The number of samples, including dropped ones, and the exposure: the time, weighted with p. Both fade.
     samples: f64,
     exposure_s: f64,
-    /// With which probability it has been sampled since the last tick.
+    /// The probability with which it has been sampled since the last tick.
     p: f64,
 }
 
@@ -90,19 +94,19 @@ impl Default for Rates {
 /// How a unit is sampled from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct UnitRate {
-    /// With which probability.
+    /// The probability.
     pub(super) p: f64,
-    /// How often it is called; `None`: it was not sampled yet.
+    /// The call rate; `None`: it was not sampled yet.
     pub(super) calls_per_s: Option<f64>,
-    /// What that costs.
+    /// The cost of that.
     pub(super) cost_us_per_s: f64,
-    /// Whether it is left out since what may be spent does not pay for it.
+    /// Whether it is left out because the limit does not pay for it.
     pub(super) is_shed: bool,
 }
 
 impl Rates {
-    /// Takes the counts of a period of `seconds`: samples by unit and source, and those that were dropped by unit; and what a sample has
-    /// cost altogether, in us.
+    /// Takes the counts of a period of `seconds`: samples by unit and source, and dropped ones by unit; and the total
+    /// cost of a sample, in us.
     pub(super) fn saw(
         &mut self,
         taken: &[[u64; SOURCES]; UNIT_SLOTS],
@@ -113,7 +117,7 @@ impl Rates {
         self.cost_us = cost_us;
         let fade = (-seconds / FADE_S).exp();
         for ((seen, taken), dropped) in self.seen.iter_mut().zip(taken).zip(dropped) {
-            // What comes late of a unit that is off says nothing of how often it is called.
+            // Late samples of a unit that is off say nothing about its call rate.
             if seen.p > 0.0 {
                 let count: u64 = taken.iter().sum::<u64>() + dropped;
                 seen.samples = fade * seen.samples + count as f64;
@@ -122,8 +126,8 @@ impl Rates {
         }
     }
 
-    /// Returns the table that is to be in force from now on, with the units that were shed or restored for it. `worth` says of a unit what the
-    /// residuals of its model deviate, and what one more sample would tell.
+    /// Returns the table for the time from now on, with the units that were shed or restored for it. `worth` returns
+    /// the residual standard deviation of a unit's model, and how much one more sample would tell.
     pub(super) fn decide(
         &mut self,
         may: May,
@@ -140,7 +144,7 @@ impl Rates {
             May::Nothing => (Vec::new(), Vec::new()),
             May::Calibrate => (self.calibrate(&on), Vec::new()),
             May::Everything => (on.iter().map(|unit| (*unit, 1.0)).collect(), Vec::new()),
-            // A control window, or a halt: what was shed stays so, and is no news.
+            // A control window, or a halt: shed units stay shed, which is no change.
             May::Collect { us_per_s } if us_per_s <= 0.0 => (Vec::new(), Vec::new()),
             May::Collect { us_per_s } => self.collect(&on, us_per_s, worth),
         };
@@ -179,7 +183,7 @@ impl Rates {
             let (deviation, information) = worth(UnitId::new(*unit));
             UnitBudget {
                 unit: UnitId::new(*unit),
-                // Nothing is pending that would make one weigh more than another.
+                // No pending decision needs one unit more than another, so all have equal weights.
                 weight: 1.0 / on.len() as f64,
                 deviation,
                 cost_us: self.cost_us,
@@ -211,19 +215,19 @@ impl Rates {
         std::array::from_fn(|unit| u8::try_from(unit).map(|unit| self.of(unit)).unwrap_or_default())
     }
 
-    /// Returns what samples of every call would cost, as far as calls are known, in us per second.
+    /// Returns the cost of samples of every call, in us per second, as far as call rates are known.
     pub(super) fn wanted_us_per_s(&self) -> f64 {
         let calls = self.seen.iter().filter_map(Seen::calls_per_s).map(|calls| calls.min(SAMPLES_PER_S_MAX));
         calls.sum::<f64>() * self.cost_us
     }
 }
 
-/// Returns `p` rounded down to a step, but not below what every unit gets that gets anything.
+/// Returns `p` rounded down to a step, but not below the least probability of a sampled unit.
 fn stepped(p: f64) -> f32 {
     if p.is_nan() || p <= 0.0 {
         return 0.0;
     }
-    // A grant that is used up to the last digit leaves probabilities a digit short.
+    // With a grant that is used up completely, rounding errors make probabilities slightly too small.
     let p = (p * (1.0 + 1e-9)).min(1.0);
     let step = ((p.log2() * STEPS_PER_DOUBLING).floor() / STEPS_PER_DOUBLING).exp2();
     let step = if p > 0.999 * PROBABILITY_MIN { step.max(p.min(PROBABILITY_MIN)) } else { step };

@@ -1,4 +1,4 @@
-//! Probabilities for loads that are made up: each tick as many samples come as the probabilities of the tick before give.
+//! Probabilities for simulated loads: each tick has as many samples as the probabilities of the tick before give.
 
 use super::{super::switch::Switch, *};
 
@@ -16,7 +16,7 @@ fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// Units with calls per second, sampled from one source.
+/// Units with call rates, sampled from one source.
 struct Load {
     rates: Rates,
     calls: Vec<(u8, f64)>,
@@ -29,7 +29,7 @@ impl Load {
         Self { rates: Rates::default(), calls: calls.to_vec(), source, cost_us: 1.0 }
     }
 
-    /// Ticks of a tenth of a second. Returns the last table.
+    /// Performs ticks of a tenth of a second. Returns the last table.
     fn ticks(&mut self, count: usize, may: May, switches: &Switches) -> RateTable {
         let mut table = RateTable::off();
         for _ in 0..count {
@@ -44,16 +44,16 @@ impl Load {
         table
     }
 
-    /// Returns what the probabilities in force cost with the calls there really are.
+    /// Returns the cost of the probabilities in force with the actual call rates.
     fn costs_us_per_s(&self) -> f64 {
         let each = |(unit, calls): &(u8, f64)| self.rates.of(*unit).p * calls * self.cost_us;
         self.calls.iter().map(each).sum()
     }
 }
 
-/// Goal: B1 with calls that are not known beforehand: after the first tick the cost is within what may be spent, within seconds a unit
-/// that is called once a second is sampled wholly, and no unit gives more samples than R3 allows. Method: a million appends, twenty
-/// thousand reads and one round of cleaning a second.
+/// Goal: B1 with initially unknown call rates: after the first tick the cost is within the limit, within seconds each
+/// call of a unit that is called once a second is sampled, and no unit gives more samples than R3 allows. Method: a
+/// million appends, twenty thousand reads and one round of garbage collection per second.
 #[test]
 fn calls_are_found_out_within_what_may_be_spent() {
     let mut load = Load::new(&[(LOG_APPEND, 1e6), (READ, 20_000.0), (GC, 1.0)], Source::Apply);
@@ -70,8 +70,9 @@ fn calls_are_found_out_within_what_may_be_spent() {
     assert_eq!((of(GC).p, of(GC).is_shed), (1.0, false));
 }
 
-/// Goal: RT6: a primary is sampled as calibration alone, a thousandth of its calls, and less where that would cost half a hundredth of a core.
-/// Method: few calls, and so many that a thousandth is too much; the table of each source.
+/// Goal: TRAIN-6: a primary is sampled as calibration alone, a thousandth of its calls, and less if that would cost
+/// more than half a percent of a core. Method: few calls, and so many that a thousandth is too much; the table of each
+/// source.
 #[test]
 fn a_primary_is_calibrated_within_its_part() {
     let mut load = Load::new(&[(READ, 50_000.0)], Source::Calibration);
@@ -87,8 +88,9 @@ fn a_primary_is_calibrated_within_its_part() {
     assert!((2000.0..=CALIBRATION_US_PER_S).contains(&load.costs_us_per_s()), "{}", load.costs_us_per_s());
 }
 
-/// Goal: a benchmark's primary has every call sampled, however often units are called and whatever that costs, from its own source, but for
-/// what somebody has switched off; and it is calibrated again afterwards. Method: more calls than R3 allows samples of; one switch.
+/// Goal: every call of a benchmark's primary is sampled, whatever the call rates and the cost, from its own source,
+/// except where that was switched off; and it is calibrated again afterwards. Method: more calls than R3 allows samples
+/// of; one switch.
 #[test]
 fn every_call_is_sampled_where_a_benchmark_says_so() {
     let mut load = Load::new(&[(READ, 1e6)], Source::Calibration);
@@ -102,8 +104,8 @@ fn every_call_is_sampled_where_a_benchmark_says_so() {
     assert!(table.get(READ, Source::Calibration) <= stepped(PROBABILITY_MIN));
 }
 
-/// Goal: R1, R2: a replica is sampled from its own sources, and not where somebody switched that off; a unit that is off from all of them
-/// takes nothing of what may be spent. Method: one switch, then all of a unit.
+/// Goal: R1, R2: a replica is sampled from its own sources, and not where that was switched off; a unit that is off for
+/// all of them takes nothing of the limit. Method: one switch, then all of a unit.
 #[test]
 fn switches_stand_above_what_is_granted() {
     let mut switches = Switches::default();
@@ -119,8 +121,8 @@ fn switches_stand_above_what_is_granted() {
     assert!(table.get(GC, Source::Apply) > 0.9 && load.rates.of(READ).p == 0.0);
 }
 
-/// Goal: where nothing may be spent nothing is sampled, at once, nothing is shed for it, and what was known of calls is known afterwards.
-/// Method: a load, a pause by each of both ways, the load again.
+/// Goal: with a limit of 0 nothing is sampled, at once, nothing is shed for it, and known call rates are kept. Method:
+/// a load, a pause of each kind, the load again.
 #[test]
 fn nothing_is_sampled_where_nothing_may_be_spent() {
     for pause in [May::Nothing, May::Collect { us_per_s: 0.0 }] {
@@ -135,8 +137,9 @@ fn nothing_is_sampled_where_nothing_may_be_spent() {
     }
 }
 
-/// Goal: what cannot even be paid for at the least probability is shed whole, with the least information first, and comes back. Method: two
-/// units that cost 10 us at the least, with grants for one of them, for both, and units that tell unlike much.
+/// Goal: a unit for which even the least probability is too expensive is shed as a whole, the one with the least
+/// information first, and is restored later. Method: two units that cost 10 us at the least, with grants for one of
+/// them and for both, and with different information.
 #[test]
 fn units_are_shed_when_little_is_granted() {
     let mut load = Load::new(&[(READ, 10_000.0), (LOG_APPEND, 10_000.0)], Source::Apply);
@@ -156,8 +159,8 @@ fn units_are_shed_when_little_is_granted() {
     assert_eq!(changes, [Switched { unit: UnitId::new(LOG_APPEND), on: true }]);
 }
 
-/// Goal: samples that nobody took in time count as calls: else a unit that is called too often for its lanes would seem to be called
-/// as often as those hold. Method: as many dropped as taken.
+/// Goal: samples that were not drained in time count as calls: otherwise a unit that is called too often for its lanes
+/// would seem to be called only as often as these can hold. Method: as many dropped as taken.
 #[test]
 fn dropped_samples_count_as_calls() {
     let mut rates = Rates::default();
@@ -170,7 +173,7 @@ fn dropped_samples_count_as_calls() {
     assert!((calls - 101.0 / p).abs() < 1.0, "{calls}");
 }
 
-/// Goal: a probability is rounded down, by less than a fifth, and the least one stays. Method: some.
+/// Goal: a probability is rounded down, by less than a fifth, and the least one stays. Method: some values.
 #[test]
 fn probabilities_go_by_steps() {
     for p in [1.0, 0.7, 0.31, 0.01, 0.0011] {

@@ -1,4 +1,4 @@
-//! [`Recent`]: the newest samples of each unit, for whoever asks what the server is doing now.
+//! [`Recent`]: the newest samples of each unit, which show what the server is doing now.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use collie_samples::SampleRow;
 use collie_train::UnitId;
 use parking_lot::Mutex;
 
-/// How many are kept of a unit: about 100 KiB.
+/// The number of samples kept per unit: about 100 KiB.
 const ROWS_MAX: usize = 1000;
 
-/// Order of locks: its own alone.
+/// The newest samples. Lock order: its own lock alone.
 #[derive(Debug)]
 pub(super) struct Recent {
     by_unit: Mutex<[VecDeque<SampleRow>; UNIT_SLOTS]>,
@@ -23,7 +23,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Takes samples, in order; the oldest of a unit go when there are too many.
+    /// Adds samples, in order; drops the oldest of a unit if there are too many.
     pub(super) fn add(&self, rows: &[SampleRow]) {
         let mut by_unit = self.by_unit.lock();
         for row in rows {
@@ -36,13 +36,13 @@ impl Recent {
         }
     }
 
-    /// Returns those of a unit, oldest first.
+    /// Returns the samples of a unit, oldest first.
     pub(super) fn of(&self, unit: UnitId) -> Vec<SampleRow> {
         let by_unit = self.by_unit.lock();
         by_unit.get(usize::from(unit.get())).map(|rows| rows.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Forgets all: another role, other work.
+    /// Clears all samples, since another role has other work.
     pub(super) fn clear(&self) {
         self.by_unit.lock().iter_mut().for_each(VecDeque::clear);
     }
@@ -54,8 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: the newest thousand of each unit are kept, in order, and units do not crowd each other out. Method: more than that of one,
-    /// one of another, and none of a third.
+    /// Goal: the newest thousand of each unit are kept, in order, and units do not displace each other. Method: more
+    /// than that of one, one of another, and none of a third.
     #[test]
     fn the_newest_of_each_unit_are_kept() {
         let recent = Recent::default();

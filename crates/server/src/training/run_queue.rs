@@ -1,8 +1,9 @@
-//! [`RunQueue`]: for how long apply threads that could run did not.
+//! [`RunQueue`]: how long apply threads were runnable without running.
 //!
-//! Linux says of each thread how long it has waited for a processor and how often it got one (`/proc/self/task/TID/schedstat`: time on a
-//! processor and time of waiting in nanoseconds, times that it ran). From two looks follows the mean wait of a thread in between;
-//! the longest of these stands for the 99th percentile, which is not kept anywhere.
+//! Linux reports for each thread how long it has waited for a processor and how often it ran
+//! (`/proc/self/task/TID/schedstat`: time on a processor and waiting time in nanoseconds, number of runs). Two readings
+//! give the mean wait of a thread in between; the longest of these is used in place of the 99th percentile, which the
+//! kernel does not record.
 
 use std::{
     fs,
@@ -11,13 +12,13 @@ use std::{
 
 use collie_env::Env;
 
-/// Where the process's threads are.
+/// The directory of the process's threads.
 const TASKS: &str = "/proc/self/task";
 
-/// How names of apply threads begin.
+/// The prefix of the names of apply threads.
 const APPLY: &str = "collie-apply-";
 
-/// What a thread has waited, and how often it ran.
+/// The waiting time of a thread, and how often it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Waited {
     wait_ns: u64,
@@ -25,14 +26,14 @@ struct Waited {
 }
 
 impl Waited {
-    /// Reads a line of `schedstat`.
+    /// Parses a line of `schedstat`.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().skip(1);
         let mut number = || fields.next()?.parse().ok();
         Some(Self { wait_ns: number()?, runs: number()? })
     }
 
-    /// Returns the mean wait since `before`, in us; 0 if it did not run.
+    /// Returns the mean wait since `before`, in us; 0 if the thread did not run.
     fn mean_us_since(self, before: Self) -> f64 {
         let runs = self.runs.saturating_sub(before.runs).max(1);
         self.wait_ns.saturating_sub(before.wait_ns) as f64 / runs as f64 / 1e3
@@ -42,22 +43,23 @@ impl Waited {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct RunQueue {
-    /// Of each apply thread: its file, and what that said last.
+    /// The file of each apply thread, and its last reading.
     threads: Vec<(PathBuf, Waited)>,
-    /// The operating system runs threads as it likes, not a simulation.
+    /// The operating system schedules the threads, and not a simulation.
     is_real: bool,
 }
 
 impl RunQueue {
-    /// Looks at the threads of this process; in a simulated environment, which only looks real to the system, nothing is known.
+    /// Observes the threads of this process; in a simulated environment nothing is known.
     pub(super) fn of(env: &Env) -> Self {
         Self { threads: Vec::new(), is_real: env.files.is_real() }
     }
 
-    /// Returns the longest mean wait of an apply thread since the last call, in us. `None`: it is not known, since this is the first call,
-    /// the system does not say, or a thread has ended.
+    /// Returns the longest mean wait of an apply thread since the last call, in us. Returns `None` if it is unknown,
+    /// since this is the first call, the system does not report it, or a thread has ended.
     ///
-    /// Cost: a small read of the kernel's for each thread; at first, and after a thread has ended, one for each thread of the process.
+    /// Cost: a small read from the kernel for each thread; at first, and after a thread has ended, one for each thread
+    /// of the process.
     pub(super) fn longest_us(&mut self) -> Option<f64> {
         if !self.is_real {
             return None;
@@ -98,7 +100,7 @@ fn apply_threads() -> Vec<(PathBuf, Waited)> {
 mod tests {
     use super::*;
 
-    /// Goal: what the kernel writes is read, and nothing else. Method: a line of it, and lines that are none.
+    /// Goal: the kernel's lines are parsed, and nothing else. Method: a line of it, and malformed lines.
     #[test]
     fn schedstat_is_time_wait_and_runs() {
         assert_eq!(Waited::parse("8127341 502000 13\n"), Some(Waited { wait_ns: 502_000, runs: 13 }));
@@ -107,7 +109,8 @@ mod tests {
         }
     }
 
-    /// Goal: the mean wait is that of the runs in between. Method: by hand, also for a thread that did not run, or is another one.
+    /// Goal: the mean wait is that of the runs in between. Method: by hand, also for a thread that did not run, or that
+    /// is another one.
     #[test]
     fn the_mean_is_that_of_the_runs_in_between() {
         let at = |wait_ns, runs| Waited { wait_ns, runs };
@@ -116,8 +119,8 @@ mod tests {
         assert_eq!(at(0, 0).mean_us_since(at(1_000_000, 10)), 0.0);
     }
 
-    /// Goal: apply threads are found by their names, and one that has ended is not waited for. Method: a thread of that name, looked at
-    /// while it lives and after; where the kernel does not say, nothing is known throughout.
+    /// Goal: apply threads are found by their names, and an ended one causes no error. Method: a thread of that name,
+    /// observed while it lives and afterwards; if the kernel does not report, nothing is known throughout.
     #[test]
     fn apply_threads_are_found_while_they_live() {
         let (go, wait) = std::sync::mpsc::channel::<()>();

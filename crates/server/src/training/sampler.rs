@@ -1,24 +1,24 @@
-//! [`Sampler`]: what takes samples, as those see it who decide how many: the process's, or one of a test.
+//! [`Sampler`]: the sampler as seen by the code that sets its rates: that of the process, or one of a test.
 
 use std::fmt::Debug;
 
 use collie_obs::{RateTable, Source};
 
 pub(super) trait Sampler: Send + Sync + Debug {
-    /// Has every thread draw with `table` from now on.
+    /// Makes every thread draw with `table` from now on.
     fn publish(&self, table: &RateTable);
 
-    /// Has threads work for `source` that are in no scope of their own.
+    /// Makes `source` the default for threads that are in no scope of their own.
     fn work_for(&self, source: Source);
 }
 
-/// The process's.
+/// The sampler of the process.
 #[derive(Debug)]
 pub(super) struct Process;
 
 impl Sampler for Process {
     fn publish(&self, table: &RateTable) {
-        // Without a clock nothing is sampled, and `units` shows that.
+        // Without a clock nothing is sampled, and the view `units` shows that.
         let _has_clock = collie_obs::publish(table);
     }
 
@@ -33,7 +33,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Remembers what it was told.
+    /// Records the calls.
     #[derive(Debug)]
     pub(in crate::training) struct Told {
         told: Mutex<(RateTable, Source)>,
@@ -51,7 +51,7 @@ pub(super) mod tests {
             self.told.lock().0.clone()
         }
 
-        /// Returns for whom threads work.
+        /// Returns the default source of threads.
         pub(in crate::training) fn source(&self) -> Source {
             self.told.lock().1
         }

@@ -1,4 +1,4 @@
-//! [`Sensors`]: what was measured on a replica since the last tick, from counters that its replay and its stream keep anyway.
+//! [`Sensors`]: the measurements on a replica since the last tick, from existing counters of its replay and its stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,33 +10,33 @@ use collie_train::policy::{Signals, TICK_US};
 use super::{run_queue::RunQueue, state::Training};
 use crate::reads::ReadRunner;
 
-/// The most that reads which are run again can use, in us per second: one core.
+/// The upper limit of what sampled reads can use, in us per second: one core.
 const READS_US_PER_S_MAX: f64 = 1e6;
 
-/// What is offered at least, in us per second: how often a unit is called is known once it is sampled, and what is granted nothing would
-/// never find out.
+/// The lower limit of the offered work, in us per second: the call rate of a unit is known only once it is sampled, and
+/// with a grant of 0 it would never be.
 const OFFERED_US_PER_S_MIN: f64 = 10_000.0;
 
-/// One look at all counters.
+/// One reading of all counters.
 #[derive(Clone, Debug, Default)]
 struct Look {
     at_ns: u64,
     apply: ApplyStat,
-    /// What the primary has said of delays since the look before, and how often it had by then.
+    /// The delays that the primary has reported since the last reading, and the number of its reports by now.
     delays: DelaysHeard,
     delays_seen: u64,
     oldest_ns: u64,
-    /// When the primary was last heard of.
+    /// The time at which the primary was last heard.
     heard_ns: Option<u64>,
     /// `None`: not known.
     run_queue_us: Option<f64>,
-    /// What samples have cost apply threads.
+    /// The cost of samples on apply threads.
     spent_us: f64,
-    /// What samples of every call would cost, in us per second.
+    /// The cost if every call were sampled, in us per second.
     wanted_us_per_s: f64,
-    /// Reads that came to be run again.
+    /// The number of sampled reads received.
     reads: u64,
-    /// What one of them takes, in us.
+    /// The time of one of them, in us.
     read_us: f64,
 }
 
@@ -48,19 +48,19 @@ fn us_of(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Returns what follows `before` when `now` is measured: up at once, down by a tenth of the way.
+/// Returns the value after `before` when `now` is measured: it rises at once, and falls by a tenth of the difference.
 fn peak(before: f64, now: f64) -> f64 {
     now.max(0.9 * before + 0.1 * now)
 }
 
 impl Look {
-    /// Returns what the reads that came since `before` would take if all of them were run, in us per second.
+    /// Returns the time that the reads received since `before` would take if all of them ran, in us per second.
     fn reads_us_per_s(&self, before: &Self, elapsed_us: f64) -> f64 {
         let came = self.reads.saturating_sub(before.reads);
         (came as f64 * self.read_us * 1e6 / elapsed_us).min(READS_US_PER_S_MAX)
     }
 
-    /// Returns what was measured since `before`, as if exactly a tick had passed.
+    /// Returns the measurements since `before`, scaled to the length of a tick.
     fn signals_since(&self, before: &Self) -> Signals {
         let elapsed_us = us(self.at_ns.saturating_sub(before.at_ns)).max(1.0);
         let commits = self.apply.commits.saturating_sub(before.apply.commits);
@@ -74,7 +74,7 @@ impl Look {
             offered_us_per_s: (self.wanted_us_per_s + self.reads_us_per_s(before, elapsed_us))
                 .max(OFFERED_US_PER_S_MIN),
             heartbeat_us: self.heard_ns.map_or(f64::INFINITY, |heard_ns| us(self.at_ns.saturating_sub(heard_ns))),
-            // No number: it counts as what grants least.
+            // A value that is not a number counts as the one that grants least.
             run_queue_us_p99: self.run_queue_us.unwrap_or(f64::NAN),
             workers: u32::try_from(self.apply.workers).unwrap_or(u32::MAX),
         }
@@ -91,12 +91,12 @@ pub(crate) struct Sensors {
     env: Env,
     run_queue: RunQueue,
     before: Look,
-    /// What is offered, in us per second: up at once, down slowly. Reads come one by one.
+    /// The offered work, in us per second: it rises at once and falls slowly, since reads arrive one by one.
     offered_us_per_s: f64,
 }
 
 impl Sensors {
-    /// Looks at a replica from now on.
+    /// Starts to measure a replica.
     pub(crate) fn new(
         replica: Replica,
         target: Arc<EngineTarget>,
@@ -129,7 +129,7 @@ impl Sensors {
         }
     }
 
-    /// Returns what was measured since the last call.
+    /// Returns the measurements since the last call.
     pub(super) fn read(&mut self) -> Signals {
         let now = self.look();
         let signals = now.signals_since(&self.before);
@@ -157,7 +157,8 @@ mod tests {
         }
     }
 
-    /// Goal: rates do not depend on how long a tick took. Method: the same rate over a tick, and over one that came late.
+    /// Goal: rates do not depend on the length of a tick. Method: the same rate over a tick, and over one that came
+    /// late.
     #[test]
     fn rates_are_of_a_tick_however_long_it_was() {
         let before = look(1000, 100, 50);
@@ -169,9 +170,10 @@ mod tests {
         }
     }
 
-    /// Goal: what samples cost apply threads is told apart from their work; what all samples and all reads that came would cost is offered,
-    /// of reads a core at the most, and is not forgotten between two reads; something is offered where nothing is known yet. Method: 300 us in
-    /// three ticks; six reads of 2 ms in them; as many of a second each; nothing.
+    /// Goal: the cost of samples on apply threads is separate from their work; the cost of all samples and of all
+    /// received reads is offered, for reads a core at the most, and is not forgotten between two reads; a minimum is
+    /// offered while nothing is known. Method: 300 us in three ticks; six reads of 2 ms in them; as many of a second
+    /// each; nothing.
     #[test]
     fn what_collection_costs_and_would_cost_is_told() {
         let (mut before, mut after) = (look(1000, 0, 0), look(1300, 0, 50));
@@ -186,8 +188,8 @@ mod tests {
         assert_eq!([peak(0.0, 500.0), peak(1000.0, 0.0), peak(1000.0, 2000.0)], [500.0, 900.0, 2000.0]);
     }
 
-    /// Goal: D is the median of what was told in the tick, and none where no commit was told of; a primary that was never heard is infinitely
-    /// far, and what is not known of the run queue is no number. Method: each by hand.
+    /// Goal: D is the median of the delays reported in the tick, and absent if no commit was reported; a primary that
+    /// was never heard is infinitely far, and an unknown run queue is not a number. Method: each by hand.
     #[test]
     fn delays_and_silence_are_told() {
         let before = look(1000, 0, 0);
@@ -206,7 +208,8 @@ mod tests {
         assert_eq!(later.signals_since(&after).heartbeat_us, f64::INFINITY);
     }
 
-    /// Goal: a replica that was opened anew, whose counters begin anew, is not taken for one that works backwards. Method: counters that fall.
+    /// Goal: a reopened replica, whose counters start again, does not count as one that works backwards. Method:
+    /// counters that fall.
     #[test]
     fn counters_that_fall_count_as_nothing() {
         let signals = look(1100, 0, 0).signals_since(&look(1000, 100, 50));

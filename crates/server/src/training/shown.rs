@@ -1,4 +1,4 @@
-//! What views show of training, and what `CALL collie_set_option` changes.
+//! The data of views about training, and the changes by `CALL collie_set_option`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 
 use super::state::Training;
 
-/// [`Training`] as sessions see it.
+/// [`Training`] for sessions.
 struct Shown(Arc<Training>);
 
 impl system::Training for Shown {

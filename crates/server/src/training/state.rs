@@ -1,7 +1,7 @@
-//! [`Training`]: what a server knows of its training, from its start to its stop: over all lives of its database.
+//! [`Training`]: the training of a server, from its start to its stop: over all openings of its database.
 //!
-//! Order of locks: `inner`, then those of the collection and of the sampler, each alone. What is granted and what is sampled are written
-//! under the first, so that no tick grants anything after the end of its life (A1).
+//! Lock order: `inner`, then those of the collection and of the sampler, each alone. Grants and sampling rates are
+//! written under the first, so that no tick grants anything after the end of its following period (A1).
 
 mod collecting;
 mod predicting;
@@ -39,7 +39,7 @@ use crate::{
     replication::EPOCH_DIFFERENCE,
 };
 
-/// The settings that change while the server runs, beside `training.switch`.
+/// The settings that can be changed while the server runs, besides `training.switch`.
 const LIVE: [&str; 8] = [
     "training.collection_cpu",
     "training.collection_delay_bound",
@@ -51,7 +51,7 @@ const LIVE: [&str; 8] = [
     "training.shadow_time",
 ];
 
-/// A time in which a primary is followed.
+/// A following period: a time in which the node follows a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life(u64);
 
@@ -59,20 +59,20 @@ pub(crate) struct Life(u64);
 struct Run {
     life: Life,
     controller: Controller,
-    /// Of the last tick; `None`: none came yet.
+    /// The decisions of the last tick; `None`: there was none yet.
     decided: Option<Decided>,
 }
 
 #[derive(Debug)]
 struct Inner {
     settings: config::Training,
-    /// Which settings are in force: when the server was started, or they were changed last, in ms since 1970.
+    /// The version of the settings: when the server was started, or they were changed last, in ms since 1970.
     config_epoch: u64,
-    /// While a primary is followed.
+    /// `Some` while the node follows a primary.
     run: Option<Run>,
     lives: u64,
     switches: Switches,
-    /// Of the runs before.
+    /// Those of earlier following periods.
     windows: Windows,
     /// How often collection was halted, in the order of [`Halt::ALL`].
     halts: [u64; Halt::ALL.len()],
@@ -88,7 +88,7 @@ pub(crate) struct Training {
     sampler: Arc<dyn Sampler>,
     collection: Collection,
     deciding: Deciding,
-    /// Whether a primary samples every call: a benchmark's.
+    /// Whether a primary samples every call, for a benchmark.
     everything: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -98,7 +98,7 @@ fn epoch(env: &Env) -> u64 {
     u64::try_from(env.clock.wall_us() / 1000).unwrap_or(0)
 }
 
-/// Says why nothing is granted.
+/// Returns why nothing is granted.
 const fn reason(halt: Halt) -> &'static str {
     match halt {
         Halt::Silent => "the primary was not heard of for a second",
@@ -109,12 +109,12 @@ const fn reason(halt: Halt) -> &'static str {
 }
 
 impl Training {
-    /// Of a server on a machine with `cores`, whose directory is `data`. Nothing is granted.
+    /// Makes the training of a server on a machine with `cores`, whose directory is `data`. Nothing is granted.
     pub(crate) fn new(settings: config::Training, cores: usize, data: &Path, env: Env) -> Self {
         Self::over(settings, cores, data, env, Arc::new(Process))
     }
 
-    /// The same, with a sampler.
+    /// Does the same, with a sampler.
     pub(super) fn over(
         settings: config::Training,
         cores: usize,
@@ -144,17 +144,17 @@ impl Training {
         }
     }
 
-    /// Returns who decides about settings.
+    /// Returns the decisions about settings.
     pub(crate) fn deciding(&self) -> &Deciding {
         &self.deciding
     }
 
-    /// Has a primary sample every call from its next tick on, for good.
+    /// Makes a primary sample every call from its next tick on, permanently.
     pub(crate) fn sample_everything(&self) {
         self.everything.store(true, Relaxed);
     }
 
-    /// Returns the processor time of work that can wait, of which reads are run again.
+    /// Returns the budget of processor time for elastic work, such as sampled reads.
     pub(crate) fn elastic(&self) -> &Arc<ElasticBudget> {
         self.granted.elastic()
     }
@@ -174,7 +174,7 @@ impl Training {
         Controller::new(inner.settings.policy, inner.settings.policy_settings(), self.cores, windows)
     }
 
-    /// A primary is followed from now on: ticks of the life that comes back grant.
+    /// Begins a following period: ticks of the returned period can grant.
     pub(crate) fn begin(&self) -> Life {
         let mut inner = self.inner.lock();
         inner.lives += 1;
@@ -189,7 +189,7 @@ impl Training {
         life
     }
 
-    /// Grants nothing from now on, and has nothing sampled (A1, A3).
+    /// Grants nothing from now on, and stops sampling (A1, A3).
     fn take_back(&self) {
         self.granted.take_back();
         self.sample_nothing();
@@ -200,14 +200,15 @@ impl Training {
         self.collection.change(|figures| figures.rates = Default::default());
     }
 
-    /// Nothing is granted from now on, whoever ticks (A1), and what was tried is put back.
+    /// Ends the following period, if there is one: no tick grants anything from now on (A1), and a value on trial is
+    /// put back.
     pub(crate) fn stop(&self, reason: &str) {
         self.deciding.interrupt();
         let mut inner = self.inner.lock();
         self.end_run(&mut inner, reason);
     }
 
-    /// The same, if it is `life` that has lasted until now.
+    /// Does the same if `life` is the present period.
     pub(super) fn end(&self, life: Life, reason: &str) {
         let mut inner = self.inner.lock();
         if inner.run.as_ref().is_some_and(|run| run.life == life) {
@@ -226,7 +227,7 @@ impl Training {
         }
     }
 
-    /// Decides by what was measured since the last tick of `life`; returns whether that goes on.
+    /// Decides by the signals since the last tick of `life`; returns whether that period continues.
     pub(super) fn tick(&self, life: Life, signals: &Signals) -> bool {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -238,7 +239,7 @@ impl Training {
         let elastic_us_per_s = if is_wanted { decided.elastic_us_per_s } else { 0.0 };
         self.granted.publish(decided.collect_us_per_s, elastic_us_per_s);
         if self.granted.collect_us_per_s() == 0 {
-            // A3: a control window begins with the tick that says so.
+            // A3: a control window begins with the tick that decides it.
             self.sample_nothing();
         }
         if decided.halt != halted {
@@ -316,7 +317,7 @@ impl Training {
         units().flat_map(row).collect()
     }
 
-    /// Changes what becomes of proposals, until the server stops.
+    /// Changes the treatment of proposals, until the server stops.
     fn set_apply(&self, value: &str) -> Result<(), String> {
         let name = "training.apply";
         let mut given = Config::default();
@@ -335,7 +336,7 @@ impl Training {
     /// Changes a setting until the server stops.
     ///
     /// # Errors
-    /// What is wrong and what to do, in words.
+    /// The problem and the remedy, in words.
     pub(super) fn set_option(&self, name: &str, value: &str) -> Result<(), String> {
         if name == "training.switch" {
             let switch = Switch::parse(value).map_err(|wanted| format!("{name} = {value}: {wanted}"))?;
@@ -373,7 +374,7 @@ impl Training {
             inner.settings = settings;
             inner.config_epoch = epoch(&self.env).max(inner.config_epoch + 1);
             if !is_same_rule {
-                // Whatever was granted went by other rules.
+                // The grant was based on other rules.
                 self.take_back();
                 let controller = self.controller(&inner);
                 if let Some(run) = &mut inner.run {

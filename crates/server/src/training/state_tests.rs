@@ -1,4 +1,4 @@
-//! Lives, halts, settings and switches of [`Training`], with signals made by hand.
+//! Following periods, halts, settings and switches of [`Training`], with signals made by hand.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn training() -> Training {
     sampled().0
 }
 
-/// The same, with what it tells the sampler.
+/// Returns the same, with its sampler.
 fn sampled() -> (Training, Arc<Told>) {
     let clock = Arc::new(SimClock::new());
     let env = Env { clock, ..Env::simulated(1).0 };
@@ -42,7 +42,7 @@ fn calm(training: &Training, life: Life) {
     assert!(granted(training).0 > 0);
 }
 
-/// Returns C and its elastic part, as whoever collects sees them.
+/// Returns C and its elastic part, as the collecting threads read them.
 fn granted(training: &Training) -> (u64, u64) {
     (training.granted.collect_us_per_s(), training.granted.elastic().rate_us_per_s())
 }
@@ -51,8 +51,8 @@ fn said(training: &Training) -> Vec<(&'static str, String)> {
     training.changes().into_iter().map(|change| (change.subject, change.change)).collect()
 }
 
-/// Goal: A1: a replica that is calm is granted work, a node that leads none, and no tick of before grants anything afterwards. Method: a life,
-/// its end, a tick that comes late, the next life, a tick of the first.
+/// Goal: A1: a calm replica is granted work, a node that leads none, and no earlier tick grants anything afterwards.
+/// Method: a following period, its end, a late tick, the next period, a tick of the first.
 #[test]
 fn what_was_granted_ends_with_the_life() {
     let training = training();
@@ -79,8 +79,8 @@ fn what_was_granted_ends_with_the_life() {
     assert_eq!(training.changes()[1].reason, "it is promoted");
 }
 
-/// Goal: RT5: silence, a long delay and an old commit each take back what was granted in the tick that shows them; each is counted and
-/// logged once, with the end of it. Method: one of each between calm ticks.
+/// Goal: TRAIN-5: silence, a long delay and an old commit each withdraw the grant in the tick that shows them; each is
+/// counted and logged once, with its end. Method: one of each between calm ticks.
 #[test]
 fn reasons_to_halt_are_told_once() {
     let training = training();
@@ -104,8 +104,8 @@ fn reasons_to_halt_are_told_once() {
     assert_eq!(training.policy().halts, halts);
 }
 
-/// Goal: settings change at once or are refused by name, and a change takes back what was granted by others. Method: each kind of name and
-/// value, on a replica that is granted something.
+/// Goal: settings change at once or are refused by name, and a change withdraws a grant that was based on others.
+/// Method: each kind of name and value, on a replica with a grant.
 #[test]
 fn settings_change_while_it_runs_or_are_refused() {
     let training = training();
@@ -146,7 +146,8 @@ fn settings_change_while_it_runs_or_are_refused() {
     assert_eq!(said(&training)[3..], modes);
 }
 
-/// Goal: switches are shown as they are put, whatever policy is in force, and outlast a promotion. Method: one off, then the next life.
+/// Goal: switches are shown as they are set, whatever policy is in force, and outlast a promotion. Method: one off,
+/// then the next following period.
 #[test]
 fn switches_outlast_a_life() {
     let training = training();
@@ -162,8 +163,8 @@ fn switches_outlast_a_life() {
     assert_eq!(said(&training).iter().filter(|(subject, _)| *subject == "switch").count(), 1);
 }
 
-/// Goal: work that can wait gets nothing while nobody wants any of it, and the rest of the grant stays. Method: its source off for one unit,
-/// for all, and on again, with a grant that is there throughout.
+/// Goal: elastic work gets nothing while all of it is switched off, and the rest of the grant stays. Method: its source
+/// off for one unit, for all, and on again, with a grant throughout.
 #[test]
 fn a_source_that_is_off_gets_nothing() {
     let training = training();
@@ -181,7 +182,8 @@ fn a_source_that_is_off_gets_nothing() {
     }
 }
 
-/// Goal: a second out of bound is counted, over lives too. Method: a bound from calm ticks, then ten ticks a little above it.
+/// Goal: seconds out of bound are counted, over following periods too. Method: a bound from calm ticks, then ten ticks
+/// a little above it.
 #[test]
 fn windows_out_of_bound_are_counted() {
     let training = training();
@@ -200,7 +202,8 @@ fn windows_out_of_bound_are_counted() {
     assert_eq!(counts(training.policy()), (3, 1, 0));
 }
 
-/// Goal: files in the folder of models that are no packages are shown as refused, and no folder is no model. Method: neither, then one.
+/// Goal: files in the folder of models that are no packages are shown as refused, and without a folder there is no
+/// model. Method: neither, then one.
 #[test]
 fn a_file_that_is_no_package_is_shown_as_refused() {
     let training = training();
@@ -216,9 +219,9 @@ fn a_file_that_is_no_package_is_shown_as_refused() {
     assert!(row.refused.is_some());
 }
 
-/// Goal: A1, A3: units are sampled within what is granted, from the sources of the role; a halt, a control window, a promotion and somebody who
-/// takes back all of it stop sampling at once, and nothing that was decided for a replica outlasts it. Method: decisions of [`Rates`]
-/// beside ticks, on a replica, through each of these, and on what it becomes.
+/// Goal: A1, A3: units are sampled within the grant, from the sources of the role; a halt, a control window, a
+/// promotion and a withdrawal of the grant stop sampling at once, and no decision for a replica outlasts it. Method:
+/// decisions of [`Rates`] between ticks, on a replica, through each of these, and in its next role.
 #[test]
 fn sampling_ends_with_what_was_granted() {
     let (training, told) = sampled();
@@ -263,8 +266,9 @@ fn sampling_ends_with_what_was_granted() {
     assert!(matches!(decide(true), Some(May::Collect { .. })), "not on a replica");
 }
 
-/// Goal: context rows say what the policy does and under which configuration; a changed setting is another one, and one that no policy goes by
-/// takes back nothing. Method: a replica before and after its first grant; settings of both kinds.
+/// Goal: context rows have the state of the policy and the version of the settings; a changed setting is a new version,
+/// and one that no policy depends on withdraws nothing. Method: a replica before and after its first grant; settings of
+/// both kinds.
 #[test]
 fn context_says_what_the_policy_does() {
     let training = training();

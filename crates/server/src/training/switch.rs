@@ -1,4 +1,4 @@
-//! [`Switch`]: one of the switches by name, as `training.switch` has it: `SCAN:replayed_read=off`.
+//! [`Switch`]: one of the switches by name, in the notation of `training.switch`: `SCAN:replayed_read=off`.
 
 use collie_train::{SourceId, UnitId, budget::Switches};
 
@@ -7,7 +7,7 @@ use super::units::{sources, units};
 /// Stands for all units, or all sources.
 const ALL: &str = "*";
 
-/// A switch and how it is to be.
+/// A switch and its wanted state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Switch {
     units: Vec<UnitId>,
@@ -16,10 +16,10 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    /// Reads a switch: a unit or `*`, a source or `*`, and `on` or `off`. Units may be written in small letters.
+    /// Parses a switch: a unit or `*`, a source or `*`, and `on` or `off`. Units may be in lower case.
     ///
     /// # Errors
-    /// What was expected, in words.
+    /// The expected text, in words.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split_once('=').and_then(|(which, how)| Some((which.split_once(':')?, how.trim())));
         let Some(((unit, source), how)) = parts else {
@@ -44,7 +44,7 @@ impl Switch {
         Ok(Self { units, sources, on })
     }
 
-    /// Puts the switches as they are to be; returns how many were otherwise.
+    /// Sets the switches to the wanted state; returns how many changed.
     pub(super) fn put(&self, switches: &mut Switches) -> usize {
         let pairs = self.units.iter().flat_map(|unit| self.sources.iter().map(move |source| (*unit, *source)));
         pairs.filter(|(unit, source)| switches.set(*unit, *source, self.on)).count()
@@ -55,7 +55,8 @@ impl Switch {
 mod tests {
     use super::*;
 
-    /// Goal: a switch concerns what it names. Method: one, all units of a source, all sources of a unit, all; then on again.
+    /// Goal: a switch affects exactly what it names. Method: one, all units of a source, all sources of a unit, all;
+    /// then on again.
     #[test]
     fn a_switch_concerns_what_it_names() {
         let put = |switches: &mut Switches, text: &str| Switch::parse(text).expect("a switch").put(switches);
@@ -78,7 +79,7 @@ mod tests {
         assert!(!switches.is_on(scan, read) && switches.is_on(scan, SourceId::new(1)));
     }
 
-    /// Goal: what is no switch is refused with what was expected. Method: a table.
+    /// Goal: a text that is no switch is refused with the expected one. Method: a table.
     #[test]
     fn what_is_no_switch_is_refused() {
         for (text, part) in [

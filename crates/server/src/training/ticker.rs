@@ -1,4 +1,4 @@
-//! [`tick`]: the task that has a server decide ten times a second how much may be collected, while it follows a primary.
+//! [`tick`]: the task that decides ten times a second how much may be collected, while the server follows a primary.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use super::{
     state::{Life, Training},
 };
 
-/// As policies take it to be (`collie_train::policy::TICK_US`).
+/// The length that policies assume (`collie_train::policy::TICK_US`).
 const TICK: Duration = Duration::from_millis(100);
 
-/// Takes back what was granted when the task ends, also by a panic or since it is given up (A2).
+/// Withdraws the grant when the task ends, also by a panic or an abort (A2).
 struct Granting(Arc<Training>, Life);
 
 impl Drop for Granting {
@@ -25,7 +25,7 @@ impl Drop for Granting {
 pub(crate) async fn tick(training: Arc<Training>, life: Life, mut sensors: Sensors) {
     let granting = Granting(training, life);
     let mut ticks = interval(TICK);
-    // A tick that comes late is one tick, whose rates are right; those that were missed are not made up for.
+    // A late tick counts as one tick, with correct rates; missed ticks are not made up for.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
@@ -40,7 +40,7 @@ pub(crate) async fn tick(training: Arc<Training>, life: Life, mut sensors: Senso
 mod tests {
     use super::*;
 
-    /// Goal: the task ticks as often as policies take it to. Method: both numbers.
+    /// Goal: the task ticks as often as policies assume. Method: both numbers.
     #[test]
     fn a_tick_is_what_policies_take_it_to_be() {
         assert_eq!(TICK.as_secs_f64() * 1e6, collie_train::policy::TICK_US);

@@ -1,9 +1,10 @@
-//! Operating units and sources of samples as switches name them: those of `collie_obs`, by the numbers of `collie_train`.
+//! Operating units and sources of samples by the names of switches: those of `collie_obs`, with the numbers of
+//! `collie_train`.
 
 use collie_obs::{Source, UNITS};
 use collie_train::{LabelId, SourceId, UnitId};
 
-/// Reads of the primary that are run again: the source that is work which can wait.
+/// Sampled reads of the primary: the source of elastic work.
 pub(super) const REPLAYED_READ: SourceId = SourceId::new(Source::ReplayedRead.number());
 
 /// Returns every unit with its name, by number.
@@ -16,12 +17,12 @@ pub(super) fn sources() -> impl Iterator<Item = (SourceId, &'static str)> {
     Source::ALL.into_iter().map(|source| (SourceId::new(source.number()), source.name()))
 }
 
-/// Returns the name of a unit; `None` for a number that none has.
+/// Returns the name of a unit; `None` for an unknown number.
 pub(super) fn name_of(unit: UnitId) -> Option<&'static str> {
     units().find(|(known, _)| *known == unit).map(|(_, name)| name)
 }
 
-/// Returns the name of a unit's label; `None` for a number that none has.
+/// Returns the name of a unit's label; `None` for an unknown number.
 pub(super) fn label_name(unit: UnitId, label: LabelId) -> Option<&'static str> {
     let unit = UNITS.iter().find(|known| known.id == unit.get())?;
     unit.labels.get(usize::from(label.get())).map(|field| field.name)
@@ -31,7 +32,7 @@ pub(super) fn label_name(unit: UnitId, label: LabelId) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Goal: numbers and names belong together. Method: the first, one amid, the last, and none; labels.
+    /// Goal: numbers and names match. Method: the first, one in the middle, the last, and none; labels.
     #[test]
     fn units_have_numbers_from_one_on() {
         let name = |number| name_of(UnitId::new(number));

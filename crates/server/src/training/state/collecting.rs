@@ -1,4 +1,4 @@
-//! [`Training`] as those see it who collect.
+//! The part of [`Training`] for the collector.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,15 +11,15 @@ use crate::{
     training::{collection::Collection, rates::May, units::name_of},
 };
 
-/// The part of C that samples may cost. They come first, and work that can wait gets what they leave; without a limit units that are called
-/// often would leave nothing.
+/// The part of C that samples may cost. They come first, and elastic work gets the rest; without this limit frequently
+/// called units would leave nothing.
 const SAMPLES_PART: f64 = 0.5;
 
-/// What the policy is doing, as context rows have it: the place of its word.
+/// The states of the policy; context rows have the index.
 const STATES: [&str; 10] =
     ["primary", "starting", "off", "control", "collecting", "held", "silent", "far", "above_maximum", "calming"];
 
-/// Returns a number in 32 bits; one that is too large is infinite.
+/// Returns a number in 32 bits; one that is too large becomes infinite.
 #[expect(clippy::cast_possible_truncation, reason = "what a row shows has few digits")]
 fn single(number: f64) -> f32 {
     number as f32
@@ -31,13 +31,13 @@ impl Training {
         &self.collection
     }
 
-    /// Returns the settings in force, and since when, in ms since 1970.
+    /// Returns the current settings, and their version, in ms since 1970.
     pub(in crate::training) fn settings(&self) -> (config::Training, u64) {
         let inner = self.inner.lock();
         (inner.settings.clone(), inner.config_epoch)
     }
 
-    /// Adds a change to the log that views show.
+    /// Adds a change to the log for views.
     pub(in crate::training) fn tell(
         &self,
         subject: &'static str,
@@ -47,7 +47,8 @@ impl Training {
         self.note(&mut self.inner.lock(), subject, change, reason);
     }
 
-    /// Uses what lies in the folder of models from now on, and tells what is refused; returns how many are in use.
+    /// Uses the packages in the folder of models from now on, and reports refused ones; returns the number of models in
+    /// use.
     pub(in crate::training) fn load_models(&self) -> usize {
         let (count, refused) = self.collection.models.load();
         for refused in refused {
@@ -57,8 +58,8 @@ impl Training {
         count
     }
 
-    /// Has `decide` say with what probabilities units are sampled from now on, by what may be; `is_kept` says whether anybody keeps samples.
-    /// Nothing of it outlasts the life in which it was decided (A1).
+    /// Lets `decide` set the sampling probabilities of units within what may be sampled; `is_kept` tells whether
+    /// samples are kept. No decision outlasts the following period in which it was made (A1).
     pub(in crate::training) fn decide_rates(
         &self,
         is_kept: bool,
@@ -84,13 +85,13 @@ impl Training {
         }
     }
 
-    /// Has nothing sampled: nobody collects any more (A3).
+    /// Stops sampling, since the collector ends (A3).
     pub(in crate::training) fn stop_sampling(&self) {
         let _no_tick_meanwhile = self.inner.lock();
         self.sample_nothing();
     }
 
-    /// Returns what a context row says of a replica; of a primary `None`.
+    /// Returns the context row of a replica; `None` for a primary.
     pub(in crate::training) fn situation(&self) -> Option<Situation> {
         let row = self.policy();
         let epoch = self.inner.lock().config_epoch;
@@ -101,13 +102,14 @@ impl Training {
             utilisation: single(row.utilisation),
             config_epoch: epoch,
             policy_state: code.and_then(|code| u32::try_from(code).ok()).unwrap_or(u32::MAX),
-            // What nobody has measured is no number.
+            // Unmeasured values are not numbers.
             delay_us: row.delay_us.map_or(f32::NAN, self::single),
             ..Situation::default()
         })
     }
 
-    /// Returns whether a primary is followed, and whether work that can wait may have any time, be there sampled reads or not.
+    /// Returns whether the node follows a primary, and whether elastic work may have any time, whether or not there are
+    /// sampled reads.
     pub(in crate::training) fn may_fit(&self) -> (bool, bool) {
         let inner = self.inner.lock();
         let decided = inner.run.as_ref().and_then(|run| run.decided);

@@ -1,4 +1,4 @@
-//! What decisions are told of samples and models.
+//! The samples and models that decisions see.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,14 +21,15 @@ fn unit() -> &'static UnitSchema {
     unit_of(READ, 1).expect("a unit")
 }
 
-/// Samples of these moments, each of a call of four.
+/// Returns samples of these times, each standing for four calls.
 fn rows(times_us: impl IntoIterator<Item = u64>) -> Vec<SampleRow> {
     let sample = collie_obs::Sample { p: 0.25, ..sample_of_unit(READ, 5) };
     times_us.into_iter().map(|time_us| SampleRow { time_us, sample }).collect()
 }
 
-/// Goal: calls are counted by what samples stand for, since the oldest that is told of. Method: samples by hand: ten in five seconds; some of the
-/// oldest moment, of which others may be gone; of hours ago; of a clock that was set back; none.
+/// Goal: calls are counted by the weights of samples, since the oldest one. Method: samples by hand: ten in five
+/// seconds; several at the oldest time, of which others may be dropped; samples of hours ago; a clock that was set
+/// back; none.
 #[test]
 fn calls_are_counted_since_the_oldest_sample() {
     let of = |rows: &[SampleRow], now_us: u64| recent(unit(), rows, now_us);
@@ -45,8 +46,8 @@ fn calls_are_counted_since_the_oldest_sample() {
     assert_eq!(of(&[], 7), Recent::default());
 }
 
-/// Goal: a run of calls counts as so many, and one call's features are its own; rows of another version are not this unit's. Method: a sample
-/// of a run of eight; one of a version that is to come.
+/// Goal: a run of calls counts with its length, and its features are those of one call; rows of another version are
+/// left out. Method: a sample of a run of eight; one of a later version.
 #[test]
 fn runs_count_as_their_calls() {
     let mut both = rows([0, SECOND_US]);
@@ -57,8 +58,9 @@ fn runs_count_as_their_calls() {
     assert_eq!(recent(unit(), &both, 2 * SECOND_US).calls.len(), 1);
 }
 
-/// Goal: decisions see the newest samples of the collector and the models in use, and of a call that no model has seen nothing. Method: a
-/// training with samples and without a model, then with one; another role, whose work is other work.
+/// Goal: decisions see the newest samples of the collector and the models in use, and no prediction for a call outside
+/// of the training ranges. Method: a training with samples and without a model, then with one; another role, which has
+/// other work.
 #[test]
 fn decisions_see_samples_and_models() {
     let clock = Arc::new(SimClock::new());
