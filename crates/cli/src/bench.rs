@@ -162,7 +162,8 @@ pub(crate) struct TxnArgs {
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write targets and tables into FILE, between the lines `<!-- bench txn begin -->` and `<!-- bench txn end -->`; a FILE
+    /// Write targets and tables into FILE, between the lines `<!-- bench txn begin -->` and `<!-- bench txn end -->`; a
+    /// FILE
     /// without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
@@ -185,7 +186,8 @@ pub(crate) struct IndexArgs {
     /// Write all figures as JSON into FILE; keys carry units.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write targets and tables into FILE, between the lines `<!-- bench index begin -->` and `<!-- bench index end -->`; a
+    /// Write targets and tables into FILE, between the lines `<!-- bench index begin -->` and `<!-- bench index end
+    /// -->`; a
     /// FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
@@ -313,7 +315,8 @@ pub(crate) struct TpccArgs {
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write targets and tables into FILE, between the lines `<!-- bench tpcc begin -->` and `<!-- bench tpcc end -->`; a FILE
+    /// Write targets and tables into FILE, between the lines `<!-- bench tpcc begin -->` and `<!-- bench tpcc end -->`;
+    /// a FILE
     /// without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,

@@ -74,6 +74,7 @@ const WARNING: &str = "warning: what this node has promised to others is given u
 fn force(data: &std::path::Path, term: u64) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let log = log_dir_of(data, &env)?;
+    // The lock of the log excludes a running server.
     let lock = log.join("LOCK");
     let _held =
         env.files.lock(&lock).map_err(|error| anyhow::anyhow!("{}: {error}: stop its server first", lock.display()))?;

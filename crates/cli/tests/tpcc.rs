@@ -136,7 +136,8 @@ fn killed_server_is_consistent_when_it_is_back() {
     check(&done, &json, 1);
 }
 
-/// Goal: the same driver runs against PostgreSQL. Method: both servers, started for it; nothing is left in the directory.
+/// Goal: the same driver runs against PostgreSQL. Method: both servers, started for it; nothing is left in the
+/// directory.
 #[test]
 fn driver_runs_beside_postgresql() {
     if !Path::new("/usr/lib/postgresql/15/bin/pgbench").is_file() {

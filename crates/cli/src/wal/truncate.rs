@@ -55,6 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     drop(scan);
     let what = if database { "commit" } else { "record" };
     let (removed, mut out) = (plan.removed(), Output::new());
+    // The removed part is shown before anything is changed.
     if !args.json {
         out.line(format_args!(
             "goes: {}, {}, from {} to {}; the last {what} among them: {}",
@@ -72,6 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let (mut backup, mut next) = (None, None);
     if !args.dry_run {
+        // The copy is on disk before the cut.
         if !args.no_backup {
             let without = "nothing was cut; make room, or leave the copy out with --no-backup";
             backup = plan.back_up().context(without)?;
