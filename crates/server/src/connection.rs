@@ -133,6 +133,7 @@ async fn start<'a>(remote: &mut Remote, shared: &'a Shared) -> Option<(Session, 
                 remote.flush().await.ok()?;
                 continue;
             }
+            // Another connection's query is cancelled; the request itself gets no answer.
             Ok(Some(Frontend::Cancel { pid, secret })) => {
                 shared.database.cancel(pid, secret);
                 return None;
@@ -361,6 +362,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
             return None;
         }
     };
+    // After an error only Sync ends the skipping.
     if *skipping {
         match message {
             Frontend::Sync | Frontend::Terminate => {}

@@ -212,20 +212,24 @@ impl Life {
         let engine = || Options { connections: config.sessions_max(), quorum, ..config.engine.clone() };
         // Checked before anything in the directory is changed.
         Slots::check(env, data)?;
+        // An exchange that a crash has interrupted is completed before the directory is read.
         settle(data, env)?;
         let own_key = key::key_of(config, data, env);
         let (database, report, mut following) = match choose(runtime, config, (&**data, &own_key), env)? {
             Role::Primary => {
                 let session = config.session.clone();
                 let (database, report) = Database::open(data, engine(), env.clone(), session, progress)?;
+                // After the open, so that only a node that leads makes a key (Y1 of `key.rs`).
                 key::make(&own_key, config)?;
                 (database, report, None)
             }
             Role::Replica(addresses) => {
+                // A directory that differs from its primary's is not read again.
                 difference::check(data, env)?;
                 key::demand(&own_key)?;
                 let mut node = is_empty(env, data)?.then(|| env.random.u64());
                 let created = node.is_some();
+                // Fills the directory if necessary, opens it, and waits until it can show a consistent state.
                 let (db, mut report, following) = loop {
                     if node.is_some() {
                         stage.close(format!("the directory is being filled by {}", addresses.first()));
@@ -249,6 +253,7 @@ impl Life {
                         Some(Err(ended)) => Some(ended),
                         None => None,
                     };
+                    // Following ended before that: the database is closed before its directory is changed.
                     let this = following.node();
                     following.close(runtime)?;
                     match ended {
@@ -331,6 +336,7 @@ impl Life {
             let applying = following.as_ref().map(Following::applying);
             decide_about(&database, applying, config, training, env, runtime);
         }
+        // Before any session is served, since replies at higher levels depend on it.
         if quorum {
             database.ask_replicas(ReplicasAsked {
                 configured: config.replication.quorum.is_some(),
@@ -359,6 +365,7 @@ impl Life {
             let whose = Whose::of(data, cluster, name, config.trainer.clone());
             Collector::start(training.clone(), &database, whose, env)
         });
+        // Last, so that HTTP finds a complete database.
         stage.open(database.clone());
         Ok(Some((Self { database, replicas, following, replica_address, node, collector }, report)))
     }
@@ -483,6 +490,7 @@ impl Server {
         if let Some(http) = &http {
             log_lines::note(&format_args!("listening for HTTP on {}", http.address()));
         }
+        // While the database opens, clients get 57P03.
         let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
         let may_follow = config.replication.primary.is_some() || !config.replication.peers.0.is_empty();
         let exchange = match config.engine.read_only {
@@ -490,6 +498,7 @@ impl Server {
             true => Exchange::ReadsOnly,
             false => Exchange::Never,
         };
+        // Taken before the first look into the directory (L1 of `guard.rs`).
         let held = guard(data, exchange, &env)?;
         let (patience, healing) = Default::default();
         let training = Arc::new(Training::new(config.training.clone(), cores, data, env.clone()));
@@ -557,6 +566,7 @@ impl Server {
         let result = loop {
             let over = runtime.block_on(accept(&mut listener, &mut life, &mut ground, &mut stops));
             if let Ok(Over::Differs(difference)) = &over {
+                // On disk before the server ends, so that the directory is not opened again.
                 difference::keep(&ground.data, difference, &ground.env)?;
                 let message = reason(&Ended::Differs(*difference));
                 break Err(ServeError::Replication { message });
@@ -575,6 +585,7 @@ impl Server {
             drop(starting);
         };
         let Life { database, following, collector, .. } = life;
+        // The collector ends before its database is closed (C1 of `collector`).
         collector.into_iter().for_each(Collector::end);
         if ground.config.flush_at_stop && matches!(result, Ok(Over::Stop)) {
             flush_tables(&runtime, &database, stops.next());

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `taking.rs` | a primary's sessions take reads while a replica wants them |
 //! | `runner.rs` | [`ReadRunner`]: the thread of a replica that runs them |
-//! | `slices.rs` | [`Slices`](slices::Slices): a statement that takes its processor time in slices |
+//! | `slices.rs` | a statement that takes its processor time in slices |
 
 mod runner;
 mod slices;

@@ -271,6 +271,7 @@ impl Candidate {
     /// the quorum configuration. Returns the configuration that it used, an empty one with `force`.
     pub(super) async fn win(&self, term: Term, peers: Peers, votes: Vec<Vote>, force: bool) -> Result<Asked, String> {
         let node = self.terms.node();
+        // The promise counts before the position is read, so that it covers everything that this node has acknowledged.
         let promised = tokio::task::block_in_place(|| {
             let promised = self.terms.promise(term, node)?;
             following(&self.replica).map(|standing| (promised, standing))

@@ -118,6 +118,7 @@ pub(crate) fn open(
     let (noted, own_slot) = (contact.clone(), follow_options.slot.clone());
     let (from, env, slot) = (addresses.clone(), env.clone(), follow_options.slot.clone());
     let key = key_of(config, data, &env);
+    // The log of a former primary may have to be cut first: it is shown after the first attempt to follow.
     let may_show = Arc::new(AtomicBool::new(follows));
     let tried = may_show.clone();
     let running = reads.clone();

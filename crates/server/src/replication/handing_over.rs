@@ -37,6 +37,7 @@ pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, en
         let HandoverAsked { slot, wait } = handing.asked().await;
         log_lines::note(&format_args!("handing over to {slot}: transactions have {} ms to end", wait.as_millis()));
         let db = database.engine();
+        // Transactions that have not written yet wait from here on.
         db.pause_writes();
         let is_offered = match end_transactions(&handing, &database, wait, &env).await {
             Ok(last) => handing.offer(last, wait, env.clock.now_ns()),

@@ -325,7 +325,7 @@ enum NotStarted {
 
 /// Performs the start-up and the proofs (N1); returns the purpose of the connection, and the keys that seal its
 /// packets. A peer without the key learns nothing else; a peer of another database, or a replica that connects to a
-/// node that does not lead, is told so.
+/// node that does not lead, receives the reason.
 async fn start(socket: &mut TcpStream, node: &Node, key: &KeyFile) -> Result<(What, SessionKeys), NotStarted> {
     let asked = match startup(socket).await {
         Some(Ok(asked)) => asked,

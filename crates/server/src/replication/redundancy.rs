@@ -227,10 +227,12 @@ impl Redundancy {
             let error = SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, text);
             return Err(error.hint("Change it on the primary: its log tells every replica."));
         }
+        // U1: this node's note is in the log before the configuration can change.
         if !self.begin() {
             return Err(SqlError::new(SqlState::IO_ERROR, "the log does not take the record of who is asked before"));
         }
         let is_same = self.stat().asked.list() == list.as_ref();
+        // A5 of `asked.rs`: a change that this node found when it began to lead has to end first.
         if self.synchronous.found_change() && !is_same {
             let asked = self.stat().asked;
             let text =
@@ -247,10 +249,12 @@ impl Redundancy {
             false => SqlError::from(error),
         };
         let choose = |asked: &Asked| Some(asked.changed_to(list)).filter(|changed| changed != asked);
+        // Both lists count before the record of the change is written (Y4 of `synchronous.rs`).
         let noted = self.synchronous.ask(&*self.source, choose, |asked, without| self.note(asked, without));
         if let Some(end) = noted.map_err(failed)? {
             log_lines::note(&format_args!("replication.quorum was set: commits wait for {}", self.stat().asked));
             self.say_if_alone();
+            // The caller gets its answer once the record is on this node's disk.
             db.wait_durable(end)?;
         }
         Ok(())

@@ -56,6 +56,7 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     let end = truncation.removed().end;
     let target = data.join("diverged").join(format!("from-{:016X}-to-{:016X}", at.get(), end.get()));
     let above = data.join("diverged");
+    // The new directory is durable before the copy in it counts.
     let made = env.files.create_dir_all(&above).and_then(|()| env.files.sync_dir(data));
     made.map_err(|source: io::Error| ServeError::Io {
         operation: "create",
@@ -76,11 +77,13 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     if !can_cut {
         return Ok(Rejoin::Rebuild);
     }
+    // J3: rows that were flushed from above the position would survive a cut of the log.
     let flushed = checkpoint_of(data, env).map_err(open)?;
     if flushed > at {
         log_lines::warn(&format_args!("tables were flushed up to {flushed}, and the log of the primary parts at {at}"));
         return Ok(Rejoin::Rebuild);
     }
+    // J2: each step from here on can be repeated after a kill.
     forget_histories_from(data, at, env).map_err(open)?;
     fault_point!("truncate.forgotten");
     truncation.cut().map_err(failed)?;

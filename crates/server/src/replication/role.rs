@@ -64,6 +64,7 @@ pub(crate) fn choose(
     (data, own): (&Path, &KeyFile),
     env: &Env,
 ) -> Result<Role, ServeError> {
+    // An unusable key is an error before any node is contacted (Y2 of `key.rs`).
     key::check(own, config)?;
     let replication = &config.replication;
     let addresses = Addresses::new(replication.primary.as_deref(), &replication.peers);
@@ -77,9 +78,11 @@ pub(crate) fn choose(
     };
     let Who { cluster_id, node_id: node, term, follows, histories } = who;
     let can_ask = named || !replication.peers.0.is_empty();
+    // A replica leads only after a promotion.
     if follows {
         return if can_ask { replica() } else { Err(open_error(EngineError::Follows { path: data.to_owned() })) };
     }
+    // O1: its own promise is checked first.
     let promise = Promise::read(env, data).map_err(open_error)?;
     let was_yielded = promise.term == term && ![0, node].contains(&promise.node);
     if promise.term > term || was_yielded {
@@ -98,6 +101,7 @@ pub(crate) fn choose(
         }
         return if can_ask { replica() } else { Err(ServeError::Replication { message }) };
     }
+    // Only a promotion in this term outweighs `--replica-of`.
     let was_promoted = promise.term == term && promise.node == node;
     if named && !was_promoted {
         return replica();
@@ -105,6 +109,7 @@ pub(crate) fn choose(
     if !can_ask {
         return Ok(Role::Primary);
     }
+    // O1: peers are asked before this node leads.
     let terms = Terms::open(env, data, node, term).map_err(open_error)?;
     terms.lead(term);
     let higher = runtime.block_on(ask(&terms, (config, own), (cluster_id, term), histories.last(), node))?;

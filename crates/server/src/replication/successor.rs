@@ -46,16 +46,19 @@ impl Candidate {
         }
         let Some(succession) = self.target.succession() else { return Err("it follows nobody".to_owned()) };
         let primary = self.addresses.first().to_owned();
+        // Without enough peers the primary is not disturbed.
         let peers = self.reached(false).await?;
         let wait = wait.unwrap_or(self.switchover_timeout);
         let asked = timeout(wait + CANCEL_TIME + ANSWER_TIME, succession.ask(wait)).await;
         let asked = asked.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+        // U1: the primary's promise comes first.
         let promised = match asked {
             Ok(_last) => self.ask_to_succeed(&primary, succession, wait).await,
             Err(why) => Err(format!("the primary at {primary} goes on as one: {why}")),
         };
         succession.forget();
         let (term, reach) = promised?;
+        // That promise is a vote too; the primary is not asked again.
         let name = peers.0.iter().find(|peer| peer.address == primary).map(|peer| peer.name.clone());
         let votes = name.map(|name| Vote { name, reach }).into_iter().collect();
         let others = Peers(peers.0.into_iter().filter(|peer| peer.address != primary).collect());
@@ -83,6 +86,7 @@ impl Candidate {
             if let Some(why) = succession.refusal() {
                 return Err(format!("the primary at {primary} goes on as one: {why}"));
             }
+            // U2: each request carries the position that is durable here.
             let standing = tokio::task::block_in_place(|| following(&self.replica));
             let standing = standing.map_err(|error| format!("its log cannot be flushed: {error}"))?;
             let question = self.terms.packet(TermKind::Succeed, term, &standing);
@@ -97,6 +101,7 @@ impl Candidate {
                     }
                     Ok(answer) => {
                         is_silent = false;
+                        // The node has promised a higher term already: the next request is for one above it.
                         term = term.max(Term::new(answer.term.get() + 1));
                     }
                     Err(_) => is_silent = true,

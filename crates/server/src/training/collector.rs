@@ -188,6 +188,7 @@ impl<'a> Work<'a> {
         let collection = training.collection();
         let hardware = collection.measured();
         let clock = env.clock.clone();
+        // Only one thread of a process can drain; an earlier one may have to end first.
         let drain = loop {
             if let Some(drain) = Drain::open(&|| clock.now_ns()) {
                 break drain;

@@ -4,7 +4,7 @@
 //! # Invariants
 //! - I1. A package of another schema than this program's, or a file that is no package, is refused without being
 //!   evaluated (TRAIN-11).
-//! - I2. It is taken only after its shadow time, with [`SAMPLES_MIN`] samples, if at least [`COVERAGE_MIN`] of these
+//! - I2. It is taken only after its shadow time, with [`SAMPLES_MIN`] samples, if at least `COVERAGE_MIN` of these
 //!   lay inside its intervals, and its error on them is at most 1.1 times that of the model in use on the same samples.
 //! - I3. File names show the outcome: a package that is taken leaves the folder, one that is refused becomes
 //!   `NAME.refused`.
