@@ -163,8 +163,7 @@ pub(crate) struct TxnArgs {
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Write targets and tables into FILE, between the lines `<!-- bench txn begin -->` and `<!-- bench txn end -->`; a
-    /// FILE
-    /// without them gets a section at its end.
+    /// FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
@@ -187,8 +186,7 @@ pub(crate) struct IndexArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write targets and tables into FILE, between the lines `<!-- bench index begin -->` and `<!-- bench index end
-    /// -->`; a
-    /// FILE without them gets a section at its end.
+    /// -->`; a FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
@@ -316,8 +314,7 @@ pub(crate) struct TpccArgs {
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Write targets and tables into FILE, between the lines `<!-- bench tpcc begin -->` and `<!-- bench tpcc end -->`;
-    /// a FILE
-    /// without them gets a section at its end.
+    /// a FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
