@@ -208,7 +208,7 @@ impl Training {
         self.end_run(&mut inner, reason);
     }
 
-    /// Does the same if `life` is the present period.
+    /// Ends the following period if it is `life`; unlike [`Training::stop`], it leaves decisions alone.
     pub(super) fn end(&self, life: Life, reason: &str) {
         let mut inner = self.inner.lock();
         if inner.run.as_ref().is_some_and(|run| run.life == life) {
