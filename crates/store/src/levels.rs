@@ -1,34 +1,36 @@
-//! [`Levels`]: the trees of a directory on disk, and the record of what was flushed to them.
+//! [`Levels`]: the LSM trees of a directory on disk, and the record of what was flushed to them.
 //!
 //! A tree holds the newest committed state of the keys of one family, or of an atomic group of families, below the
-//! position of its last flush. It is the base image that lets the log be cut. Nothing here knows a transaction, a row in
-//! memory or the log: positions and counts come from the caller, and whoever opens must load each tree before it is
-//! flushed to.
+//! position of its last flush. It is the base image that lets the log be cut. This module knows no transactions, no
+//! rows in memory and no log: positions and counts come from the caller, which must load each tree before flushing to
+//! it.
 //!
 //! # Invariants
-//! - V1. What [`Levels::flush`] returned success for survives a power cut: `FlushBegin`, then tables, then `FlushDone`, each
-//!   durable before the next. (S4 of the design.)
-//! - V2. A crash in between leaves the tables of either side, and the next load says which: every edit of a flush lies at or above
-//!   the position of the recorded one before it, so a tree with an entry there has it, and is recorded as flushed by it. After an
-//!   error `flush_lsn` is the older one until then. It has to be the tables' own position after a crash: what the log does not have,
-//!   or has without its newest deletion, must not come on top of tables that are newer.
-//! - V3. No table holds an entry at or above the position of the last flush begun (half of S1; that it is durable is the
-//!   caller's).
-//! - V4. [`Levels::load`] counts live keys and compares them with what MANIFEST says: a tree that lacks tables is refused.
-//! - V5. One job per tree at a time (S10); jobs of different trees run side by side. A checkpoint waits for all.
-//! - V6. A tree whose state is unknown, after an I/O error or a panic below, takes no job until it is opened again, or written anew
-//!   ([`Levels::replace_tree`]). Memory and log have its rows.
-//! - V7. Directories of trees that MANIFEST does not name are deleted at open; a tree that it names must be there.
-//! - V8. A family that joins a tree has no commit below the position of the tree's last flush that this flush did not have from its
-//!   caller: what that position says holds of it too.
-//! - V9. Levels opened to be read write nothing: what [`Levels::load`] settles is settled in memory, and other calls that would
-//!   change something are refused.
+//! - V1. If [`Levels::flush`] returned success, its effect survives a power cut: `FlushBegin`, then tables, then
+//!   `FlushDone`, each durable before the next. (S4 of the design.)
+//! - V2. A crash in between leaves the tables as before or as after the flush, and the next load tells which: every
+//!   edit of a flush lies at or above the position of the recorded flush before it, so a tree with an entry there
+//!   contains the flush, and the flush is recorded. After an error `flush_lsn` is the older position until that load.
+//!   After a crash it must be the position of the tables themselves: a write that the log lacks, or has without its
+//!   newest deletion, must not be replayed over tables that are newer.
+//! - V3. No table holds an entry at or above the position of the last flush begun (half of S1; the caller ensures that
+//!   this position is durable).
+//! - V4. [`Levels::load`] counts live keys and compares the count with MANIFEST: a tree that lacks tables is refused.
+//! - V5. One job per tree at a time (S10); jobs of different trees run in parallel. A checkpoint waits for all.
+//! - V6. A tree whose state is unknown, after an I/O error or a panic in the table library, takes no job until it is
+//!   opened again or rewritten ([`Levels::replace_tree`]). Memory and log have its rows.
+//! - V7. An open deletes directories of trees that MANIFEST does not name, and refuses if a named tree is missing.
+//! - V8. A family that joins a tree has no commit below the position of the tree's last flush that the caller did not
+//!   pass to that flush. So the position holds for this family too.
+//! - V9. Levels opened for reading write nothing: [`Levels::load`] settles interrupted flushes in memory only, and
+//!   calls that would change something are refused.
 //!
-//! Locks, in this order: `pause`, the job of one tree, `manifest`, `next`, `counters`. `failed` is held alone, or with a job.
+//! Locks, in this order: `pause`, the job of one tree, `manifest`, `next`, `counters`. `failed` is held alone or under
+//! a job.
 //!
-//! Checked by `levels/levels_tests.rs`, `crash_tests.rs` (V1, V2, V7 at every call on a simulated disk), `rules_tests.rs`
-//! (the rules of `lsm.rs`), `lsm_crash_tests.rs` (V2, and merges, on lsm-tree's files) and `differential_tests.rs` (lsm-tree against the
-//! map).
+//! Checked by `levels/levels_tests.rs`, `crash_tests.rs` (V1, V2, V7 at every call on a simulated disk),
+//! `rules_tests.rs` (the rules of `lsm.rs`), `lsm_crash_tests.rs` (V2, and merges, on lsm-tree's files) and
+//! `differential_tests.rs` (lsm-tree against the map).
 
 mod backend;
 mod calls;
@@ -83,40 +85,40 @@ pub use self::{
 };
 use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
 
-/// No automatic flush brings fewer bytes of entries: seven syncs cost the same for one row as for a hundred thousand.
-/// Kept by whoever decides to flush; [`Levels::flush`] takes what it is given.
+/// Minimum size of an automatic flush, in bytes of entries: its seven syncs cost the same for one row as for a hundred
+/// thousand. The caller that decides to flush applies it; [`Levels::flush`] takes any size.
 pub const FLUSH_FLOOR_BYTES: u64 = 16 << 20;
-/// So many runs in level 0 make a compaction due.
+/// Number of runs in level 0 at which a compaction is due.
 const RUNS_DUE: u8 = 8;
-/// With so many runs in level 0 a flush compacts first: 256 could not be told from none.
+/// Number of runs in level 0 at which a flush compacts first: 256 runs would be recorded as none.
 const RUNS_MAX: usize = 64;
 const KEY_BYTES_MAX: usize = 65_531;
 const VALUE_BYTES_MAX: usize = 64 << 20;
 
-/// The levels of a directory. See the module's documentation.
+/// The LSM levels of a directory. See the module's documentation.
 #[derive(Debug)]
 pub struct Levels {
     files: Arc<dyn Files>,
     dir: PathBuf,
     backend: Box<dyn LevelStore>,
-    /// Shared by jobs, exclusive for a checkpoint.
+    /// Held shared by jobs and exclusively by a checkpoint.
     pause: RwLock<()>,
     jobs: Mutex<BTreeMap<TreeId, Arc<Mutex<Job>>>>,
     manifest: Mutex<Manifest>,
-    /// Keys that loading has found, by family.
+    /// Number of keys that loading found, by family.
     loaded: Mutex<BTreeMap<CfId, u64>>,
     counters: Mutex<TreeWritten>,
-    /// The figures of each tree as they were told last.
+    /// The figures of each tree as last reported.
     told: Mutex<BTreeMap<TreeId, TreeStat>>,
     /// Why trees take no job (V6).
     failed: Mutex<BTreeMap<TreeId, String>>,
-    /// Every id below was drawn for a tree in this life, or was a tree's.
+    /// The next tree id is drawn at or above this one: each lower id is or was a tree's, or was drawn since the open.
     next: Mutex<TreeId>,
-    /// V9.
+    /// Opened for reading (V9).
     to_read: bool,
 }
 
-/// What a tree's jobs hand to each other.
+/// State that successive jobs of a tree share.
 #[derive(Debug, Default)]
 struct Job {
     loaded: bool,
@@ -124,17 +126,18 @@ struct Job {
 }
 
 impl Levels {
-    /// Opens the levels in `dir`, which is made where missing and is nobody else's. Deletes what a crash left unnamed.
+    /// Opens the LSM levels in `dir`, which is created if missing and must be used by nothing else. Deletes directories
+    /// of trees that a crash left without a name in MANIFEST.
     ///
-    /// On the operating system's disk lsm-tree keeps the tables; on any other (`Files::is_real`) a map does, which writes a
-    /// whole tree with each flush.
+    /// On the operating system's disk lsm-tree keeps the tables; on any other (`Files::is_real`) a map does, which
+    /// writes a whole tree with each flush.
     ///
     /// # Durability
-    /// MANIFEST is rewritten, if there is room for it; opening again after a crash at any point finds the same.
+    /// MANIFEST is rewritten if there is room for it; an open after a crash at any point finds the same state.
     ///
     /// # Errors
-    /// `ManifestDamaged`, `NewerFormat`, `TreeDamaged` (a tree that is named is missing or cannot be opened), `NoSpace`, `Io`.
-    /// Nothing of a tree has been deleted then.
+    /// `ManifestDamaged`, `NewerFormat`, `TreeDamaged` (a named tree is missing or cannot be opened), `NoSpace`, `Io`.
+    /// Then no named tree has lost anything.
     pub fn open(env: &Env, dir: &Path, options: &LevelOptions) -> Result<(Self, LevelsFound), LevelsError> {
         let backend: Box<dyn LevelStore> = if env.files.is_real() {
             Box::new(LsmStore::new(env.files.clone(), dir, *options))
@@ -185,7 +188,7 @@ impl Levels {
         Ok((levels, LevelsFound { created, deleted_dirs, torn_bytes, interrupted }))
     }
 
-    /// Returns whether they are on the operating system's disk.
+    /// Returns whether the levels are on the operating system's disk.
     pub fn is_real(&self) -> bool {
         self.files.is_real()
     }
@@ -200,14 +203,14 @@ impl Levels {
         self.manifest.lock().state().tree_of(cf)
     }
 
-    /// Makes an empty tree for `cfs`, ascending: one family, or the members of an atomic group. It needs no load.
+    /// Creates an empty tree for `cfs`, ascending: one family, or the members of an atomic group. It needs no load.
     ///
     /// # Durability
-    /// Durable on return. After an error or a crash it is there, empty, or not.
+    /// Durable on return. After an error or a crash the tree exists, empty, or does not exist.
     ///
     /// # Errors
-    /// `InvalidCall` when a family has a tree or had one in this directory and lives in a group; `NoSpace`, `Io`,
-    /// `TreeFailed`.
+    /// `InvalidCall` if a family has a tree, or if the tree of its former group may still hold its keys; `NoSpace`,
+    /// `Io`, `TreeFailed`.
     pub fn create_tree(&self, cfs: &[CfId]) -> Result<TreeId, LevelsError> {
         if cfs.is_empty() || !cfs.is_sorted_by(|a, b| a < b) {
             return Err(LevelsError::InvalidCall { what: "families must be ascending, and some" });
@@ -228,21 +231,22 @@ impl Levels {
             manifest.append(&Record::Tree(tree))
         });
         if let Err(error) = made {
-            self.backend.forget(id); // MANIFEST may name it: what is left of it goes with the next open, if not
+            self.backend.forget(id); // if MANIFEST does not name it after all, the next open deletes its directory
             return Err(error);
         }
         self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, ..Job::default() })));
         Ok(id)
     }
 
-    /// Adds a family to the tree of its atomic group, without a key. It must have no commit below the tree's `flush_lsn` that
-    /// the tables lack (V8).
+    /// Adds a family to the tree of its atomic group, without keys. It must have no commit below the tree's `flush_lsn`
+    /// that the tables lack (V8).
     ///
     /// # Durability
     /// Durable on return. After an error or a crash the tree has it or not.
     ///
     /// # Errors
-    /// `InvalidCall` when the family has a tree or had one in this directory and lives in a group; `NoSpace`, `Io`.
+    /// `InvalidCall` if the family has a tree, or if the tree of its former group may still hold its keys; `NoSpace`,
+    /// `Io`.
     pub fn add_family(&self, tree: TreeId, cf: CfId) -> Result<(), LevelsError> {
         self.check_writable()?;
         let _pause = self.pause.read();
@@ -251,14 +255,14 @@ impl Levels {
         self.manifest.lock().append(&Record::FamilyAdded(tree, cf))
     }
 
-    /// Returns a living family of each tree that holds keys of dropped ones: its next flush takes them out.
+    /// Returns one existing family of each tree that holds keys of dropped families: its next flush removes those keys.
     pub fn to_be_rewritten(&self) -> Vec<CfId> {
         let manifest = self.manifest.lock();
         let trees = manifest.state().trees.values().map(|known| &known.tree);
         trees.filter(|tree| !tree.dropped.is_empty()).filter_map(|tree| tree.cfs.first().copied()).collect()
     }
 
-    /// Returns a living family of each tree that failed: it is to be written anew.
+    /// Returns one existing family of each tree that failed and must be rewritten.
     pub fn to_be_replaced(&self) -> Vec<CfId> {
         let failed: Vec<TreeId> = self.failed.lock().keys().copied().collect();
         if failed.is_empty() {
@@ -269,20 +273,20 @@ impl Levels {
         trees.filter_map(|known| known.tree.cfs.first().copied()).collect()
     }
 
-    /// Returns how many keys with a value loading has found of a family; 0 before its tree was loaded.
+    /// Returns how many keys with a value loading found in a family; 0 before its tree was loaded.
     pub fn keys_loaded(&self, cf: CfId) -> u64 {
         self.loaded.lock().get(&cf).copied().unwrap_or(0)
     }
 
-    /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. An interrupted
-    /// flush is settled by it: recorded if the tables have it, forgotten if not (V2), so ask for `flush_lsn` afterwards. Returns the
-    /// number of entries visited.
+    /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. Settles
+    /// an interrupted flush: records it if the tables have it, forgets it if not (V2); so read `flush_lsn` after this
+    /// call. Returns the number of entries visited.
     ///
-    /// Every byte was checked against its checksum before it is visited, but damage further on shows only later: what was
-    /// visited before an error is not to be used.
+    /// Every byte is checked against its checksum before its entry is visited, but damage further on is found only
+    /// later: after an error discard all entries visited so far.
     ///
     /// # Errors
-    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `Io` (also of MANIFEST, when there is something to settle).
+    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `Io` (also of MANIFEST, if there is something to settle).
     pub fn load(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<u64, LevelsError> {
         let _pause = self.pause.read();
         let job = self.job(tree)?;
@@ -330,23 +334,25 @@ impl Levels {
         Ok(visited)
     }
 
-    /// Adds the newest states below `f` of the keys that changed since the last flush, and records that every commit below
-    /// `f` to the tree's families is in the tables. `f` must be durable in the log. `live_keys_after` counts the keys of the
-    /// tree's living families that have a value afterwards.
+    /// Adds the newest states below `f` of the keys that changed since the last flush, and records that every commit
+    /// below `f` to the tree's families is in the tables. `f` must be durable in the log. `live_keys_after` is the
+    /// number of keys of the tree's existing families that have a value afterwards.
     ///
-    /// `edits` ascend strictly by (family, key) and lie below `f`. An edit may repeat what is there, and may delete a key that
-    /// is not. After an error the next flush must bring the edits of this one again, in their newest state, with a delete for
-    /// each key that has no value any more; `live_keys_after` never depends on whether the failed one happened.
+    /// `edits` ascend strictly by (family, key) and lie below `f`. An edit may repeat an entry of the tables, and may
+    /// delete a key that they lack. After an error the next flush must contain the edits of this one again, in their
+    /// newest state, with a delete for each key that no longer has a value; `live_keys_after` never depends on whether
+    /// the failed flush took effect.
     ///
     /// # Durability
-    /// Durable on return (V1). After an error or a crash the tables hold all of it or none; `flush_lsn` is the older one.
+    /// Durable on return (V1). After an error or a crash the tables hold all of the flush or none; `flush_lsn` is the
+    /// older one.
     ///
     /// # Progress
-    /// Waits for the tree's other jobs and for a checkpoint; compacts first when the tree has too many runs.
+    /// Waits for the tree's other jobs and for a checkpoint; compacts first if the tree has too many runs.
     ///
     /// # Errors
-    /// `InvalidCall`, when nothing was done; `NoSpace` and `Io` of MANIFEST, after which it may be tried again; `TreeFailed` after
-    /// other failures below; `TreeDamaged` when the tables to be merged are.
+    /// `InvalidCall`: nothing was done. `NoSpace` and `Io` of MANIFEST: the caller may try again. `TreeFailed` after
+    /// other failures in the table library. `TreeDamaged` if the tables to be merged are damaged.
     pub fn flush(
         &self,
         tree: TreeId,
@@ -364,6 +370,7 @@ impl Levels {
         let flush = Flush { lsn: f, live_keys: live_keys_after };
         let garbage = self.keys_of_dropped(&known)?;
         let mut table_bytes = 0;
+        // The crate counts level-0 runs in one byte (R2).
         if !edits.is_empty() || !garbage.is_empty() {
             if self.backend.files(tree).new_runs >= RUNS_MAX {
                 self.run_compaction(&mut job, &known, Effort::Due)?;
@@ -371,8 +378,10 @@ impl Levels {
             if self.backend.files(tree).new_runs >= RUNS_MAX {
                 self.run_compaction(&mut job, &known, Effort::Full)?;
             }
+            // V1: each of the three steps is durable before the next begins.
             self.manifest.lock().append(&Record::Begin(tree, flush))?;
-            // The byte before f: no commit begins there, and V3 and V2 hold for these too.
+            // The position of these deletes is the byte before f: no commit begins there, and V2 and V3 hold for them
+            // too.
             let csn = Lsn::new(f.get() - 1);
             let deletes = garbage.iter().map(|(cf, key)| Edit { cf: *cf, key, csn, value: None });
             let mut all: Vec<Edit<'_>> = deletes.chain(edits.iter().copied()).collect();
@@ -393,16 +402,17 @@ impl Levels {
         Ok(Flushed { table_bytes, runs: files.runs, new_runs: files.new_runs, compaction_due })
     }
 
-    /// Merges a tree into one run that holds one entry per live key and nothing else. Its live entries stay the same.
+    /// Merges a tree into one run that holds exactly one entry per live key. Its live entries stay the same.
     ///
     /// # Errors
-    /// `InvalidCall`, also after a flush that failed; `NoSpace`, `TreeFailed`, `TreeDamaged`. Nothing recorded is lost by any of them.
+    /// `InvalidCall`, also after a failed flush; `NoSpace`, `TreeFailed`, `TreeDamaged`. None of them loses recorded
+    /// data.
     pub fn compact(&self, tree: TreeId) -> Result<Compacted, LevelsError> {
         self.compact_with(tree, Effort::Full)
     }
 
-    /// Merges runs of a tree as far as the shape of its levels asks for: what a background thread calls when
-    /// [`Flushed::compaction_due`] says so.
+    /// Merges runs of a tree as far as the shape of its levels requires. A background thread calls this if
+    /// [`Flushed::compaction_due`] is set.
     ///
     /// # Errors
     /// As [`Levels::compact`].
@@ -418,7 +428,7 @@ impl Levels {
         let known = self.known(tree)?;
         self.check_failed(tree)?;
         if !known.begun.is_empty() {
-            // Merging may take deletions out of the tables, by which the next load would know the flush (V2).
+            // A merge may remove deletions from the tables by which the next load would recognize the flush (V2).
             return Err(LevelsError::InvalidCall {
                 what: "a tree whose last flush failed is merged after the next one",
             });
@@ -427,11 +437,12 @@ impl Levels {
         Ok(Compacted { table_bytes, runs: self.backend.files(tree).runs })
     }
 
-    /// Drops a family's rows: with the tree when it is the only one, else by a mark, and the next flush of the group deletes
-    /// its keys. A family without a tree is no error.
+    /// Drops a family's rows: together with the tree if the family is its only one; otherwise by a mark, and the next
+    /// flush of the group deletes its keys. A family without a tree is not an error.
     ///
     /// # Durability
-    /// Durable on return. The space of a tree is given back at once; what cannot be deleted is, at the next open.
+    /// Durable on return. The space of a tree is freed at once; files that cannot be deleted now are deleted at the
+    /// next open.
     ///
     /// # Errors
     /// `NoSpace` and `Io` of MANIFEST.
@@ -443,7 +454,7 @@ impl Levels {
             let Ok(job) = self.job(tree) else { continue };
             let _job = job.lock();
             if self.tree_of(cf) != Some(tree) {
-                continue; // it was written anew meanwhile
+                continue; // the tree was rewritten in between
             }
             if self.known(tree)?.tree.cfs != [cf] {
                 return self.manifest.lock().append(&Record::FamilyDropped(tree, cf));
@@ -453,17 +464,18 @@ impl Levels {
             self.told.lock().remove(&tree);
             self.failed.lock().remove(&tree);
             self.backend.forget(tree);
-            // Not named any more: an open deletes what stays.
+            // MANIFEST no longer names it: the next open deletes what remains.
             let _left_for_the_next_open = self.remove_tree_dir(tree);
             return Ok(());
         }
     }
 
-    /// Records that the log below `start` is not needed any more, together with what its owner must keep of it: `carry`,
-    /// at most 256 KiB, replaces what was carried before. A lower `start` than the recorded one leaves that one.
+    /// Records that the log below `start` is no longer needed, together with facts from it that its owner must keep:
+    /// `carry`, at most 256 KiB, replaces the previous one. If `start` is lower than the recorded one, the latter
+    /// stays.
     ///
     /// # Durability
-    /// Durable on return: log files may go afterwards.
+    /// Durable on return: the caller may release log files afterwards.
     ///
     /// # Errors
     /// `InvalidCall` above 256 KiB; `NoSpace`, `Io`.
@@ -477,7 +489,7 @@ impl Levels {
         manifest.append(&Record::LogStart(start, carry.to_vec()))
     }
 
-    /// Reads MANIFEST in `dir` for what it says of the log, without opening the levels, and writes nothing.
+    /// Returns what MANIFEST in `dir` says about the log. Opens no tree and writes nothing.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `Io`.
@@ -488,24 +500,25 @@ impl Levels {
         Ok(LevelsNoted { log_start: contents.map_or(Lsn::FIRST, |contents| contents.state.log_start), flushed })
     }
 
-    /// Returns from where on the log is needed; `Lsn::FIRST` before the first note.
+    /// Returns the position from which on the log is needed; `Lsn::FIRST` before the first note.
     pub fn log_start(&self) -> Lsn {
         self.manifest.lock().state().log_start
     }
 
-    /// Returns what is carried of the log below its start.
+    /// Returns the facts that are carried from the log below its start.
     pub fn log_carry(&self) -> Vec<u8> {
         self.manifest.lock().state().carry.clone()
     }
 
-    /// Copies the levels as they are to `dir`, which must be new or empty and on the same file system: tables by hard links.
-    /// Jobs wait meanwhile.
+    /// Copies the levels as they are to `dir`, which must be new or empty and on the same file system: tables become
+    /// hard links. Jobs wait until it is done.
     ///
     /// # Durability
-    /// Durable on return, apart from the name of `dir` if its caller made it. After an error or a crash `dir` holds anything.
+    /// Durable on return, except for the name of `dir` itself if the caller created it. After an error or a crash the
+    /// contents of `dir` are undefined.
     ///
     /// # Errors
-    /// `InvalidCall` when `dir` is not empty; `TreeFailed` when a tree's state is unknown; `NoSpace`, `Io`.
+    /// `InvalidCall` if `dir` is not empty; `TreeFailed` if a tree's state is unknown; `NoSpace`, `Io`.
     pub fn checkpoint(&self, dir: &Path) -> Result<(), LevelsError> {
         self.check_writable()?;
         let _pause = self.pause.write();
@@ -523,7 +536,7 @@ impl Levels {
             let linked = self.guarded(known, |backend| backend.link_to(tree, &to));
             linked.map_err(|error| self.refuse(known, error))?;
         }
-        // Last: a checkpoint cut short has no MANIFEST and is refused.
+        // MANIFEST comes last: an open refuses an incomplete checkpoint, since it has none.
         self.manifest.lock().copy_to(dir)?;
         self.files.sync_dir(dir).map_err(|error| LevelsError::io("sync", dir, error))
     }
@@ -534,8 +547,8 @@ impl Levels {
         self.stat_of(|job| Some(job.lock()))
     }
 
-    /// Returns the counters and the trees, and waits for no job: a tree that is busy has the tables, runs, bytes and counters that it had
-    /// when they were told last.
+    /// Returns the counters and the trees without waiting for jobs: for a busy tree, the tables, runs, bytes and
+    /// counters are those last reported.
     pub fn stat_now(&self) -> LevelStat {
         let pause = self.pause.try_read();
         self.stat_of(|job| pause.as_ref().and_then(|_| job.try_lock()))
@@ -558,7 +571,7 @@ impl Levels {
                 written: TreeWritten::default(),
                 failed: None,
             };
-            // The files of a tree that is busy change.
+            // The files of a busy tree change.
             let Some(job) = lock(job) else {
                 let told = self.told.lock().get(&known.tree.id).cloned().unwrap_or(before.clone());
                 trees.push(TreeStat { state: before.state, ..told });
@@ -618,7 +631,7 @@ impl Levels {
         Ok(bytes)
     }
 
-    /// Returns the keys that the tables hold of dropped families, ascending.
+    /// Returns the keys of dropped families that the tables still hold, ascending.
     fn keys_of_dropped(&self, known: &KnownTree) -> Result<Vec<(CfId, Vec<u8>)>, LevelsError> {
         let mut keys = Vec::new();
         if known.tree.dropped.is_empty() {
@@ -635,7 +648,7 @@ impl Levels {
         Ok(keys)
     }
 
-    /// Runs a call of the backend; a panic in it is an outcome.
+    /// Runs a call of the backend and turns a panic in it into an error.
     fn guarded<R>(
         &self,
         known: &KnownTree,
@@ -648,7 +661,7 @@ impl Levels {
         })
     }
 
-    /// Says what a backend's failure means to a caller, and marks the tree when its state is unknown (V6).
+    /// Converts a backend's failure into the caller's error, and marks the tree if its state is unknown (V6).
     fn fail(&self, known: &KnownTree, error: BackendError) -> LevelsError {
         let harmless = matches!(error, BackendError::NoSpace { .. });
         let error = self.refuse(known, error);
@@ -677,7 +690,7 @@ impl Levels {
     }
 }
 
-/// Returns what callers are told of a tree.
+/// Returns what MANIFEST says about a tree, as callers see it.
 fn state_of(known: &KnownTree) -> TreeState {
     let tree = &known.tree;
     TreeState {
@@ -689,7 +702,7 @@ fn state_of(known: &KnownTree) -> TreeState {
     }
 }
 
-/// Refuses what [`Levels::flush`] does not take.
+/// Returns an error if the arguments of [`Levels::flush`] contradict its documentation.
 fn check_flush(
     known: &KnownTree,
     job: &Job,
@@ -719,7 +732,7 @@ fn check_flush(
             return refuse("a key or value that is too long");
         }
     }
-    // Those of a family that was dropped since need not come again: the keys themselves go.
+    // The edits of a family dropped since then need not be repeated: the keys themselves are deleted.
     if edits.is_empty() && !known.begun.is_empty() && tree.dropped.is_empty() {
         return refuse("a flush after a failed one that does not bring its edits again");
     }

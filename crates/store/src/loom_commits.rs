@@ -1,4 +1,4 @@
-//! `Commits`: what the models of rows have in place of transactions and a log, under `--cfg loom`.
+//! `Commits`: replaces transactions and a log in the models of rows, under `--cfg loom`.
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_sync::Mutex;
@@ -8,13 +8,13 @@ use crate::held::Holders;
 use crate::stamp::{Fate, Resolve, Word};
 use crate::{RowHolders, ShareLocks};
 
-/// Where the first commit of a model lies.
+/// Position of the first commit of a model.
 pub(crate) const START: u64 = 5000;
-/// How long a commit's record is.
+/// Length of a commit's record.
 const LEN: u64 = 10;
 
-/// The states of `N` transactions, by their id, and a log under one mutex: a commit takes a position, publishes, moves the
-/// boundary. The holders of the model's one row are under a mutex of their own.
+/// The states of `N` transactions, by id, and a log under one mutex: a commit takes a position, publishes, and moves
+/// the boundary. The holders of the model's one row are under another mutex.
 pub(crate) struct Commits<const N: usize> {
     states: [AtomicU64; N],
     log: Mutex<u64>,
@@ -33,23 +33,23 @@ impl<const N: usize> Commits<N> {
         }
     }
 
-    /// Everything below is published.
+    /// Returns the boundary: every commit below is published.
     pub(crate) fn now(&self) -> Lsn {
         Lsn::new(self.boundary.load(Ordering::Acquire))
     }
 
-    /// Commits transaction `xid` at the position returned.
+    /// Commits transaction `xid` and returns its position.
     pub(crate) fn publish(&self, xid: u64) -> Lsn {
         self.publish_and(xid, |_| ())
     }
 
-    /// The same; `and` is given the end of the record while the log is still held.
+    /// The same; `and` receives the end of the record while the log is still locked.
     pub(crate) fn publish_and(&self, xid: u64, and: impl FnOnce(u64)) -> Lsn {
         let state = &self.states[usize::try_from(xid).unwrap()];
         self.append(|position| state.store(position, Ordering::Release), and)
     }
 
-    /// Puts in a record that is no commit. `and` as above.
+    /// Appends a record that is not a commit. `and` as above.
     pub(crate) fn mark(&self, and: impl FnOnce(u64)) -> Lsn {
         self.append(|_| (), and)
     }
@@ -64,7 +64,7 @@ impl<const N: usize> Commits<N> {
         Lsn::new(position)
     }
 
-    /// Whether transaction `xid` runs still.
+    /// Returns whether transaction `xid` is still running, or its CSN.
     pub(crate) fn fate(&self, xid: Xid) -> Fate {
         match self.states[usize::try_from(xid.get()).unwrap()].load(Ordering::Acquire) {
             0 => Fate::InProgress(xid),

@@ -1,17 +1,19 @@
-//! `Manifest`: the file that says which trees there are, which families they hold and what was flushed to them.
+//! `Manifest`: the file that records which trees exist, which families they hold and what was flushed to them.
 //!
-//! It is the authority: a tree it does not name is garbage, a tree it names must be there. It knows nothing of tables,
-//! and nothing is in it that a reader of rows needs.
+//! It is the authority: a tree that it does not name is garbage, and a tree that it names must exist. It knows nothing
+//! of tables, and readers of rows need nothing from it.
 //!
 //! # Invariants
-//! - N1. What [`Manifest::append`] returned success for survives a power cut.
-//! - N2. The file at `MANIFEST` is whole at every moment: it is replaced by a rename of a synced file. Only its last frame
-//!   can be torn (`frames.rs` B1 to B3).
+//! - N1. If [`Manifest::append`] returned success, the change survives a power cut.
+//! - N2. The file at `MANIFEST` is complete at every moment: it is replaced by a rename of a synced file. Only its last
+//!   frame can be torn (`frames.rs` B1 to B3).
 //! - N3. After a failed append or rewrite nothing is written behind what may have arrived: the next change rewrites the
 //!   file without the failed one.
-//! - N4. The state in memory has a change only once it is durable, but for what loading settles on a full disk: the next change brings it,
-//!   and until then the next open would settle it again. One opened to be read changes in memory only.
-//! - N5. Opening needs no room on the disk: where the file cannot be rewritten it stays as it is, and the next change rewrites it.
+//! - N4. The state in memory contains a change only once it is durable, except what loading settles on a full disk: the
+//!   next change writes it too, and until then the next open would settle it again. A MANIFEST opened for reading
+//!   changes in memory only.
+//! - N5. Opening needs no room on the disk: if the file cannot be rewritten it stays as it is, and the next change
+//!   rewrites it.
 //!
 //! Checked by `levels/crash_tests.rs` (power cuts at every call, each with torn sectors) and by `frames.rs`.
 
@@ -36,19 +38,19 @@ use crate::levels::{LevelsError, TreeId};
 
 /// Name of the file.
 pub(crate) const NAME: &str = "MANIFEST";
-/// The file being written; removed by the next write.
+/// Name of the file being written; the next write removes it.
 pub(crate) const TEMPORARY_NAME: &str = "MANIFEST.new";
-/// Above this the file is rewritten: reading it takes milliseconds, rewriting is rare.
+/// Length above which the file is rewritten: reading it takes milliseconds, and rewrites are rare.
 pub(crate) const REWRITE_ABOVE_BYTES: u64 = 1 << 20;
-/// Most bytes that may be carried with the log's start.
+/// Maximum number of bytes that are carried with the log's start.
 pub(crate) const CARRY_BYTES_MAX: usize = 256 << 10;
-/// More than a million trees: a limit for garbage, not for use.
+/// Maximum length that is read, enough for more than a million trees: it guards against garbage, not use.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Says whether the bytes of a MANIFEST are accepted. For the fuzz target: nothing else reads without a file.
+/// Returns whether the bytes of a MANIFEST are accepted. For the fuzz target: all other code reads a file.
 ///
 /// # Panics
-/// When what is accepted does not survive being written again.
+/// If accepted contents do not survive being written again.
 pub fn check_manifest(bytes: &[u8]) -> bool {
     let Ok(contents) = decode_file(bytes) else { return false };
     let again = decode_file(&encode_file(1, &contents.state.snapshot()));
@@ -83,7 +85,7 @@ pub fn sample_manifest() -> Vec<u8> {
     file
 }
 
-/// The open file, and what it says.
+/// The open file and its state.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     files: Arc<dyn Files>,
@@ -93,7 +95,7 @@ pub(crate) struct Manifest {
     /// `None` after a failure (N3).
     open: Option<Open>,
     rewrites: u64,
-    /// Changes are in memory only: nothing is ever written.
+    /// Changes are made in memory only: nothing is ever written.
     to_read: bool,
 }
 
@@ -106,10 +108,10 @@ struct Open {
 }
 
 impl Manifest {
-    /// Reads the file in `dir`, or starts an empty one where `fresh_allowed`, and rewrites it.
+    /// Reads the file in `dir`, or starts an empty one if there is none and `fresh_allowed`, and rewrites it.
     ///
     /// # Errors
-    /// `ManifestDamaged` (also when it is missing and may not be), `NewerFormat`, `NoSpace`, `Io`.
+    /// `ManifestDamaged` (also if it is missing and `fresh_allowed` is false), `NewerFormat`, `NoSpace`, `Io`.
     pub(crate) fn open(env: &Env, dir: &Path, fresh_allowed: bool) -> Result<(Self, Found), LevelsError> {
         let (mut manifest, found) = Self::open_to_read(env, dir, fresh_allowed)?;
         manifest.to_read = false;
@@ -120,10 +122,10 @@ impl Manifest {
         Ok((manifest, found))
     }
 
-    /// As [`Manifest::open`], and writes nothing, then or later: changes are in memory only.
+    /// As [`Manifest::open`], but neither this call nor a later one writes anything: changes are made in memory only.
     ///
     /// # Errors
-    /// As there, but for what writing needs.
+    /// As there, except those of writes.
     pub(crate) fn open_to_read(env: &Env, dir: &Path, fresh_allowed: bool) -> Result<(Self, Found), LevelsError> {
         let (state, torn_bytes) = match Self::read(&*env.files, dir)? {
             Some(contents) => (contents.state, Some(contents.torn_bytes)),
@@ -136,12 +138,12 @@ impl Manifest {
         Ok((manifest, found))
     }
 
-    /// Says what it means that `dir` has trees and no such file.
+    /// Returns the error for a `dir` that has trees but no such file.
     pub(crate) fn missing(dir: &Path) -> LevelsError {
         LevelsError::ManifestDamaged { path: dir.join(NAME), offset: 0, what: "there are trees but no MANIFEST" }
     }
 
-    /// Reads the file in `dir`; `None` when there is none.
+    /// Reads the file in `dir`; `None` if there is none.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `Io`.
@@ -160,12 +162,12 @@ impl Manifest {
         })
     }
 
-    /// Returns what it says.
+    /// Returns the recorded state.
     pub(crate) const fn state(&self) -> &State {
         &self.state
     }
 
-    /// Returns the file's bytes and how often it was rewritten.
+    /// Returns the file's length and how often it was rewritten.
     pub(crate) fn stat(&self) -> (u64, u64) {
         (self.open.as_ref().map_or(0, |open| open.bytes), self.rewrites)
     }
@@ -173,8 +175,8 @@ impl Manifest {
     /// Makes a change. Durable on return.
     ///
     /// # Errors
-    /// `InvalidCall` when it contradicts the state; `NoSpace` and `Io`, after which the change may or may not survive a
-    /// crash before the next successful one, and is gone after that one.
+    /// `InvalidCall` if it contradicts the state. After `NoSpace` and `Io` the change may or may not survive a crash
+    /// before the next successful change, and is gone after that one.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), LevelsError> {
         let mut next = self.state.clone();
         next.apply(record).map_err(|what| LevelsError::InvalidCall { what })?;
@@ -197,10 +199,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes a change that says what the tables say themselves: on a full disk it is in memory only (N4).
+    /// Makes a change that can be derived again from the tables: on a full disk it is made in memory only (N4).
     ///
     /// # Errors
-    /// As of [`Manifest::append`], but for `NoSpace`.
+    /// As [`Manifest::append`], except `NoSpace`.
     pub(crate) fn settle(&mut self, record: &Record) -> Result<(), LevelsError> {
         match self.append(record) {
             Err(LevelsError::NoSpace { .. }) => {
@@ -210,22 +212,22 @@ impl Manifest {
         }
     }
 
-    /// Has `new` stand for the tree `old`, of the same families: the file is rewritten, so that it names one of them at every moment.
-    /// Durable on return.
+    /// Replaces the tree `old` by `new`, of the same families: the file is rewritten, so that it names exactly one of
+    /// them at every moment. Durable on return.
     ///
     /// # Errors
-    /// As of [`Manifest::append`].
+    /// As [`Manifest::append`].
     pub(crate) fn replace(&mut self, old: TreeId, new: Tree) -> Result<(), LevelsError> {
         let mut next = self.state.clone();
         next.replace(old, new).map_err(|what| LevelsError::InvalidCall { what })?;
         self.rewrite_as(next)
     }
 
-    /// Reads the file again, compares it with what is in memory, and writes it anew where it differs. Returns what was wrong, if
-    /// anything was.
+    /// Reads the file again, compares it with the state in memory, and rewrites it if they differ. Returns what was
+    /// wrong, if anything.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`: it could not be read or written.
+    /// `NoSpace`, `Io`: the file could not be read or written.
     pub(crate) fn mend(&mut self) -> Result<Option<LevelsError>, LevelsError> {
         if self.open.is_none() {
             return Ok(None); // N3: the next change writes it
@@ -244,12 +246,12 @@ impl Manifest {
         Ok(Some(wrong))
     }
 
-    /// Writes what it says to the directory `to`, which has no MANIFEST. Durable on return.
+    /// Writes the state to the directory `to`, which has no MANIFEST. Durable on return.
     pub(crate) fn copy_to(&self, to: &Path) -> Result<(), LevelsError> {
         self.write_file(to, &self.state).map(drop)
     }
 
-    /// Replaces the file by one that says `state`.
+    /// Replaces the file by one that records `state`.
     fn rewrite_as(&mut self, state: State) -> Result<(), LevelsError> {
         self.open = None;
         self.open = Some(self.write_file(&self.dir, &state)?);
@@ -278,11 +280,11 @@ impl Manifest {
     }
 }
 
-/// What opening found.
+/// What an open found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// There was none.
+    /// There was no file.
     pub(crate) created: bool,
-    /// Bytes of an append cut short.
+    /// Bytes of an incomplete append.
     pub(crate) torn_bytes: u64,
 }

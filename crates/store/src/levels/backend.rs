@@ -1,7 +1,7 @@
-//! `LevelStore`: what the levels need of the library that keeps sorted tables.
+//! `LevelStore`: what the LSM levels need from a library of sorted tables.
 //!
-//! One value serves all trees of a directory, each in a directory of its own under it. The caller runs one call per tree
-//! at a time and keeps the record of what was flushed; a backend may panic, its caller catches that.
+//! One value serves all trees of a directory, each in its own subdirectory. The caller runs one call per tree at a time
+//! and keeps the record of what was flushed. A backend may panic; its caller catches the panic.
 
 use std::{
     fmt::{self, Debug},
@@ -19,7 +19,7 @@ use crate::levels::{Edit, Entry, TreeId};
 /// Why a backend's call failed.
 #[derive(Debug)]
 pub(crate) enum BackendError {
-    /// Bytes are not as they were written, or missing.
+    /// Bytes are missing or differ from what was written.
     Damaged { path: PathBuf, what: String },
     /// The disk is full, and the tree is as before the call.
     NoSpace { path: PathBuf },
@@ -28,47 +28,47 @@ pub(crate) enum BackendError {
 }
 
 impl BackendError {
-    /// A failure before anything of the tree was changed; harmless if the disk is full.
+    /// Returns the error for a failure before anything of the tree changed; it is harmless if the disk is full.
     pub(crate) fn before_change(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_full(&source) { Self::NoSpace { path } } else { Self::Failed { path, source } }
     }
 }
 
-/// Files of a tree.
+/// Numbers of files of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TreeFiles {
     pub(crate) tables: usize,
     pub(crate) runs: usize,
-    /// Those of level 0, which only compaction makes fewer.
+    /// The runs of level 0; only compaction reduces their number.
     pub(crate) new_runs: usize,
 }
 
 /// How far a compaction goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// As far as the shape of the levels asks for.
+    /// As far as the shape of the levels requires.
     Due,
-    /// Into one run, with one entry per live key and no other (S13 of the design).
+    /// Into one run with exactly one entry per live key (S13 of the design).
     Full,
 }
 
 /// Sorted tables on disk.
 pub(crate) trait LevelStore: Send + Sync + Debug {
-    /// Makes an empty tree. Durable on return, apart from the tree's name in the directory above.
+    /// Creates an empty tree. Durable on return, apart from the tree's name in its parent directory.
     fn create(&self, tree: TreeId) -> Result<(), BackendError>;
 
-    /// Opens a tree that must be there, and removes what an interrupted call left in it.
+    /// Opens a tree that must exist, and removes what an interrupted call left in it.
     fn open(&self, tree: TreeId) -> Result<(), BackendError>;
 
-    /// Adds one run with `edits`, strictly ascending by (family, key), every one below `f`. Durable on return; after a crash
-    /// all or none of it is there.
+    /// Adds one run with `edits`, strictly ascending by (family, key), each below `f`. Returns the bytes written.
+    /// Durable on return; after a crash all of the run is there or none.
     fn apply<'a>(&self, tree: TreeId, f: Lsn, edits: &mut dyn Iterator<Item = Edit<'a>>) -> Result<u64, BackendError>;
 
-    /// Visits each live entry, ascending by (family, key). Every byte handed out was checked against its checksum.
+    /// Visits each live entry, ascending by (family, key). Every byte passed on was checked against its checksum.
     fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError>;
 
-    /// Returns the highest position of an edit that was applied and not merged away since, deletes included.
+    /// Returns the highest position of an applied edit that was not merged away since, deletes included.
     fn highest(&self, tree: TreeId) -> Option<Lsn>;
 
     /// Merges runs; returns bytes written. The live entries stay the same.
@@ -77,40 +77,41 @@ pub(crate) trait LevelStore: Send + Sync + Debug {
     /// Counts files.
     fn files(&self, tree: TreeId) -> TreeFiles;
 
-    /// Returns the bytes of the table files; asks the disk.
+    /// Returns the bytes of the table files, by asking the disk.
     fn bytes(&self, tree: TreeId) -> u64;
 
-    /// Returns the files that hold entries, each with how many.
+    /// Returns the files that hold entries, each with its number of entries.
     fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)>;
 
-    /// Returns the files that hold entries, each with the checksum of all its bytes ([`FileHash`]) as it was when it was written.
+    /// Returns the files that hold entries, each with the checksum ([`FileHash`]) of all its bytes, taken when it was
+    /// written.
     fn table_sums(&self, tree: TreeId) -> Vec<(PathBuf, u128)>;
 
-    /// Compares what says on disk which files hold entries with its own checksum, and with what is in memory.
+    /// Compares the on-disk list of files that hold entries with its checksum and with the list in memory.
     fn check_list(&self, tree: TreeId) -> Result<(), BackendError>;
 
-    /// Gives the tree's files second names, or copies, in `to`, which exists and is empty. Durable on return.
+    /// Gives the tree's files second names, or copies them, in `to`, which exists and is empty. Durable on return.
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError>;
 
-    /// Lets go of a tree whose directory is about to be removed.
+    /// Closes a tree whose directory is about to be removed.
     fn forget(&self, tree: TreeId);
 }
 
-/// The checksum of a whole file, xxh3-128, as lists of tables have it: taken piece by piece.
+/// The checksum of a whole file, xxh3-128, as in the lists of tables, computed piece by piece.
 pub(crate) struct FileHash(ChecksummedWriter<io::Sink>);
 
 impl FileHash {
-    /// Of no bytes yet.
+    /// Returns the checksum of no bytes yet.
     pub(crate) fn new() -> Self {
         Self(ChecksummedWriter::new(io::sink()))
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("a sink takes everything");
     }
 
-    /// Returns the checksum of everything taken.
+    /// Returns the checksum of all bytes so far.
     pub(crate) fn finish(&self) -> u128 {
         self.0.checksum().into_u128()
     }

@@ -1,10 +1,10 @@
-//! What calls on the levels take and give.
+//! Arguments and results of calls on the LSM levels.
 
 use std::fmt;
 
 use collie_base::{CfId, Lsn};
 
-/// Id of a tree: the tables of one family, or of an atomic group of families. Never given twice in a directory.
+/// Id of a tree: the tables of one family, or of an atomic group of families. Never reused in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TreeId(u32);
 
@@ -33,7 +33,7 @@ pub struct Edit<'a> {
     pub cf: CfId,
     /// At most 65,531 bytes.
     pub key: &'a [u8],
-    /// Where the state was committed; below the position of the flush.
+    /// Position of the commit; below the position of the flush.
     pub csn: Lsn,
     /// At most 64 MiB; `None` deletes the key.
     pub value: Option<&'a [u8]>,
@@ -48,51 +48,52 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Where it was committed.
+    /// Position of the commit.
     pub csn: Lsn,
 }
 
-/// A tree as MANIFEST knows it.
+/// A tree as MANIFEST records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeState {
     /// The tree.
     pub id: TreeId,
-    /// Its families, ascending, without those dropped.
+    /// Its families, ascending, without dropped ones.
     pub cfs: Vec<CfId>,
-    /// Families dropped since the last flush, ascending: the next one takes their keys out of the tables.
+    /// Families dropped since the last flush, ascending: the next flush removes their keys from the tables.
     pub dropped: Vec<CfId>,
-    /// Every commit to them below is in the tables.
+    /// Every commit below this position to these families is in the tables.
     pub flush_lsn: Lsn,
-    /// Keys with a value, those of dropped families that are not cleaned yet included. After an interrupted flush this
-    /// is exact only once the tree was loaded.
+    /// Number of keys with a value, including keys of dropped families that no flush has removed yet. After an
+    /// interrupted flush this is exact only once the tree was loaded.
     pub live_keys: u64,
 }
 
-/// How the blocks of a table are stored. Every table says it of its own blocks: those of one tree may differ.
+/// How the blocks of a table are stored. Each table records its own choice: tables of one tree may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     None,
-    /// LZ4: about half the bytes of ordinary rows, at some hundred megabytes a second of a core.
+    /// LZ4: about half the bytes of ordinary rows, at some hundred megabytes per second and core.
     #[default]
     Lz4,
 }
 
 impl Compression {
-    /// Every one, with its name in settings.
+    /// Every variant with its name in settings.
     pub const NAMES: [(&str, Self); 2] = [("none", Self::None), ("lz4", Self::Lz4)];
 }
 
-/// How levels are kept. Not stored: each open may choose anew.
+/// Options of the LSM levels. They are not stored: each open may choose differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelOptions {
-    /// Bytes of blocks cached in all trees together. Default 8 MiB: only opening and compaction read, and they pass by it.
+    /// Bytes of cached blocks in all trees together. Default 8 MiB: only opening and compaction read, and they bypass
+    /// the cache.
     pub cache_bytes: u64,
-    /// Most table files kept open in all trees together; a database lowers it to what the process may have. Default 8,192. A
-    /// compaction or a load opens one more per run.
+    /// Maximum number of open table files in all trees together; a database lowers it to what the process may have.
+    /// Default 8,192. A compaction or a load opens one more per run.
     pub descriptors: usize,
-    /// How blocks of tables are stored that are written from now on, by a flush or a merge; the others are read as they are. On a disk
-    /// that is not the operating system's ([`Levels::open`](crate::Levels::open)) nothing is compressed. Default LZ4.
+    /// How flushes and merges store blocks of tables from now on; older tables are read as they are. On a disk that is
+    /// not the operating system's ([`Levels::open`](crate::Levels::open)) nothing is compressed. Default LZ4.
     pub compression: Compression,
     /// Target size of a table in bytes. Default 64 MiB.
     pub table_bytes: u64,
@@ -104,42 +105,43 @@ impl Default for LevelOptions {
     }
 }
 
-/// What levels say of the log that goes with them.
+/// What LSM levels record about the log that belongs to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelsNoted {
-    /// From where on it is needed; `Lsn::FIRST` without levels.
+    /// Position from which on the log is needed; `Lsn::FIRST` without levels.
     pub log_start: Lsn,
-    /// The highest position that a flush has begun with; zero without one. A log that ends below does not fit.
+    /// The highest position of a flush that has begun; zero without one. A log that ends below it does not belong to
+    /// these levels.
     pub flushed: Lsn,
 }
 
-/// What opening found.
+/// What an open found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelsFound {
-    /// There were no levels before.
+    /// There were no levels before this open.
     pub created: bool,
-    /// Directories that no tree of MANIFEST has; they were deleted.
+    /// Directories that belong to no tree of MANIFEST; they were deleted.
     pub deleted_dirs: Vec<String>,
-    /// Bytes of a MANIFEST append cut short; nobody was told of it.
+    /// Bytes of an incomplete append to MANIFEST, which was never reported as successful.
     pub torn_bytes: u64,
-    /// Trees whose last flush was interrupted: loading says whether it happened.
+    /// Trees whose last flush was interrupted: loading finds out whether it took effect.
     pub interrupted: Vec<TreeId>,
 }
 
-/// What a flush did.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
     /// Bytes of the new tables.
     pub table_bytes: u64,
     /// Sorted runs that a reader must merge now.
     pub runs: usize,
-    /// Those of them that only a compaction makes fewer.
+    /// The runs of them that only a compaction removes.
     pub new_runs: usize,
-    /// It is time to call [`crate::Levels::compact_due`].
+    /// The caller should call [`crate::Levels::compact_due`].
     pub compaction_due: bool,
 }
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Bytes of the tables written.
@@ -148,7 +150,7 @@ pub struct Compacted {
     pub runs: usize,
 }
 
-/// What was written to a tree, or to all of them, since the open.
+/// What was written to a tree, or to all trees, since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeWritten {
     /// Flushes recorded.
@@ -161,10 +163,10 @@ pub struct TreeWritten {
     pub compaction_bytes: u64,
 }
 
-/// A tree's share of [`LevelStat`].
+/// Figures of one tree in [`LevelStat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeStat {
-    /// What MANIFEST says.
+    /// The state that MANIFEST records.
     pub state: TreeState,
     /// Table files.
     pub tables: usize,
@@ -174,14 +176,14 @@ pub struct TreeStat {
     pub bytes: u64,
     /// What was written to it since the open.
     pub written: TreeWritten,
-    /// Why the tree takes no flush any more in this life.
+    /// Why the tree takes no more flushes until it is opened again or rewritten.
     pub failed: Option<String>,
 }
 
-/// Counters since the open, and the trees.
+/// Counters since the open, and figures of each tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelStat {
-    /// By id.
+    /// The trees, by id.
     pub trees: Vec<TreeStat>,
     /// Flushes recorded.
     pub flushes: u64,
@@ -193,6 +195,6 @@ pub struct LevelStat {
     pub compaction_bytes: u64,
     /// Bytes of MANIFEST.
     pub manifest_bytes: u64,
-    /// How often it was rewritten, the open included.
+    /// How often MANIFEST was rewritten, the open included.
     pub manifest_rewrites: u64,
 }

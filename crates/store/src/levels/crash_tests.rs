@@ -1,5 +1,5 @@
-//! `Levels` on the simulated disk: a power cut or a failing call anywhere in a life leaves the state before the call that
-//! was under way or the one after it, and the life can be gone on with.
+//! Tests of `Levels` on the simulated disk. After a power cut or a failing call at any point of a script, the state is
+//! the one before or the one after the interrupted call, and the script can continue.
 
 use std::{
     collections::BTreeMap,
@@ -23,23 +23,23 @@ const DIR: &str = "/db/levels";
 
 type Put = (u32, &'static [u8], u64, Option<&'static [u8]>);
 
-/// One call of a life.
+/// One call of a script.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Create(&'static [u32]),
-    /// To the tree of the first family.
+    /// Flushes to the tree of the first family.
     Flush(u32, u64, &'static [Put]),
     Drop(u32),
-    /// A family joins the tree of the first.
+    /// Adds the second family to the tree of the first.
     Join(u32, u32),
     LogStart(u64),
     Compact(u32),
-    /// The tree of the family is written anew, flushed at the position.
+    /// Rewrites the tree of the family, flushed at the position.
     Anew(u32, u64),
     Reopen,
 }
 
-/// What a life has made of the levels: families of each tree, its position, its rows.
+/// The expected state of the levels: families of each tree, its position, its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Model {
     trees: BTreeMap<Vec<u32>, (u64, Rows)>,
@@ -100,7 +100,7 @@ impl Model {
         self.trees.iter().map(|(cfs, (_, rows))| (cfs, rows)).collect()
     }
 
-    /// Returns what is on disk.
+    /// Returns the state on disk.
     fn observed(levels: &Levels) -> Result<Self, LevelsError> {
         let mut trees = BTreeMap::new();
         for tree in levels.trees() {
@@ -110,7 +110,8 @@ impl Model {
         Ok(Self { trees, log_start: levels.log_start().get() })
     }
 
-    /// Says what is wrong with `self`, found after a life that was cut within `op`, which began at `before`.
+    /// Returns an error if `self`, found after a script was cut within `op`, which began at `before`, is neither side
+    /// of `op`.
     fn judge(&self, before: &Self, op: Op) -> Result<(), String> {
         let after = before.after(op);
         let rows_after = self.rows() == after.rows();
@@ -131,7 +132,7 @@ impl Model {
     }
 }
 
-/// A life that does everything, with overwritten, deleted and empty keys.
+/// A script of every kind of call, with overwritten, deleted and empty keys.
 const LIFE: &[Op] = &[
     Op::Create(&[16]),
     Op::Flush(16, 30, &[(16, b"", 20, Some(b"e")), (16, b"a", 21, Some(b"1")), (16, b"b", 22, Some(b"2"))]),
@@ -155,7 +156,7 @@ const LIFE: &[Op] = &[
     Op::Flush(15, 90, &[(15, b"m", 81, Some(b"6"))]),
 ];
 
-/// The models before each op, and the last.
+/// Returns the models before each op, and the final one.
 fn models() -> Vec<Model> {
     let mut models = vec![Model::default()];
     for op in LIFE {
@@ -168,7 +169,7 @@ fn tree(levels: &Levels, cf: u32) -> TreeId {
     levels.tree_of(CfId::new(cf)).expect("lives are written so")
 }
 
-/// Makes one call; `after` is the model behind it. Calls that were made before are made again without harm.
+/// Makes one call; `after` is the model behind it. A call that was already made can be repeated without harm.
 fn step(levels: &mut Levels, env: &Env, op: Op, after: &Model) -> Result<(), LevelsError> {
     match op {
         Op::Create(cfs) => {
@@ -201,7 +202,7 @@ fn step(levels: &mut Levels, env: &Env, op: Op, after: &Model) -> Result<(), Lev
     Ok(())
 }
 
-/// Writes the tree of a family anew with these rows, in two batches.
+/// Rewrites the tree of a family with these rows, in two batches.
 fn write_anew(levels: &Levels, cf: u32, f: u64, rows: &Rows) -> Result<(), LevelsError> {
     let rows: Vec<Edit<'_>> = rows.iter().map(|((cf, key), (value, csn))| edit(*cf, key, *csn, Some(value))).collect();
     let (first, second) = rows.split_at(rows.len() / 2);
@@ -212,7 +213,7 @@ fn write_anew(levels: &Levels, cf: u32, f: u64, rows: &Rows) -> Result<(), Level
     Ok(())
 }
 
-/// Lives from op `from` on and compares the end with the model.
+/// Runs the script from op `from` on and compares the final state with the model.
 fn live_on(levels: &mut Levels, env: &Env, from: usize, models: &[Model]) {
     for at in from..LIFE.len() {
         step(levels, env, LIFE[at], &models[at + 1]).unwrap_or_else(|error| panic!("{:?}: {error}", LIFE[at]));
@@ -222,9 +223,10 @@ fn live_on(levels: &mut Levels, env: &Env, from: usize, models: &[Model]) {
     assert_eq!(levels.log_carry(), 9000_u64.to_le_bytes());
 }
 
-/// Goal: V1, V2, V7, N1, N2: at whatever moment the power goes, and whatever of the unsynced it keeps, opening finds what
-/// was acknowledged, the call under way happened or did not, and the life ends as it would have. Method: each crash point
-/// of a life that makes every call, up to some dozens of states of each.
+/// Goal: V1, V2, V7, N1, N2: whenever the power fails, and whatever unsynced data survives, an open finds everything
+/// acknowledged, the interrupted call took effect wholly or not at all, and the script ends in the same state as
+/// without the power cut. Method: each crash point of a script that makes every call, with up to a few dozen states
+/// each.
 #[test]
 fn power_cut_anywhere_leaves_one_side_of_the_call_under_way() {
     let models = models();
@@ -259,8 +261,9 @@ fn power_cut_anywhere_leaves_one_side_of_the_call_under_way() {
     assert!(undone > 50 && torn > 20, "{undone} states without the call, {torn} with a torn append");
 }
 
-/// Goal: N1, N2 of the rewriting of MANIFEST that has grown: a power cut at any call of it leaves what was said before or with the call
-/// that it was part of, and what is carried of the log. Method: notes of the log's start until one more byte is too many; then a flush.
+/// Goal: N1, N2 of the rewriting of a MANIFEST that has grown: a power cut at any step of it leaves the state before or
+/// after the call that caused it, and what is carried of the log. Method: notes of the log's start until one more byte
+/// is too many; then a flush.
 #[test]
 fn power_cut_while_a_grown_manifest_is_rewritten_leaves_one_side() {
     const CARRY: usize = 250 << 10;
@@ -299,16 +302,16 @@ fn power_cut_while_a_grown_manifest_is_rewritten_leaves_one_side() {
     assert!(states > 20 && done > 0 && done < states, "{states} states, the flush in {done} of them");
 }
 
-/// Returns how many changing calls a life makes, and the call at which it begins.
+/// Returns how many changing calls the script makes, the open included.
 fn count_calls() -> u64 {
     let (env, disk) = Env::simulated(5);
     live_on(&mut open(&env, Path::new(DIR)).0, &env, 0, &models());
     disk.calls()
 }
 
-/// Goal: N3, V6: a call that fails, the disk being full or broken, leaves one side or the other, the same call made
-/// again goes through, at the latest after opening again, and the life ends as it would have. Method: each call of a life
-/// fails once, in both ways.
+/// Goal: N3, V6: a call that fails on a full or broken disk leaves one side or the other; the same call succeeds when
+/// repeated, at the latest after a reopen; and the script ends in the same state as without the failure. Method: each
+/// call of a script fails once, in both ways.
 #[test]
 fn failing_call_can_be_made_again() {
     let models = models();
@@ -342,9 +345,9 @@ fn failing_call_can_be_made_again() {
     assert!(failed > 60 && reopened > 3, "{failed} calls failed, {reopened} made it necessary to open again");
 }
 
-/// Goal: V6, W1 to W3: a tree that failed is written anew in the same life, whatever call failed, also if that fails once more, and the life
-/// ends as it would have; the tree's failed files are gone. Method: each call of a life fails; where that failed a tree, the next call fails
-/// too, while the tree is written anew, which is then done again.
+/// Goal: V6, W1 to W3: a failed tree is rewritten without a reopen, whatever call failed, also if the rewrite fails
+/// once; the script ends in the same state as without the failure, and the tree's failed files are gone. Method: each
+/// call of a script fails; if that failed a tree, a call during its rewrite fails too, and the rewrite is repeated.
 #[test]
 fn tree_that_failed_is_written_anew_in_the_same_life() {
     let models = models();
@@ -376,7 +379,7 @@ fn tree_that_failed_is_written_anew_in_the_same_life() {
                     }
                     disk.clear_faults();
                     assert!(levels.failure(tree(&levels, cf)).is_none() && levels.to_be_replaced().is_empty());
-                    // Where no call failed again: what cannot be removed goes with the next open.
+                    // If no call failed again. Otherwise the next open removes the files.
                     assert!(second < 100 || env.files.list(&failed).is_err(), "the files that failed are gone");
                 } else {
                     let retry = step(&mut levels, &env, *op, after);
@@ -391,8 +394,8 @@ fn tree_that_failed_is_written_anew_in_the_same_life() {
     assert!(anew > 30 && again > 10, "{anew} trees were written anew, {again} of them only when it was tried again");
 }
 
-/// Goal: V4, V7: what is damaged is refused by name, and nothing is deleted. Method: a tree's file is lost, rots, or is put
-/// back to an older state; MANIFEST is lost or rots.
+/// Goal: V4, V7: damage is refused by name, and nothing is deleted. Method: a tree's file is lost, rots, or is put back
+/// to an older state; MANIFEST is lost or rots.
 #[test]
 fn damage_is_refused_by_name() {
     let models = models();
@@ -410,7 +413,7 @@ fn damage_is_refused_by_name() {
         let outcome =
             Levels::open(env, Path::new(DIR), &Default::default()).and_then(|(levels, _)| Model::observed(&levels));
         let error = outcome.expect_err("the damage goes unnoticed");
-        // MANIFEST alone is rewritten, to the same or fewer bytes.
+        // Only MANIFEST is rewritten, to the same number of bytes or fewer.
         assert!(disk.used_bytes() + 256 > before, "{error}: something was deleted");
         error.to_string()
     };

@@ -1,4 +1,4 @@
-//! The same calls on lsm-tree and on the map: after each, both hold the same entries and say the same of themselves.
+//! Makes the same calls on lsm-tree and on the map: after each, both hold the same entries and report the same state.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
 
 /// Families of the first tree, a group, and of the second.
 const TREES: [&[u32]; 2] = [&[16, 18], &[17]];
-/// So many keys per family, the empty one among them: flushes overwrite and delete what is there.
+/// Number of keys per family, the empty key among them: flushes overwrite and delete existing keys.
 const KEYS: u64 = 40;
 /// Bytes of the frame that records a flush of a tree with an id below 128.
 const DONE_FRAME_BYTES: usize = 34;
@@ -24,7 +24,7 @@ struct Pair {
     lsm: (Env, tempfile::TempDir, Levels),
     map: (Env, Levels),
     trees: [TreeId; 2],
-    /// What the trees should hold: where each key's value was committed.
+    /// Where each key's value in the trees was committed.
     live: BTreeMap<Key, u64>,
     random: SimRandom,
     next: u64,
@@ -46,8 +46,8 @@ impl Pair {
         Self { lsm: (env, dir, levels), map: (simulated, map), trees, live: BTreeMap::new(), random, next: 8192 }
     }
 
-    /// Flushes random edits to one tree of both; `cut` loses the record of it on lsm-tree's side by a crash, which the
-    /// next load makes good, and flushes the same again.
+    /// Flushes random edits to one tree of both. With `cut`, lsm-tree's side loses the record of the flush in a crash;
+    /// the next load repairs it, and the same flush is repeated.
     fn flush(&mut self, at: usize, cut: bool) {
         let mut edits: BTreeMap<Key, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for _ in 0..=self.random.below(30) {
@@ -85,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Opens lsm-tree's side again, as after a kill, and loads it; returns the trees that a flush was interrupted in.
+    /// Opens lsm-tree's side again, as after a kill, and loads it; returns the trees with an interrupted flush.
     fn reopen(&mut self) -> Vec<TreeId> {
         let (levels, found) = open(&self.lsm.0, self.lsm.1.path());
         self.lsm.2 = levels;
@@ -111,8 +111,9 @@ impl Pair {
     }
 }
 
-/// Goal: lsm-tree holds what a map would, whatever the order of flushes, compactions, kills and records lost to a crash.
-/// Method: random calls on both from several seeds, compared after each; at the end a checkpoint of each is compared too.
+/// Goal: lsm-tree holds the same entries as a map, whatever the order of flushes, compactions, kills and records lost
+/// in a crash. Method: random calls on both from several seeds, compared after each; at the end a checkpoint of each is
+/// compared too.
 #[test]
 fn lsm_tree_holds_what_a_map_holds() {
     let mut cuts = 0;

@@ -1,4 +1,4 @@
-//! `LevelsError`: why a call on the levels failed.
+//! `LevelsError`: why a call on the LSM levels failed.
 
 use std::{
     fmt, io,
@@ -15,13 +15,13 @@ use crate::manifest::KnownTree;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LevelsError {
-    /// MANIFEST has bytes that no write of ours left there, or is missing.
+    /// MANIFEST is missing or has bytes that no write of ours left there.
     ManifestDamaged {
         /// The file.
         path: PathBuf,
-        /// Where in it, in bytes.
+        /// Offset in it, in bytes.
         offset: u64,
-        /// What was looked for.
+        /// What was expected.
         what: &'static str,
     },
     /// A newer program wrote the file.
@@ -33,66 +33,66 @@ pub enum LevelsError {
     },
     /// A file of a tree cannot be read as it was written.
     TreeDamaged {
-        /// The file, or the tree's directory where it cannot be said better.
+        /// The file, or the tree's directory if the file is unknown.
         path: PathBuf,
         /// The families whose rows are in it.
         cfs: Vec<CfId>,
-        /// Rows committed below are affected; the log has those above.
+        /// Rows committed below this position are affected; the log has those above.
         flush_lsn: Lsn,
         /// What is wrong.
         what: String,
     },
-    /// A tree can be read but lacks keys, or has some too many.
+    /// A tree is readable, but its number of keys is wrong.
     LiveKeysDiffer {
         /// The tree's directory.
         path: PathBuf,
         /// The families whose rows are in it.
         cfs: Vec<CfId>,
-        /// Rows committed below are affected; the log has those above.
+        /// Rows committed below this position are affected; the log has those above.
         flush_lsn: Lsn,
-        /// Counts of live keys that a recorded or interrupted flush left.
+        /// Counts of live keys that a recorded or an interrupted flush may have left.
         expected: Vec<u64>,
         /// The count found.
         found: u64,
     },
-    /// The tree failed earlier in this life; memory and log have everything. Reopening reads it again.
+    /// The tree failed earlier, since the open; memory and log have everything. Reopening reads it again.
     TreeFailed {
         /// The tree.
         tree: TreeId,
         /// The first failure.
         why: String,
     },
-    /// The call contradicts what is recorded, or its arguments are not as documented. A mistake of the caller.
+    /// The call contradicts what is recorded, or its arguments are not as documented: a mistake of the caller.
     InvalidCall {
         /// What is wrong.
         what: &'static str,
     },
-    /// The disk is full. What the call had written is removed or harmless; it can be made again.
+    /// The disk is full. What the call had written was removed or is harmless; the call can be repeated.
     NoSpace {
         /// What was being done.
         op: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
     },
     /// The operating system refused `op` on `path`.
     Io {
         /// What was being done.
         op: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl LevelsError {
-    /// Wraps what the disk said.
+    /// Wraps an error of the disk.
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_full(&source) { Self::NoSpace { op, path } } else { Self::Io { op, path, source } }
     }
 
-    /// Says what a failure below means to a caller.
+    /// Converts a backend's failure into the caller's error.
     pub(crate) fn of_tree(known: &KnownTree, error: BackendError) -> Self {
         let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
         match error {
@@ -102,7 +102,7 @@ impl LevelsError {
         }
     }
 
-    /// Says what the caller can do. Match on this, not on text.
+    /// Returns what the caller can do. Match on this, not on text.
     pub const fn remedy(&self) -> Remedy {
         match self {
             Self::ManifestDamaged { .. } | Self::TreeDamaged { .. } | Self::LiveKeysDiffer { .. } => {

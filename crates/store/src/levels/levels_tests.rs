@@ -1,4 +1,4 @@
-//! `Levels` on the operating system's disk: each call does what its documentation says.
+//! Tests of `Levels` on the operating system's disk: each call does what its documentation says.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,7 +13,7 @@ pub(super) fn open(env: &Env, dir: &Path) -> (Levels, LevelsFound) {
     Levels::open(env, dir, &LevelOptions::default()).unwrap()
 }
 
-/// A put, or a delete without a value.
+/// Returns an edit: a put, or a delete if `value` is `None`.
 pub(super) fn edit<'a>(cf: u32, key: &'a [u8], csn: u64, value: Option<&'a [u8]>) -> Edit<'a> {
     Edit { cf: CfId::new(cf), key, csn: Lsn::new(csn), value }
 }
@@ -32,8 +32,9 @@ fn rows(of: &[(u32, &[u8], &[u8], u64)]) -> Rows {
     of.iter().map(|(cf, key, value, csn)| ((*cf, key.to_vec()), (value.to_vec(), *csn))).collect()
 }
 
-/// Goal: what was flushed is found again by another open, overwritten and deleted keys included, with the commit numbers
-/// and positions given. Method: three flushes of one family, the edge keys among them; reopen and load; compact and again.
+/// Goal: another open finds what was flushed, overwritten and deleted keys included, with the commit numbers and
+/// positions given. Method: three flushes of one family, the edge keys among them; reopen and load; compact and load
+/// again.
 #[test]
 fn flushed_rows_are_loaded_after_reopening_and_after_compaction() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -76,8 +77,9 @@ fn flushed_rows_are_loaded_after_reopening_and_after_compaction() {
     assert_eq!(levels.stat().trees[0].tables, 1);
 }
 
-/// Goal: a group shares a tree and one position; a dropped member's rows are gone at once and its keys leave the tables at
-/// the next flush; the last member takes the tree along. Method: two families, drops with and without a reopen between.
+/// Goal: a group shares a tree and one position; a dropped member's rows are gone at once and its keys leave the tables
+/// at the next flush; the last member's drop removes the tree. Method: two families, drops with and without a reopen in
+/// between.
 #[test]
 fn group_shares_a_tree_and_loses_a_dropped_member() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -142,7 +144,8 @@ fn flush_refuses_what_it_is_not_documented_to_take() {
     levels.flush(tree, Lsn::new(40), &[], 1).unwrap();
 }
 
-/// Goal: the log's start and what is carried with it survive, together, and never go back. Method: note, reopen, note lower.
+/// Goal: the log's start and the carried facts survive together, and the start never moves back. Method: note, reopen,
+/// note lower.
 #[test]
 fn log_start_is_kept_with_what_it_carries() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -159,8 +162,8 @@ fn log_start_is_kept_with_what_it_carries() {
     assert!(levels.note_log_start(Lsn::new(9000), &vec![0; (256 << 10) + 1]).is_err());
 }
 
-/// Goal: a checkpoint opens by itself with the same rows, and neither side disturbs the other afterwards. Method: checkpoint
-/// between flushes, compact the original, open both.
+/// Goal: a checkpoint opens by itself with the same rows, and neither side affects the other afterwards. Method:
+/// checkpoint between flushes, compact the original, open both.
 #[test]
 fn checkpoint_opens_as_it_was_while_the_original_goes_on() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -184,8 +187,8 @@ fn checkpoint_opens_as_it_was_while_the_original_goes_on() {
     assert!(load(&levels, tree).unwrap().is_empty());
 }
 
-/// Goal: S13: a merged tree holds an entry for each live key and nothing else. Method: the same keys replaced over and over and the newest
-/// of them deleted; the bytes of the tables, and the highest entry in them.
+/// Goal: S13: a merged tree holds exactly one entry per live key. Method: the same keys are replaced over and over and
+/// the newest of them deleted; compare the bytes of the tables, and the highest entry in them.
 #[test]
 fn merged_tree_holds_one_entry_for_each_live_key() {
     const VALUE_BYTES: usize = 4 << 10;
@@ -202,7 +205,7 @@ fn merged_tree_holds_one_entry_for_each_live_key() {
             .zip(&keys)
             .map(|(at, key)| {
                 csn += 1;
-                // In the last round the upper half goes.
+                // The last round deletes the upper half.
                 edit(16, key, csn, (round < 5 || at < 20).then_some(&value[..]))
             })
             .collect();
@@ -218,9 +221,9 @@ fn merged_tree_holds_one_entry_for_each_live_key() {
     assert_eq!(load(&levels, tree).unwrap().len(), 20);
 }
 
-/// Goal: `compression` decides how tables are written from then on, and nobody minds which way one is stored: a tree that has both
-/// loads the same rows, also opened to be read, and a merge stores all of them the new way. Method: rows of one repeated byte, flushed
-/// without and with LZ4 in turn, then merged with either.
+/// Goal: `compression` decides how tables are written from then on, and both kinds can be read: a tree that has both
+/// loads the same rows, also when opened for reading, and a merge stores all of them the new way. Method: rows of one
+/// repeated byte, flushed without and with LZ4 in turn, then merged with either.
 #[test]
 fn tables_of_either_compression_are_read_after_the_option_changed() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -250,7 +253,7 @@ fn tables_of_either_compression_are_read_after_the_option_changed() {
         let to_read = Levels::open_to_read(&env, dir.path(), &options(compression)).unwrap();
         assert_eq!(load(&to_read, tree).unwrap(), expected);
     }
-    // A tree of one run is not merged again: a row more makes it two.
+    // A tree of one run is not merged again: one more row makes it two.
     let mut merged = Vec::new();
     for (csn, compression) in [(500, Compression::Lz4), (600, Compression::None), (700, Compression::Lz4)] {
         let levels = open(compression);

@@ -1,20 +1,23 @@
-//! `LsmStore`: trees kept by the crate lsm-tree, under the rules that make it safe here.
+//! `LsmStore`: trees kept by the crate lsm-tree, under rules that make it safe here.
 //!
 //! # Invariants
-//! - R1. One counter for all trees, on the number line of the log: it is raised to f before tables of a flush at f are
-//!   registered, and an entry's sequence number is its CSN. The counter of visible numbers is a dummy.
-//! - R2. Level 0 of a tree never has [`RUNS_MAX`] runs for long: the crate writes their number as one byte, unchecked.
-//! - R3. Whoever calls keeps away flushes smaller than [`crate::FLUSH_FLOOR_BYTES`] unless it must: each costs seven syncs.
-//! - R4. The version file is checked against its checksum before the crate opens a tree: it would not, and deletes every
-//!   table that the file does not name. A tree without its `current` file is refused: the crate would start an empty one.
+//! - R1. One counter for all trees, in the LSN domain: it is raised to f before tables of a flush at f are registered,
+//!   and an entry's sequence number is its CSN. The counter of visible numbers is a dummy.
+//! - R2. Level 0 of a tree never has more than [`RUNS_MAX`] runs: the crate writes their number as one byte, unchecked.
+//! - R3. The caller avoids flushes smaller than [`crate::FLUSH_FLOOR_BYTES`] where it can: each costs seven syncs.
+//! - R4. The version file is compared with its checksum before the crate opens a tree. The crate would not compare
+//!   them, and deletes every table that the file does not name. A tree without its `current` file is refused, because
+//!   the crate would start an empty one.
 //! - R5. Keys begin with their family, 4 bytes big-endian: the crate panics on an empty key, and families of an atomic
 //!   group share a tree.
-//! - R6. Never used: its ingestion, its `drop_range`, its memtables; a tree is in one thread at a time. Reading passes by
-//!   its caches and its merge: each run is scanned by itself, so that a damaged block is known by its file.
-//! - R7. A full disk before the new version has its name leaves the tree as it was; any other failure makes it unknown.
+//! - R6. The crate's ingestion, `drop_range` and memtables are never used, and a tree is in one thread at a time. Reads
+//!   bypass its caches and its merge: each run is scanned by itself, so that a damaged block can be attributed to its
+//!   file.
+//! - R7. If the disk is full before the new version has its name, the tree is as before; after any other failure its
+//!   state is unknown.
 //!
-//! Parts of the crate that it hides from its documentation are used, hence the exact version in the manifest of the
-//! workspace. Checked by `rules_tests.rs` (each rule, and what happens without it) and `differential_tests.rs`.
+//! This code uses parts of the crate that are hidden from its documentation, hence the exact version in the manifest of
+//! the workspace. Checked by `rules_tests.rs` (each rule, and what happens without it) and `differential_tests.rs`.
 
 use std::{
     cmp::Reverse,
@@ -40,22 +43,22 @@ use crate::levels::{
     backend::{BackendError, Effort, FileHash, LevelStore, TreeFiles, tree_dir},
 };
 
-/// Above every sequence number: old versions and old entries are never asked for.
+/// Above every sequence number: old versions of tables and of entries are never read.
 pub(super) const WATERMARK: u64 = (1 << 63) - 1;
 const BLOOM_BITS_PER_KEY: f32 = 10.0;
 const CURRENT: &str = "current";
 pub(super) const TABLES: &str = "tables";
-/// The file `current`: version u64, xxh3-128 of the version file, kind of checksum (0).
+/// Length of the file `current`: version u64, xxh3-128 of the version file, kind of checksum (0).
 const CURRENT_BYTES: u64 = 25;
-/// More than a million tables.
+/// Maximum length of a version file, enough for more than a million tables.
 const VERSION_BYTES_MAX: u64 = 64 << 20;
 
-/// The trees of a directory.
+/// The lsm-tree trees of a directory.
 pub(crate) struct LsmStore {
     files: Arc<dyn Files>,
     dir: PathBuf,
     options: LevelOptions,
-    /// R1.
+    /// The counter of R1.
     counter: SequenceNumberCounter,
     cache: Arc<Cache>,
     descriptors: Arc<DescriptorTable>,
@@ -74,7 +77,7 @@ impl fmt::Debug for LsmStore {
 }
 
 impl LsmStore {
-    /// Makes a store for trees under `dir` on the operating system's disk.
+    /// Creates a store for trees under `dir` on the operating system's disk.
     pub(crate) fn new(files: Arc<dyn Files>, dir: &Path, options: LevelOptions) -> Self {
         Self {
             files,
@@ -116,7 +119,7 @@ impl LsmStore {
         Ok(())
     }
 
-    /// Judges a failure of a call that adds or replaces tables (R7).
+    /// Classifies a failure of a call that adds or replaces tables (R7).
     fn failure(&self, opened: &Opened, error: lsm_tree::Error) -> BackendError {
         let path = opened.dir.clone();
         let source = match error {
@@ -129,14 +132,14 @@ impl LsmStore {
         BackendError::Failed { path, source }
     }
 
-    /// Returns whether the version in memory is the one that an open would take.
+    /// Returns whether an open would take the version that is in memory.
     fn is_unchanged(&self, opened: &Opened) -> bool {
         let current = read_all(&*self.files, &opened.dir.join(CURRENT), CURRENT_BYTES);
         let named = current.ok().and_then(|bytes| decode_current(&bytes)).map(|(version, _)| version);
         named == Some(opened.tree.current_version().id())
     }
 
-    /// Removes the tables that the version does not name: the parts of a call that failed.
+    /// Removes the tables that the version does not name: leftovers of a failed call.
     fn sweep(&self, opened: &Opened) -> io::Result<()> {
         let tables = opened.dir.join(TABLES);
         let version = opened.tree.current_version();
@@ -168,17 +171,17 @@ pub(super) fn table_bytes(files: &dyn Files, table: &Table) -> u64 {
     len.unwrap_or(table.metadata.file_size)
 }
 
-/// Returns a table's file, and how many entries it has: deletions, and older entries of a key, too.
+/// Returns a table's file and its number of entries, including deletions and older entries of a key.
 pub(super) fn file_entries(table: &Table) -> (PathBuf, u64) {
     (table.path.to_path_buf(), table.metadata.item_count)
 }
 
-/// Returns a table's file, and the checksum of all its bytes that was taken while it was written.
+/// Returns a table's file, and the checksum of all its bytes, taken while it was written.
 pub(super) fn table_sum(table: &Table) -> (PathBuf, u128) {
     (table.path.to_path_buf(), table.checksum().into_u128())
 }
 
-/// Reads the version file of the tree in `dir` and checks what the crate does not (R4). Returns its path too.
+/// Reads the version file of the tree in `dir` and makes the checks that the crate omits (R4). Returns its path too.
 pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBuf, Vec<u8>), BackendError> {
     let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
     let read = |path: &Path, limit| match read_all(files, path, limit) {
@@ -198,7 +201,7 @@ pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBu
     Ok((path, bytes))
 }
 
-/// Visits each live entry of the runs, newest run first, of the tree in `dir`.
+/// Visits each live entry of the runs of the tree in `dir`; `runs` come newest first.
 pub(super) fn scan_runs(
     dir: &Path,
     runs: impl Iterator<Item = VecDeque<Table>>,
@@ -240,7 +243,7 @@ fn describe(error: &lsm_tree::Error) -> String {
     }
 }
 
-/// Judges a failure to read: what a file lacks is damage, what the disk refuses is not.
+/// Classifies a failed read: missing bytes are damage, an error of the disk is not.
 pub(super) fn judge_read(path: &Path, error: lsm_tree::Error) -> BackendError {
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
@@ -253,14 +256,14 @@ pub(super) fn judge_read(path: &Path, error: lsm_tree::Error) -> BackendError {
     }
 }
 
-/// Returns version and checksum.
+/// Returns the version and the checksum.
 fn decode_current(bytes: &[u8]) -> Option<(u64, u128)> {
     let mut reader = Reader::new(bytes);
     let (version, checksum, kind) = (reader.u64().ok()?, reader.u128().ok()?, reader.u8().ok()?);
     (kind == 0 && reader.is_empty()).then_some((version, checksum))
 }
 
-/// Returns the key as the crate sees it (R5).
+/// Returns the key as the crate stores it (R5).
 fn prefixed(cf: CfId, key: &[u8]) -> UserKey {
     UserKey::from([&cf.get().to_be_bytes()[..], key].concat())
 }
@@ -276,7 +279,7 @@ impl LevelStore for LsmStore {
         let dir = tree_dir(&self.dir, tree);
         read_version_file(&*self.files, &dir)?;
         let io = |source| BackendError::before_change(&dir, source);
-        // The crate's own temporary files; it cleans the rest.
+        // These are the crate's own temporary files; the crate cleans up the rest.
         for name in self.files.list(&dir).map_err(io)?.iter().filter(|name| name.starts_with(".tmp")) {
             self.files.remove(&dir.join(name)).map_err(io)?;
         }
@@ -373,7 +376,7 @@ impl LevelStore for LsmStore {
                 self.files.hard_link(&opened.dir.join(&name), &to.join(&name))?;
             }
             self.files.sync_dir(&to.join(TABLES))?;
-            // Copies: the crate writes over these in place.
+            // Copies, since the crate overwrites these in place.
             for name in [format!("v{}", version.id()), CURRENT.to_owned()] {
                 let bytes = read_all(&*self.files, &opened.dir.join(&name), VERSION_BYTES_MAX)?;
                 let copy = self.files.create(&to.join(&name))?;
@@ -390,7 +393,7 @@ impl LevelStore for LsmStore {
     }
 }
 
-/// The tables of one run, one after the other.
+/// A scan of the tables of one run, one after the other.
 struct RunScan {
     tables: VecDeque<Table>,
     scanner: Option<Scanner>,
@@ -419,13 +422,13 @@ impl RunScan {
 #[derive(Default)]
 struct Merge {
     runs: Vec<RunScan>,
-    /// Next key of each run that has one: key, newest first, newer run first.
+    /// Next key of each run that has one: by key, then newest entry first, then newer run first.
     order: BinaryHeap<Reverse<(UserKey, Reverse<u64>, usize)>>,
     heads: Vec<Option<InternalValue>>,
 }
 
 impl Merge {
-    /// Adds a run older than those before.
+    /// Adds a run that is older than all added before.
     fn add(&mut self, run: RunScan) -> Result<(), BackendError> {
         self.runs.push(run);
         self.heads.push(None);
@@ -440,7 +443,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Returns the next entry and the table it is from.
+    /// Returns the next entry and its table.
     fn next(&mut self) -> Result<Option<(InternalValue, Arc<PathBuf>)>, BackendError> {
         let Some(Reverse((_, _, at))) = self.order.pop() else { return Ok(None) };
         let item = self.heads[at].take().expect("what is in the order has a head");
@@ -455,9 +458,9 @@ mod tests {
     use super::*;
     use collie_env::Env;
 
-    /// Goal: R7: a full disk before the new version has its name leaves the tree as it was, without the parts of the call;
-    /// once another version may be the one that an open takes, nothing is removed and the tree's state is unknown; so it is
-    /// after any other error. Method: a part of a table beside a tree, and each failure judged.
+    /// Goal: R7: if the disk is full before the new version has its name, the tree is as before, without leftovers of
+    /// the call; once an open may take another version, nothing is removed and the tree's state is unknown; the same
+    /// holds after any other error. Method: a partial table next to a tree, and each failure classified.
     #[test]
     fn full_disk_is_harmless_only_before_the_new_version_has_its_name() {
         let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());

@@ -1,6 +1,7 @@
-//! lsm-tree's own files between the steps of a flush and of a merge, in which a crash may leave them. It writes by itself, so that no
-//! simulated disk is under it; its steps are taken from the files before and after: new tables, the list of tables, the name of the
-//! list, and then what is not needed goes.
+//! Tests of lsm-tree's own files in the states in which a crash between two steps of a flush or a merge may leave them.
+//! The crate writes files itself, so no simulated disk can be under it. Its steps are reconstructed from the files
+//! before and after: new tables, the list of tables, the name of the list, then the removal of files that are no longer
+//! needed.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -44,7 +45,7 @@ fn write(dir: &Path, files: &Files) {
     }
 }
 
-/// The order in which a new or changed file of a tree is written.
+/// Returns the place of a new or changed file of a tree in the order of writing.
 fn order(name: &str) -> u8 {
     match name {
         _ if name.contains("tables/") => 0,
@@ -53,7 +54,7 @@ fn order(name: &str) -> u8 {
     }
 }
 
-/// Returns the states between `before` and `after`, each step of a file half done as well.
+/// Returns the states between `before` and `after`, including one with each file half written.
 fn between(before: &Files, after: &Files) -> Vec<Files> {
     let mut new: Vec<(&String, &Vec<u8>)> =
         after.iter().filter(|(name, bytes)| before.get(*name) != Some(*bytes)).collect();
@@ -63,7 +64,7 @@ fn between(before: &Files, after: &Files) -> Vec<Files> {
     for (name, bytes) in new {
         let mut half = now.clone();
         if order(name) == 2 {
-            // Replaced by one that is whole.
+            // This file is replaced by a complete one.
             half.insert(format!("{TREE}/.tmp1"), bytes[..bytes.len() / 2].to_vec());
         } else {
             half.insert(name.clone(), bytes[..bytes.len() / 2].to_vec());
@@ -79,7 +80,7 @@ fn between(before: &Files, after: &Files) -> Vec<Files> {
     states
 }
 
-/// A tree of several runs, with replaced and deleted keys.
+/// Returns a tree of several runs, with replaced and deleted keys.
 fn sample(dir: &Path) -> (Levels, TreeId) {
     let levels = open(&Env::real(), dir).0;
     let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
@@ -97,7 +98,8 @@ fn sample(dir: &Path) -> (Levels, TreeId) {
     (levels, tree)
 }
 
-/// Opens a state; returns its rows, twice the same, and whether the flush at `f` counts. Then goes on with it.
+/// Opens a state twice; returns its rows, which must be the same both times, and whether the flush at `f` is recorded.
+/// Then checks that flushes and merges continue on it.
 fn check(files: &Files, tree: TreeId, f: Lsn) -> (Rows, bool) {
     let dir = scratch();
     write(dir.path(), files);
@@ -122,8 +124,8 @@ fn check(files: &Files, tree: TreeId, f: Lsn) -> (Rows, bool) {
     (rows, is_flushed)
 }
 
-/// Goal: R4, V2: between any two steps of a flush the tree is as before it or as after it, and says which. Method: the states between the
-/// files of before and after, under the MANIFEST of the midst.
+/// Goal: R4, V2: between any two steps of a flush the tree is as before it or as after it, and says which. Method: the
+/// states between the files before and after, under the MANIFEST of a flush that has begun.
 #[test]
 fn crash_between_the_steps_of_a_flush_leaves_one_side() {
     let dir = scratch();
@@ -135,7 +137,7 @@ fn crash_between_the_steps_of_a_flush_leaves_one_side() {
     let after_rows = load(&levels, tree).unwrap();
     drop(levels);
     let mut after = files_in(dir.path());
-    // Begun, not recorded.
+    // The flush has begun and is not recorded.
     let manifest = after.get_mut("MANIFEST").unwrap();
     manifest.truncate(manifest.len() - DONE_FRAME_BYTES);
     let mut midst = before.0.clone();
@@ -150,7 +152,7 @@ fn crash_between_the_steps_of_a_flush_leaves_one_side() {
     assert!(counts[0] > 3 && counts[1] > 0, "{counts:?} without and with the flush");
 }
 
-/// Goal: between any two steps of a merge the tree holds what it held. Method: as above.
+/// Goal: between any two steps of a merge the tree has the same contents. Method: as above.
 #[test]
 fn crash_between_the_steps_of_a_merge_changes_nothing() {
     let dir = scratch();

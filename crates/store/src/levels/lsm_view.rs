@@ -1,16 +1,17 @@
-//! `LsmView`: trees that [`LsmStore`](super::lsm::LsmStore) keeps, read without opening them: the crate's own opening deletes
-//! what an interrupted call left.
+//! `LsmView`: reads trees of [`LsmStore`](super::lsm::LsmStore) without opening them, since the crate's own open
+//! deletes what an interrupted call left.
 //!
-//! The version file names the tables; each is opened by itself. What it does not name is passed by.
+//! The version file names the tables; each is opened by itself. Files that it does not name are ignored.
 //!
-//! The version file is an archive of sections: `SFA!`, version 1, kind of checksum 0, checksum of the table of contents (16), its position
-//! and length (8 each) are its last 38 bytes; the table of contents is `TOC!`, a count (4), and per section position and length
-//! (8 each), and its name (2 and so many bytes). Section `tables`: number of levels (1), per level of runs (1), per run of tables
-//! (4), per table id (8), kind of checksum 0 (1), checksum (16), offset of its sequence numbers (8). Little-endian.
+//! The version file is an archive of sections. Its last 38 bytes are: `SFA!`, version 1, kind of checksum 0, checksum
+//! of the table of contents (16), position and length of the table of contents (8 each). The table of contents is
+//! `TOC!`, a count (4), and for each section its position and length (8 each) and its name (a length of 2 bytes, and
+//! the bytes). Section `tables`: number of levels (1), per level number of runs (1), per run number of tables (4), per
+//! table its id (8), kind of checksum 0 (1), checksum (16), offset of its sequence numbers (8). Little-endian.
 //!
 //! # Invariants
 //! - W1. Nothing is written, and calls that would write are refused.
-//! - W2. A scan sees what one after an opening would.
+//! - W2. A scan sees the same entries as a scan after an ordinary open.
 //!
 //! Checked by `view.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -36,14 +37,14 @@ use crate::levels::{
     backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
 };
 
-/// Bytes at the end of a version file that say where its table of contents is.
+/// Length of the trailer of a version file, which locates the table of contents.
 const TRAILER_BYTES: usize = 38;
 
 /// A table as the version file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) id: u64,
-    /// Of the whole file.
+    /// Checksum of the whole file.
     pub(super) checksum: u128,
     sequence_offset: u64,
 }
@@ -65,7 +66,7 @@ impl Opened {
     }
 }
 
-/// The trees of a directory, to be read.
+/// The trees of a directory, for reading.
 pub(crate) struct LsmView {
     files: Arc<dyn Files>,
     dir: PathBuf,
@@ -81,7 +82,7 @@ impl fmt::Debug for LsmView {
 }
 
 impl LsmView {
-    /// Makes a view of the trees under `dir` on the operating system's disk.
+    /// Creates a view of the trees under `dir` on the operating system's disk.
     pub(crate) fn new(files: Arc<dyn Files>, dir: &Path, options: &LevelOptions) -> Self {
         Self {
             files,
@@ -111,7 +112,7 @@ impl LsmView {
         opened.map_err(|error| judge_read(&path, error))
     }
 
-    /// W1.
+    /// Returns the error of calls that would write (W1).
     fn refusal(&self) -> BackendError {
         BackendError::Failed { path: self.dir.clone(), source: io::ErrorKind::ReadOnlyFilesystem.into() }
     }
@@ -125,7 +126,7 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Vec<Vec<Vec<Named>>>, Decod
     if reader.bytes(4)? != b"SFA!" || reader.bytes(2)? != [1, 0] {
         return Err(bad("kind of archive"));
     }
-    let _checksum = reader.u128()?; // the whole file was checked
+    let _checksum = reader.u128()?; // the caller checked the whole file
     let part = |at: u64, len: u64| {
         let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
         bytes.get(at..at.checked_add(len)?)
@@ -164,7 +165,7 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Vec<Vec<Vec<Named>>>, Decod
     Ok(levels)
 }
 
-/// Returns the tables that the list of the tree in `dir` names, each with the checksum of all its bytes that the list has.
+/// Returns the tables in the list of the tree in `dir`, each with the checksum of all its bytes from that list.
 pub(super) fn sums_in(files: &dyn Files, dir: &Path) -> Result<Vec<(PathBuf, u128)>, BackendError> {
     let (path, bytes) = read_version_file(files, dir)?;
     let levels = decode_version(&bytes);

@@ -1,15 +1,16 @@
-//! `MapStore`: a tree as one file, read whole, changed in memory and replaced whole.
+//! `MapStore`: a tree as one file, which is read, changed in memory and replaced as a whole.
 //!
-//! For disks that are not the operating system's, where lsm-tree cannot open files: the simulated disk tears what this
-//! writes, so that everything above it meets each crash. Also what lsm-tree is compared with. Not for use with much data:
-//! each flush writes the whole tree.
+//! For disks that are not the operating system's, where lsm-tree cannot open files: the simulated disk tears these
+//! writes, so that all code above is tested with every crash. Tests also compare lsm-tree with it. It is unsuitable for
+//! much data: each flush writes the whole tree.
 //!
-//! File `map` in the tree's directory: CRC-32C of the rest, 4 bytes; the highest position ever applied, varint; then per entry, ascending by (family, key): family
-//! varint, key, value (each a varint count and bytes), CSN varint. `map.new` is the file being written.
+//! File `map` in the tree's directory: CRC-32C of the rest, 4 bytes; the highest position ever applied, varint; then
+//! per entry, ascending by (family, key): family varint, key, value (each a varint count and bytes), CSN varint.
+//! `map.new` is the file being written.
 //!
 //! # Invariants
-//! - P1. The file is whole at every moment: it is replaced by a rename of a synced file.
-//! - P2. The map in memory has a change only once it is durable.
+//! - P1. The file is complete at every moment: it is replaced by a rename of a synced file.
+//! - P2. The map in memory contains a change only once the change is durable.
 //!
 //! Checked by `crash_tests.rs` and `differential_tests.rs`.
 
@@ -35,7 +36,7 @@ use crate::levels::{
 
 const NAME: &str = "map";
 const TEMPORARY_NAME: &str = "map.new";
-/// Far above what a simulation writes.
+/// Maximum length of the file, far above what a simulation writes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// A tree: its rows, and the highest position ever applied.
@@ -54,7 +55,7 @@ pub(crate) struct MapStore {
 }
 
 impl MapStore {
-    /// Makes a store for trees under `dir`.
+    /// Creates a store for trees under `dir`.
     pub(crate) fn new(files: Arc<dyn Files>, dir: &Path) -> Self {
         Self { files, dir: dir.to_owned(), trees: Mutex::default() }
     }
@@ -63,7 +64,7 @@ impl MapStore {
         self.trees.lock().get(&tree).cloned().expect("callers open a tree before they use it")
     }
 
-    /// Replaces the file in `dir`. Durable on return.
+    /// Replaces the file in `dir`. Durable on return. Returns the file's length.
     fn write(&self, dir: &Path, rows: &Rows) -> Result<u64, BackendError> {
         let bytes = encode(rows);
         let temporary = dir.join(TEMPORARY_NAME);
@@ -126,7 +127,7 @@ fn read(files: &dyn Files, dir: &Path) -> Result<(u128, Rows), BackendError> {
     Ok((FileHash::of(&bytes), rows))
 }
 
-/// Returns the file of the tree in `dir`, which is read, with the checksum of all its bytes.
+/// Reads the file of the tree in `dir`; returns its path and the checksum of all its bytes.
 pub(super) fn sums_in(files: &dyn Files, dir: &Path) -> Result<Vec<(PathBuf, u128)>, BackendError> {
     let (sum, _rows) = read(files, dir)?;
     Ok(vec![(dir.join(NAME), sum)])
@@ -174,7 +175,7 @@ impl LevelStore for MapStore {
     }
 
     fn compact(&self, _tree: TreeId, _effort: Effort) -> Result<u64, BackendError> {
-        // It is one run with one entry per key already.
+        // A map is always one run with one entry per key.
         Ok(0)
     }
 

@@ -1,16 +1,20 @@
-//! A tree written anew: every row of it, from its caller's memory, to new files in a directory of its own. For a tree that failed, whose
-//! files are not written to, nor synced, ever again (F9 of the design), and for one of which a file is not as it was written.
+//! Rewrite of a tree: every row of it, from the caller's memory, goes to new files in a new directory. For a tree that
+//! failed, whose files are never written to or synced again (F9 of the design), and for a tree with a file that differs
+//! from what was written.
 //!
 //! # Invariants
-//! - W1. MANIFEST names the old tree until the new one is complete and durable, and changes from one to the other by the rename of a whole
-//!   file: at every moment it names one tree of these families that has every row.
-//! - W2. The id of the new tree was never a tree's, nor is again if this fails: where it is not known which of the two MANIFEST names, both
-//!   directories stay until the next open, which deletes the one that is not named (V7).
-//! - W3. The new tree has what was committed below `f` and no deletion, so its flush at `f` is recorded with its name.
-//! - W4. A file that was found damaged is moved to `quarantine` before its tree's directory goes, and nothing here deletes it there.
+//! - W1. MANIFEST names the old tree until the new one is complete and durable, and changes from one to the other by
+//!   the rename of a whole file: at every moment it names exactly one tree of these families that has every row.
+//! - W2. The id of the new tree was never a tree's, and is not drawn again before the next open, even if the rewrite
+//!   fails. If it is unknown which of the two trees MANIFEST names, both directories stay until the next open, which
+//!   deletes the one that is not named (V7).
+//! - W3. The new tree has what was committed below `f` and no deletion, so its flush at `f` is recorded together with
+//!   its name.
+//! - W4. A damaged file is moved to `quarantine` before its tree's directory is removed, and nothing here deletes it
+//!   there.
 //!
-//! Checked by `crash_tests.rs`, where the power goes, or a call fails, anywhere in it, and on lsm-tree's files by `rules_tests.rs`
-//! and `sums_tests.rs` (W4).
+//! Checked by `crash_tests.rs`, with power cuts and failing calls at any point of a rewrite, and on lsm-tree's files by
+//! `rules_tests.rs` and `sums_tests.rs` (W4).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +27,19 @@ use super::{
 };
 use crate::manifest::{Flush, KnownTree, Tree};
 
-/// Where files go that are not as they were written, in the levels' directory.
+/// Directory for damaged files, in the levels' directory.
 const QUARANTINE: &str = "quarantine";
 
-/// Takes the next rows of a tree that is written anew: they ascend by (family, key), from batch to batch too, and each has a value.
+/// Takes the next rows of a tree that is being rewritten: they ascend by (family, key), from batch to batch too, and
+/// each has a value.
 pub type AddRows<'a> = dyn FnMut(&[Edit<'_>]) -> Result<(), LevelsError> + 'a;
 
-/// What became of a tree that was written anew.
+/// Result of the rewrite of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// The new tree.
     pub tree: TreeId,
-    /// How many keys it has of each family.
+    /// Its number of keys of each family.
     pub keys: BTreeMap<CfId, u64>,
     /// Bytes of its tables.
     pub table_bytes: u64,
@@ -43,19 +48,19 @@ pub struct Replaced {
 }
 
 impl Levels {
-    /// Writes a tree anew, with what `fill` hands over in batches: every row of the tree's families as commits below `f` have left it, and
-    /// nothing of dropped ones. `f` must be durable in the log. The tree may have failed; its files are not read, and go; those that are
-    /// named as `damaged` are kept in `quarantine` (W4).
+    /// Rewrites a tree from what `fill` passes in batches: every row of the tree's families as commits below `f` left
+    /// it, and nothing of dropped ones. `f` must be durable in the log. The tree may have failed; its files are not
+    /// read, and are removed, except that those listed in `damaged` are kept in `quarantine` (W4).
     ///
     /// # Durability
     /// Durable on return. After an error or a crash the old tree is there, or the new one as a whole.
     ///
     /// # Progress
-    /// Waits for the tree's other jobs and for a checkpoint. Jobs of other trees go on.
+    /// Waits for the tree's other jobs and for a checkpoint. Jobs of other trees continue.
     ///
     /// # Errors
-    /// `InvalidCall`, when nothing was done; `NoSpace`, and `TreeFailed` for whatever else the disk refuses: it may be tried again, with
-    /// the old tree's id. What `fill` returns.
+    /// `InvalidCall` from the checks of the call: nothing was done. `NoSpace`, and `TreeFailed` for any other refusal
+    /// of the disk: the caller may try again, with the old tree's id. Errors that `fill` returns.
     pub fn replace_tree(
         &self,
         tree: TreeId,
@@ -92,7 +97,7 @@ impl Levels {
         let mut written = job.written;
         written.flushes += 1;
         written.flush_bytes += table_bytes;
-        // Before anybody can find the tree.
+        // The job precedes the name in MANIFEST, by which other threads find the tree.
         self.jobs.lock().insert(id, std::sync::Arc::new(parking_lot::Mutex::new(Job { loaded: true, written })));
         let replaced = self.manifest.lock().replace(tree, new.tree); // W1
         if let Err(error) = replaced {
@@ -114,7 +119,7 @@ impl Levels {
         Ok(Replaced { tree: id, keys, table_bytes, quarantined })
     }
 
-    /// Makes the tree, durably, and fills it. Returns its keys by family and the bytes of its tables.
+    /// Creates the tree, durably, and fills it. Returns its keys by family and the bytes of its tables.
     fn write_tree(
         &self,
         new: &KnownTree,
@@ -150,7 +155,7 @@ impl Levels {
         Ok((keys, self.backend.bytes(id)))
     }
 
-    /// Returns an id that no tree had, nor will have but the one that it is drawn for.
+    /// Returns an id that no tree has had, and does not return it again before the next open.
     pub(super) fn draw_id(&self, manifest: &crate::manifest::Manifest) -> TreeId {
         let mut next = self.next.lock();
         let id = manifest.state().next.max(*next);
@@ -158,9 +163,9 @@ impl Levels {
         id
     }
 
-    /// Moves damaged files of a tree away, as well as it goes; returns where they are (W4).
+    /// Moves damaged files of a tree to quarantine and skips those that cannot be moved; returns the new paths (W4).
     fn quarantine(&self, tree: TreeId, damaged: &[PathBuf]) -> Vec<PathBuf> {
-        // The library that keeps the tables may name them in full.
+        // The table library may name the files by their full paths.
         let resolve = |path: &Path| self.files.resolve(path).unwrap_or_else(|_| path.to_owned());
         let (dir, tree) = (self.dir.join(QUARANTINE), resolve(&tree_dir(&self.dir, tree)));
         let mut moved = Vec::new();
@@ -177,10 +182,11 @@ impl Levels {
         moved
     }
 
-    /// Compares MANIFEST on disk with what is in memory, and writes it anew where it differs. Returns what was wrong, if anything was.
+    /// Compares MANIFEST on disk with the state in memory, and rewrites it if they differ. Returns what was wrong, if
+    /// anything.
     ///
     /// # Durability
-    /// What was written is durable on return.
+    /// A rewritten MANIFEST is durable on return.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -190,12 +196,12 @@ impl Levels {
         self.manifest.lock().mend()
     }
 
-    /// Returns the directory of the levels.
+    /// Returns the path of the levels' directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns why a tree takes no flush any more, if it does not: until it is written anew, or opened again.
+    /// Returns why a tree takes no more flushes until it is rewritten or opened again; `None` if it takes them.
     pub fn failure(&self, tree: TreeId) -> Option<String> {
         self.failed.lock().get(&tree).cloned()
     }

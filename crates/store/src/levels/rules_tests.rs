@@ -1,4 +1,4 @@
-//! The rules of `lsm.rs`: each test shows what lsm-tree does by itself, without the rule, and that the levels do not.
+//! Tests of the rules of `lsm.rs`: each shows what lsm-tree does without the rule, and that the levels avoid it.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use super::{
     map::MapStore,
 };
 
-/// A tree of the crate alone.
+/// A tree of the crate alone, without the levels.
 struct Raw {
     counter: SequenceNumberCounter,
     tree: lsm_tree::Tree,
@@ -60,12 +60,12 @@ fn made(dir: &Path) -> (Env, Levels, TreeId) {
     (env, levels, tree)
 }
 
-/// Keeps the trees in `dir`, without MANIFEST.
+/// Returns a store of the trees in `dir`, without MANIFEST.
 fn store(env: &Env, dir: &Path) -> LsmStore {
     LsmStore::new(env.files.clone(), dir, LevelOptions::default())
 }
 
-/// Makes a directory in memory where the machine has one: hundreds of flushes sync thousands of times.
+/// Returns a directory in memory if the machine has one: hundreds of flushes sync thousands of times.
 pub(super) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -83,8 +83,9 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Goal: R1: a counter of the tree's own starts over at each open, so that a newer value gets a lower number than an older
-/// one and compaction drops the newer; commit numbers do not. Method: overwrite a key across a reopen, then compact.
+/// Goal: R1: a counter of the tree's own restarts at each open, so that a newer value gets a lower number than an older
+/// one and compaction drops the newer; commit numbers avoid that. Method: overwrite a key across a reopen, then
+/// compact.
 #[test]
 fn own_counter_brings_an_overwritten_value_back() {
     let dir = scratch();
@@ -113,8 +114,8 @@ fn own_counter_brings_an_overwritten_value_back() {
     assert_eq!(load(&levels, tree).unwrap()[&(16, b"k".to_vec())], (b"3".to_vec(), 250));
 }
 
-/// Goal: R1: with a counter that is not on the number line of the log, a reader between two flushes loses its row when the
-/// tables are merged; with one raised to f before each registration it keeps it. Method: both, flushes at 100 and 200, a
+/// Goal: R1: with a counter outside the LSN domain, a reader between two flushes loses its row when the tables are
+/// merged; with one raised to f before each registration it keeps the row. Method: both, flushes at 100 and 200, a
 /// reader at 120.
 #[test]
 fn reader_between_flushes_keeps_its_row_only_with_the_counter_of_the_log() {
@@ -133,8 +134,8 @@ fn reader_between_flushes_keeps_its_row_only_with_the_counter_of_the_log() {
     }
 }
 
-/// Goal: R2: 300 runs in level 0 make a tree that does not open, or opens without most of its rows; the levels compact
-/// before. Method: 300 flushes of overlapping keys each, without any other compaction.
+/// Goal: R2: a tree with 300 runs in level 0 does not open, or opens without most of its rows; the levels compact
+/// before that. Method: 300 flushes of overlapping keys each, without any other compaction.
 #[test]
 fn three_hundred_runs_do_not_open_without_compaction() {
     let key = |number: u64| [b"a".to_vec(), number.to_be_bytes().to_vec()].concat();
@@ -167,7 +168,8 @@ fn three_hundred_runs_do_not_open_without_compaction() {
     assert_eq!(load(&levels, tree).unwrap().len(), 302);
 }
 
-/// Goal: background compaction keeps a tree at few runs. Method: 40 overlapping flushes, compacted when it is due.
+/// Goal: background compaction keeps the number of a tree's runs small. Method: 40 overlapping flushes, compacted when
+/// due.
 #[test]
 fn due_compaction_keeps_the_runs_few() {
     let dir = scratch();
@@ -185,8 +187,8 @@ fn due_compaction_keeps_the_runs_few() {
     assert!(levels.stat().compactions >= 4);
 }
 
-/// Goal: R3: below the floor a flush writes many times its rows; at the floor it writes little more than them. Method: the
-/// bytes of tables of a flush of one row, and of one of incompressible rows of 16 MiB.
+/// Goal: R3: a flush below the floor writes many times the bytes of its rows; at the floor it writes little more than
+/// them. Method: the bytes of tables of a flush of one row, and of one of incompressible rows of 16 MiB.
 #[test]
 fn flush_below_the_floor_writes_many_times_its_rows() {
     let dir = scratch();
@@ -206,9 +208,10 @@ fn flush_below_the_floor_writes_many_times_its_rows() {
     assert!(least.contains(&large.table_bytes), "{large:?}");
 }
 
-/// Goal: R4: a crash between the registration of tables and our record of it is settled: the flush is recorded by the next load, also
-/// one that only deleted, and flushing the same again changes nothing. One that was begun and not registered is forgotten.
-/// Method: cut the last frame off MANIFEST; after each kind of flush, and with the tables of before.
+/// Goal: R4: a crash between the registration of tables and our record of it is settled: the next load records the
+/// flush, also one that only deleted, and repeating the flush changes nothing. A flush that was begun and not
+/// registered is forgotten. Method: cut the last frame off MANIFEST after each kind of flush, and with the tables of
+/// before.
 #[test]
 fn flush_that_was_registered_but_not_recorded_is_recorded_by_the_next_load() {
     let dir = scratch();
@@ -258,8 +261,8 @@ fn flush_that_was_registered_but_not_recorded_is_recorded_by_the_next_load() {
     assert_eq!((levels.trees()[0].flush_lsn, levels.trees()[0].live_keys), (Lsn::new(31), 2), "nothing was registered");
 }
 
-/// Goal: R4: a list of tables that lost some is taken by the crate, which deletes the tables; the levels refuse it by their
-/// count. Method: put the files of an earlier version back.
+/// Goal: R4: the crate accepts a list that lacks tables, and deletes those tables; the levels refuse it by their count.
+/// Method: put the files of an earlier version back.
 #[test]
 fn silently_missing_table_is_refused_by_the_count() {
     let (dir, old) = (scratch(), scratch());
@@ -282,8 +285,8 @@ fn silently_missing_table_is_refused_by_the_count() {
     assert!(error.to_string().contains("current: the file is missing"), "the crate would start an empty tree: {error}");
 }
 
-/// Goal: R4: a rotten list of tables is refused before the crate can act on it, at each of its bytes; the crate takes some of
-/// them. Method: flip a bit in each byte.
+/// Goal: R4: a list of tables that is rotten at any byte is refused before the crate can act on it; the crate accepts
+/// some of them. Method: flip a bit in each byte.
 #[test]
 fn rotten_list_of_tables_is_refused_before_the_crate_reads_it() {
     let (dir, copies) = (scratch(), scratch());
@@ -321,8 +324,8 @@ fn rotten_list_of_tables_is_refused_before_the_crate_reads_it() {
     assert_eq!(error.to_string(), text);
 }
 
-/// Goal: a rotten byte of a table is refused by the file's name, or harmless; never served. Method: flip a bit in every
-/// fifth byte of a table, open and load.
+/// Goal: a rotten byte of a table is refused by the file's name, or harmless, but never served. Method: flip a bit in
+/// every fifth byte of a table, open and load.
 #[test]
 fn rotten_byte_of_a_table_is_never_served() {
     let dir = scratch();
@@ -355,7 +358,7 @@ fn rotten_byte_of_a_table_is_never_served() {
                 refused += 1;
                 named += usize::from(path == table);
             }
-            // What the levels make of a panic: `panic_below_fails_its_tree_alone`.
+            // `panic_below_fails_its_tree_alone` shows how the levels handle a panic.
             Err(_panic) => refused += 1,
             Ok(Err(other)) => panic!("byte {at}: {other:?}"),
         }
@@ -363,8 +366,8 @@ fn rotten_byte_of_a_table_is_never_served() {
     assert!(refused > 50 && named > 20, "{refused} refused, {named} by name, of {} bytes", good.len());
 }
 
-/// Goal: R5: the crate panics on an empty key, and takes the same key of two families for one. Method: both without the
-/// prefix; with it both are kept.
+/// Goal: R5: the crate panics on an empty key, and takes the same key of two families for one key. Method: both without
+/// the prefix; with the prefix both keys are kept.
 #[test]
 fn keys_without_their_family_panic_or_collide() {
     let dir = scratch();
@@ -383,7 +386,7 @@ fn keys_without_their_family_panic_or_collide() {
     assert_eq!(load(&levels, tree).unwrap().len(), 3);
 }
 
-/// A map that panics in the chosen `apply`.
+/// A map store that panics in the chosen call of `apply`.
 #[derive(Debug)]
 struct Panicking(MapStore, Mutex<u32>);
 
@@ -432,8 +435,8 @@ impl LevelStore for Panicking {
     }
 }
 
-/// Goal: V6: a panic below fails its tree, which is named with the panic's text and takes nothing more; other trees go on,
-/// and opening again mends it. Method: a backend that panics in the second flush.
+/// Goal: V6: a panic in the table library fails its tree: the error has the panic's text, and the tree takes no more
+/// calls; other trees continue, and a reopen repairs it. Method: a backend that panics in the second flush.
 #[test]
 fn panic_below_fails_its_tree_alone() {
     let (env, _disk) = Env::simulated(1);
@@ -460,9 +463,9 @@ fn panic_below_fails_its_tree_alone() {
     again(&levels).unwrap();
 }
 
-/// Goal: a tree of lsm-tree's files is written anew in many batches, more than level 0 takes, and loads as what was handed over; the old
-/// directory is gone, flushes go on, and rows that do not ascend, or cannot be the tree's, are refused and leave the old tree. Method: a
-/// group of two families on the real disk, 20 batches; then another open.
+/// Goal: a tree of lsm-tree's files is rewritten in many batches, more than level 0 takes, and loads as the rows
+/// passed; the old directory is gone and flushes continue. Rows that do not ascend, or cannot belong to the tree, are
+/// refused and leave the old tree. Method: a group of two families on the real disk, 20 batches; then another open.
 #[test]
 fn tree_of_real_files_is_written_anew_in_batches() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());

@@ -1,13 +1,15 @@
-//! `LevelSums`: what the files of levels must be, by the checksums that the levels have inside, so that a copy never carries rot on.
+//! `LevelSums`: the expected contents of table files, by the checksums stored in the levels, so that a copy never
+//! propagates rot.
 //!
-//! MANIFEST has a checksum over each record; each tree's list of tables has one over itself, and one over all bytes of each table. So
-//! every byte that an open reads is under one of them, also what rots before a copy is made and its own sums are taken.
+//! MANIFEST has a checksum over each record; each tree's list of tables has one over itself, and one over all bytes of
+//! each table. So one of them covers every byte that an open reads, including bytes that rot before a copy is made and
+//! checksums of the copy are computed.
 //!
 //! # Invariants
-//! - U1. A table that was put back from an older copy, or belongs to another tree, differs as one that rotted does.
-//! - U2. Nothing is written, and nothing is opened by the library that keeps the tables: opening removes files.
+//! - U1. A table that was put back from an older copy, or that belongs to another tree, is detected like a rotten one.
+//! - U2. Nothing is written, and the table library opens nothing, since its open removes files.
 //!
-//! Not seen: a whole tree put back from an older copy, list and all.
+//! Not detected: a whole tree put back from an older copy, list and all.
 //!
 //! Checked by `sums_tests.rs`.
 
@@ -29,13 +31,13 @@ use crate::manifest::{KnownTree, Manifest};
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The tables of levels and what they must be. See the module's documentation.
+/// The tables of some levels and their expected contents. See the module's documentation.
 #[derive(Debug, Default)]
 pub struct LevelSums {
     tables: Map<PathBuf, Expected>,
 }
 
-/// What a table must be.
+/// The expected contents of a table.
 #[derive(Clone, Debug)]
 struct Expected {
     tree: TreeId,
@@ -51,10 +53,11 @@ impl Expected {
 }
 
 impl LevelSums {
-    /// Reads MANIFEST in `dir`, and the lists of tables of the trees that it names. Without levels there is nothing.
+    /// Reads MANIFEST in `dir`, and the lists of tables of the trees that it names. The result is empty if there are no
+    /// levels.
     ///
     /// # Errors
-    /// `ManifestDamaged`, `NewerFormat`; `TreeDamaged` when a list is missing or not as it was written; `Io`.
+    /// `ManifestDamaged`, `NewerFormat`; `TreeDamaged` if a list is missing or differs from what was written; `Io`.
     pub fn of(env: &Env, dir: &Path) -> Result<Self, LevelsError> {
         let files = &*env.files;
         let Some(contents) = Manifest::read(files, dir)? else {
@@ -74,7 +77,7 @@ impl LevelSums {
         Ok(sums)
     }
 
-    /// Adds the tables of a tree, as its list in `dir` has them.
+    /// Adds the tables of a tree from its list in `dir`.
     fn add_tree(&mut self, files: &dyn Files, dir: &Path, known: &KnownTree) -> Result<(), LevelsError> {
         let tree = tree_dir(dir, known.tree.id);
         let found = match files.is_real() {
@@ -93,24 +96,24 @@ impl LevelSums {
         }));
     }
 
-    /// Returns the tables, ascending.
+    /// Returns the paths of the tables, ascending.
     pub fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.tables.keys().cloned().collect();
         paths.sort_unstable();
         paths
     }
 
-    /// Begins to check the file at `path`; `None`: it is no table.
+    /// Begins a check of the file at `path`; `None` if it is not a table.
     pub fn check(&self, path: &Path) -> Option<TableCheck> {
         let expected = self.tables.get(path)?.clone();
         Some(TableCheck { path: path.to_owned(), expected, hash: FileHash::new() })
     }
 
-    /// Reads every table and returns what is wrong with those that are not as they were written. `step` hears of the bytes of
-    /// each piece; its error ends the reading.
+    /// Reads every table and returns an error for each that differs from what was written. `step` receives the number
+    /// of bytes of each piece; its error ends the reading.
     ///
     /// # Errors
-    /// `step`'s; `Io` when the disk refuses for another reason than a file that is missing.
+    /// Errors of `step`; `Io` for errors of the disk other than a missing file.
     pub fn read_all<E: From<LevelsError>>(
         &self,
         files: &dyn Files,
@@ -143,7 +146,7 @@ impl LevelSums {
     }
 }
 
-/// A table on its way through a check: give it every byte, in order.
+/// A check of one table, which takes all bytes of the file in order.
 #[derive(Debug)]
 pub struct TableCheck {
     path: PathBuf,
@@ -152,17 +155,17 @@ pub struct TableCheck {
 }
 
 impl TableCheck {
-    /// Takes the next bytes of the file.
+    /// Adds the next bytes of the file.
     pub fn piece(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }
 
-    /// Returns the tree that the table is of.
+    /// Returns the tree of the table.
     pub fn tree(&self) -> TreeId {
         self.expected.tree
     }
 
-    /// Says whether the bytes that were taken are the table as it was written.
+    /// Returns whether the bytes taken are those that were written.
     ///
     /// # Errors
     /// `TreeDamaged`, which names the file and its families.
@@ -175,18 +178,19 @@ impl TableCheck {
         Err(self.expected.damaged(&self.path, what))
     }
 
-    /// Says what it means that the file is not there.
+    /// Returns the error for a missing file.
     pub fn missing(self) -> LevelsError {
         self.expected.damaged(&self.path, "the file is missing".to_owned())
     }
 }
 
 impl Levels {
-    /// Returns the tables of a tree of open levels, after comparing its list on disk with what is in memory. Waits for a job of the
-    /// tree that is under way.
+    /// Returns the tables of a tree of open levels, after a comparison of its list on disk with the list in memory.
+    /// Waits for a running job of the tree.
     ///
     /// # Errors
-    /// `TreeDamaged` when the list is not as it was written; `InvalidCall` without such a tree; `TreeFailed`, `Io`.
+    /// `TreeDamaged` if the list differs from what was written; `InvalidCall` if there is no such tree; `TreeFailed`,
+    /// `Io`.
     pub fn sums_of(&self, tree: TreeId) -> Result<LevelSums, LevelsError> {
         let job = self.job(tree)?;
         let _job = job.lock();
@@ -201,7 +205,8 @@ impl Levels {
         Ok(sums)
     }
 
-    /// Finds which file of a tree that cannot be read is to blame, if one is not as it was written; else what is known already.
+    /// Replaces the error of an unreadable tree by one that names the damaged file, if a file differs from what was
+    /// written; otherwise returns the error unchanged.
     pub(super) fn blame(files: &dyn Files, dir: &Path, known: &KnownTree, error: LevelsError) -> LevelsError {
         if !matches!(error, LevelsError::TreeDamaged { .. }) {
             return error;

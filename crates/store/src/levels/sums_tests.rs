@@ -1,4 +1,4 @@
-//! Rot in files of levels: found by the checksums inside, named, and made up for by a tree that is written anew.
+//! Tests of rot in files of LSM levels: the stored checksums detect and name it, and a rewrite of the tree repairs it.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use super::{
 
 const A: CfId = CfId::new(16);
 
-/// Levels with a tree of two runs and one of one run.
+/// Returns levels with a tree of two runs and one of one run.
 fn sample(env: &Env, dir: &Path) -> (Levels, TreeId) {
     let (levels, _) = open(env, dir);
     let tree = levels.create_tree(&[A]).unwrap();
@@ -54,9 +54,9 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Goal: U1: a bit anywhere in a file of the levels is found by the checksums inside, and the file and its families are named; so is a table
-/// of another run put in the place of one, which is whole by itself. Method: a bit of each file, at places all over it; two
-/// tables exchanged; a table and a list removed.
+/// Goal: U1: the stored checksums detect a flipped bit anywhere in a file of the levels, and name the file and its
+/// families; the same for a table replaced by a table of another run, which is valid by itself. Method: a bit of each
+/// file, at places all over it; one table overwritten by another; a table and MANIFEST removed.
 #[test]
 fn rot_anywhere_in_levels_is_found_by_the_checksums_inside() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -96,8 +96,8 @@ fn rot_anywhere_in_levels_is_found_by_the_checksums_inside() {
     assert!(matches!(&faults(&env, dir.path())[..], [LevelsError::ManifestDamaged { .. }]));
 }
 
-/// Goal: an open that a rotten table stops names that table and not the tree's directory alone. Method: the end of a table, which is
-/// read first, flipped.
+/// Goal: an open that fails over a rotten table names that table and not only the tree's directory. Method: the end of
+/// a table, which is read first, flipped.
 #[test]
 fn opening_names_the_rotten_file() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -110,9 +110,10 @@ fn opening_names_the_rotten_file() {
     assert!(refused.to_string().starts_with(&*table.to_string_lossy()), "{refused}");
 }
 
-/// Goal: W1, W4: a tree with a rotten table is written anew, also after a merge has failed over it; the families have all rows, by later
-/// flushes and openings too, nothing of the old tree is left but the damaged file, which is in quarantine as it was found.
-/// Method: a table flipped, found, a merge that fails, the tree written anew in two parts; a flush and a reopening.
+/// Goal: W1, W4: a tree with a rotten table is rewritten, also after a merge has failed over it; the families have all
+/// rows, after later flushes and opens too; nothing of the old tree is left but the damaged file, which is in
+/// quarantine with the bytes that were found. Method: a table flipped and detected, a merge that fails, the tree
+/// rewritten in two parts; a flush and a reopen.
 #[test]
 fn tree_written_anew_takes_the_place_of_a_rotten_one() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -153,8 +154,8 @@ fn tree_written_anew_takes_the_place_of_a_rotten_one() {
     assert_eq!(load(&levels, written.tree).unwrap(), after);
 }
 
-/// Goal: what contradicts the documentation is refused, and the old tree stays. Method: a position below the last flush, rows that do not
-/// ascend, a row without a value, one at the position, and a failure of the caller.
+/// Goal: calls that contradict the documentation are refused, and the old tree stays. Method: a position below the last
+/// flush, rows that do not ascend, a row without a value, one at the position, and a failure of the caller.
 #[test]
 fn tree_that_cannot_be_written_anew_leaves_the_old_one() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -183,8 +184,8 @@ fn tree_that_cannot_be_written_anew_leaves_the_old_one() {
     assert!(levels.create_tree(&[CfId::new(20)]).unwrap() > TreeId::new(2), "ids are not given twice");
 }
 
-/// Goal: MANIFEST that rots under open levels, is removed or put back from an older copy is written again from memory. Method: each, then
-/// a reopening.
+/// Goal: if MANIFEST rots under open levels, is removed, or is put back from an older copy, it is rewritten from
+/// memory. Method: each of the three, then a reopen.
 #[test]
 fn manifest_that_rots_under_open_levels_is_written_again() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());

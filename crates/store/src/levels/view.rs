@@ -1,4 +1,4 @@
-//! Levels that are opened to be loaded and nothing else (V9): for a database that is opened read-only.
+//! Levels opened for loading only (V9), for a database that is opened read-only.
 
 use std::{
     io,
@@ -19,10 +19,11 @@ use super::{
 use crate::manifest::{KnownTree, Manifest, Record};
 
 impl Levels {
-    /// Opens the levels in `dir`, if there are any, to be loaded. Nothing is written or deleted, then or later.
+    /// Opens the levels in `dir`, if there are any, for loading. Neither this call nor a later one writes or deletes
+    /// anything.
     ///
     /// # Errors
-    /// As of [`Levels::open`], but for what writing needs.
+    /// As [`Levels::open`], except those of writes.
     pub fn open_to_read(env: &Env, dir: &Path, options: &LevelOptions) -> Result<Self, LevelsError> {
         let mut levels = Self::unopened_to_read(env, dir, options)?;
         for known in levels.all_known() {
@@ -31,8 +32,8 @@ impl Levels {
         Ok(levels)
     }
 
-    /// As [`Levels::open_to_read`], with those trees alone that are whole: each is opened and read through. Returns what is wrong with the
-    /// others too, of which nothing is known here any more.
+    /// As [`Levels::open_to_read`], but only with intact trees: each is opened and read through. Also returns the
+    /// errors of the other trees, which the returned levels do not contain.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `Io`.
@@ -53,7 +54,7 @@ impl Levels {
             faults.push(fault);
             levels.backend.forget(id);
             levels.jobs.get_mut().remove(&id);
-            levels.manifest.get_mut().append(&Record::TreeDropped(id))?; // in memory (V9)
+            levels.manifest.get_mut().append(&Record::TreeDropped(id))?; // in memory only (V9)
         }
         Ok((levels, faults))
     }
@@ -69,9 +70,9 @@ impl Levels {
         Ok(())
     }
 
-    /// Reads MANIFEST, and opens none of the trees.
+    /// Reads MANIFEST without opening any tree.
     fn unopened_to_read(env: &Env, dir: &Path, options: &LevelOptions) -> Result<Self, LevelsError> {
-        // What opens a map writes nothing.
+        // Opening a map writes nothing.
         let backend: Box<dyn LevelStore> = match env.files.is_real() {
             true => Box::new(LsmView::new(env.files.clone(), dir, options)),
             false => Box::new(MapStore::new(env.files.clone(), dir)),
@@ -98,10 +99,11 @@ impl Levels {
         })
     }
 
-    /// Returns the files of all trees that hold entries, each with how many: deletions, and older entries of a key, too.
+    /// Returns the files of all trees that hold entries, each with its number of entries, including deletions and older
+    /// entries of a key.
     ///
     /// # Errors
-    /// `TreeDamaged` when the library that keeps tables fails.
+    /// `TreeDamaged` if the table library panics.
     pub fn file_rows(&self) -> Result<Vec<(PathBuf, u64)>, LevelsError> {
         let trees = self.manifest.lock().state().trees.clone();
         let mut found = Vec::new();
@@ -141,8 +143,8 @@ mod tests {
         Levels::open_to_read(env, dir, &LevelOptions::default())
     }
 
-    /// Goal: the entries of each file are known, and the files are those on disk. Method: two runs of a tree, merged, with a deletion, and
-    /// again beside another tree; on both kinds of disk.
+    /// Goal: the number of entries of each file is known, and the files are those on disk. Method: two runs of a tree,
+    /// merged, with a deletion, and again with a second tree; on both kinds of disk.
     #[test]
     fn file_rows_are_the_entries_of_each_file() {
         let (real, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Every file below, with its bytes and when it was changed.
+    /// Returns every file and directory below `dir`, with its bytes and its time of modification.
     fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
         let mut found = BTreeMap::new();
         for entry in std::fs::read_dir(dir).unwrap() {
@@ -188,9 +190,9 @@ mod tests {
         found
     }
 
-    /// Goal: W2, V9: levels opened to be read load what an opening does, also after a flush or a compaction was cut short, and leave
-    /// every file as it is. Method: several runs, merged ones among them, and a second tree; a flush that was begun, with
-    /// tables and without; parts that a crash leaves; then an opening.
+    /// Goal: W2, V9: levels opened for reading load the same as an ordinary open, also after an interrupted flush or
+    /// compaction, and leave every file unchanged. Method: several runs, merged ones among them, and a second tree; a
+    /// flush that was begun, with tables and without; leftovers of a crash; then an ordinary open.
     #[test]
     fn levels_to_be_read_load_the_same_and_write_nothing() {
         let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
@@ -209,7 +211,7 @@ mod tests {
             levels.flush(one, Lsn::new(50), &[edit(16, &keys[0], 45, None)], 400).unwrap();
             levels.flush(one, Lsn::new(60), &[edit(16, b"a", 55, Some(b"2"))], 400).unwrap();
             levels.flush(two, Lsn::new(60), &[edit(17, b"x", 5, Some(b"")), edit(18, b"x", 6, Some(b"y"))], 2).unwrap();
-            // Begun, and in the tables or not: as two crashes leave it.
+            // One flush that is in the tables, and one that was only begun: as two crashes leave them.
             levels.flush(two, Lsn::new(70), &[edit(18, b"z", 65, Some(b"z"))], 3).unwrap();
             let begun = Record::Begin(one, Flush { lsn: Lsn::new(80), live_keys: 9 });
             levels.manifest.lock().append(&begun).unwrap();
@@ -251,8 +253,8 @@ mod tests {
         assert!(files(dir.path()) != before, "what a crash left is cleared away by an opening");
     }
 
-    /// Goal: damage is refused as an opening refuses it, and no version file allocates or panics. Method: the version file cut and
-    /// flipped everywhere; a table missing; MANIFEST missing.
+    /// Goal: damage is refused as an ordinary open refuses it, and no version file causes a large allocation or a
+    /// panic. Method: the version file cut and flipped everywhere; a table missing; MANIFEST missing.
     #[test]
     fn damaged_levels_are_not_read() {
         let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());

@@ -19,12 +19,13 @@
 //! | 16 | | payload: a record |
 //!
 //! # Invariants
-//! - B1. Frames before the count in the header were synced before the file got its name: a bad one is damage.
-//! - B2. Each later frame was synced before the next was written: a bad one with a good one behind it is damage, any other
-//!   bad one is an append cut short, which nobody was told of.
+//! - B1. The frames counted in the header were synced before the file got its name: a bad one is damage.
+//! - B2. Each later frame was synced before the next was written: a bad one with a good one behind it is damage; any
+//!   other bad one is an incomplete append, which was never reported as successful.
 //! - B3. Nothing is appended behind bad bytes: every open rewrites the file.
 //!
-//! Not told apart: the last frame, cut short or rotten. Whoever cut its log on the word of it finds the log too short.
+//! A rotten last frame cannot be distinguished from an incomplete append. If the log was cut because of that frame, the
+//! open finds the log too short.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::ops::RangeInclusive;
@@ -47,17 +48,17 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 16;
 /// Why the bytes of a MANIFEST are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Written by a newer program.
+    /// A newer program wrote the file.
     Newer(u32),
-    /// What is wrong, and the offset in the file.
+    /// A check failed, at this offset in the file.
     Damaged { what: &'static str, offset: usize },
 }
 
-/// What a MANIFEST holds.
+/// The contents of a MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) state: State,
-    /// Bytes behind the last good frame, of an append cut short.
+    /// Bytes behind the last good frame, from an incomplete append.
     pub(crate) torn_bytes: usize,
 }
 
@@ -94,7 +95,7 @@ fn checksum(salt: u64, body: &[u8]) -> u32 {
 /// Reads a whole file.
 ///
 /// # Errors
-/// [`Refused`]: see B1 and B2. The bytes of an append cut short are no error.
+/// [`Refused`]: see B1 and B2. The bytes of an incomplete append are not an error.
 pub(crate) fn decode_file(file: &[u8]) -> Result<Contents, Refused> {
     let (salt, written_with) = decode_header(file)?;
     let mut state = State::default();
@@ -119,7 +120,7 @@ pub(crate) fn decode_file(file: &[u8]) -> Result<Contents, Refused> {
     Err(Refused::Damaged { what: "numbers without end", offset })
 }
 
-/// Returns salt and frame count.
+/// Returns the salt and the frame count.
 fn decode_header(file: &[u8]) -> Result<(u64, u32), Refused> {
     let bad = |what| move |_| Refused::Damaged { what, offset: 0 };
     let header = file.get(..HEADER_BYTES).ok_or(Refused::Damaged { what: "length", offset: 0 })?;
@@ -144,7 +145,7 @@ fn decode_header(file: &[u8]) -> Result<(u64, u32), Refused> {
     Ok((salt, count))
 }
 
-/// Returns the payload of the frame that `bytes` begin with, if it is good and has one of `numbers`.
+/// Returns the payload of the frame at the start of `bytes`, if the frame is good and has one of `numbers`.
 fn frame_at<'a>(salt: u64, bytes: &'a [u8], numbers: &RangeInclusive<u64>) -> Option<&'a [u8]> {
     let mut reader = Reader::new(bytes);
     let stored = reader.u32().ok()?;
@@ -172,7 +173,7 @@ mod tests {
         Flush { lsn: Lsn::new(lsn), live_keys }
     }
 
-    /// A file written with three frames, and two appended.
+    /// Returns a file written with three frames, and two appended.
     fn file() -> (Vec<u8>, Vec<Record>) {
         let id = TreeId::new(1);
         let tree = Tree::empty(id, vec![CfId::new(16)]);
@@ -195,8 +196,8 @@ mod tests {
         state
     }
 
-    /// Goal: B1, B2 for a file cut short: at each byte the reader gets the whole frames before, or refuses within those
-    /// it was written with. Method: every length.
+    /// Goal: B1, B2 for a truncated file: the reader gets the complete frames before the cut, or refuses a cut within
+    /// those that the file was written with. Method: every length.
     #[test]
     fn file_cut_at_any_byte_gives_the_frames_before_or_is_refused() {
         let (file, records) = file();
@@ -221,8 +222,8 @@ mod tests {
         }
     }
 
-    /// Goal: a flipped bit anywhere but in the last frame is refused; there it is taken for an append cut short. Method:
-    /// every bit.
+    /// Goal: a flipped bit anywhere but in the last frame is refused; in the last frame it is taken for an incomplete
+    /// append. Method: every bit.
     #[test]
     fn flipped_bit_is_refused_unless_it_is_in_the_last_frame() {
         let (file, records) = file();
@@ -240,8 +241,8 @@ mod tests {
         }
     }
 
-    /// Goal: frames of another file, and a newer version, are not taken. Method: append a frame under another salt; write
-    /// version 2.
+    /// Goal: frames of another file, and a newer version, are not accepted. Method: append a frame under another salt;
+    /// write version 2.
     #[test]
     fn frame_of_another_salt_is_a_torn_tail_and_a_newer_version_is_named() {
         let (file, _) = file();
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(decode_file(&newer), Err(Refused::Newer(2)));
     }
 
-    /// Goal: the documented bytes are the written ones. Method: the worked example of docs/format.md.
+    /// Goal: the written bytes are the documented ones. Method: the worked example of docs/format.md.
     #[test]
     fn manifest_has_its_documented_bytes() {
         let record = Record::Done(TreeId::new(1), flush(8192, 3));

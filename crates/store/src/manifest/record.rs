@@ -1,4 +1,4 @@
-//! `Record`: one change of what the levels are, as a frame of MANIFEST carries it.
+//! `Record`: one change of the LSM levels, as a frame of MANIFEST carries it.
 //!
 //! | kind | record | fields |
 //! |---|---|---|
@@ -22,27 +22,27 @@ use collie_base::{
 
 use crate::levels::TreeId;
 
-/// Most bytes a record may have: above what [`super::CARRY_BYTES_MAX`] and a group of thousands of families need.
+/// Maximum length of a record: above what [`super::CARRY_BYTES_MAX`] and a group of thousands of families need.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Tree ids below this were given out.
+    /// Tree ids below this one were given out.
     Next(TreeId),
-    /// A tree as it is: a new one, or one carried over by a rewrite.
+    /// The state of a tree: a new one, or one carried over by a rewrite.
     Tree(Tree),
     /// A flush is about to add tables.
     Begin(TreeId, Flush),
-    /// The tables of a flush are durable, and nothing of an earlier one is in doubt.
+    /// The tables of a flush are durable, and no earlier flush is in doubt.
     Done(TreeId, Flush),
-    /// Loading counted the live keys: what a crash left is known.
+    /// Loading counted the live keys: it is known what a crash left.
     Settled(TreeId, u64),
-    /// The tree's directory may go.
+    /// The tree's directory may be removed.
     TreeDropped(TreeId),
     /// The family's keys in the tree are garbage.
     FamilyDropped(TreeId, CfId),
-    /// The log below the position may go; the bytes are what its owner needs of it.
+    /// The log below the position may be released; the bytes are what its owner needs from it.
     LogStart(Lsn, Vec<u8>),
     /// A family joins the tree of its atomic group, with no key in it yet.
     FamilyAdded(TreeId, CfId),
@@ -51,36 +51,36 @@ pub(crate) enum Record {
 /// The outcome of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flush {
-    /// Every commit below is in the tables.
+    /// Every commit below this position is in the tables.
     pub(crate) lsn: Lsn,
-    /// Keys with a value, afterwards.
+    /// Number of keys with a value after the flush.
     pub(crate) live_keys: u64,
 }
 
 impl Tree {
-    /// A tree without entries.
+    /// Returns a tree without entries.
     pub(crate) const fn empty(id: TreeId, cfs: Vec<CfId>) -> Self {
         let flush = Flush { lsn: Lsn::ZERO, live_keys: 0 };
         Self { id, flush, ceiling: Lsn::ZERO, cfs, dropped: Vec::new() }
     }
 
-    /// Whether its tables may hold keys of the family.
+    /// Returns whether its tables may hold keys of the family.
     pub(crate) fn has_or_had(&self, cf: CfId) -> bool {
         self.cfs.binary_search(&cf).is_ok() || self.dropped.binary_search(&cf).is_ok()
     }
 }
 
-/// What is known of a tree, apart from flushes that may have happened.
+/// The known state of a tree, apart from flushes that may have happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
     /// The last flush recorded; `Lsn::ZERO` and no keys before the first.
     pub(crate) flush: Flush,
-    /// No table holds an entry at or above; higher than `flush` when a later flush was interrupted.
+    /// No table holds an entry at or above this position; higher than `flush` if a later flush was interrupted.
     pub(crate) ceiling: Lsn,
-    /// Ascending, without those dropped.
+    /// Ascending, without dropped ones.
     pub(crate) cfs: Vec<CfId>,
-    /// Dropped, but with keys in the tables.
+    /// Dropped families whose keys may still be in the tables.
     pub(crate) dropped: Vec<CfId>,
 }
 
@@ -130,7 +130,7 @@ impl Record {
     /// Reads the payload of a frame.
     ///
     /// # Errors
-    /// For anything that [`Record::encode`] does not write.
+    /// If the payload is not one that [`Record::encode`] writes.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let record = match reader.u8()? {
@@ -198,7 +198,7 @@ fn cfs(reader: &mut Reader<'_>) -> Result<Vec<CfId>, DecodeError> {
     Ok(cfs)
 }
 
-/// One record of each kind.
+/// Returns one record of each kind.
 #[cfg(test)]
 pub(crate) fn samples() -> Vec<Record> {
     let (tree, flush) = (TreeId::new(300), Flush { lsn: Lsn::new(1 << 40), live_keys: 7 });
@@ -227,8 +227,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Goal: every record is read as written and has one form. Method: a record of each kind, whole, cut and with a byte
-    /// too many.
+    /// Goal: every record is read as written and has one form. Method: a record of each kind, complete, cut, and with
+    /// an extra byte.
     #[test]
     fn record_round_trips_and_cut_or_longer_bytes_are_refused() {
         for record in samples() {

@@ -1,13 +1,16 @@
-//! `State`: what the records of MANIFEST add up to.
+//! `State`: the result of all records of MANIFEST.
 //!
 //! # Invariants
-//! - A1. A family belongs to one tree at most, over living and dropped ones. Ids of trees grow and are never given twice.
-//! - A2. A tree's content is that of its last recorded flush or of one of its `begun` ones; without `begun`, it is known.
-//! - A3. `flush` of a tree and `log_start` never go back.
+//! - A1. A family belongs to at most one tree, existing and dropped families included. Ids of trees grow and are never
+//!   reused.
+//! - A2. A tree's content is that of its last recorded flush or of one of its `begun` ones; if `begun` is empty, it is
+//!   known.
+//! - A3. `flush` of a tree and `log_start` never move back.
 //! - A4. [`State::snapshot`] folds back to the same state.
-//! - A5. `dropped` of a tree are at least the families whose keys its tables may have, whichever of `begun` happened.
-//! - A6. A tree that takes another one's place has its families, no keys of dropped ones, and everything that a flush may have brought to
-//!   the other: its position is no lower.
+//! - A5. `dropped` of a tree includes every family that is no longer in it and whose keys its tables may have,
+//!   whichever of `begun` happened.
+//! - A6. A tree that replaces another one has its families, no keys of dropped ones, and everything that a flush may
+//!   have added to the other: its position is no lower.
 //!
 //! A record that would break one of them is damage: nothing of it is applied. Checked by the tests below.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -25,14 +28,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownTree {
     pub(crate) tree: Tree,
-    /// Begun since the last recorded flush, oldest first: after a failure or a crash each may be in the tables or not.
+    /// Flushes begun since the last recorded one, oldest first: after a failure or a crash each may be in the tables or
+    /// not.
     pub(crate) begun: Vec<Flush>,
-    /// Families dropped since the first of `begun`, ascending: it has not taken their keys out.
+    /// Families dropped since the first of `begun`, ascending: that flush has not removed their keys.
     dropped_since: Vec<CfId>,
 }
 
 impl KnownTree {
-    /// A tree that no flush is in doubt of.
+    /// Returns a tree without flushes in doubt.
     pub(crate) const fn new(tree: Tree) -> Self {
         Self { tree, begun: Vec::new(), dropped_since: Vec::new() }
     }
@@ -42,15 +46,16 @@ impl KnownTree {
         self.begun.iter().map(|flush| flush.lsn).fold(self.tree.ceiling, Ord::max)
     }
 
-    /// Returns the begun flush that a tree has whose highest entry, deletes included, lies at `highest`; `None`: it is as the last
-    /// recorded one left it. Of several that may be it the oldest: nothing of the later ones was left to bring then.
+    /// Returns the begun flush that the tables contain, if their highest entry, deletes included, lies at `highest`;
+    /// `None` if they are as the last recorded flush left them. If several match, returns the oldest: then the later
+    /// ones had no further edits.
     pub(crate) fn applied(&self, highest: Option<Lsn>) -> Option<Flush> {
-        // Below the ceiling entries may be from before, where an older program has settled a tree.
+        // Below the ceiling, entries may be older if an older program settled the tree.
         let highest = highest.filter(|highest| *highest >= self.tree.ceiling.max(self.tree.flush.lsn))?;
         self.begun.iter().find(|flush| highest < flush.lsn).copied()
     }
 
-    /// Returns the counts of live keys that the tables may have (A2), without repetition.
+    /// Returns the counts of live keys that the tables may have (A2), without duplicates.
     pub(crate) fn possible_live_keys(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.begun.iter().map(|flush| flush.live_keys).collect();
         counts.push(self.tree.flush.live_keys);
@@ -60,7 +65,7 @@ impl KnownTree {
     }
 }
 
-/// Everything MANIFEST says.
+/// The whole state that MANIFEST records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) trees: BTreeMap<TreeId, KnownTree>,
@@ -76,15 +81,15 @@ impl Default for State {
 }
 
 impl State {
-    /// Returns the tree of a living family.
+    /// Returns the tree of an existing family.
     pub(crate) fn tree_of(&self, cf: CfId) -> Option<TreeId> {
         self.trees.values().find(|known| known.tree.cfs.contains(&cf)).map(|known| known.tree.id)
     }
 
-    /// Applies one record, or says what is wrong with it.
+    /// Applies one record, or returns why it cannot.
     ///
     /// # Errors
-    /// When it contradicts what is known; nothing has changed then.
+    /// If it contradicts the state, which is then unchanged.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), &'static str> {
         match record {
             Record::Next(next) if *next >= self.next => self.next = *next,
@@ -104,7 +109,8 @@ impl State {
                 }
                 known.tree.ceiling = known.ceiling().max(flush.lsn);
                 known.tree.flush = *flush;
-                // Which of them it was is not known better: a family too many costs the next flush a look.
+                // It is unknown which of the begun flushes it was. A family listed needlessly costs the next flush a
+                // scan.
                 let kept = std::mem::take(&mut known.dropped_since);
                 known.tree.dropped = if known.begun.contains(flush) { kept } else { Vec::new() };
                 known.begun.clear();
@@ -149,10 +155,10 @@ impl State {
         Ok(())
     }
 
-    /// Puts the tree `new` in the place of the tree `old`, or says what is wrong.
+    /// Replaces the tree `old` by `new`, or returns why it cannot.
     ///
     /// # Errors
-    /// When it contradicts what is known; nothing has changed then.
+    /// If it contradicts the state, which is then unchanged.
     pub(crate) fn replace(&mut self, old: TreeId, new: Tree) -> Result<(), &'static str> {
         let known = self.trees.get(&old).ok_or("a tree that is not there is replaced")?;
         if self.trees.contains_key(&new.id) || new.cfs != known.tree.cfs || !new.dropped.is_empty() {
@@ -161,14 +167,14 @@ impl State {
         if new.flush.lsn < known.ceiling() || new.ceiling < new.flush.lsn {
             return Err("a flush goes back");
         }
-        // Another tree may have been made since the id was drawn.
+        // Another tree may have been created since the id was drawn.
         self.next = self.next.max(TreeId::new(new.id.get().checked_add(1).ok_or("no tree id is left")?));
         self.trees.remove(&old);
         self.trees.insert(new.id, KnownTree::new(new));
         Ok(())
     }
 
-    /// Returns records that make this state from nothing.
+    /// Returns records that build this state from an empty one.
     pub(crate) fn snapshot(&self) -> Vec<Record> {
         let mut records = Vec::new();
         for known in self.trees.values() {
@@ -204,7 +210,7 @@ impl State {
     }
 }
 
-/// Adds a family to ascending ones that lack it.
+/// Inserts a family into an ascending list that lacks it.
 fn insert(cfs: &mut Vec<CfId>, cf: CfId) {
     cfs.insert(cfs.partition_point(|member| *member < cf), cf);
 }
@@ -225,8 +231,8 @@ mod tests {
         Flush { lsn: Lsn::new(lsn), live_keys }
     }
 
-    /// Goal: a flush that was begun counts as possible until a later one is done or a count settles it (A2). Method: two
-    /// begun, then each ending.
+    /// Goal: a begun flush stays possible until a later one is done or a count settles it (A2). Method: two begun
+    /// flushes, then each ending.
     #[test]
     fn begun_flush_stays_possible_until_done_or_settled() {
         let id = TreeId::new(1);
@@ -245,8 +251,9 @@ mod tests {
         assert_eq!(state.trees[&id].possible_live_keys(), [5]);
     }
 
-    /// Goal: the highest entry tells which begun flush a tree has, and recording that one is no step back (A2, A3). Method: two begun
-    /// over a recorded one, entries on each side of every position; a tree with a ceiling that an older program left.
+    /// Goal: the highest entry tells which begun flush a tree has, and recording that flush does not move back (A2,
+    /// A3). Method: two begun flushes over a recorded one, entries on each side of every position; a tree with a
+    /// ceiling left by an older program.
     #[test]
     fn highest_entry_tells_the_flush_that_was_applied() {
         let id = TreeId::new(1);
@@ -271,9 +278,9 @@ mod tests {
         assert_eq!(known.applied(Some(Lsn::new(30))), Some(flush(40, 4)));
     }
 
-    /// Goal: A5: what a flush in doubt took out of the tables is what was dropped before it began; a family that was dropped
-    /// later stays dropped when the flush turns out to have happened, also over a rewrite of the file. Method: a drop on each
-    /// side of a beginning, then each ending.
+    /// Goal: A5: a flush in doubt removed from the tables only families that were dropped before it began; a family
+    /// dropped later stays dropped if the flush turns out to have happened, also over a rewrite of the file. Method: a
+    /// drop on each side of a Begin, then each ending.
     #[test]
     fn family_dropped_after_a_flush_began_outlives_it() {
         let id = TreeId::new(1);
@@ -303,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Goal: A1, A3: what contradicts is refused and changes nothing. Method: one record for each rule.
+    /// Goal: A1, A3: a contradicting record is refused and changes nothing. Method: one record for each rule.
     #[test]
     fn record_that_contradicts_is_refused_and_changes_nothing() {
         let id = TreeId::new(1);
@@ -333,8 +340,8 @@ mod tests {
         }
     }
 
-    /// Goal: A6: a tree takes another one's place in one step, the snapshot says so, and what cannot take it is refused. Method: a
-    /// group with a dropped member and a flush in doubt, replaced; one tree for each rule.
+    /// Goal: A6: a tree replaces another in one step, the snapshot records that, and an unsuitable replacement is
+    /// refused. Method: a group with a dropped member and a flush in doubt, replaced; one tree for each rule.
     #[test]
     fn tree_takes_the_place_of_another_in_one_step() {
         let (old, new) = (TreeId::new(1), TreeId::new(2));
@@ -372,7 +379,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: A4. Method: random records, those refused left out; the snapshot of the result makes the same state.
+        /// Goal: A4. Method: random records, refused ones left out; the snapshot of the result builds the same state.
         #[test]
         fn snapshot_makes_the_same_state(picks in prop::collection::vec((0_usize..9, 1_u32..4, 0_u64..50), 0..40)) {
             let mut state = State::default();
