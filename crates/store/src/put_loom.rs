@@ -1,6 +1,6 @@
-//! Models of puts that do not ask what is there, over partitions of an index, run under `--cfg loom`.
+//! Models of puts that do not read the row first, over partitions of an index, run under `--cfg loom`.
 //!
-//! Not seen here: reclamation (nothing is freed under loom); the B-tree of a partition, which is under its lock.
+//! Not covered: reclamation (nothing is freed under loom); the B-tree of a partition, which is under its lock.
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::model::check;
@@ -26,7 +26,7 @@ impl World {
         collie_sync::Arc::new(Self { family, commits: Commits::new() })
     }
 
-    /// The row has a value.
+    /// Returns a world in which the row has a value.
     fn with_a_row() -> collie_sync::Arc<Self> {
         let world = Self::new();
         world.put(0, 9).expect("nobody else").0.commit(world.publish(0));
@@ -37,7 +37,8 @@ impl World {
         self.commits.publish(xid)
     }
 
-    /// Puts a value as transaction `xid`; `None` when another is at it. Returns also the newer commit that it was told of.
+    /// Puts a value as transaction `xid`; `None` if another writer is in the way. Also returns the newer commit that
+    /// the put reported.
     fn put(&self, xid: u64, value: u8) -> Option<(Pending, Option<Lsn>)> {
         let view = View { snapshot: self.commits.now(), me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
@@ -51,7 +52,7 @@ impl World {
         }
     }
 
-    /// Changes the row, or locks it, as transaction `xid`.
+    /// Changes or locks the row, as transaction `xid`.
     fn write(&self, xid: u64, change: Change<'_>) -> WriteOutcome {
         let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
@@ -64,7 +65,7 @@ impl World {
     }
 }
 
-/// Two put a value over a row, a third reads: every commit is there at its place in the order.
+/// Two threads put a value over a row, a third reads: every commit is visible at its place in the order.
 fn two_putters_and_a_reader() {
     let world = World::with_a_row();
     let putters = [1, 2].map(|xid| {
@@ -86,7 +87,8 @@ fn two_putters_and_a_reader() {
     }
 }
 
-/// One puts where no row is and takes it back, another puts there and commits, a third reads.
+/// One thread puts a value where there is no row and takes it back, another puts a value there and commits, a third
+/// reads.
 fn putter_beside_one_that_takes_back() {
     let world = World::new();
     let aborter = thread::spawn({
@@ -110,7 +112,8 @@ fn putter_beside_one_that_takes_back() {
     assert_eq!(world.family.memory_bytes() > 0, committed, "A1");
 }
 
-/// One deletes the row, another puts a value, a third would refer to it: nobody refers to a row that comes to be and may yet go.
+/// One thread deletes the row, another puts a value, a third locks the row to refer to it: no transaction may refer to
+/// a row whose unfinished insertion may still be rolled back.
 fn putter_beside_a_deletion() {
     let world = World::with_a_row();
     let deleter = thread::spawn({
@@ -125,7 +128,7 @@ fn putter_beside_a_deletion() {
     let deleted = deleter.join().unwrap();
     let referring = world.write(0, Change::Lock(LockStrength::KeyShare));
     match (deleted, &put, &referring) {
-        // The row was deleted, and is there again once the other commits.
+        // The row was deleted, and exists again once the other transaction commits.
         (true, Some(_), WriteOutcome::Wait(holder)) => assert_eq!(*holder, Xid::new(2)),
         (true, None, WriteOutcome::Gone(_)) | (false, Some(_), WriteOutcome::Shared(_)) => {}
         other => panic!("who refers to the row is misled: {other:?}"),
@@ -148,7 +151,8 @@ fn loom_puts_stand_in_the_order_of_commits() {
     check("put, two", two_putters_and_a_reader, 2, 5000, &mistakes);
 }
 
-/// Goal: a put beside one that is taken back is neither lost nor put on a row that left the index. Method: see the model.
+/// Goal: a put concurrent with one that is taken back is neither lost nor added to a row that left the index. Method:
+/// see the model.
 #[test]
 fn loom_put_beside_one_taken_back_stays() {
     const LOST: &str = "a put is lost";
@@ -156,8 +160,8 @@ fn loom_put_beside_one_taken_back_stays() {
     check("put, taken back", putter_beside_one_that_takes_back, 3, 3000, &mistakes);
 }
 
-/// Goal: a put holds the row as strongly as the state asks for that it replaces. Method: see the model; a strength that is kept
-/// from an exchange that failed must be caught.
+/// Goal: a put holds the row as strongly as the state that it replaces requires. Method: see the model; a strength kept
+/// from a failed exchange must be caught.
 #[test]
 fn loom_put_beside_a_deletion_holds_what_it_makes() {
     check(

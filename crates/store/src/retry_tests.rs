@@ -1,4 +1,4 @@
-//! How often a write began again because others changed its row, as whoever measures writes is told.
+//! Tests of the number of retries that a write reports because other threads changed its row.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::stamp::Word;
 use crate::{Family, Removal, RowHolders};
 
-/// Fates that do something to the row while a writer asks for them, so many times.
+/// Transaction statuses that act on the row while a writer resolves them, a given number of times.
 struct Meddler<'a> {
     fates: &'a Fates,
     left: Cell<u16>,
@@ -38,8 +38,8 @@ fn put_beside(family: &Family, meddler: &Meddler<'_>) -> Pending {
     done(family.write(b"k", Change::Put(b"two"), Basis::Snapshot, &view, &rules, meddler))
 }
 
-/// Goal: a write knows how often the head was another one than it had looked at. Method: whoever asks for the fate of the version below
-/// has a lock put on the row and given back, none, one and three times.
+/// Goal: a write reports how often the head differed from the one that it had examined. Method: while the writer
+/// resolves the status of the version below, a lock is taken on the row and released, zero, one and three times.
 #[test]
 fn writes_count_the_heads_that_changed_under_them() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
@@ -56,8 +56,8 @@ fn writes_count_the_heads_that_changed_under_them() {
     }
 }
 
-/// Goal: a write that finds its row dead, and another one in its place, counts that. Method: while it looks, the row is deleted, removed and
-/// inserted again.
+/// Goal: a write that finds its row dead and replaced by another one counts that. Method: while the writer looks, the
+/// row is deleted, removed and inserted again.
 #[test]
 fn writes_count_the_rows_that_died_under_them() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());

@@ -1,57 +1,60 @@
-//! `Row`: one key's chain of versions, newest first: reading it, writing on top of it.
+//! `Row`: the chain of versions of one key, newest first: reading it, and writing on top of it.
 //!
-//! Not here: which rows exist (the index), who waits how, when a transaction ends.
+//! Not here: which rows exist (the index), how to wait, when a transaction ends.
 //!
 //! # Invariants
 //! - R1. Everything but `stamp` and `next` of a version is constant from before it is linked.
-//! - R2. A version is retired by the thread that took it out of the chain, once, and only with a final stamp. So the one
-//!   holder of its `Pending` may touch it until it stamps it, and not after.
+//! - R2. A version is retired once, by the thread that took it out of the chain, and only with a final stamp. So the
+//!   holder of its `Pending` may access it until it stamps it, and not after.
 //! - R3. Commit positions fall along a chain; above the newest committed version lie unfinished versions of at most one
 //!   transaction, rolled-back ones and finished locks. The newest of the unfinished ones says how strongly that
 //!   transaction holds the row.
-//! - R4. A linked version's `next` changes only while its changer holds the row's pruning (in `flags`), and only that of the
-//!   newest committed version that is no lock, or of one below. So the newest committed version leaves only with its row,
-//!   and what a writer links to is never being unlinked. A version below goes when none of the live snapshots sees it, now
-//!   or later; who stands on it still finds everything below that is kept. That it changed keys is noted at the one above,
-//!   before the link that leaves it out.
-//! - R5. `DEAD` is stored once, into a head from which no snapshot at or above the horizon sees anything; a dead row never
-//!   lives again. The caller then takes it out of the index.
-//! - R6. While a transaction holds the row in shared strength, it is in the table of [`ShareLocks`] and the head is tagged.
-//!   The tag comes and goes under the table's lock for the row, every other exchange of the head keeps it, and a new
-//!   version is put on a tagged head under that lock only, when no holder conflicts with it. A tagged row does not die.
-//! - R7. A committer stamps first and then queues the row; who takes it from the queue notes that first and then prunes. So
-//!   either the one finds the row not queued, or the other finds the stamp.
-//! - R8. What a writer is told of the newest committed state is the last version of the transaction that made it: the head is
-//!   asked for once more after the look, since that transaction may have put another one there between the load of the head
-//!   and its commit. So a commit's position names one version of a row.
+//! - R4. A linked version's `next` changes only under the row's pruning flag (in `flags`), and only that of the newest
+//!   committed version that is not a lock, or of one below. So the newest committed version leaves only with its row,
+//!   and a version that a writer links to is never being unlinked. A version below is unlinked if no live snapshot sees
+//!   it, now or later; a thread that stands on it still finds everything below that is kept. If it changed keys, the
+//!   version above gets a note of that before the link that leaves it out.
+//! - R5. `DEAD` is stored once, into a head from which no snapshot at or above the horizon sees anything; a dead row
+//!   never lives again. The caller then removes it from the index.
+//! - R6. While a transaction holds the row in shared strength, it is in the table of [`ShareLocks`] and the head is
+//!   tagged. The tag is set and cleared under the table's lock for the row, and every other exchange of the head keeps
+//!   it. A new version is put on a tagged head only under that lock, and only if no holder conflicts with it. A tagged
+//!   row does not die.
+//! - R7. A committer stamps first and then queues the row; a thread that takes it from the queue records that first and
+//!   then prunes. So either the committer finds the row not queued, or the pruner finds the stamp.
+//! - R8. The newest committed state that a writer gets is the last version of the transaction that made it: the head is
+//!   loaded once more after the look, since that transaction may have put another version there between the load of the
+//!   head and its commit. So a commit's position names one version of a row.
 //!
 //! # Ordering
 //! | store                          | pairs with             | carries                                       |
 //! |--------------------------------|------------------------|-----------------------------------------------|
 //! | `head` compare-exchange AcqRel | `head` Acquire, reader | the version, and what its `next` leads to     |
 //! | tag of `head`, taker AcqRel    | `head` exchange, writer | nothing: one of the two exchanges fails (R6) |
-//! | `stamp` Release, owner         | `stamp` Acquire        | all the owner did before it ended             |
-//! | `next` Release, pruner         | `next` Acquire         | the shorter chain, and by whose leave: a reader that misses a version for it sees that its snapshot was cancelled |
+//! | `stamp` Release, owner         | `stamp` Acquire        | everything before the owner's end             |
+//! | `next` Release, pruner         | `next` Acquire         | the shorter chain, and the cancelling that allowed it |
 //! | `flags` Release, pruning given | `flags` Acquire, taken | the chain as the last holder left it          |
 //! | `flags` Release, queued        | `flags` Acquire, pruning taken | the stamp (R7)                        |
 //! | `flags` Release, marked        | `flags` Acquire, pruning taken by a flush | the version on top (L1 of `row/flush.rs`) |
 //!
 //! # Progress
-//! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on. Taking and
-//! giving back share locks, and writing a row that has some, waits for one short mutex of the table.
-//! Checked by `row_tests.rs`, `share_tests.rs`, `retry_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's model test.
+//! Reading is wait-free except for the walk. Writing is lock-free: a failed exchange means that another thread made
+//! progress. Taking and releasing share locks, and writing a row that has some, waits for one short mutex of the table.
+//!
+//! Checked by `row_tests.rs`, `share_tests.rs`, `retry_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's
+//! model test.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `row/version.rs`, `row/head.rs` | one version; the head's word and its tags |
-//! | `row/chain.rs` | walking a chain, its top as a writer finds it |
-//! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
+//! | `row/chain.rs` | walking a chain, and its top as a writer finds it |
+//! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer's check of them |
 //! | `row/newest.rs` | the newest committed state |
-//! | `row/put.rs` | a value put whatever is there |
+//! | `row/put.rs` | a value put without reading the row |
 //! | `row/load.rs` | a row while its directory is opened |
 //! | `row/applied.rs` | a row that follows a log |
 //! | `row/flush.rs` | [`FlushEntry`]: what a flush takes of a row; which states the levels lack |
-//! | `row/prune.rs` | unlinking what nobody sees; death; places in queues |
+//! | `row/prune.rs` | unlinking versions that no snapshot sees; death; places in queues |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod applied;
@@ -90,13 +93,13 @@ use crate::stamp::atomic::{AtomicPtr, AtomicU32};
 use crate::stamp::{Fate, Resolve};
 use crate::trace;
 
-/// Whose version a read chose.
+/// The writer of the version that a read chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "trace-oracle"), expect(unreachable_pub, reason = "told to those who watch reads"))]
 pub enum Seen {
-    /// Of the transaction committed at this position.
+    /// The transaction committed at this position.
     Committed(Lsn),
-    /// Of this command of the reader's transaction.
+    /// This command of the reader's transaction.
     Own(u32),
 }
 
@@ -104,14 +107,14 @@ fn is_visible(csn: Lsn, view: &View) -> bool {
     if mutant!("ROW_VISIBLE_AT_SNAPSHOT") { csn <= view.snapshot } else { csn < view.snapshot }
 }
 
-/// Returns the value of a version that was chosen, and tells who watches.
+/// Returns the value of a chosen version, and reports the read to `trace`.
 fn seen<'g>(key: &[u8], version: &'g Version, seen: Seen) -> Option<&'g Arc<[u8]>> {
     let value = version.value();
     trace::note(key, seen, value.map(|value| &value[..]));
     value
 }
 
-/// What an insert is told of a version that lives.
+/// Returns the outcome of an insert over a version with a value; `None` if it has none.
 fn taken(version: &Version, origin: Origin) -> Option<InsertOutcome> {
     version.value().map(|value| InsertOutcome::Duplicate { origin, value: Arc::clone(value) })
 }
@@ -120,14 +123,14 @@ fn taken(version: &Version, origin: Origin) -> Option<InsertOutcome> {
 #[derive(Debug)]
 pub struct Row {
     head: AtomicPtr<Version>,
-    /// Who is at the row (R4), and where it waits (R7): the constants of `row/prune.rs`.
+    /// Whether the row is being pruned (R4), and its queues (R7) and flush state: the constants of `row/prune.rs`.
     flags: AtomicU32,
     growth: Growth,
     key: Key,
 }
 
 impl Row {
-    /// A row with one unfinished version.
+    /// Returns a row with one unfinished version.
     pub(crate) fn pending(key: Key, value: &[u8], view: &View, rules: &WriteRules) -> Pending {
         let version = Version::unfinished(Change::PutKeys(value), rules.xid, view.command);
         let bytes = version.counted_bytes();
@@ -136,7 +139,7 @@ impl Row {
         Pending { row, version: Some(version), supersedes: false, outdates: 0, bytes, retries: 0 }
     }
 
-    /// A row whose only version was committed at `csn`, in no index yet.
+    /// Returns a row whose only version was committed at `csn`, in no index yet.
     pub fn committed(key: Key, value: &[u8], csn: Lsn) -> Arc<Self> {
         let version = Box::into_raw(Version::committed(value, csn));
         Arc::new(Self::over(key, version))
@@ -151,7 +154,7 @@ impl Row {
         &self.key
     }
 
-    /// Returns the key as an index has it.
+    /// Returns the key in the form that an index stores.
     pub(crate) const fn index_key(&self) -> &Key {
         &self.key
     }
@@ -173,7 +176,7 @@ impl Row {
         None
     }
 
-    /// Returns how many versions [`Self::read`] walks past, with the one it ends at: for who measures reads, after them.
+    /// Returns how many versions [`Self::read`] walks over, the last one included: for measurements, after the read.
     pub(crate) fn read_steps(&self, view: &View, fates: &impl Resolve, pin: &Pin) -> usize {
         let mut steps = 0;
         for (_, version) in walk(self.head.load(ord!("ROW_HEAD_LOAD", Acquire)), pin) {
@@ -191,12 +194,12 @@ impl Row {
         steps
     }
 
-    /// Whether the row left the index, or is about to (R5).
+    /// Returns whether the row left the index, or is about to (R5).
     pub(crate) fn is_dead(&self) -> bool {
         self.head.load(Acquire) == DEAD
     }
 
-    /// Puts a new version on top, or takes a lock, if the newest state and the locks of others allow it.
+    /// Puts a new version on top, or takes a lock, if the newest state and the locks of other transactions allow it.
     pub(crate) fn write(
         self: &Arc<Self>,
         family: CfId,
@@ -219,6 +222,7 @@ impl Row {
             }
             let top = Top::of(head, &look);
             if let Some(refusal) = top.refusal(&look) {
+                // R8: a refusal counts only if the head has not changed since the look.
                 if self.is_newest(head) {
                     return refusal;
                 }
@@ -242,7 +246,7 @@ impl Row {
         }
     }
 
-    /// Puts a first or a new value on top, if no live row is there.
+    /// Puts a first or a new value on top, if there is no live row.
     pub(crate) fn insert(
         self: &Arc<Self>,
         family: CfId,
@@ -262,7 +266,7 @@ impl Row {
             let top = Top::of(head, &look);
             let refusal = match top.base {
                 Some((base, Fate::InProgress(xid))) if xid != rules.xid => {
-                    // A lock says nothing about whether the row lives: what lies under it does.
+                    // A lock does not say whether the row is live: the version under it does.
                     let under = base.is_lock().then(|| first_content(head, others, pin)).flatten();
                     let committed = match under {
                         Some((content, Fate::Committed(csn))) => taken(content, Origin::Committed(csn)),
@@ -279,6 +283,7 @@ impl Row {
                 None => None,
             };
             if let Some(refusal) = refusal {
+                // R8, as in `write`.
                 if self.is_newest(head) {
                     return refusal;
                 }
@@ -297,19 +302,19 @@ impl Row {
                         None => InsertOutcome::Done(pending),
                     };
                 }
-                // Of a row that was deleted: the one that did so has ended, and gives its own lock back in a moment.
+                // The holder deleted the row and has ended, and will release its own share lock in a moment.
                 Err(Refused::Shared(holder)) => return InsertOutcome::Wait(holder),
                 Err(Refused::Overtaken(unused)) => ready = Some(unused),
             }
         }
     }
 
-    /// Returns whether `head` is on top still. Asked after a look from it (R8).
+    /// Returns whether `head` is still on top. Called after a look from it (R8).
     fn is_newest(&self, head: *mut Version) -> bool {
         mutant!("ROW_LOOKED_AT_ONCE") || version_of(self.head.load(ord!("ROW_HEAD_LOAD", Acquire))) == version_of(head)
     }
 
-    /// Links `new` in place of `head`, above `top`. Gives it back when another writer was first.
+    /// Links `new` in place of `head`, above `top`. Gives it back if another writer was first.
     fn install(
         self: &Arc<Self>,
         head: *mut Version,
@@ -333,12 +338,12 @@ impl Row {
             // SAFETY: `new` is ours alone: it was never linked.
             return Err(unsafe { Box::from_raw(new) });
         }
-        retire(head, top.link, pin); // R2: our exchange took the debris out.
+        retire(head, top.link, pin); // R2: our exchange took the debris out
         self.growth.add();
         Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates, bytes, retries: 0 })
     }
 
-    /// Tells of each linked version, newest first, whether it is committed and stamped.
+    /// Returns for each linked version, newest first, whether it is committed and stamped.
     #[cfg(test)]
     #[cfg(not(loom))]
     pub(crate) fn versions(&self) -> impl Iterator<Item = bool> {
@@ -358,8 +363,8 @@ impl Drop for Row {
         let pin = pin();
         let mut at = version_of(self.head.load(Acquire));
         while !at.is_null() {
-            // SAFETY: a `Pending` holds its row, so with the row's last holder gone nobody links, unlinks or stamps; readers
-            // with an older pin may still look, which is why the version is retired and not freed.
+            // SAFETY: a `Pending` holds its row, so once the row's last holder is gone no thread links, unlinks or
+            // stamps; readers with an older pin may still look, which is why the version is retired and not freed.
             let next = unsafe { (*at).next.load(Acquire) };
             // SAFETY: as above, and the chain is walked once.
             unsafe { pin.retire(at) };

@@ -1,6 +1,6 @@
 //! Models of one row, run under `--cfg loom`: every interleaving of a few writers and a reader within a bound.
 //!
-//! Not seen here: reclamation (nothing is freed under loom), the index, load buffering.
+//! Not covered: reclamation (nothing is freed under loom), the index, load buffering.
 
 use collie_base::{LiveSnapshots, Xid};
 use collie_sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ fn amount(value: &[u8]) -> u8 {
     value[0]
 }
 
-/// Adds one to the row as transaction `xid`; gives up when it would have to wait. Returns what it installed.
+/// Adds one to the row as transaction `xid`; gives up if it would have to wait. Returns the version that it installed.
 fn add(row: &Arc<Row>, world: &World, xid: u64) -> Option<Pending> {
     let snapshot = world.now();
     let view = View { snapshot, me: Some(Xid::new(xid)), command: 1 };
@@ -88,7 +88,8 @@ fn writer_aborter_and_reader() {
     assert_eq!(seen, Some(written), "a rolled-back version hides another");
 }
 
-/// A transaction that adds one in each of two commands, and a writer that waits for it, goes on above it or is told of it.
+/// A transaction that adds one in each of two commands, and a writer that waits for it, proceeds above it, or is
+/// notified of it.
 fn writer_beside_two_versions_of_one() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let twice = thread::spawn({
@@ -120,7 +121,7 @@ fn writer_beside_two_versions_of_one() {
     assert_eq!(row.read(&view, &*world, &pin()).map(|value| amount(value)), Some(added), "no addition is lost");
 }
 
-/// Commits as many additions as there are names, each on top of the last; the first at 5000, each 10 above the other.
+/// Commits one addition for each of `xids`, each on top of the last; the first at 5000, each 10 above the previous.
 fn add_all(row: &Arc<Row>, world: &World, xids: &[u64]) {
     for xid in xids {
         add(row, world, *xid).expect("nobody else").commit(world.publish(*xid));
@@ -136,9 +137,9 @@ fn read_at(row: &Row, world: &World, snapshot: u64) -> Option<u8> {
     row.read(&view, world, &pin()).map(|value| amount(value))
 }
 
-/// Two threads prune beside a reader of two snapshots.
+/// Two threads prune while a third reads two snapshots.
 fn two_pruners_and_a_reader() {
-    // Each was superseded exactly where its snapshot is: not below, so it is seen.
+    // Each version was superseded exactly at its snapshot, not below, so the snapshot sees it.
     fn read_both(row: &Row, world: &World) {
         assert_eq!(read_at(row, world, 5010), Some(1), "needed by a live snapshot");
         assert_eq!(read_at(row, world, 5000), Some(0), "needed by a live snapshot");
@@ -182,7 +183,8 @@ fn pruner_and_aborter() {
     assert_eq!(left, (Some(1), 1, None), "the newest commit stays, and it alone");
 }
 
-/// One takes a snapshot out of force and prunes; its reader goes on reading and looks whether it is in force afterwards.
+/// One thread cancels a snapshot and prunes; a reader continues with that snapshot and checks afterwards whether it is
+/// still in force.
 fn canceller_and_reader() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     add_all(&row, &world, &[0, 1]);
@@ -231,7 +233,7 @@ fn committer_and_cleaner() {
     assert_eq!(row.version_count(), 1, "what the commit superseded is in nobody's hands");
 }
 
-/// One prunes a version that changed keys; another, whose snapshot is below it, wants to refer to the row.
+/// One thread prunes a version that changed keys; another, whose snapshot is below it, locks the row to refer to it.
 fn pruner_and_key_share_taker() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let (view, rules) = (
@@ -306,7 +308,7 @@ fn share(row: &Arc<Row>, world: &World, xid: u64) -> Option<ShareLock> {
     }
 }
 
-/// One takes a share lock, another writes: not both. A reader sees neither.
+/// One thread takes a share lock, another writes: only one succeeds. A reader sees neither.
 fn taker_and_writer() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let taker = thread::spawn({
@@ -332,7 +334,7 @@ fn taker_and_writer() {
     assert_eq!(row.read(&view, &*world, &pin()).map(|value| amount(value)), Some(1), "what was written is there");
 }
 
-/// One gives its share lock back, another takes one, a third writes: the second and the third not both.
+/// One thread releases its share lock, another takes one, a third writes: the second and the third do not both succeed.
 fn releaser_taker_and_writer() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let first = share(&row, &world, 0).expect("nobody else");
@@ -356,7 +358,8 @@ fn releaser_taker_and_writer() {
     drop(add(&row, &world, 2).expect("everybody has gone"));
 }
 
-/// A writer that keeps the keys rolls back while another takes KEY SHARE and a third wants to change the keys.
+/// A writer that keeps the keys rolls back while another transaction takes KEY SHARE and a third tries to change the
+/// keys.
 fn undo_beside_a_key_share_taker() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let written = add(&row, &world, 0).expect("nobody else");
@@ -378,7 +381,7 @@ fn undo_beside_a_key_share_taker() {
     assert!(matches!(deleted, WriteOutcome::Done(_)), "{deleted:?}");
 }
 
-/// One takes KEY SHARE, another writes and keeps the keys: both, whoever is first; a third cannot delete.
+/// One thread takes KEY SHARE, another writes and keeps the keys: both succeed in either order; a third cannot delete.
 fn key_share_taker_and_writer() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
     let view = |xid| View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
@@ -409,7 +412,7 @@ fn key_share_taker_and_writer() {
     assert!(matches!(delete(&row, &world), WriteOutcome::Done(_)));
 }
 
-/// As `check`, without a look at what is said.
+/// As `check`, without a comparison of the messages.
 fn check_caught(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static str]) {
     match explore(None, preemptions, model) {
         Explored::Passed(executions) => {
@@ -425,7 +428,7 @@ fn check_caught(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static
 }
 const LOST: &str = "no addition is lost";
 
-/// Goal: no lost update, snapshots stand still. Method: see the model; each mistake must be caught.
+/// Goal: no update is lost, and snapshots do not move. Method: see the model; each mistake must be caught.
 #[test]
 fn loom_two_writers_lose_no_update() {
     check(
@@ -443,7 +446,7 @@ fn loom_two_writers_lose_no_update() {
     );
 }
 
-/// Goal: who is told of a commit is told of its last version. Method: see the model.
+/// Goal: a writer that learns of a commit gets its last version. Method: see the model.
 #[test]
 fn loom_writer_is_told_of_the_last_version_of_a_commit() {
     check("row, two of one", writer_beside_two_versions_of_one, 3, 700, &[("ROW_LOOKED_AT_ONCE", 3, LOST)]);
@@ -455,7 +458,8 @@ fn loom_undo_leaves_the_chain_whole() {
     check("row, undo", writer_aborter_and_reader, 2, 500, &[("ROW_HEAD_STORED", 2, "hides another")]);
 }
 
-/// Goal: pruning between live snapshots keeps what each needs and retires nothing twice. Method: see the model.
+/// Goal: pruning between live snapshots keeps the versions that each needs and retires none twice. Method: see the
+/// model.
 #[test]
 fn loom_pruning_keeps_what_each_snapshot_needs() {
     const NEEDED: &str = "needed by a live snapshot";
@@ -470,15 +474,15 @@ fn loom_pruning_keeps_what_each_snapshot_needs() {
     check("row, two pruners", two_pruners_and_a_reader, 3, 130, &mistakes);
 }
 
-/// Goal: the newest commit stays, whatever is unfinished above it. Method: see the model.
+/// Goal: the newest commit stays, whatever unfinished version is above it. Method: see the model.
 #[test]
 fn loom_pruning_keeps_the_newest_commit() {
     let mistakes = [("PRUNE_NEWEST_COMMITTED", 3, "the newest commit stays")];
     check("row, pruner and undo", pruner_and_aborter, 3, 90, &mistakes);
 }
 
-/// Goal: a snapshot that was cancelled never gives a wrong row: its reader notices before the answer is used. Method: see
-/// the model; the link that leaves a version out must carry by whose leave.
+/// Goal: a cancelled snapshot never yields a wrong row: its reader notices before the answer is used. Method: see the
+/// model; the link that leaves a version out must also publish the cancellation that permitted it.
 #[test]
 fn loom_reader_of_a_cancelled_snapshot_notices() {
     check("row, cancelled reader", canceller_and_reader, 3, 18, &[("ROW_NEXT_STORE", 3, "a wrong row for a snapshot")]);
@@ -496,7 +500,7 @@ fn loom_superseded_version_is_cleaned_or_its_row_queued() {
     check("row, committer and cleaner", committer_and_cleaner, 3, 24, &mistakes);
 }
 
-/// Goal: a change of keys that was pruned is not stepped over. Method: see the model.
+/// Goal: a pruned change of keys is not stepped over. Method: see the model.
 #[test]
 fn loom_pruned_change_of_keys_is_not_stepped_over() {
     const CHANGED: &str = "the keys have changed since";
@@ -504,7 +508,7 @@ fn loom_pruned_change_of_keys_is_not_stepped_over() {
     check("row, keys pruned", pruner_and_key_share_taker, 3, 12, &mistakes);
 }
 
-/// Goal: a row that was deleted is either removed or used again, never both. Method: see the model.
+/// Goal: a deleted row is either removed or used again, never both. Method: see the model.
 #[test]
 fn loom_removed_row_is_not_used_again() {
     const BOTH: &str = "either removed or used again";
@@ -512,8 +516,8 @@ fn loom_removed_row_is_not_used_again() {
     check("row, removal", remover_and_inserter, 3, 20, &mistakes);
 }
 
-/// Goal: a share lock and a write of one row exclude each other, and neither is lost. Method: see the model; each mistake
-/// of either side must be caught.
+/// Goal: a share lock and a write of one row exclude each other, and neither is lost. Method: see the model; each
+/// mistake of either side must be caught.
 #[test]
 fn loom_share_lock_and_write_exclude_each_other() {
     check_caught(
@@ -531,8 +535,7 @@ fn loom_share_lock_and_write_exclude_each_other() {
     );
 }
 
-/// Goal: giving a share lock back frees the row for nobody but those whom no other holder is in the way of. Method: see the
-/// model.
+/// Goal: releasing a share lock frees the row only for transactions that no other holder blocks. Method: see the model.
 #[test]
 fn loom_released_share_lock_leaves_those_of_others() {
     check_caught(
@@ -543,13 +546,14 @@ fn loom_released_share_lock_leaves_those_of_others() {
     );
 }
 
-/// Goal: rolling a version back keeps the tag that came meanwhile. Method: see the model.
+/// Goal: rolling a version back keeps a tag that was set in the meantime. Method: see the model.
 #[test]
 fn loom_undo_keeps_the_tag_of_a_share_lock() {
     check_caught(undo_beside_a_key_share_taker, 3, 100, &["ROW_UNDO_DROPS_TAGS"]);
 }
 
-/// Goal: KEY SHARE and a write that keeps the keys go together, and the tag outlives the write. Method: see the model.
+/// Goal: KEY SHARE and a write that keeps the keys are compatible, and the tag outlives the write. Method: see the
+/// model.
 #[test]
 fn loom_key_share_goes_with_a_write_of_the_rest() {
     check_caught(

@@ -1,4 +1,4 @@
-//! Tests of one row: what writers are told, what readers see, what pruning leaves.
+//! Tests of one row: the outcomes of writes, what readers see, what pruning leaves.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, RwLock};
@@ -9,7 +9,7 @@ use super::*;
 use crate::held::Holders;
 use crate::{Family, Kept, RowHolders, Word};
 
-/// Fates by transaction, as a test wants them, and a table of share locks behind one mutex.
+/// Transaction statuses set by a test, and a table of share locks under one mutex.
 #[derive(Default)]
 pub(crate) struct Fates(RwLock<BTreeMap<u64, Fate>>, Mutex<BTreeMap<Vec<u8>, Holders>>);
 
@@ -55,7 +55,7 @@ pub(super) fn done(outcome: WriteOutcome) -> Pending {
     }
 }
 
-/// Goal: a writer is told what stands in its way. Method: each state of the newest version, each level, one write.
+/// Goal: a writer learns what is in its way. Method: each state of the newest version, each level, one write.
 #[test]
 fn write_follows_the_newest_state_of_the_row() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
@@ -82,7 +82,8 @@ fn write_follows_the_newest_state_of_the_row() {
     assert!(matches!(put(&family, &fates, 3, 9000, b"late"), WriteOutcome::Gone(None)));
 }
 
-/// Goal: a lock holds others off, leaves the value, and disappears. Method: lock, try, finish, write, count versions.
+/// Goal: a lock keeps other writers off, leaves the value, and disappears. Method: lock, try, finish, write, count
+/// versions.
 #[test]
 fn lock_holds_writers_off_and_leaves_no_trace() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
@@ -128,7 +129,8 @@ fn undone_insert_leaves_no_row() {
     assert_eq!(read(&family, &fates, 6001), Some(b"w".to_vec()));
 }
 
-/// Updates the one row at every position from 5001 on, pruning as writers do, and returns its most versions ever.
+/// Updates the one row at every position from 5001 on, pruning as writers do. Returns the row, its largest number of
+/// versions, and the steps of all walks.
 fn update_hot_row(family: &Family, times: u64, live: impl Fn(u64) -> LiveSnapshots) -> (Arc<Row>, usize, u64) {
     let (fates, mut most, mut walks) = (Fates::default(), 0, 0);
     family.load(b"k", Some(b"0"), Lsn::new(5000));
@@ -148,9 +150,9 @@ fn update_hot_row(family: &Family, times: u64, live: impl Fn(u64) -> LiveSnapsho
     unreachable!("at least one update")
 }
 
-/// Goal: a hot row keeps what snapshots need and little more, and pruning costs each writer the same however many there
-/// are. Method: 1,000 updates with no snapshot, with one and with 50 old ones; the most versions ever, the steps of all walks
-/// together, and the versions left by a last pruning are counted.
+/// Goal: a hot row keeps little more than what snapshots need, and pruning costs each writer the same however many
+/// there are. Method: 1,000 updates with no snapshot, with one and with 50 old ones; count the largest number of
+/// versions, the steps of all walks together, and the versions left by a last pruning.
 #[test]
 fn hot_row_stays_short_beside_old_snapshots() {
     for old in [0, 1, 50_u64] {
@@ -167,7 +169,8 @@ fn hot_row_stays_short_beside_old_snapshots() {
     }
 }
 
-/// Goal: who cleans a row is told what keeps what is left. Method: each reason alone and together, oldest snapshots first.
+/// Goal: cleaning a row reports what keeps the remaining versions. Method: each reason alone and together, oldest
+/// snapshots first.
 #[test]
 fn pruning_says_what_the_rest_waits_for() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
@@ -214,7 +217,7 @@ fn pruning_says_what_the_rest_waits_for() {
     assert_eq!((family.clean(&row, &live(5070, &[5065])).kept, family.stat().rows), (None, 0));
 }
 
-/// Goal: a deletion that was met under an unfinished insert is not forgotten (T35). Method: clean while the insert is there,
+/// Goal: a deletion found under an unfinished insert is not forgotten (T35). Method: clean while the insert is there,
 /// roll it back, clean as asked.
 #[test]
 fn rolled_back_insert_over_a_deletion_leaves_no_row() {
@@ -230,8 +233,9 @@ fn rolled_back_insert_over_a_deletion_leaves_no_row() {
     assert_eq!((family.clean(&row, &live).kept, family.stat().rows), (None, 0));
 }
 
-/// Goal: one who takes KEY SHARE learns of a change of keys however late the version above it is stamped. Method: a change of
-/// keys, a version that was published and not stamped, a newer one; prune, stamp, prune; a taker of an older snapshot each time.
+/// Goal: a KEY SHARE locker learns of a change of keys however late the version above it is stamped. Method: a change
+/// of keys, a version that was published and not stamped, a newer one; prune, stamp, prune; a locker of an older
+/// snapshot each time.
 #[test]
 fn change_of_keys_below_an_unstamped_version_is_not_forgotten() {
     let (family, fates) = (Family::new(CfId::new(1)), Fates::default());

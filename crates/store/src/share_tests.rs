@@ -1,4 +1,4 @@
-//! Tests of locks of shared strength on one row: the matrix, the tag, what a locker is shown.
+//! Tests of locks of shared strength on one row: the matrix, the tag, the state that a locker sees.
 
 use collie_base::{CfId, Xid};
 
@@ -28,8 +28,8 @@ fn shared(outcome: WriteOutcome) -> ShareLock {
     }
 }
 
-/// Goal: two transactions hold a row at once exactly when the matrix allows it. Method: every pair of strengths, taken by
-/// one and asked for by another; a lock that was given back is in nobody's way.
+/// Goal: two transactions hold a row at once exactly if the matrix allows it. Method: every pair of strengths, one held
+/// and one requested; a released lock blocks no transaction.
 #[test]
 fn two_hold_a_row_at_once_when_the_matrix_allows_it() {
     for held in LockStrength::ALL {
@@ -61,8 +61,8 @@ fn two_hold_a_row_at_once_when_the_matrix_allows_it() {
     }
 }
 
-/// Goal: who refers to a row and who changes the rest of it do not wait for each other. Method: KEY SHARE beside each kind
-/// of unfinished change, both ways round; what the locker sees is the row below.
+/// Goal: a transaction that refers to a row and one that changes its other columns do not wait for each other. Method:
+/// KEY SHARE together with each kind of unfinished change, in both orders; the locker sees the version below.
 #[test]
 fn key_share_goes_with_a_change_that_keeps_the_keys() {
     let changes = [(Change::Put(b"new"), true), (Change::PutKeys(b"new"), false), (Change::Delete, false)];
@@ -95,7 +95,7 @@ fn key_share_goes_with_a_change_that_keeps_the_keys() {
     }
 }
 
-/// Goal: a change of the keys is shown to a locker, one that keeps them is not. Method: both committed above a snapshot,
+/// Goal: a locker sees a change of the keys, but not a change that keeps them. Method: both committed above a snapshot,
 /// KEY SHARE at it.
 #[test]
 fn key_share_is_shown_changes_of_keys_only() {
@@ -112,8 +112,8 @@ fn key_share_is_shown_changes_of_keys_only() {
     shared(family.write(b"k", change, after, &view(2, 6000, 1), &rules(2), &fates)).release(&fates);
 }
 
-/// Goal: a transaction holds the strongest it asked for, and after giving back what it held before. Method: up and down
-/// with one holder, another asking for what the step before forbids.
+/// Goal: a transaction holds the strongest lock that it asked for, and after a release the previous one. Method: up and
+/// down with one holder, while another requests what the previous step forbids.
 #[test]
 fn lock_goes_up_and_comes_back_down() {
     let (family, fates) = family();
@@ -142,8 +142,8 @@ fn lock_goes_up_and_comes_back_down() {
     drop(done(lock(&family, &fates, 2, LockStrength::Update)));
 }
 
-/// Goal: the tag is there as long as a lock is, whatever happens to the chain meanwhile, and a tagged row is not removed
-/// from memory. Method: two holders; the one writes and rolls back, then deletes; pruning and removal in between.
+/// Goal: the tag lasts as long as a lock, whatever happens to the chain, and a tagged row is not removed from memory.
+/// Method: two holders; one writes and rolls back, then deletes; pruning and removal in between.
 #[test]
 fn tag_outlives_all_but_the_last_lock() {
     let (family, fates) = family();

@@ -1,4 +1,4 @@
-//! The stamp of a version: who wrote it, or when it was committed.
+//! The stamp of a version: its writer, or its commit position.
 //!
 //! | stamp | meaning |
 //! |---|---|
@@ -12,17 +12,17 @@ use collie_base::{Lsn, Xid};
 
 pub(crate) use collie_sync::atomic;
 
-/// The word a stamp lives in.
+/// The type of a stamp in memory.
 pub type Word = atomic::AtomicU64;
 
 const UNFINISHED: u64 = 1 << 63;
 /// The stamp of a version that was rolled back.
 pub(crate) const ABORTED: u64 = 1;
 
-/// What became of the transaction that wrote a version.
+/// The status of the transaction that wrote a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Still at work.
+    /// Still running.
     InProgress(Xid),
     /// Rolled back.
     Aborted,
@@ -31,10 +31,10 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Reads a final stamp, or gives the id of the writer that has not stamped yet.
+    /// Returns the status that a final stamp records.
     ///
     /// # Errors
-    /// The writer's id, when the stamp is not final.
+    /// The id of the writer, if the stamp is not final yet.
     pub fn of_final(stamp: &Word) -> Result<Self, Xid> {
         let raw = stamp.load(atomic::Ordering::Acquire);
         match raw {
@@ -45,13 +45,13 @@ impl Fate {
     }
 }
 
-/// The stamp of an unfinished version.
+/// Returns the stamp of an unfinished version.
 pub(crate) const fn unfinished(xid: Xid) -> u64 {
     UNFINISHED | xid.get()
 }
 
-/// Knows what became of transactions that have not stamped their versions yet.
+/// Knows the status of transactions that have not stamped their versions yet.
 pub trait Resolve {
-    /// Returns the fate of the version that carries `stamp`, which may turn final meanwhile.
+    /// Returns the status of the version that carries `stamp`, which may become final during the call.
     fn resolve(&self, stamp: &Word) -> Fate;
 }

@@ -12,7 +12,7 @@ use crate::{
     Basis, Change, Family, Fate, InsertOutcome, Pending, Row, ScanRequest, ScanStop, Span, View, WriteOutcome, pin,
 };
 
-/// A log, a boundary, snapshots and garbage: the least that makes transactions out of rows.
+/// A log, a boundary, snapshots and garbage: the minimum that turns rows into transactions.
 struct World {
     family: Family,
     fates: Fates,
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Publishes, lets others in between, then stamps.
+    /// Publishes, lets other threads run, then stamps.
     fn commit(&self, xid: u64, pending: Vec<Pending>) {
         let csn = {
             let mut log = self.log.lock().unwrap();
@@ -134,9 +134,9 @@ fn amount(value: &[u8]) -> i64 {
     i64::from_le_bytes(value.try_into().unwrap())
 }
 
-/// Goal: no half of a commit, no lost update, no lost version under concurrency. Method: two writers move amounts between
-/// eight rows, giving up when told to wait or look again; two readers add all rows up in snapshots that hold the horizon
-/// back, while a collector cleans; the sum never changes.
+/// Goal: no half of a commit, no lost update, no lost version under concurrency. Method: two writers move amounts
+/// between eight rows, and give up if they would have to wait or look again; two readers sum all rows in snapshots that
+/// hold the horizon back, while a collector cleans; the sum never changes.
 #[test]
 fn concurrent_transfers_keep_the_sum_in_every_snapshot() {
     const ROWS: u64 = 8;
@@ -193,9 +193,9 @@ fn concurrent_transfers_keep_the_sum_in_every_snapshot() {
     assert_eq!((world.family.stat().rows, world.old.load(SeqCst)), (ROWS, 0));
 }
 
-/// Goal: deleting, removing from memory and inserting again do not get into each other's way. Method: three writers turn
-/// four keys on and off, some roll back, a collector removes dead rows all the time; the last state is the sum of what was
-/// committed, and only it is left in memory.
+/// Goal: deleting, removing from memory and inserting again do not interfere with each other. Method: three writers
+/// turn four keys on and off, some roll back, a collector removes dead rows all the time; the final state is the sum of
+/// what was committed, and memory holds nothing else.
 #[test]
 fn keys_turned_on_and_off_under_a_collector_end_as_committed() {
     const KEYS: usize = 4;

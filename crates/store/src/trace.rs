@@ -1,14 +1,16 @@
-//! `watch`: which version of which row the reads of a call saw, for a checker that knows which ones they should have seen.
+//! `watch`: records which version of which row the reads of a call saw, for a checker that knows which ones they should
+//! have seen.
 //!
-//! Compiled in with the feature `trace-oracle` only; else the one hook, in `Row::read`, is an empty function. What is seen is
-//! noted where the version is chosen, not where its value is used, so that an answer can be compared with its source.
+//! Compiled only with the feature `trace-oracle`; otherwise the one hook, in `Row::read`, is an empty function. A read
+//! is recorded where the version is chosen, not where its value is used, so that an answer can be compared with its
+//! source.
 //!
 //! # Invariants
-//! - H1. A thread notes what it reads while it is inside [`watch`], and nothing otherwise; nobody else sees it.
+//! - H1. A thread records its reads only while it is inside [`watch`], and no other thread sees them.
 
 use crate::row::Seen;
 
-/// Notes that a read of the row at `key` chose a version with this stamp and value.
+/// Records that a read of the row at `key` chose a version with this origin and value.
 #[cfg(not(feature = "trace-oracle"))]
 #[inline(always)]
 pub(crate) const fn note(_key: &[u8], _seen: Seen, _value: Option<&[u8]>) {}
@@ -28,25 +30,26 @@ mod watching {
         static NOTED: RefCell<Option<Vec<RowRead>>> = const { RefCell::new(None) };
     }
 
-    /// What a read of one row chose.
+    /// The choice of a read of one row.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct RowRead {
         /// The row.
         pub key: Box<[u8]>,
-        /// Whose version.
+        /// The writer of the version.
         pub seen: Seen,
-        /// [`digest`] of its value; `None` when it says that the row was deleted.
+        /// The [`digest`] of its value; `None` if the version is a deletion.
         pub value: Option<u64>,
     }
 
-    /// Tells values apart in a history (FNV-1a). Not for untrusted bytes.
+    /// Returns a hash that distinguishes values in a history (FNV-1a). Not for untrusted bytes.
     #[must_use]
     pub fn digest(bytes: &[u8]) -> u64 {
         bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
     }
 
-    /// Calls `act` and returns what it answers with what this thread's reads chose meanwhile, in their order. Rows in which
-    /// nothing was in view, and keys without a row, are not there. Calls inside of `act` see their own part only.
+    /// Calls `act` and returns its result, and the choices of this thread's reads during the call, in order. Rows
+    /// without a version in view, and keys without a row, are missing. Nested calls inside `act` see only their own
+    /// part.
     pub fn watch<R>(act: impl FnOnce() -> R) -> (R, Vec<RowRead>) {
         let outer = NOTED.replace(Some(Vec::new()));
         let answer = act();

@@ -1,13 +1,14 @@
-//! `Unflushed`: the rows of a family whose newest state the levels may lack, listed by the threads that wrote them.
+//! `Unflushed`: the rows of a family whose newest state the LSM levels may lack, listed by the threads that wrote them.
 //!
 //! # Invariants
-//! - U1. A row is listed by who set its mark, right after it (L1 of the rows' flush), and by nobody else. Who took the lists and left
-//!   the marks gives the rows back.
-//! - U2. `since` is at or below the log position of every record that the listed rows need, records of chunks aside: it is a
-//!   position that the log had reached before their writers wrote. Taking the lists takes it along; it counts for the family until
-//!   what was taken is settled, so that whoever asks meanwhile is not told that nothing is needed.
+//! - U1. Only the thread that set a row's mark lists the row, right after setting it (L1 of the rows' flush). A thread
+//!   that took the lists and left the marks gives the rows back.
+//! - U2. `since` is at or below the log position of every record that the listed rows need, except records of chunks:
+//!   it is a position that the log had reached before their writers wrote. Taking the lists takes it along; it still
+//!   counts for the family until the taken rows are settled, so that a caller in between does not see a family that
+//!   needs no log.
 //!
-//! Progress: listing waits for one short mutex, which is another thread's only when there are more threads than lists, or
+//! Progress: listing waits for one short mutex. Another thread holds it only if there are more threads than lists, or
 //! while a flush takes them.
 
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use collie_sync::{Mutex, Padded, mutant, stripe_below};
 
 use crate::row::Row;
 
-/// Threads that write at one time list their rows apart, up to this many.
+/// Number of lists: up to this many threads that write at one time list their rows separately.
 const LISTS: usize = if cfg!(loom) { 1 } else { 8 };
 
-/// What a listed row counts for, beside its key and value.
+/// Bytes that a listed row counts for in addition to its key and value.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
-/// Returns what a row counts for.
+/// Returns the bytes that a row counts for.
 pub(crate) fn listed_bytes(key: &[u8], value_bytes: usize) -> u64 {
     u64::try_from(key.len() + value_bytes + ROW_OVERHEAD_BYTES).unwrap_or(0)
 }
@@ -45,7 +46,7 @@ impl Default for List {
 #[derive(Debug)]
 pub(crate) struct Lists {
     lists: [Padded<Mutex<List>>; LISTS],
-    /// What was taken and is not settled needs the log from here on (U2). Before the lists' locks.
+    /// The lowest log position that rows taken and not yet settled need (U2). Locked before the lists.
     taken: Mutex<Lsn>,
 }
 
@@ -65,20 +66,20 @@ pub struct Unflushed {
 }
 
 impl Unflushed {
-    /// Of a family that lists no rows.
+    /// Returns the rows of a family that lists none.
     pub(crate) const fn none() -> Self {
         Self { rows: Vec::new(), bytes: 0, since: Lsn::MAX }
     }
 }
 
-/// What a family has that its levels lack.
+/// The state of a family that its LSM levels lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnflushedStat {
-    /// Rows listed, removed ones among them.
+    /// Number of rows listed, including removed ones.
     pub rows: u64,
-    /// Bytes of their keys, and of values as they were when they were listed.
+    /// Bytes of their keys, and of their values at the time of listing.
     pub bytes: u64,
-    /// The log is needed from here on; `None`: it is not needed.
+    /// Position from which on the log is needed; `None` if it is not needed.
     pub since: Option<Lsn>,
 }
 
@@ -92,7 +93,7 @@ impl Lists {
         list.rows.push(row);
     }
 
-    /// Lists rows that the caller has marked, which count for `bytes` together and need the log from `since` on.
+    /// Lists rows that the caller has marked, which together count for `bytes` and need the log from `since` on.
     pub(crate) fn append(&self, rows: impl Iterator<Item = Arc<Row>>, bytes: u64, since: Lsn) {
         let mut list = self.lists[stripe_below(LISTS)].lock();
         list.bytes += bytes;
@@ -100,7 +101,7 @@ impl Lists {
         list.rows.extend(rows);
     }
 
-    /// Takes every list. What was taken before is settled.
+    /// Takes every list. Requires that rows taken before are settled.
     pub(crate) fn take(&self) -> Unflushed {
         let mut all = Unflushed::none();
         let mut taken = self.taken.lock();
@@ -118,14 +119,14 @@ impl Lists {
         all
     }
 
-    /// Notes that what was taken is in the levels, or listed again.
+    /// Records that the taken rows are in the levels, or listed again.
     pub(crate) fn settle(&self) {
         *self.taken.lock() = Lsn::MAX;
     }
 
-    /// Lists rows again that were taken and are still marked (U1); they need the log from `since` on now.
+    /// Lists rows again that were taken and are still marked (U1); they now need the log from `since` on.
     pub(crate) fn give_back(&self, mut taken: Unflushed, since: Lsn) {
-        taken.rows.retain(|row| !row.is_dead()); // nobody lists or needs those
+        taken.rows.retain(|row| !row.is_dead()); // dead rows need no flush
         if !taken.rows.is_empty() {
             let mut list = self.lists[stripe_below(LISTS)].lock();
             list.bytes += taken.bytes;
@@ -135,7 +136,8 @@ impl Lists {
         self.settle();
     }
 
-    /// Needs the log from `since` on again: for rows that were taken and are listed by others already.
+    /// Makes the family need the log from `since` on again: for rows that were taken and that other threads already
+    /// listed again.
     pub(crate) fn lower_since(&self, since: Lsn) {
         if mutant!("FAILED_FLUSH_NEEDS_NO_LOG") {
             return;
@@ -145,7 +147,7 @@ impl Lists {
     }
 
     pub(crate) fn stat(&self) -> UnflushedStat {
-        let taken = self.taken.lock(); // nothing is taken or settled meanwhile
+        let taken = self.taken.lock(); // nothing is taken or settled in between
         let none = UnflushedStat { rows: 0, bytes: 0, since: Some(*taken).filter(|since| *since < Lsn::MAX) };
         self.lists.iter().fold(none, |sum, list| {
             let list = list.lock();

@@ -1,11 +1,11 @@
-//! A row that follows a log: committed versions are put on top of it while others read, prune and flush.
+//! A row that follows a log: committed versions are put on top of it while other threads read, prune and flush.
 //!
 //! # Invariants
-//! - F1. One thread applies to a row, in the order of commits, and nobody else writes: a chain has no unfinished version and no
-//!   lock, and the exchange of its head fails for the row's death alone.
-//! - F2. A version carries its commit position from before it is linked. Who may see it is decided by the snapshots that are
-//!   given out: none is above a commit of which a write is missing.
-//! - F3. A commit that the row has already, or a later one, changes nothing; of one commit the last write is on top.
+//! - F1. One thread applies to a row, in the order of commits, and there are no other writers: a chain has no
+//!   unfinished version and no lock, and the exchange of its head fails only if the row dies.
+//! - F2. A version carries its commit position from before it is linked. Its visibility is decided by the snapshots
+//!   that are given out: none is above a commit with a write still missing.
+//! - F3. A commit that the row already has, or an older one, changes nothing; of one commit the last write is on top.
 //!
 //! Checked by the family's model test of applied commits, and by the engine's tests of replicas.
 
@@ -20,25 +20,25 @@ use super::version::Version;
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// What came of a committed version.
+/// The outcome of applying a committed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Applied {
     /// It is on top.
     OnTop {
-        /// Bytes of versions that are old once this one is seen.
+        /// Bytes of versions that are old once this one is visible.
         outdates: u64,
-        /// Bytes of memory that it takes up.
+        /// Bytes of memory that it occupies.
         bytes: u32,
     },
-    /// The row says so already (F3).
+    /// The row already has this state (F3).
     Known,
-    /// The row left the index: look the key up again.
+    /// The row left the index: the caller must look the key up again.
     Dead,
 }
 
 impl Row {
-    /// Puts a committed state on top: `None` is a deletion.
+    /// Puts a committed state on top; `None` is a deletion.
     pub(crate) fn apply(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> Applied {
         loop {
             let head = self.head.load(Acquire);

@@ -1,4 +1,4 @@
-//! Walking a row's chain, what a writer finds at its top, and retiring what was taken out of it.
+//! Walking a row's chain, its top as a writer finds it, and retiring versions that were taken out of it.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::{Acquire, Relaxed};
 use crate::stamp::{Fate, Resolve};
 
-/// A chain from `at` down, as the holder of a pin may walk it.
+/// A walk down a chain from `at`, under a pin.
 pub(super) struct Walk<'g> {
     at: *mut Version,
     _pin: &'g Pin,
@@ -34,12 +34,12 @@ impl<'g> Iterator for Walk<'g> {
     }
 }
 
-/// Starts at `from`, a head or a link that was read under `pin`.
+/// Returns a walk from `from`, a head or a link that was read under `pin`.
 pub(super) fn walk(from: *mut Version, pin: &Pin) -> Walk<'_> {
     Walk { at: version_of(from), _pin: pin }
 }
 
-/// Who looks at a row, what for, and by whose help.
+/// The parameters of a look at a row: the requester, its purpose, and its helpers.
 pub(super) struct Look<'a, O> {
     pub(super) family: CfId,
     pub(super) strength: LockStrength,
@@ -51,8 +51,9 @@ pub(super) struct Look<'a, O> {
 }
 
 impl<O> Look<'_, O> {
-    /// Whether the version, of this fate, neither stands in the way nor says what the row is to who looks. A holder of
-    /// KEY SHARE and a writer that keeps the keys do not concern each other: the row is the one below, in view.
+    /// Returns whether the version, with this status, neither blocks the requester nor determines the row's state for
+    /// it. A holder of KEY SHARE and a writer that keeps the keys do not conflict: the requester uses the version
+    /// below, which is in view.
     fn steps_over(&self, version: &Version, fate: Fate) -> bool {
         match fate {
             Fate::Aborted => true,
@@ -63,14 +64,15 @@ impl<O> Look<'_, O> {
                     && self.basis != Basis::After(csn)
                     && version.value().is_some()
                     && !version.strength.conflicts_with(self.strength)
-                    // After the link below was followed (R4); set for UPDATE only, which conflicts with everything.
+                    // Loaded after the link below was followed (R4); set for UPDATE only, which conflicts with
+                    // everything.
                     && !version.hides_key_change.load(Relaxed)
             }
         }
     }
 }
 
-/// Whether the commit at `csn` is not in view, so that whoever writes over it must know of it.
+/// Returns whether the commit at `csn` is not in view, so that a writer must learn of it before writing over it.
 pub(super) fn is_changed(csn: Lsn, view: &View) -> bool {
     if mutant!("ROW_CONFLICT_IGNORED") {
         return false;
@@ -78,13 +80,13 @@ pub(super) fn is_changed(csn: Lsn, view: &View) -> bool {
     if mutant!("ROW_CONFLICT_ABOVE") { csn > view.snapshot } else { csn >= view.snapshot }
 }
 
-/// What a writer or a locker finds at the top of a chain.
+/// The top of a chain, as a writer or a locker finds it.
 pub(super) struct Top<'g> {
-    /// First version that is no debris: a new version links to it.
+    /// The first version that is not debris: a new version links to it.
     pub(super) link: *mut Version,
-    /// How strongly the one who looks holds the row by versions of its own.
+    /// How strongly the requester holds the row by its own versions.
     pub(super) held: Option<LockStrength>,
-    /// The version that says what the row is, and its fate.
+    /// The version that determines the row's state, and its status.
     pub(super) base: Option<(&'g Version, Fate)>,
 }
 
@@ -104,7 +106,7 @@ impl<'g> Top<'g> {
                 continue;
             }
             if fate == Fate::InProgress(look.rules.xid) {
-                // The newest of the own versions counts the others.
+                // The newest own version's strength includes that of the others.
                 top.held = top.held.or(Some(version.strength));
                 if version.is_lock() {
                     continue;
@@ -116,7 +118,7 @@ impl<'g> Top<'g> {
         top
     }
 
-    /// Returns what a write or a lock is told for the version that decides; `None` when it may go on.
+    /// Returns the outcome of a write or a lock that the deciding version refuses; `None` if it may proceed.
     pub(super) fn refusal<O>(&self, look: &Look<'_, O>) -> Option<WriteOutcome> {
         let Look { basis, view, rules, .. } = *look;
         let Some((base, fate)) = self.base else { return Some(WriteOutcome::Gone(None)) };
@@ -143,7 +145,7 @@ impl<'g> Top<'g> {
     }
 }
 
-/// Returns the newest version that says what the row is, with its fate.
+/// Returns the newest version that determines the row's state, with its status.
 pub(super) fn first_content<'g>(head: *mut Version, fates: &impl Resolve, pin: &'g Pin) -> Option<(&'g Version, Fate)> {
     walk(head, pin)
         .filter(|(_, version)| !version.is_lock())
@@ -151,7 +153,8 @@ pub(super) fn first_content<'g>(head: *mut Version, fates: &impl Resolve, pin: &
         .find(|(_, fate)| *fate != Fate::Aborted)
 }
 
-/// Retires the versions from `first`, a head or a link, down to, not including, `end`: just taken out by the caller.
+/// Retires the versions from `first`, a head or a link, down to but not including `end`, which the caller just took
+/// out.
 pub(super) fn retire(first: *mut Version, end: *mut Version, pin: &Pin) {
     let mut at = version_of(first);
     while !at.is_null() && at != end {
@@ -162,7 +165,7 @@ pub(super) fn retire(first: *mut Version, end: *mut Version, pin: &Pin) {
             Fate::of_final(unsafe { &(*at).stamp }).is_ok(),
             "R2: only final versions leave a chain"
         );
-        // SAFETY: R2: taken out by the caller, by one exchange or while pruning, so by nobody else; boxed in `new`.
+        // SAFETY: R2: only the caller took it out, by one exchange or while pruning; it was boxed in `new`.
         unsafe { pin.retire(at) };
         at = next;
     }

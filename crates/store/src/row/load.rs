@@ -1,10 +1,10 @@
-//! A row while its directory is opened: nobody reads it, and one thread at a time changes it.
+//! A row while its directory is being opened: no thread reads it, and one thread at a time changes it.
 //!
 //! # Invariants
-//! - D1. Of the commits that come to a row the one with the highest position stays, in whatever order they come; of one commit,
-//!   the write that comes last.
-//! - D2. A deletion leaves a tombstone while the levels hold a value (L3 of `row/flush.rs`) and while an older commit may come
-//!   after it; otherwise a dead row.
+//! - D1. Of the commits applied to a row the one with the highest position stays, in whatever order they arrive; of one
+//!   commit, the last write.
+//! - D2. A deletion leaves a tombstone while the levels hold a value (L3 of `row/flush.rs`) and while an older commit
+//!   may still arrive; otherwise a dead row.
 //!
 //! Checked by the family's tests, and by the engine's replay against a map.
 
@@ -21,23 +21,24 @@ use crate::epoch::Pin;
 use crate::key::Key;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// By how many bytes versions grew.
+/// The growth of versions, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grown {
-    /// Old ones: deletions.
+    /// Of old versions, which are deletions.
     pub(crate) old: i64,
-    /// All.
+    /// Of all versions.
     pub(crate) all: i64,
 }
 
 impl Row {
-    /// A row that was deleted at `csn`, in no index yet.
+    /// Returns a row that was deleted at `csn`, in no index yet.
     pub(crate) fn deleted(key: Key, csn: Lsn) -> Arc<Self> {
         Arc::new(Self::over(key, Box::into_raw(Version::deleted(csn))))
     }
 
-    /// Replaces the content with that of a commit at `csn`, unless the row has a later one's (D1): of a flush that was
-    /// interrupted, or applied ahead of its place in the log; then `None`. `is_settled`: no older commit comes (D2).
+    /// Replaces the content with that of a commit at `csn`. Returns `None` and changes nothing if the row has that of a
+    /// later commit (D1), from an interrupted flush or from a write applied ahead of its place in the log. With
+    /// `is_settled` no older commit will arrive (D2).
     pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, is_settled: bool, pin: &Pin) -> Option<Grown> {
         let head = self.head.load(Acquire);
         let newest = walk(head, pin).next().map(|(_, version)| version);
@@ -56,13 +57,13 @@ impl Row {
         Some(Grown { old: after.old - before.old, all: after.all - before.all })
     }
 
-    /// Returns the stamp of the newest version; 0 without one.
+    /// Returns the stamp of the newest version; 0 if there is none.
     pub(crate) fn newest_stamp(&self, pin: &Pin) -> u64 {
         walk(self.head.load(Acquire), pin).next().map_or(0, |(_, version)| version.stamp.load(Relaxed))
     }
 
-    /// Makes the row dead if its newest state still is the deletion at `csn`, kept only because older commits might have come
-    /// (D2).
+    /// Makes the row dead if its newest state is still the deletion at `csn`, kept only because older commits might
+    /// have arrived (D2).
     pub(crate) fn settle(&self, csn: Lsn, pin: &Pin) -> Grown {
         let newest = walk(self.head.load(Acquire), pin).next().map(|(_, version)| version);
         let deletion = newest.filter(|version| version.value().is_none() && version.stamp.load(Acquire) == csn.get());
@@ -72,7 +73,7 @@ impl Row {
         Grown { old: -counted.old, all: -counted.all }
     }
 
-    /// Returns what the version counts for: among old ones if it is a deletion.
+    /// Returns the version's bytes; a deletion counts as old too.
     fn counted(&self, version: &Version) -> Grown {
         let old = if version.value().is_some() { 0 } else { self.old_bytes(version) };
         Grown { old: i64::try_from(old).unwrap_or(i64::MAX), all: i64::from(version.counted_bytes()) }

@@ -1,4 +1,4 @@
-//! `Pending`: a version whose transaction is unfinished, in the hands of the one who ends it (R2).
+//! `Pending`: a version whose transaction is unfinished, owned by the code that will end it (R2).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::epoch::pin;
 use crate::stamp::ABORTED;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Release};
 
-/// A version whose transaction is unfinished. The one handle that ends it: commit it or undo it; dropped, it is undone.
+/// A version whose transaction is unfinished: the only handle that ends it, by a commit or an undo; dropping it undoes
+/// it.
 ///
 /// Undo the versions of a transaction newest first.
 #[derive(Debug)]
@@ -22,18 +23,18 @@ pub struct Pending {
     pub(super) row: Arc<Row>,
     pub(super) version: Option<NonNull<Version>>,
     pub(super) supersedes: bool,
-    /// Bytes that are old once this is committed.
+    /// Bytes that become old with the commit.
     pub(super) outdates: u64,
-    /// Bytes of memory that it takes up; 0 for a lock.
+    /// Bytes of memory that the version occupies; 0 for a lock.
     pub(super) bytes: u32,
-    /// How often it was tried again to put it there, since others were faster.
+    /// How often the installation was repeated because other threads were faster.
     pub(crate) retries: u16,
 }
 
-// SAFETY: the pointer is the handle's alone to end (R2), everything behind it is atomic or constant (R1), and `Row` is
-// `Sync`; nothing is tied to a thread.
+// SAFETY: only this handle ends the version (R2), everything behind the pointer is atomic or constant (R1), and `Row`
+// is `Sync`; nothing is tied to a thread.
 unsafe impl Send for Pending {}
-// SAFETY: as for `Send`; nothing is done through a shared reference but reading `row`.
+// SAFETY: as for `Send`; a shared reference is used only for reading `row`.
 unsafe impl Sync for Pending {}
 
 impl Pending {
@@ -42,28 +43,29 @@ impl Pending {
         &self.row
     }
 
-    /// Returns whether there was something below, so that garbage is left once this is committed.
+    /// Returns whether there was a version below, so that the commit leaves garbage.
     pub const fn supersedes(&self) -> bool {
         self.supersedes
     }
 
-    /// Returns about how many bytes of memory are old versions once this is committed: the value below, the row itself when
-    /// this deletes it.
+    /// Returns about how many bytes of memory the commit turns into old versions: the value below, and the row itself
+    /// if this deletes it.
     pub const fn outdates(&self) -> u64 {
         self.outdates
     }
 
-    /// Returns about how many bytes of memory the version takes up; 0 for a lock, which nobody counts.
+    /// Returns about how many bytes of memory the version occupies; 0 for a lock, which is not counted.
     pub const fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// Returns how often a change of the row by others had the write begin again before the version was on top.
+    /// Returns how often the write started again because other threads changed the row before the version was on top.
     pub const fn retries(&self) -> u16 {
         self.retries
     }
 
-    /// Returns about how many bytes of memory the version takes up, and its row if it may be the first one of it.
+    /// Returns about how many bytes of memory the version occupies, plus those of its row if it may be the row's first
+    /// version.
     pub fn bytes_with_row(&self) -> u64 {
         let row = if self.bytes == 0 || self.supersedes { 0 } else { self.row.row_bytes() };
         u64::from(self.bytes) + row
@@ -74,7 +76,7 @@ impl Pending {
         self.stamp(csn);
     }
 
-    /// Does what [`Pending::commit`] does and leaves the row to be asked for. Called once.
+    /// Does the same as [`Pending::commit`] and leaves the row accessible. Called once.
     pub fn stamp(&mut self, csn: Lsn) {
         debug_assert!(csn >= Lsn::FIRST, "a commit position is a log position");
         if let Some(version) = self.version.take() {
@@ -83,7 +85,7 @@ impl Pending {
         }
     }
 
-    /// Rolls the version back. Returns whether the row may be empty now, so that it should be removed.
+    /// Rolls the version back. Returns whether the row may be empty now and should be removed.
     pub fn undo(mut self) -> bool {
         self.take_back()
     }
@@ -92,7 +94,7 @@ impl Pending {
         let Some(version) = self.version.take() else { return false };
         let pin = pin();
         let at = version.as_ptr();
-        // SAFETY: R2: not stamped yet, so not retired, and after the stamp the pin keeps it.
+        // SAFETY: R2: not stamped yet, so not retired, and after the stamp the pin keeps it alive.
         let (stamp, next) = unsafe { (&(*at).stamp, (*at).next.load(Acquire)) };
         stamp.store(ABORTED, Release);
         let mut head = self.row.head.load(Acquire);
@@ -100,11 +102,11 @@ impl Pending {
             let below = if mutant!("ROW_UNDO_DROPS_TAGS") { next } else { with_tags_of(next, head) };
             match self.row.head.compare_exchange(head, below, AcqRel, Acquire) {
                 Ok(_) => {
-                    // SAFETY: R2: our exchange took it out; had a writer done so first, ours would have failed.
+                    // SAFETY: R2: our exchange took it out; if a writer had done so first, ours would have failed.
                     unsafe { pin.retire(at) };
                     break;
                 }
-                Err(now) => head = now, // a tag came or went, or a writer took it out
+                Err(now) => head = now, // a tag was set or cleared, or a writer took it out
             }
         }
         next.is_null() || walk(self.row.head.load(Acquire), &pin).all(|(_, version)| version.is_debris())

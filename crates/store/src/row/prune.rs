@@ -1,5 +1,5 @@
-//! Pruning a chain between live snapshots (R4), the death of a row that nobody sees (R5), and the row's place in the
-//! caller's queues of rows with old versions (R7).
+//! Pruning a chain between live snapshots (R4), the death of a row that no snapshot sees (R5), and the row's place in
+//! the caller's queues of rows with old versions (R7).
 
 use std::ptr;
 use std::ptr::NonNull;
@@ -16,9 +16,9 @@ use crate::epoch::{Pin, pin};
 use crate::stamp::Fate;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Somebody prunes the row (R4).
+/// A thread prunes the row (R4).
 const PRUNING: u32 = 1;
-/// The row is in the queue of those to be cleaned (R7).
+/// The row is in the queue of rows to be cleaned (R7).
 const QUEUED: u32 = 2;
 /// The row waits for the end of a snapshot (R7).
 const HELD: u32 = 4;
@@ -29,32 +29,32 @@ pub(super) const ON_DISK: u32 = 16;
 /// A flush that is not recorded has taken something (L2 of `flush.rs`).
 pub(super) const FLUSHING: u32 = 32;
 
-/// The row with its two counts, and what a place in the index takes: a key and a pointer in nodes that are half full, as rows
-/// that come in order leave them.
+/// Bytes of the row with its two counts, and of a place in the index: a key and a pointer, in nodes that are half full,
+/// as rows inserted in order leave them.
 const ROW_BYTES: usize = size_of::<Row>() + 16 + 2 * 32;
 
 /// A chain that has grown by less than this since it was pruned is not worth a walk.
 const GROWTH_MIN: u16 = 2;
 
-/// The committed content last passed on the way down a chain, and what may be unlinked from it.
+/// The committed content last passed on the way down a chain; its fields tell what may be unlinked below it.
 struct Above<'g> {
     /// The last version that stays.
     link: &'g Version,
-    /// The last that says what the row is: final, committed, no lock.
+    /// The last version that determines the row's state: final, committed, not a lock.
     content: &'g Version,
-    /// Where the content below is superseded, at the latest.
+    /// The content below is superseded here at the latest.
     superseded: Lsn,
 }
 
-/// Whether no snapshot at or above `horizon` looks below a version committed at `csn`.
+/// Returns whether no snapshot at or above `horizon` looks below a version committed at `csn`.
 fn is_settled(csn: Lsn, horizon: Lsn) -> bool {
     if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon }
 }
 
 impl Row {
-    /// Unlinks the versions that nobody in `live` sees, now or later. `None` when another thread is at it.
+    /// Unlinks the versions that no snapshot in `live` sees, now or later. `None` if another thread is pruning the row.
     ///
-    /// Cost: a walk down the chain. Progress: wait-free but for the walk.
+    /// Cost: a walk down the chain. Progress: wait-free except for the walk.
     pub fn prune(&self, live: &LiveSnapshots, pin: &Pin) -> Option<Pruned> {
         if !self.take_pruning() {
             return None;
@@ -81,7 +81,7 @@ impl Row {
             };
             let (reader, bytes) = match fate {
                 Err(_) => {
-                    // R2: its owner has yet to stamp. What lies below was superseded here at the latest.
+                    // R2: its owner has not stamped it yet. The content below was superseded here at the latest.
                     pruned.keep(Kept::Unfinished);
                     pruned.left += 1;
                     last.link = version;
@@ -90,7 +90,8 @@ impl Row {
                 Ok(Fate::Committed(csn)) if !version.is_lock() => {
                     let superseded = std::mem::replace(&mut last.superseded, csn);
                     if hides_key_change(version) && !ptr::eq(last.link, last.content) {
-                        // No note at the content would be seen by one who stepped over it before the link changed.
+                        // A note at the content would be missed by a locker that stepped over the content before the
+                        // link changed.
                         pruned.keep(Kept::Unfinished);
                         pruned.left += 1;
                         (last.link, last.content) = (version, version);
@@ -124,9 +125,9 @@ impl Row {
             } else if csn >= live.horizon() {
                 pruned.keep(Kept::By(live.horizon()));
             } else if self.is_on_disk() {
-                // A flush comes to it, and has it looked at again.
+                // A flush will take the row, and then has it examined again.
             } else if !mutant!("DELETED_ROW_FORGOTTEN") {
-                // What is or was above it may be undone by now, and then the row can go: to be tried again.
+                // A version that is or was above it may be undone by now, and then the row can die: try again.
                 pruned.keep(Kept::Unfinished);
             }
         }
@@ -139,11 +140,11 @@ impl Row {
         #[cfg(loom)]
         // SAFETY: nothing is freed under loom.
         assert!(!unsafe { version.as_ref() }.retired.swap(true, std::sync::atomic::Ordering::Relaxed), "R2: twice");
-        // SAFETY: R2: just unlinked by us, who alone prune, so by nobody else; final; boxed in `new`.
+        // SAFETY: R2: we just unlinked it, and no other thread prunes; final; boxed in `new`.
         unsafe { pin.retire(version.as_ptr()) };
     }
 
-    /// Takes the right to prune, unless somebody has it.
+    /// Takes the right to prune; `false` if another thread has it.
     pub(super) fn take_pruning(&self) -> bool {
         mutant!("PRUNE_WITHOUT_TAG") || self.flags.fetch_or(PRUNING, ord!("ROW_PRUNE_TAKE", Acquire)) & PRUNING == 0
     }
@@ -152,37 +153,37 @@ impl Row {
         self.flags.fetch_and(!PRUNING, ord!("ROW_PRUNE_GIVE", Release));
     }
 
-    /// Returns whether the chain has grown enough since it was last pruned to be worth another walk: so that pruning costs
+    /// Returns whether the chain has grown enough since it was last pruned to be worth another walk. Thus pruning costs
     /// each writer a constant number of steps however many versions old snapshots hold.
     pub fn is_grown(&self) -> bool {
         self.growth.is_enough()
     }
 
-    /// Notes that the row was queued to be cleaned; `false`: it is already. Call it after the superseding version was
-    /// stamped (R7).
+    /// Records that the row was queued to be cleaned; `false` if it already was. Call it after the superseding version
+    /// was stamped (R7).
     #[must_use]
     pub fn queue(&self) -> bool {
         self.flags.fetch_or(QUEUED, ord!("ROW_QUEUE", Release)) & QUEUED == 0
     }
 
-    /// Notes that the row was taken from the queue. Call it before the row is cleaned (R7).
+    /// Records that the row was taken from the queue. Call it before the row is cleaned (R7).
     pub fn unqueue(&self) {
-        // Relaxed: taking the pruning, an Acquire of the same word, comes next and sees what this saw.
+        // Relaxed: the pruning flag is taken next, by an Acquire of the same word, which sees everything that this saw.
         self.flags.fetch_and(!QUEUED, Relaxed);
     }
 
-    /// Notes that the row waits for the end of a snapshot; `false`: it does already.
+    /// Records that the row waits for the end of a snapshot; `false` if it already does.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.flags.fetch_or(HELD, Relaxed) & HELD == 0 // changed under the lock of the list
     }
 
-    /// Notes that the row waits no more.
+    /// Records that the row no longer waits for a snapshot.
     pub fn unhold(&self) {
         self.flags.fetch_and(!HELD, Relaxed);
     }
 
-    /// Makes the row dead when it is empty, or deleted below `horizon`.
+    /// Makes the row dead if it is empty, or deleted below `horizon`.
     pub(crate) fn try_remove(&self, horizon: Lsn, pin: &Pin) -> Removal {
         if !self.take_pruning() {
             return Removal::Busy;
@@ -213,9 +214,9 @@ impl Row {
         } else if self.is_on_disk() {
             Removal::OnDisk
         } else if is_shared(head) {
-            Removal::Busy // who deleted it has not given its own lock back yet
+            Removal::Busy // the deleter has not released its own share lock yet
         } else if self.replace_head_by_death(head) {
-            retire(head, ptr::null_mut(), pin); // R5: a chain without a reader
+            retire(head, ptr::null_mut(), pin); // R5: no reader needs this chain
             Removal::Dead { bytes, version_bytes }
         } else {
             Removal::Alive
@@ -240,26 +241,26 @@ impl Row {
         newest.into_iter().chain(content).map(|(_, version)| self.old_bytes(version)).sum()
     }
 
-    /// What the row takes up in memory beside its versions, its place in the index included.
+    /// Returns the bytes of memory that the row occupies without its versions, including its place in the index.
     pub(crate) fn row_bytes(&self) -> u64 {
         u64::try_from(ROW_BYTES + self.key.heap_bytes() * 2).unwrap_or(u64::MAX)
     }
 
-    /// What a row takes up that was just made for loading, its one version included.
+    /// Returns the bytes of memory that a row just created for loading occupies, including its one version.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         let version = walk(self.head.load(Acquire), &pin()).next().map_or(0, |(_, version)| version.counted_bytes());
         self.row_bytes() + u64::from(version)
     }
 
-    /// What a committed version of this row takes up in memory once it is old. A deletion is old as soon as it is
-    /// committed, and takes the row with it.
+    /// Returns the bytes of memory that a committed version of this row occupies once it is old. A deletion is old as
+    /// soon as it is committed, and includes the row.
     pub(super) fn old_bytes(&self, version: &Version) -> u64 {
         let row = if version.value().is_none() { size_of::<Self>() + 2 * self.key.len() } else { 0 };
         u64::try_from(version.bytes() + row).unwrap_or(u64::MAX)
     }
 }
 
-/// Whether one that takes KEY SHARE must not step over what is above `version` without looking at it.
+/// Returns whether the version changed keys or hides a change of keys: a KEY SHARE locker must not step over that.
 fn hides_key_change(version: &Version) -> bool {
     version.strength == LockStrength::Update || version.hides_key_change.load(Relaxed)
 }
@@ -268,13 +269,13 @@ fn lowest_reader(live: &LiveSnapshots, csn: Lsn, superseded: Lsn) -> Option<Lsn>
     if mutant!("PRUNE_READERS_IGNORED") {
         return None;
     }
-    // The mistake: `s < superseded` for `s <= superseded`.
+    // The planted mistake: `s < superseded` instead of `s <= superseded`.
     let superseded = if mutant!("FREED_AT_HORIZON") { Lsn::new(superseded.get() - 1) } else { superseded };
     live.lowest_reader(csn, superseded)
 }
 
-/// How much a chain has grown since it was pruned, and how much may pass before the next time. Figures for a guess: a lost
-/// update of one costs a walk more or less.
+/// The growth of a chain since it was pruned, and the growth at which the next pruning is due. Estimates: a lost update
+/// costs one walk more or less.
 #[derive(Debug)]
 pub(super) struct Growth {
     grown: std::sync::atomic::AtomicU16,
@@ -287,7 +288,7 @@ impl Growth {
         Self { grown: AtomicU16::new(0), enough: AtomicU16::new(GROWTH_MIN) }
     }
 
-    /// One version more.
+    /// Counts one more version.
     pub(super) fn add(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         self.grown.store(self.grown.load(Relaxed).saturating_add(1), Relaxed);

@@ -1,9 +1,9 @@
-//! A value put on top of a row, whatever is there: live or deleted, in view or newer.
+//! A value put on top of a row whatever its state: live or deleted, in view or newer.
 //!
-//! Who puts is not told what was there, so one look decides: nothing but an unfinished writer, a holder of a shared lock and, at
-//! REPEATABLE READ, a commit that is not in view can be in the way. What is asked for depends on the row: over a live value the
-//! row's keys stay, as with [`Change::Put`]; where there is none, the row comes to be, as with an insert. So the strength is that of
-//! the head which the exchange replaces, and is chosen again with each.
+//! The caller of a put does not learn the previous state, so one look decides: only an unfinished writer, a holder of a
+//! shared lock and, at REPEATABLE READ, a commit that is not in view can be in the way. The strength depends on the
+//! row: over a live value the row's keys stay, as with [`Change::Put`]; otherwise the row comes into existence, as with
+//! an insert. So the strength is chosen by the head that the exchange replaces, and chosen again for each attempt.
 //!
 //! Checked by `put_loom.rs` and the family's model test.
 
@@ -24,7 +24,7 @@ use crate::stamp::atomic::Ordering::Acquire;
 use crate::stamp::{Fate, Resolve};
 
 impl Row {
-    /// Puts `value` on top, if no unfinished transaction, and no rule, is in the way.
+    /// Puts `value` on top, if no unfinished transaction and no rule is in the way.
     pub(crate) fn put(
         self: &Arc<Self>,
         family: CfId,
@@ -42,7 +42,7 @@ impl Row {
             if head == DEAD {
                 return PutOutcome::Dead;
             }
-            // Nothing that a writer of whole rows finds is stepped over in one strength and not in the other.
+            // A writer of whole rows steps over the same versions in either strength, so one look serves both.
             look.strength = LockStrength::Update;
             let top = Top::of(head, &look);
             let replaced = top.base.is_some_and(|(base, _)| base.value().is_some());
@@ -52,8 +52,8 @@ impl Row {
                 Some((_, Fate::Committed(csn))) if is_changed(csn, view) => Some(csn),
                 _ => None,
             };
-            // Of neither is the last word asked for, as of what a writer is told of a value (R8): who waits looks again, and what
-            // came after the snapshot stays after it.
+            // Neither outcome needs the second look at the head that other writes need (R8): a waiter looks again, and
+            // a commit that came after the snapshot remains after it.
             match top.base {
                 Some((_, Fate::InProgress(holder))) if holder != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
                     return PutOutcome::Wait { holder, strength: look.strength };

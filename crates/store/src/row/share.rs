@@ -1,9 +1,9 @@
-//! Locks of shared strength: taking one, giving it back, and a writer's look at them (R6).
+//! Locks of shared strength: taking and releasing them, and the check that a writer makes (R6).
 //!
-//! A taker: under the table's lock for the row, looks at the chain, enters itself, tags the head by an exchange that fails
-//! if a writer was faster. A writer that loaded a head with the tag goes under the same lock before its own exchange; one
-//! that loaded it without fails if a taker was faster. So the exchanges on the head order the two, and whoever comes
-//! second sees the first.
+//! A locker, under the table's lock for the row, looks at the chain, enters itself in the table, and tags the head by
+//! an exchange that fails if a writer was faster. A writer that loaded a head with the tag takes the same lock before
+//! its own exchange; the exchange of a writer that loaded it without the tag fails if a locker was faster. So the
+//! exchanges on the head order the two, and the second sees the first.
 
 use std::sync::Arc;
 
@@ -20,19 +20,20 @@ use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Release};
 use crate::stamp::{Fate, Resolve};
 
-/// A row held in shared strength. Give it back with [`ShareLock::release`]: dropped, it stays held for ever.
+/// A row held in shared strength. Release it with [`ShareLock::release`]: if dropped, it stays held forever.
 #[derive(Debug)]
 #[must_use = "a lock that is dropped is held for ever"]
 pub struct ShareLock {
     row: Arc<Row>,
     family: CfId,
     xid: Xid,
-    /// What the transaction held of the row before.
+    /// The strength in which the transaction held the row before.
     before: Option<LockStrength>,
 }
 
 impl ShareLock {
-    /// Gives the lock back: the transaction holds what it held before. Those of one transaction go newest first.
+    /// Releases the lock: the transaction holds again what it held before. Release the locks of one transaction newest
+    /// first.
     pub fn release(self, locks: &impl ShareLocks) {
         let last = locks.with_holders(self.family, &self.row.key, |holders| {
             holders.set(self.xid, self.before);
@@ -50,7 +51,7 @@ impl ShareLock {
 
 /// Why a version was not put on top.
 pub(super) enum Refused {
-    /// Another writer, or a taker of a share lock, was first: the version comes back.
+    /// Another writer or a locker was first: the version comes back.
     Overtaken(Box<Version>),
     /// This transaction holds the row in shared strength.
     Shared(Xid),
@@ -77,12 +78,14 @@ impl Row {
                 if top.held.is_some() || before >= Some(look.strength) {
                     return WriteOutcome::Held;
                 }
+                // R6: the entry precedes the tag, so that a writer that sees the tag finds the holder.
                 if !mutant!("SHARE_WITHOUT_ENTRY") {
                     holders.set(xid, Some(look.strength));
                 }
                 if is_shared(head) || self.tag(head) {
                     return WriteOutcome::Shared(ShareLock { row: Arc::clone(self), family, xid, before });
                 }
+                // A writer was first: take the entry back and look again.
                 holders.set(xid, before);
             }
         })
@@ -99,7 +102,7 @@ impl Row {
         self.head.compare_exchange(head, shared(head), AcqRel, Acquire).is_ok()
     }
 
-    /// Takes the tag off. Under the table's lock, so that no taker relies on it.
+    /// Clears the tag. Called under the table's lock, so that no locker relies on it.
     fn untag(&self) {
         let mut head = self.head.load(Acquire);
         while let Err(now) = self.head.compare_exchange(head, not_shared(head), AcqRel, Acquire) {
@@ -107,7 +110,7 @@ impl Row {
         }
     }
 
-    /// Installs `new` in place of `head` if no share lock is in the way.
+    /// Installs `new` in place of `head` if no share lock conflicts.
     pub(super) fn install_beside_shares(
         self: &Arc<Self>,
         head: *mut Version,
@@ -130,7 +133,7 @@ impl Row {
         })
     }
 
-    /// Returns whether `holder` is in the way of who wants the row in this strength.
+    /// Returns whether `holder` blocks a request for the row in this strength.
     pub(crate) fn is_held(
         &self,
         family: CfId,

@@ -1,4 +1,4 @@
-//! `Version`: one state of a row, immutable but for its stamp and its link (R1).
+//! `Version`: one state of a row, immutable except for its stamp and its link (R1).
 
 use std::ptr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::calls::Change;
 use crate::stamp::atomic::{AtomicBool, AtomicPtr};
 use crate::stamp::{Fate, Resolve, Word, unfinished};
 
-/// One value, or the mark of a deletion or a lock.
+/// A value, or the mark of a deletion or a lock.
 #[derive(Debug)]
 pub(super) enum Content {
     Put(Arc<[u8]>),
@@ -30,9 +30,9 @@ pub(super) struct Version {
     pub(super) stamp: Word,
     pub(super) next: AtomicPtr<Version>,
     pub(super) command: u32,
-    /// How strongly its transaction holds the row by this version and those of its own below.
+    /// How strongly its transaction holds the row by this version and its own versions below.
     pub(super) strength: LockStrength,
-    /// A version that held the row in [`LockStrength::Update`] was unlinked from right below (R4).
+    /// A version that held the row in [`LockStrength::Update`] was unlinked directly below (R4).
     pub(super) hides_key_change: AtomicBool,
     pub(super) content: Content,
 }
@@ -41,7 +41,7 @@ pub(super) struct Version {
 const VALUE_OVERHEAD_BYTES: usize = 16;
 
 impl Version {
-    /// The version that `change` makes, for transaction `xid`.
+    /// Returns the version that `change` creates for transaction `xid`.
     pub(super) fn unfinished(change: Change<'_>, xid: Xid, command: u32) -> Box<Self> {
         let content = match change {
             Change::Put(value) | Change::PutKeys(value) => Content::Put(value.into()),
@@ -52,12 +52,12 @@ impl Version {
         Self::new(unfinished(xid), command, change.strength(), content)
     }
 
-    /// A value that was committed at `csn`.
+    /// Returns a value that was committed at `csn`.
     pub(super) fn committed(value: &[u8], csn: Lsn) -> Box<Self> {
         Self::new(csn.get(), 0, LockStrength::Update, Content::Put(value.into()))
     }
 
-    /// A deletion that was committed at `csn`.
+    /// Returns a deletion that was committed at `csn`.
     pub(super) fn deleted(csn: Lsn) -> Box<Self> {
         Self::new(csn.get(), 0, LockStrength::Update, Content::Tombstone)
     }
@@ -88,7 +88,7 @@ impl Version {
         }
     }
 
-    /// Returns about how many bytes of memory it takes up.
+    /// Returns about how many bytes of memory it occupies.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
@@ -98,7 +98,7 @@ impl Version {
             }
     }
 
-    /// Returns [`Version::bytes`] of a value or a deletion; locks, which are gone with the next write of the row, count for nothing.
+    /// Returns [`Version::bytes`] of a value or a deletion; 0 for a lock, which the row's next write removes.
     pub(super) fn counted_bytes(&self) -> u32 {
         if self.is_lock() { 0 } else { u32::try_from(self.bytes()).unwrap_or(u32::MAX) }
     }
@@ -107,7 +107,7 @@ impl Version {
         Fate::of_final(&self.stamp).unwrap_or_else(|_| fates.resolve(&self.stamp))
     }
 
-    /// Whether nobody needs it any more: rolled back or a finished lock, and its owner is done with it (R2).
+    /// Returns whether it is no longer needed: rolled back or a finished lock, and its owner is done with it (R2).
     pub(super) fn is_debris(&self) -> bool {
         match Fate::of_final(&self.stamp) {
             Ok(Fate::Aborted) => true,
