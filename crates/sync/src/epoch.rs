@@ -1,16 +1,16 @@
-//! Epoch reclamation: memory that readers may still hold is freed once every pin taken before it was unlinked is gone.
+//! Epoch reclamation: an unlinked object is freed once every pin taken before it was unlinked is gone.
 //!
-//! A thin front of crossbeam-epoch, the collector that the index crates use too, so that rows, versions and index
-//! nodes have one collector. Not seen by loom: crossbeam's own words stay standard atomics in a model.
+//! A thin wrapper of crossbeam-epoch, the collector that the index crates use too, so that rows, versions and index
+//! nodes have one collector. Invisible to loom: crossbeam's own words stay standard atomics in a model.
 //!
 //! # Rules
-//! - E1. Take the pin before the first load that leads to the object, keep it until the last use.
-//! - E2. Never hold a pin over a wait, a flush or an await, nor for the life of a cursor: it stops all freeing.
+//! - E1. Take the pin before the first load that leads to the object, and keep it until the last use.
+//! - E2. Never hold a pin over a wait, a flush or an await, or for the lifetime of a cursor: it stops all freeing.
 //! - E3. Retire an object once, by the thread that made it unreachable for pins taken from then on.
 
 pub use crossbeam_epoch::{Atomic, Guard, Owned, Shared, pin};
 
-/// Frees `object` when no pin that might see it is left.
+/// Frees `object` once no pin is left that might see it.
 ///
 /// # Safety
 /// `object` came from `Box::into_raw`, is unreachable for pins taken from now on, and is retired only here (E3).
@@ -28,7 +28,7 @@ pub unsafe fn retire_box<T: Send + 'static>(guard: &Guard, object: *mut T) {
 
 struct SendPtr<T>(*mut T);
 
-// SAFETY: the pointer is only turned back into a `Box<T>`, and `T: Send` where one is made.
+// SAFETY: the pointer is only turned back into a `Box<T>`, and `T: Send` wherever one is created.
 unsafe impl<T: Send> Send for SendPtr<T> {}
 
 #[cfg(test)]
@@ -43,8 +43,8 @@ pub(crate) mod tests {
         time::Duration,
     };
 
-    /// Waits until what was retired is freed: epochs are the process's, and a thread of any test beside this one may be pinned for as long as
-    /// a busy machine lets it stand.
+    /// Waits until retired objects are freed: epochs belong to the process, and a thread of any concurrent test may
+    /// stay pinned for as long as a busy machine suspends it.
     pub(crate) fn until_freed(is_freed: impl Fn() -> bool) {
         for _ in 0..30_000 {
             if is_freed() {
@@ -64,13 +64,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// Goal: what is retired is freed once, after the pin. Method: count drops before and after unpinning and flushing.
+    /// Goal: a retired object is freed once, after the pin. Method: count drops before and after unpinning and
+    /// flushing.
     #[test]
     fn retired_box_is_freed_once_after_the_last_pin() {
         let drops = Arc::new(AtomicUsize::new(0));
         let object = Box::into_raw(Box::new(Counted(Arc::clone(&drops))));
         let guard = pin();
-        // SAFETY: from Box::into_raw, known to nobody else, retired once.
+        // SAFETY: from Box::into_raw, known to no other code, retired once.
         unsafe { retire_box(&guard, object) };
         guard.flush();
         assert_eq!(drops.load(Ordering::Relaxed), 0);

@@ -1,23 +1,24 @@
-//! Lane: carries plain records from one writer to one reader, in order, through a ring that neither waits on.
+//! Lane: carries plain records from one writer to one reader, in order, through a ring on which neither side waits.
 //!
-//! Not a queue for many writers, and not a channel: nobody is woken. A full lane gives the record back.
+//! It is not a queue for many writers, and not a channel: it wakes no thread. A full lane gives the record back.
 //!
 //! # Invariants
-//! - L1. `head <= tail <= head + capacity`; both only grow (64 bits: no wrap in the life of a process).
+//! - L1. `head <= tail <= head + capacity`; both only grow (64 bits: no wrap in the lifetime of a process).
 //! - L2. Slots `head..tail` (modulo the capacity) hold a record; every other slot is free.
-//! - L3. Only the [`LaneWriter`] stores `tail` and `closed`, only the [`LaneReader`] stores `head`, each from its own counter;
-//!   neither can be copied. `closed` is stored once, after the last `tail`.
+//! - L3. Only the [`LaneWriter`] stores `tail` and `closed`, only the [`LaneReader`] stores `head`, each from its own
+//!   counter; neither end can be copied. `closed` is stored once, after the last `tail`.
 //!
 //! # Ordering
 //! | store              | pairs with           | carries                                               |
 //! |--------------------|----------------------|-------------------------------------------------------|
 //! | `tail` Release W   | `tail` Acquire R     | the record: a reader that sees `tail` sees it         |
-//! | `head` Release R   | `head` Acquire W     | the free slot: the reader has copied what was there   |
-//! | `closed` Release W | `closed` Acquire R   | the last `tail`: what is empty then stays empty       |
+//! | `head` Release R   | `head` Acquire W     | the free slot: the reader has copied its record       |
+//! | `closed` Release W | `closed` Acquire R   | the last `tail`: if empty then, empty from then on    |
 //!
 //! # Progress
 //! `push`, `pop`, `is_over`: wait-free (no loop).
-//! Checked by `lane_loom.rs` (each ordering weakened makes it fail) and by the tests below.
+//!
+//! Checked by `lane_loom.rs` (each weakened ordering makes it fail) and by the tests below.
 
 use std::mem::MaybeUninit;
 
@@ -34,8 +35,8 @@ struct Lane<T> {
     head: Padded<AtomicU64>,
 }
 
-// SAFETY: by L2 and L3 a slot is touched by one side at a time; the table above orders the hand-over. Records are plain values
-// that may move between threads.
+// SAFETY: by L2 and L3 only one side at a time accesses a slot; the table above orders the transfer. Records are plain
+// values that may move between threads.
 unsafe impl<T: Send> Sync for Lane<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Lane<T> {}
@@ -48,22 +49,22 @@ impl<T> Lane<T> {
     }
 }
 
-/// The end that records go in. Dropping it closes the lane; what is in it can still be taken out.
+/// The writing end. Dropping it closes the lane; records already in it can still be taken out.
 pub struct LaneWriter<T> {
     lane: Arc<Lane<T>>,
     tail: u64,
 }
 
-/// The end that records come out of.
+/// The reading end.
 pub struct LaneReader<T> {
     lane: Arc<Lane<T>>,
     head: u64,
 }
 
-/// Makes a lane for `capacity` records and gives its two ends. Memory of slots that were never used is not touched.
+/// Creates a lane for `capacity` records and returns its two ends. Memory of slots that were never used is not touched.
 ///
 /// # Panics
-/// When the capacity is not a power of two.
+/// If the capacity is not a power of two.
 #[must_use]
 pub fn lane<T: Copy + Send>(capacity: usize) -> (LaneWriter<T>, LaneReader<T>) {
     assert!(capacity.is_power_of_two(), "a lane has a power of two of slots");
@@ -80,7 +81,7 @@ impl<T: Copy + Send> LaneWriter<T> {
     /// Appends `record`.
     ///
     /// # Errors
-    /// The record, when every slot is taken.
+    /// The record, if every slot is taken.
     #[inline]
     pub fn push(&mut self, record: T) -> Result<(), T> {
         let (lane, tail) = (&*self.lane, self.tail); // L3: our own counter, so no load
@@ -106,8 +107,8 @@ impl<T: Copy + Send> LaneReader<T> {
             return None;
         }
         let record = lane.slot(head).with(|slot| {
-            // SAFETY: slot `head` is inside `head..tail`, so it holds a record that was written before `tail` was stored (L2),
-            // and the writer keeps off it until `head` has passed.
+            // SAFETY: slot `head` is inside `head..tail`, so it holds a record that was written before `tail` was
+            // stored (L2), and the writer does not touch it until `head` has passed it.
             unsafe { (*slot).assume_init() }
         });
         self.head = head + 1;
@@ -117,7 +118,7 @@ impl<T: Copy + Send> LaneReader<T> {
 
     /// Returns whether the writer is gone and every record of it was taken.
     pub fn is_over(&self) -> bool {
-        // In this order: the tail that is loaded behind a closed lane is the last.
+        // The order matters: a tail loaded after `closed` is the last one.
         self.lane.closed.load(ord!("LANE_CLOSED_LOAD", Acquire))
             && self.lane.tail.load(ord!("LANE_TAIL_LOAD", Acquire)) == self.head
     }
@@ -146,8 +147,8 @@ impl<T> std::fmt::Debug for LaneReader<T> {
 mod tests {
     use super::*;
 
-    /// Goal: records come out in their order, a full lane gives back, and a closed one is over when it is empty. Method: one
-    /// thread, a lane of two.
+    /// Goal: records come out in order, a full lane gives a record back, and a closed one is over when it is empty.
+    /// Method: one thread, a lane of two.
     #[test]
     fn lane_keeps_order_and_says_full_and_over() {
         let (mut writer, mut reader) = lane(2);
@@ -160,7 +161,8 @@ mod tests {
         assert!(reader.is_over());
     }
 
-    /// Goal: nothing is lost, repeated or torn between two threads. Method: many records of equal numbers through few slots.
+    /// Goal: no record is lost, repeated or torn between two threads. Method: many records of equal numbers through few
+    /// slots.
     #[test]
     fn lane_carries_every_record_once_between_threads() {
         const RECORDS: u64 = 50_000;

@@ -1,13 +1,13 @@
 //! Loom models of the lane on its own type: a writer and a reader of two slots.
 //!
-//! Loom explores every interleaving up to the bound and watches the slots: a record that is read while it is written, or
-//! before, is a causality violation. It has no load buffering; the lane has no pair that would need it.
+//! Loom explores every interleaving up to the bound and watches the slots: a record that is read during or before its
+//! write is a causality violation. Loom does not model load buffering; the lane has no pair that would need it.
 
 use super::lane::lane;
 use super::model::{bounds, check};
 use super::thread;
 
-/// Three pushes against three pops; what was refused is counted.
+/// Three pushes concurrent with three pops; refused records are counted.
 fn three_and_three() {
     let (mut writer, mut reader) = lane::<u64>(2);
     let pushing = thread::spawn(move || {
@@ -27,7 +27,7 @@ fn three_and_three() {
     assert_eq!(taken.len() as u64 + refused, 3, "a record is lost");
 }
 
-/// One push, then the end; the reader looks whether it is over before it has taken all.
+/// One push, then the close; the reader asks whether the lane is over before it has taken all records.
 fn closing() {
     let (mut writer, mut reader) = lane::<u64>(2);
     let pushing = thread::spawn(move || {
@@ -42,7 +42,8 @@ fn closing() {
     pushing.join().expect("it ends");
 }
 
-/// Goal: a record is whole when it is read, and its slot free when it is written again. Method: each ordering weakened.
+/// Goal: a record is complete when it is read, and its slot is free when it is written again. Method: each ordering
+/// weakened.
 #[test]
 fn loom_lane_hands_over_whole_records() {
     const TORN: &str = "Causality violation";
@@ -56,7 +57,7 @@ fn loom_lane_hands_over_whole_records() {
     check("lane", three_and_three, preemptions, floor, &mistakes);
 }
 
-/// Goal: a lane that is over has nothing left. Method: each ordering of the closing weakened.
+/// Goal: a lane that is over has no records left. Method: each ordering of the close weakened.
 #[test]
 fn loom_lane_is_over_only_when_it_is_empty() {
     const LEFT: &str = "over with a record in it";

@@ -1,9 +1,10 @@
-//! Atomics, locks, padded words, epoch reclamation and wait buckets: what every concurrent part of Collie is built from.
+//! Atomics, locks, padded words, epoch reclamation and wait buckets: the building blocks of every concurrent part of
+//! Collie.
 //!
-//! Knows nothing of logs, rows or transactions, opens no file and starts no thread. The same names are the
-//! standard library's (or parking_lot's) in a product build, loom's under `--cfg loom` and shuttle's under
-//! `--cfg shuttle`, so that a model runs the product's own types. Orderings that a model must be able to weaken are written with [`ord!`], steps that it must
-//! be able to leave out with [`mutant!`]; both are constants in a product build.
+//! This crate knows nothing of logs, rows or transactions, opens no file and starts no thread. The same names refer to
+//! the standard library's (or parking_lot's) types in a product build, to loom's under `--cfg loom` and to shuttle's
+//! under `--cfg shuttle`, so that a model runs the product's own types. [`ord!`] marks orderings that a model must be
+//! able to weaken, and [`mutant!`] steps that it must be able to leave out; both are constants in a product build.
 //!
 //! ```
 //! use collie_sync::{Padded, atomic::{AtomicU64, Ordering}, ord};

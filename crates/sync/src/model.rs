@@ -1,13 +1,13 @@
-//! Runs a model with one site weakened (or none) and counts its executions. Exists under `--cfg loom` and
-//! `--cfg shuttle` only.
+//! Runs a model with one site weakened (or none) and counts its executions. Exists only under `--cfg loom` and `--cfg
+//! shuttle`.
 //!
-//! A passing model says nothing by itself: assert a floor on the count, and that each mutant is caught.
+//! A passing model alone proves nothing: assert a minimum for the count, and that each mutant is caught.
 //!
 //! | | `explore` (loom) | `sample` (shuttle) |
 //! |---|---|---|
-//! | executions | every one with at most so many preemptions | as many as asked for, drawn by a scheduler from a seed |
+//! | executions | every one up to a number of preemptions | a given number, drawn by a scheduler from a seed |
 //! | memory | weak orderings and fences | sequentially consistent |
-//! | size | three threads, a few steps each | what the product does in one go |
+//! | size | three threads, a few steps each | what the product does in one run |
 
 use std::{
     any::Any,
@@ -18,10 +18,10 @@ use std::{
     },
 };
 
-/// What a model run found.
+/// The result of a model run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Explored {
-    /// Every execution passed; so many were run.
+    /// Every execution passed; the field is their number.
     Passed(u64),
     /// An execution failed with this message.
     Failed(String),
@@ -35,7 +35,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
         .unwrap_or_else(|| "panic without a message".to_owned())
 }
 
-/// Counts the executions of `run`, which calls its argument once in each, while `mutant` is made.
+/// Counts the executions of `run`, which calls its argument once in each, with the mistake `mutant`.
 fn watch(
     mutant: Option<&'static str>,
     model: impl Fn() + Send + Sync + 'static,
@@ -54,7 +54,7 @@ fn watch(
     (executions.load(Relaxed), outcome.map_err(text_of))
 }
 
-/// Runs `model` in every interleaving with at most `preemptions` forced switches, making the mistake `mutant`.
+/// Runs `model` with the mistake `mutant` in every interleaving with at most `preemptions` forced switches.
 #[cfg(loom)]
 pub fn explore(mutant: Option<&'static str>, preemptions: usize, model: impl Fn() + Send + Sync + 'static) -> Explored {
     let mut builder = loom::model::Builder::new();
@@ -73,26 +73,26 @@ pub use bounded::{Mistake, bounds, check, check_variant, is_long};
 mod bounded {
     use super::{Explored, explore};
 
-    /// A mistake, the bound at which it shows, and a part of what must be said about it.
+    /// A mistake, the preemption bound at which it shows, and a part of the expected message.
     pub type Mistake = (&'static str, usize, &'static str);
 
-    /// Returns whether the long form of the models was asked for (`LOOM_LONG`).
+    /// Returns whether the long form of the models is requested (`LOOM_LONG`).
     #[must_use]
     pub fn is_long() -> bool {
         std::env::var_os("LOOM_LONG").is_some()
     }
 
-    /// Returns the preemptions and the floor of the form that was asked for: the short one, or the long one.
+    /// Returns the preemptions and the minimum of executions of the requested form, short or long.
     #[must_use]
     pub fn bounds(short: (usize, u64), long: (usize, u64)) -> (usize, u64) {
         if is_long() { long } else { short }
     }
 
-    /// Runs `model` as it is, which must pass in `floor` executions or more, and with each of `mistakes`, which must fail
-    /// with what was meant.
+    /// Runs `model` without a mistake, which must pass in `floor` executions or more, and with each of `mistakes`,
+    /// which must fail with the expected message.
     ///
     /// # Panics
-    /// When one of these does not hold; says which.
+    /// If one of these does not hold; the message says which.
     pub fn check(
         name: &str,
         model: impl Fn() + Copy + Send + Sync + 'static,
@@ -115,7 +115,7 @@ mod bounded {
     /// Runs a variant of a model that must pass as well.
     ///
     /// # Panics
-    /// When it does not, or in fewer executions than `floor`.
+    /// If it fails, or takes fewer executions than `floor`.
     pub fn check_variant(
         name: &str,
         variant: &'static str,
@@ -160,11 +160,12 @@ mod sampling {
     use std::{cell::RefCell, panic, sync::Once};
 
     std::thread_local! {
-        /// What the first panic since the last run began said. A panic beside a lock ends in one of the checker's own.
+        /// The message of the first panic since the last run began. A panic next to a lock ends in a panic of the
+        /// checker.
         static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
     }
 
-    /// Has panics leave their message in `FIRST`.
+    /// Installs a hook that stores the message of the first panic in `FIRST`.
     fn listen() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -179,30 +180,30 @@ mod sampling {
         FIRST.set(None);
     }
 
-    /// Stack of a model's thread, in bytes: an assertion that fails formats its message there.
+    /// Stack of a model's thread, in bytes: a failing assertion formats its message there.
     const STACK_BYTES: usize = 256 << 10;
-    /// Switches after which an execution counts as one that never ends.
+    /// Number of switches after which an execution counts as one that never ends.
     const STEPS_MAX: usize = 500_000;
 
-    /// Which schedules are drawn, and from which seed. The same draw gives the same executions.
+    /// The schedules to draw: their kind, number and seed. The same draw gives the same executions.
     #[derive(Clone, Copy, Debug)]
     pub struct Draw {
-        /// The seed; the environment's `SHUTTLE_RANDOM_SEED` takes its place.
+        /// The seed; the environment's `SHUTTLE_RANDOM_SEED` overrides it.
         pub seed: u64,
-        /// `None`: any thread that can run is next. `Some(depth)`: by priorities that change `depth - 1` times (PCT).
+        /// `None`: any runnable thread is next. `Some(depth)`: by priorities that change `depth - 1` times (PCT).
         pub depth: Option<usize>,
-        /// How many.
+        /// The number of executions.
         pub executions: usize,
     }
 
-    /// Runs `model` under `draw`, making the mistake `mutant`. The message of a failure says which execution it was.
+    /// Runs `model` under `draw` with the mistake `mutant`. The message of a failure names the execution.
     pub fn sample(mutant: Option<&'static str>, draw: Draw, model: impl Fn() + Send + Sync + 'static) -> Explored {
         let mut config = Config::new();
         config.stack_size = STACK_BYTES;
         config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
         config.silence_warnings = true;
         config.ungraceful_shutdown_config.immediately_return_on_panic = true;
-        // A mistake fails on purpose: its schedule helps nobody.
+        // A mistake fails on purpose: its schedule is of no use.
         config.failure_persistence =
             if mutant.is_some() { FailurePersistence::None } else { FailurePersistence::Print };
         listen();
@@ -226,7 +227,7 @@ mod sampling {
     /// Returns a number below `end` that the running execution's seed decides.
     ///
     /// # Panics
-    /// When `end` is 0, and outside a model.
+    /// If `end` is 0, and outside a model.
     pub fn below(end: usize) -> usize {
         thread_rng().gen_range(0..end)
     }

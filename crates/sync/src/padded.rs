@@ -1,10 +1,10 @@
 //! `Padded`: a value alone on 128 bytes, so that writers of two such values never share a cache line.
 //!
-//! 128 and not 64, since current x86 and Arm cores fetch lines in pairs.
+//! 128 rather than 64, since current x86 and Arm cores fetch lines in pairs.
 
 use std::ops::{Deref, DerefMut};
 
-/// A value aligned to, and alone on, 128 bytes. It lies at the front of them.
+/// A value aligned to, and alone on, 128 bytes, at their start.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Padded<T>(T);

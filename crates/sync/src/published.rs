@@ -1,19 +1,22 @@
-//! `Published`: one value that a few replace and many read, each reader with one load.
+//! `Published`: one value that few threads replace and many read, each reader with one load.
 //!
-//! Not a lock and not a channel: a reader may go on with a value that was replaced meanwhile, and never sees half of one.
+//! It is neither a lock nor a channel: a reader may continue with a value that was replaced since, but never sees a
+//! partial one.
 //!
 //! # Invariants
 //! - P1. The pointer leads to a value that is complete from before it was stored, and constant from then on.
-//! - P2. A value is retired once, by the replacer that took its pointer out, and freed after the last pin that may see it.
+//! - P2. A value is retired once, by the replacer that took its pointer out, and freed after the last pin that may see
+//!   it.
 //!
 //! # Ordering
 //! | store                     | pairs with               | carries                                           |
 //! |---------------------------|--------------------------|---------------------------------------------------|
-//! | `pointer` AcqRel, replace | `pointer` Acquire, read  | the value, and all its maker did before           |
+//! | `pointer` AcqRel, replace | `pointer` Acquire, read  | the value, and everything before its replacement  |
 //!
 //! # Progress
-//! `read`, `replace`: wait-free. What was replaced is freed later: the collector's (`epoch`).
-//! Under loom and shuttle nothing is freed: the models look at order, not at memory.
+//! `read`, `replace`: wait-free. The collector (`epoch`) frees replaced values later.
+//!
+//! Under loom and shuttle nothing is freed: the models check order, not memory.
 
 use crate::atomic::AtomicPtr;
 use crate::ord;
@@ -25,12 +28,12 @@ pub struct Published<T> {
 }
 
 impl<T: Send + Sync + 'static> Published<T> {
-    /// Starts with `value`.
+    /// Creates it with `value`.
     pub fn new(value: T) -> Self {
         Self { pointer: AtomicPtr::new(Box::into_raw(Box::new(value))) }
     }
 
-    /// Calls `look` with the value, under a pin: it must not wait.
+    /// Calls `look` with the value, under a pin: `look` must not wait.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let _pin = crate::epoch::pin();
         // SAFETY: P1; taken after the pin, so by P2 the value outlives the call.
@@ -38,13 +41,13 @@ impl<T: Send + Sync + 'static> Published<T> {
         look(value)
     }
 
-    /// Puts `value` in the place of the one there.
+    /// Replaces the current value by `value`.
     pub fn replace(&self, value: T) {
         let new = Box::into_raw(Box::new(value));
         let old = self.pointer.swap(new, ord!("PUBLISHED_SWAP", AcqRel));
         #[cfg(not(any(loom, shuttle)))]
-        // SAFETY: P2: our swap took it out, so nobody else retires it and no pin from now on leads to it; boxed above or in
-        // `new`.
+        // SAFETY: P2: our swap took it out, so no other thread retires it and no pin from now on leads to it; boxed
+        // above or in `new`.
         unsafe {
             crate::epoch::retire_box(&crate::epoch::pin(), old);
         }
@@ -56,7 +59,8 @@ impl<T: Send + Sync + 'static> Published<T> {
 impl<T> Drop for Published<T> {
     fn drop(&mut self) {
         let last = self.pointer.load(crate::atomic::Ordering::Acquire);
-        // SAFETY: boxed in `new` or `replace`; nobody shares `self` any more, and readers' references ended with their calls.
+        // SAFETY: boxed in `new` or `replace`; `self` is no longer shared, and readers' references ended with their
+        // calls.
         drop(unsafe { Box::from_raw(last) });
     }
 }
@@ -74,7 +78,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// A pair of equal numbers that counts how many of its kind there are.
+    /// A pair of equal numbers that counts the existing pairs.
     struct Pair(u64, u64, Arc<AtomicUsize>);
 
     impl Drop for Pair {
@@ -83,8 +87,8 @@ mod tests {
         }
     }
 
-    /// Goal: readers see whole values in their order, and every value is freed once. Method: one thread replaces pairs of
-    /// equal numbers while two read; at the end the pairs that are left are counted.
+    /// Goal: readers see complete values in order, and every value is freed once. Method: one thread replaces pairs of
+    /// equal numbers while two read; at the end the remaining pairs are counted.
     #[test]
     fn readers_see_whole_values_and_every_value_is_freed_once() {
         let there = Arc::new(AtomicUsize::new(0));
@@ -120,10 +124,10 @@ mod models {
 
     struct Watched(UnsafeCell<u8>);
 
-    // SAFETY: the cell is only read, and loom looks whether its making comes before.
+    // SAFETY: the cell is only read, and loom checks that its creation happens before.
     unsafe impl Sync for Watched {}
 
-    /// One replaces the value twice, another reads it.
+    /// One thread replaces the value twice, another reads it.
     fn replacer_and_reader() {
         let published = Arc::new(Published::new(Watched(UnsafeCell::new(0))));
         let reader = thread::spawn({
@@ -135,7 +139,7 @@ mod models {
         reader.join().expect("it ends");
     }
 
-    /// Goal: who finds a value finds it complete. Method: the value is a cell that loom watches; each ordering weakened.
+    /// Goal: a reader finds a complete value. Method: the value is a cell that loom watches; each ordering weakened.
     #[test]
     fn loom_published_value_is_complete() {
         const TORN: &str = "Causality violation";

@@ -1,9 +1,10 @@
 //! The shim: one set of names for atomics, `Arc`, `Mutex`, `RwLock`, `Condvar` and threads, in three builds.
 //!
-//! Product builds: std atomics and `Arc`, parking_lot locks (one byte, no poisoning: a panic inside a critical
-//! section aborts the transaction, not the database). Under `--cfg loom` and `--cfg shuttle`: the checker's, whose `RwLock`
-//! and `Mutex` are unwrapped.
-//! `Condvar` here never wakes spuriously in a product build; callers loop on their condition all the same.
+//! Product builds: std atomics and `Arc`, parking_lot locks (one byte, no poisoning: a panic inside a critical section
+//! aborts the transaction, not the database). Under `--cfg loom` and `--cfg shuttle`: the checker's types; results of
+//! its `Mutex` and `RwLock` are unwrapped.
+//!
+//! In a product build `Condvar` never wakes spuriously; callers loop on their condition all the same.
 
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
@@ -15,7 +16,7 @@ mod imp {
         thread,
     };
 
-    /// A cell reached by raw pointers, in loom's form, so that a model sees who touches it.
+    /// A cell accessed by raw pointers, with loom's interface, so that a model sees each access.
     #[derive(Debug, Default)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -25,12 +26,12 @@ mod imp {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// Calls `read` with a pointer to the value. Whoever reads through it answers for the absence of writers.
+        /// Calls `read` with a pointer to the value. A reader through it must ensure that there are no writers.
         pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
             read(self.0.get())
         }
 
-        /// Calls `write` with a pointer to the value. Whoever writes through it answers for being alone.
+        /// Calls `write` with a pointer to the value. A writer through it must ensure exclusive access.
         pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
             write(self.0.get())
         }
@@ -41,19 +42,20 @@ mod imp {
     pub struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// Makes one that nobody waits on.
+        /// Creates one without waiters.
         #[must_use]
         pub const fn new() -> Self {
             Self(parking_lot::Condvar::new())
         }
 
-        /// Releases `guard`, waits for a notification, takes it again.
+        /// Releases `guard`, waits for a notification, and locks again.
         pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
         }
 
-        /// Like [`Condvar::wait`], but for at most `limit`; says whether the limit passed without a notification.
+        /// Like [`Condvar::wait`], but for at most `limit`; also returns whether the limit passed without a
+        /// notification.
         pub fn wait_for<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -94,12 +96,12 @@ mod imp {
     pub use loom::cell::UnsafeCell;
     use std::{sync::PoisonError, time::Duration};
 
-    /// Mutual exclusion.
+    /// A mutual exclusion lock.
     #[derive(Debug)]
     pub struct Mutex<T>(checker::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        /// Makes an unlocked mutex.
+        /// Creates an unlocked mutex.
         pub fn new(value: T) -> Self {
             Self(checker::sync::Mutex::new(value))
         }
@@ -109,7 +111,7 @@ mod imp {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// Locks unless someone else holds it.
+        /// Locks unless another thread holds it.
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
         }
@@ -121,12 +123,12 @@ mod imp {
         }
     }
 
-    /// Many readers or one writer.
+    /// A lock for many readers or one writer.
     #[derive(Debug)]
     pub struct RwLock<T>(checker::sync::RwLock<T>);
 
     impl<T> RwLock<T> {
-        /// Makes an unlocked lock.
+        /// Creates an unlocked lock.
         pub fn new(value: T) -> Self {
             Self(checker::sync::RwLock::new(value))
         }
@@ -159,13 +161,13 @@ mod imp {
     }
 
     impl Condvar {
-        /// Makes one that nobody waits on.
+        /// Creates one without waiters.
         #[must_use]
         pub fn new() -> Self {
             Self(checker::sync::Condvar::new())
         }
 
-        /// Releases `guard`, waits for a notification, takes it again.
+        /// Releases `guard`, waits for a notification, and locks again.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
@@ -195,6 +197,6 @@ pub use imp::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, UnsafeCell, atomic, hint, thread,
 };
 
-/// Whether [`Condvar::wait_for`] came back because its limit passed.
+/// Whether [`Condvar::wait_for`] returned because its limit passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimedOut(pub bool);

@@ -1,9 +1,9 @@
-//! `StripedCounter`: a sum that many threads add to, each in its own cache line. `StripedCounters`: several sums that are added to
-//! together, all of a thread's in one line.
+//! `StripedCounter`: a sum to which many threads add, each in its own cache line. `StripedCounters`: several sums with
+//! common additions, all of a thread's in one line.
 //!
-//! A figure, not a lock: `sum` is exact once nobody adds, and meanwhile off by what is being added. One stripe may be below
-//! zero: what one thread added another took away. Its words are the standard library's in models too, since nothing is
-//! ordered by them.
+//! A figure, not a lock: `sum` is exact once no thread adds, and until then it is off by the additions in progress. One
+//! stripe may be below zero, since one thread may subtract what another added. Its words are the standard library's in
+//! models too, since they order nothing.
 //!
 //! # Progress
 //! `add`: wait-free; a read-modify-write of a line that is hardly ever shared. `sum`: one load per stripe.
@@ -14,14 +14,14 @@ use std::{
     sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
 };
 
-/// Threads that add at one time do so in different lines, up to this many.
+/// Number of stripes: up to this many threads that add at one time use different lines.
 const STRIPES: usize = 16;
 
-/// Returns the calling thread's number below `stripes`, the same for the life of the thread: for who keeps one list or word
-/// per stripe. Threads share numbers once there are more of them.
+/// Returns the calling thread's number below `stripes`, the same for the lifetime of the thread: for callers that keep
+/// one list or word per stripe. Threads share numbers if there are more threads than stripes.
 #[must_use]
 pub fn stripe_below(stripes: usize) -> usize {
-    // A thread that is being torn down has no stripe of its own any more.
+    // A thread that is being torn down no longer has its own stripe.
     STRIPE.try_with(Cell::get).unwrap_or(0) % stripes
 }
 
@@ -65,7 +65,7 @@ impl<const N: usize> Default for StripedCounters<N> {
 }
 
 impl<const N: usize> StripedCounters<N> {
-    /// Adds to each sum its amount, which may be negative. A sum with nothing to add costs nothing.
+    /// Adds to each sum its amount, which may be negative. A zero amount costs no write.
     #[inline]
     pub fn add(&self, amounts: [i64; N]) {
         let stripe = &self.stripes[stripe_below(STRIPES)];
@@ -79,7 +79,7 @@ impl<const N: usize> StripedCounters<N> {
     /// Returns the sum at `place`.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// If `place` is not below `N`.
     #[must_use]
     pub fn sum(&self, place: usize) -> i64 {
         self.stripes.iter().map(|stripe| stripe[place].load(Relaxed)).fold(0, i64::wrapping_add)
@@ -91,8 +91,8 @@ impl<const N: usize> StripedCounters<N> {
 mod tests {
     use super::*;
 
-    /// Goal: nothing is lost, whichever threads add and take away. Method: more threads than stripes, some add what others
-    /// take away, one adds more.
+    /// Goal: nothing is lost, whichever threads add and subtract. Method: more threads than stripes, some add what
+    /// others subtract, one adds more.
     #[test]
     fn sum_of_all_threads_is_exact_once_they_are_done() {
         let counter = StripedCounter::default();
@@ -108,7 +108,8 @@ mod tests {
         assert_eq!(counter.sum(), 70);
     }
 
-    /// Goal: sums that lie together are kept apart, and each is exact. Method: threads add to three, to one or none at a time.
+    /// Goal: sums in one line are independent, and each is exact. Method: threads add to one or two of three sums at a
+    /// time.
     #[test]
     fn sums_that_lie_together_are_exact_each() {
         let counters = StripedCounters::<3>::default();

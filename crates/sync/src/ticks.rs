@@ -1,9 +1,9 @@
-//! Ticks: the processor's own counter, the cheapest clock there is.
+//! Ticks: the processor's own counter, the cheapest clock available.
 //!
-//! Not a time: how long a tick is, and whether ticks of two machines mean the same, nobody says. Ticks of two processors of a
-//! machine are one count where [`has_invariant_ticks`] holds.
+//! Not a time: the length of a tick is unknown, and ticks of two machines cannot be compared. Ticks of two processors
+//! of one machine form one count if [`has_invariant_ticks`] holds.
 
-/// Returns whether the counter runs at one rate in every state of the processor. `false` where there is no such counter.
+/// Returns whether the counter runs at one rate in every state of the processor. `false` if there is no such counter.
 #[must_use]
 pub fn has_invariant_ticks() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -20,7 +20,7 @@ pub fn has_invariant_ticks() -> bool {
     }
 }
 
-/// Returns the counter; 0 where there is none. Not ordered with what stands before and after it: a few instructions either way.
+/// Returns the counter; 0 if there is none. Not ordered with surrounding instructions: off by a few either way.
 ///
 /// # Progress
 /// Wait-free: one instruction, no system call.
@@ -29,7 +29,7 @@ pub fn has_invariant_ticks() -> bool {
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: reads a counter that every x86-64 has and Linux leaves readable; it touches no memory.
+        // SAFETY: reads a counter that every x86-64 has and Linux leaves readable; accesses no memory.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -43,7 +43,8 @@ pub fn ticks() -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: where ticks are said to be of use they go on and never back, on one thread. Method: read until they have moved.
+    /// Goal: if ticks are reported invariant, they advance and never move back, on one thread. Method: read until they
+    /// have moved.
     #[test]
     fn invariant_ticks_go_on() {
         if !has_invariant_ticks() {

@@ -1,14 +1,15 @@
-//! `Waiters`: wakers parked until a growing number passes them, in buckets so that registering does not contend.
+//! `Waiters`: wakers parked until a growing number passes them, in buckets so that registrations do not contend.
 //!
-//! Not a queue: the order of wake-ups means nothing, and a wake-up is only a hint to look at the condition again.
+//! It is not a queue: wake-ups have no order, and a wake-up is only a hint to check the condition again.
 //!
 //! # Invariants
-//! - W1. A bucket's `lowest` is at most the lowest key registered in it (`u64::MAX` when empty); written under its lock.
-//! - W2. No lost wake-up: a waiter registers, then looks at its condition; a waker changes the condition, then calls
-//!   [`Waiters::wake_through`]. The fence at the end of the first and at the start of the second are SeqCst: each stops
-//!   the store before it from passing the load after it, so at least one side sees the other.
+//! - W1. A bucket's `lowest` is at most the lowest key registered in it (`u64::MAX` if it is empty); written under its
+//!   lock.
+//! - W2. No wake-up is lost: a waiter registers, then checks its condition; a waker changes the condition, then calls
+//!   [`Waiters::wake_through`]. The fences at the end of the first and at the start of the second call are SeqCst: each
+//!   stops the store before it from passing the load after it, so at least one side sees the other.
 //!
-//! Checked by a loom model (each fence left out makes it fail) and by the tests below.
+//! Checked by a loom model (leaving out either fence makes it fail) and by the tests below.
 
 use crate::{
     Mutex, Padded,
@@ -22,7 +23,7 @@ const BUCKETS: usize = 16;
 #[cfg(loom)]
 const BUCKETS: usize = 1;
 
-/// Wakers waiting for a number to pass their key.
+/// Wakers that wait for a number to reach their key.
 #[derive(Debug)]
 pub struct Waiters {
     buckets: Box<[Padded<Bucket>]>,
@@ -42,7 +43,7 @@ struct Parked {
     waker: Waker,
 }
 
-/// One registration; give it back to [`Waiters::forget`] when the wait ends early.
+/// A registration; pass it to [`Waiters::forget`] if the wait ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -53,7 +54,7 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Makes a set nobody waits in.
+    /// Creates a set without waiters.
     #[must_use]
     pub fn new() -> Self {
         let bucket = || Padded::new(Bucket { lowest: AtomicU64::new(u64::MAX), parked: Mutex::new(Vec::new()) });
@@ -65,7 +66,7 @@ impl Waiters {
         &self.buckets[index]
     }
 
-    /// Parks `waker` until the number passes `key`. Look at the condition once more afterwards (W2).
+    /// Parks `waker` until the number reaches `key`. Check the condition once more afterwards (W2).
     pub fn register(&self, key: u64, waker: Waker) -> Ticket {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let bucket = self.bucket(id);
@@ -83,7 +84,7 @@ impl Waiters {
         Ticket(id)
     }
 
-    /// Replaces the waker of a registration; `false` when it is gone, that is, was woken.
+    /// Replaces the waker of a registration; `false` if the registration is gone because it was woken.
     pub fn replace(&self, ticket: Ticket, waker: &Waker) -> bool {
         let mut parked = self.bucket(ticket.0).parked.lock();
         match parked.iter_mut().find(|p| p.id == ticket.0) {
@@ -95,7 +96,7 @@ impl Waiters {
         }
     }
 
-    /// Ends a registration without waking it. Nothing happens when it is gone already.
+    /// Ends a registration without waking it. Does nothing if it is already gone.
     pub fn forget(&self, ticket: Ticket) {
         let bucket = self.bucket(ticket.0);
         let mut parked = bucket.parked.lock();
@@ -103,9 +104,9 @@ impl Waiters {
         bucket.lowest.store(parked.iter().map(|p| p.key).min().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Wakes everyone whose key is at most `key`; returns how many.
+    /// Wakes every waiter whose key is at most `key`; returns how many.
     pub fn wake_through(&self, key: u64) -> usize {
-        // Stops the caller's store of the condition from being passed by the loads of `lowest`.
+        // Stops the loads of `lowest` from passing the caller's store of the condition.
         if !mutant!("NO_WAKE_FENCE") {
             fence(Ordering::SeqCst);
         }
@@ -119,7 +120,7 @@ impl Waiters {
             bucket.lowest.store(parked.iter().map(|p| p.key).min().unwrap_or(u64::MAX), Ordering::Relaxed);
             drop(parked);
             woken += due.len();
-            // Outside the lock: a waker may run the waiter at once, and it may register again.
+            // Outside the lock: a waker may run the waiter at once, which may register again.
             due.into_iter().for_each(|p| p.waker.wake());
         }
         woken
@@ -146,7 +147,8 @@ mod tests {
         }
     }
 
-    /// Goal: exactly those at or below the key are woken, each once. Method: keys 0..100, wake through 49, forget one.
+    /// Goal: exactly the waiters at or below the key are woken, each once. Method: keys 0..100, wake through 49, forget
+    /// one.
     #[test]
     fn wake_through_wakes_each_key_at_or_below_once() {
         let waiters = Waiters::new();
@@ -161,7 +163,8 @@ mod tests {
         assert_eq!(count.0.load(Relaxed), 98, "all but the forgotten and the replaced one");
     }
 
-    /// Goal: no wake-up is lost between look and park. Method: a thread raises a number 20,000 times while another waits for each.
+    /// Goal: no wake-up is lost between the check and the park. Method: a thread raises a number 20,000 times while
+    /// another waits for each.
     #[test]
     fn waiter_is_woken_however_the_race_falls() {
         let (waiters, number) = (Arc::new(Waiters::new()), Arc::new(AtomicU64::new(0)));
@@ -222,7 +225,7 @@ mod loom_tests {
         }
     }
 
-    /// One thread raises the number and wakes, another registers and looks.
+    /// One thread raises the number and wakes, another registers and checks.
     fn look_and_park() {
         let (waiters, number) = (Arc::new(Waiters::new()), Arc::new(AtomicU64::new(0)));
         let raiser = thread::spawn({
@@ -239,7 +242,7 @@ mod loom_tests {
         assert!(!parks || flag.0.load(Relaxed), "parked and never woken");
     }
 
-    /// Goal: a wake-up is never lost between look and park. Method: one waiter, one waker, every interleaving.
+    /// Goal: no wake-up is lost between the check and the park. Method: one waiter, one waker, every interleaving.
     #[test]
     fn loom_waiter_that_parks_is_woken() {
         match explore(None, 3, look_and_park) {

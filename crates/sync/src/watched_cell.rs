@@ -1,21 +1,21 @@
-//! `WatchedCell`: a cell that tells when two sides touch it at one time. Exists under `--cfg shuttle` only, whose model
-//! knows no cells of its own; it has the form of loom's.
+//! `WatchedCell`: a cell that detects overlapping accesses by two threads. Exists only under `--cfg shuttle`, whose
+//! models have no such cells; it has the interface of loom's cell.
 //!
-//! Seen is the overlap itself, not a missing order between two accesses: that is loom's part.
+//! It detects the overlap itself, not a missing order between two accesses: loom covers that.
 //!
 //! # Invariants
-//! - C1. All threads of a model run on one thread of the system, and a switch happens only where one is asked for: the
-//!   count of users is never touched by two at a time.
+//! - C1. All threads of a model run on one thread of the system, and a switch happens only where it is requested: no
+//!   two threads change the count of users at one time.
 
 use std::{
     cell::{Cell, UnsafeCell},
     time::Duration,
 };
 
-/// How many read, or that one writes.
+/// The value of `users` while one thread writes; otherwise it is the number of readers.
 const WRITING: isize = -1;
 
-/// A cell reached by raw pointers.
+/// A cell accessed by raw pointers.
 #[derive(Debug, Default)]
 pub struct WatchedCell<T> {
     value: UnsafeCell<T>,
@@ -31,7 +31,7 @@ impl<T> WatchedCell<T> {
     /// Calls `read` with a pointer to the value.
     ///
     /// # Panics
-    /// When somebody writes at the time.
+    /// If another thread is writing.
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         assert!(self.users.get() != WRITING, "Causality violation: a cell is read while it is written");
         self.users.set(self.users.get() + 1);
@@ -44,7 +44,7 @@ impl<T> WatchedCell<T> {
     /// Calls `write` with a pointer to the value.
     ///
     /// # Panics
-    /// When somebody reads or writes at the time.
+    /// If another thread is reading or writing.
     pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         assert!(self.users.get() == 0, "Causality violation: a cell is written while another uses it");
         self.users.set(WRITING);

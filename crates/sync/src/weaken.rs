@@ -1,15 +1,15 @@
-//! `ord!` and `mutant!`: the places a model may weaken, one at a time, to prove that it would notice.
+//! `ord!` and `mutant!`: the places that a model can weaken, one at a time, to prove that it would notice.
 //!
-//! In a product build both macros are constants. Under loom and shuttle they ask which site the running model weakens;
-//! that is a thread-local, since both run all threads of a model on one thread of the system, and test threads must not
-//! disturb each other. Shuttle is sequentially consistent: it sees mistakes, and no weakened ordering.
+//! In a product build both macros are constants. Under loom and shuttle they ask which site the running model weakens.
+//! That is a thread-local, since both run all threads of a model on one thread of the system, and test threads must not
+//! disturb each other. Shuttle is sequentially consistent: it detects mistakes, but no weakened ordering.
 //!
-//! The feature `planted-bugs` makes the mistakes, not the orderings, possible in a real process, where one of them is made
-//! by all threads: for checkers of whole runs, which have to notice it. No crate asks for the feature by itself.
+//! The feature `planted-bugs` makes the mistakes, not the weakened orderings, possible in a real process, where all
+//! threads make one of them: for checkers of whole runs, which must notice it. No crate enables the feature by itself.
 
 /// Names the ordering of one atomic access: `ord!("SITE", Release)`.
 ///
-/// The constant in a product build; `Relaxed` in a model that weakens `SITE`.
+/// The given ordering in a product build; `Relaxed` in a model that weakens `SITE`.
 #[cfg(not(any(loom, shuttle)))]
 #[macro_export]
 macro_rules! ord {
@@ -20,7 +20,7 @@ macro_rules! ord {
 
 /// Names the ordering of one atomic access: `ord!("SITE", Release)`.
 ///
-/// The constant in a product build; `Relaxed` in a model that weakens `SITE`.
+/// The given ordering in a product build; `Relaxed` in a model that weakens `SITE`.
 #[cfg(any(loom, shuttle))]
 #[macro_export]
 macro_rules! ord {
@@ -29,7 +29,7 @@ macro_rules! ord {
     };
 }
 
-/// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
+/// Returns whether a model makes the mistake `NAME`: always `false` in a product build.
 #[cfg(not(any(loom, shuttle, feature = "planted-bugs")))]
 #[macro_export]
 macro_rules! mutant {
@@ -38,7 +38,7 @@ macro_rules! mutant {
     };
 }
 
-/// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
+/// Returns whether a model makes the mistake `NAME`: always `false` in a product build.
 #[cfg(any(loom, shuttle, feature = "planted-bugs"))]
 #[macro_export]
 macro_rules! mutant {
@@ -55,12 +55,12 @@ mod under_models {
         static SITE: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// Sets what the models of this system thread weaken from now on.
+    /// Sets the site that the models of this system thread weaken from now on.
     pub(crate) fn set(site: Option<&'static str>) {
         SITE.set(site);
     }
 
-    /// Returns `ordering`, or `Relaxed` when `site` is the one being weakened.
+    /// Returns `ordering`, or `Relaxed` if `site` is the one being weakened.
     #[must_use]
     pub fn ordering_at(site: &str, ordering: Ordering) -> Ordering {
         if is_mutant(site) { Ordering::Relaxed } else { ordering }
@@ -84,10 +84,10 @@ mod planted {
 
     static PLANTED: OnceLock<String> = OnceLock::new();
 
-    /// Has every thread of this process make the mistake `name` from now on, until the process ends.
+    /// Makes every thread of this process make the mistake `name` from now on, until the process ends.
     ///
     /// # Panics
-    /// When another one is made already.
+    /// If another mistake was planted before.
     pub fn plant(name: &str) {
         assert_eq!(PLANTED.get_or_init(|| name.to_owned()), name, "one mistake at a time");
     }
