@@ -1,14 +1,15 @@
-//! `Advisory`: the locks of one session on numbers that mean something to its application.
+//! `Advisory`: the locks of one session on numbers that only its application interprets.
 //!
-//! They stand in the same shards and queues as table locks, and waits for them in the same graph as all others. Unlike
-//! table locks they belong to the session: one taken for the session outlives transactions and is given back as often as it
-//! was taken, one taken for the transaction ends with it; of one session, neither is in the other's way.
+//! They are in the same shards and queues as table locks, and waits for them are in the same graph as all others.
+//! Unlike table locks they belong to the session: a lock taken for the session outlives transactions and is released as
+//! often as it was taken; a lock taken for the transaction ends with it. Locks of one session never conflict with each
+//! other.
 //!
 //! # Invariants
 //! - S1. The session holds a mode of a number in the shards exactly while `held` has a count for it.
-//! - S2. `in_transaction` names what is counted for the transaction, in the order it was taken.
-//! - S3. Locks are held under [`OwnerId::session`], which no transaction has; waits are the open transaction's. The deadlock
-//!   detector goes from the one to the other (`deadlock::edges`).
+//! - S2. `in_transaction` lists the locks counted for the transaction, in the order of taking.
+//! - S3. Locks are held under [`OwnerId::session`], which no transaction has; the waiter is the open transaction. The
+//!   deadlock detector maps one to the other (`deadlock::edges`).
 //!
 //! Checked by `advisory_tests.rs`.
 
@@ -25,20 +26,20 @@ use std::sync::{Arc, atomic::Ordering};
 /// How long an advisory lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdvisoryScope {
-    /// Until it is given back as often as it was taken, or the session ends.
+    /// Until it is released as often as it was taken, or the session ends.
     Session,
-    /// Until the transaction ends, or rolls back to a savepoint before it.
+    /// Until the transaction ends, or rolls back to a savepoint before the lock.
     Transaction,
 }
 
-/// The advisory locks of a session, from the thread that runs it.
+/// The advisory locks of a session, for use by the thread that runs it.
 #[derive(Clone, Debug)]
 pub struct Advisory(pub(crate) Arc<Owner>);
 
-/// What one session holds.
+/// The advisory locks that one session holds.
 #[derive(Debug, Default)]
 pub(crate) struct AdvisoryHeld {
-    /// How often, for the session and for the transaction.
+    /// How often each lock was taken for the session, and how often for the transaction.
     held: Map<(LockTarget, TableLockMode), [u32; 2]>,
     in_transaction: Vec<(LockTarget, TableLockMode)>,
 }
@@ -55,7 +56,7 @@ impl AdvisoryHeld {
         }
     }
 
-    /// Takes one count away; returns whether that was the last of this lock, or `None` when there was none.
+    /// Decrements one count; returns whether it was the last one of this lock, or `None` if the count was zero.
     fn take(&mut self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Option<bool> {
         let counts = self.held.get_mut(&(target, mode))?;
         let count = match scope {
@@ -72,11 +73,11 @@ impl AdvisoryHeld {
 }
 
 impl Advisory {
-    /// Takes a lock if nobody is in the way, and returns `None`; else returns the wait after which to ask again. The
-    /// modes of advisory locks are [`TableLockMode::Share`] and [`TableLockMode::Exclusive`].
+    /// Takes a lock and returns `None`, unless another session is in the way; then returns the wait after which to ask
+    /// again. The modes of advisory locks are [`TableLockMode::Share`] and [`TableLockMode::Exclusive`].
     ///
     /// # Progress
-    /// Waits for nothing itself: one short mutex per call.
+    /// Does not wait itself: one short mutex per call.
     pub fn ask(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Option<Wait> {
         if self.try_lock(target, mode, scope) {
             return None;
@@ -85,13 +86,13 @@ impl Advisory {
         Some(self.0.locks.wait(&self.0, current, &Blocker::Table { target, mode }, || true))
     }
 
-    /// Takes a lock if nobody is in the way; returns whether it did.
+    /// Takes a lock if no other session is in the way; returns whether it did.
     pub fn try_lock(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> bool {
         let owner = &*self.0;
         let mut held = owner.advisory.lock();
         if !held.held.contains_key(&(target, mode)) {
             let Some(after) = owner.locks.tables.try_acquire(owner.session_id(), target, mode) else { return false };
-            // G4 of the table locks: the next statement reads above it.
+            // G4 of the table locks: the next statement reads above this commit.
             owner.after.fetch_max(after.get(), Ordering::Relaxed);
         }
         held.add(target, mode, scope);
@@ -101,14 +102,14 @@ impl Advisory {
         true
     }
 
-    /// Returns how much is kept of locks that the session holds: one for each number and mode, or one for each time that a lock was taken
-    /// for the transaction, if that is more.
+    /// Returns the number of entries kept for locks of the session: one for each number and mode, or one for each time
+    /// that a lock was taken for the transaction, whichever is more.
     pub fn count(&self) -> usize {
         let held = self.0.advisory.lock();
         held.held.len().max(held.in_transaction.len())
     }
 
-    /// Gives a lock back that was taken for the session; returns whether there was one.
+    /// Releases a lock that was taken for the session; returns whether there was one.
     pub fn give_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
         let taken = self.0.advisory.lock().take(target, mode, AdvisoryScope::Session);
         if taken == Some(true) {
@@ -117,7 +118,7 @@ impl Advisory {
         taken.is_some()
     }
 
-    /// Gives every lock back that was taken for the session.
+    /// Releases every lock that was taken for the session.
     pub fn give_all_back(&self) {
         self.0.give_all_advisory_back();
     }
@@ -140,16 +141,16 @@ impl Owner {
         }
     }
 
-    /// Returns how many locks are counted for the transaction: a mark to release to.
+    /// Returns how many locks are counted for the transaction: a mark for a later partial release.
     pub(crate) fn advisory_in_transaction(&self) -> usize {
         let may = self.takes_advisory.load(Ordering::Relaxed);
         if may { self.advisory.lock().in_transaction.len() } else { 0 }
     }
 
-    /// Gives back what was taken for the transaction since there were `count` such locks; all at its end, which lies at
-    /// `commit` if not at zero.
+    /// Releases the locks taken for the transaction since there were `count` of them; at the end of the transaction all
+    /// of them. `commit` is the position of its commit, or zero.
     pub(crate) fn release_transaction_advisory(&self, count: usize, commit: Lsn) {
-        // Most transactions have none, and their end pays one load.
+        // Most transactions have none, so that their end costs one load.
         if !self.takes_advisory.load(Ordering::Relaxed) {
             return;
         }

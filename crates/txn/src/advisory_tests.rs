@@ -1,4 +1,4 @@
-//! Tests of advisory locks: how often and how long, beside each other and beside rows.
+//! Tests of advisory locks: counts and scopes, several sessions, and waits mixed with rows.
 
 use crate::{
     AdvisoryScope::{Session as ForSession, Transaction as ForTransaction},
@@ -38,9 +38,9 @@ fn poll(wait: &mut Wait) -> Poll<Result<(), TxnError>> {
     Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Goal: a lock is held as often as it was taken, for the session and for the transaction apart; shared ones go with each other;
-/// one's own are in nobody's way; numbers and pairs of numbers are different things. Method: take, give back, look from
-/// another session.
+/// Goal: a lock is held as often as it was taken, with separate counts for the session and the transaction; shared ones
+/// are compatible; a session's own locks never block it; numbers and pairs of numbers are different targets. Method:
+/// take, release, look from another session.
 #[test]
 fn locks_are_counted_by_scope_and_mode() {
     let txns = txns();
@@ -74,7 +74,7 @@ fn locks_are_counted_by_scope_and_mode() {
     assert!(free(Exclusive), "the session's end gives all back");
 }
 
-/// Goal: a rollback to a savepoint gives back what was taken for the transaction since, and nothing that was taken for the
+/// Goal: a rollback to a savepoint releases the locks taken for the transaction since then, and none taken for the
 /// session. Method: one of each, before and after the mark.
 #[test]
 fn rollback_to_a_savepoint_gives_later_locks_back() {
@@ -96,8 +96,9 @@ fn rollback_to_a_savepoint_gives_later_locks_back() {
     a.abort(at, &mut ());
 }
 
-/// Goal: waiters are served in order, also when what they wait for is the session's and no transaction's; and the next holder
-/// reads above what the last one committed. Method: a session's lock outlives its commit; two wait for it, one shared.
+/// Goal: waiters are served in order, also if the lock belongs to a session rather than a transaction; and the next
+/// holder reads above the commits of the last one. Method: a session's lock outlives its commit; two wait for it, one
+/// shared.
 #[test]
 fn waiters_are_let_in_when_the_lock_is_given_back() {
     let txns = txns();
@@ -123,8 +124,9 @@ fn waiters_are_let_in_when_the_lock_is_given_back() {
     assert!(first.try_lock(ONE, Share, ForSession) && !second.try_lock(ONE, Exclusive, ForSession));
 }
 
-/// Goal: a deadlock is found across advisory locks of sessions and rows, whoever comes last. Method: one has the lock and
-/// wants the row, the other has the row and wants the lock, in both orders; and two locks crosswise.
+/// Goal: a deadlock across advisory locks of sessions and rows is found, in whatever order the waits begin. Method: one
+/// session has the lock and wants the row, the other has the row and wants the lock, in both orders; and two locks
+/// crosswise.
 #[test]
 fn cycles_through_advisory_locks_are_deadlocks() {
     for scope in [ForSession, ForTransaction] {
@@ -161,7 +163,7 @@ fn cycles_through_advisory_locks_are_deadlocks() {
     }
 }
 
-/// Goal: a wait that was cancelled leaves nothing behind. Method: cancel it, give the lock back, take it from elsewhere.
+/// Goal: a cancelled wait leaves nothing behind. Method: cancel it, release the lock, take it from another session.
 #[test]
 fn cancelled_wait_is_not_granted() {
     let txns = txns();

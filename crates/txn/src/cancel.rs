@@ -1,10 +1,10 @@
-//! `CancelHandle`: asks a session, from any thread, to stop what it does; ends its lock wait at once.
+//! `CancelHandle`: asks a session, from any thread, to stop its work; ends its lock wait at once.
 //!
-//! Not the order to close a connection: that is its owner's, who reads the [`CancelReason`].
+//! It does not close a connection: the connection's owner does that, after it reads the [`CancelReason`].
 //!
 //! # Invariants
 //! - N1. The first reason stands until the session itself clears it.
-//! - N2. A request made for a generation that is over does nothing: it sets no reason and ends no wait.
+//! - N2. A request for a generation that is over does nothing: it sets no reason and ends no wait.
 //!
 //! Checked by `cancel_tests.rs` and the models of cancelling in `loom_tests.rs`.
 //!
@@ -29,20 +29,20 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Low bits of the state, which hold the reason.
+/// Number of low bits of the state, which hold the reason.
 const REASON_BITS: u32 = 8;
 const REASON_MASK: u64 = (1 << REASON_BITS) - 1;
 
 /// Why a session is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelReason {
-    /// Somebody asked for it.
+    /// A user asked for it.
     User,
-    /// Its statement ran into its time limit.
+    /// Its statement reached its time limit.
     StatementTimeout,
-    /// Its transaction ran into its time limit.
+    /// Its transaction reached its time limit.
     TransactionTimeout,
-    /// Its commit has waited long enough for replicas.
+    /// Its commit reached the time limit for replicas.
     ReplicasTimeout,
 }
 
@@ -67,30 +67,30 @@ impl CancelReason {
     }
 }
 
-/// The part of a session that others reach: its cancel state and its current wait.
+/// The part of a session that other threads access: its cancel state and its current wait.
 #[derive(Debug)]
 pub(crate) struct Owner {
     // Constant.
     pub(crate) locks: Arc<Locks>,
     slot: usize,
-    /// The generation, and in its low bits the reason of a cancel, 0 for none.
+    /// The generation, and in its low bits the reason of a cancel; 0 for none.
     state: AtomicU64,
     watch: Mutex<Watch>,
-    /// A row queue may hold a place of the session; only the session's own calls change it.
+    /// Whether a row queue may hold a place of the session; only the session's own calls change it.
     pub(crate) queued: AtomicBool,
-    // Touched by the session's own calls only: no model has to look at them.
+    // Used by the session's own calls only: models need not watch them.
     /// The open transaction, or the last one: the [`OwnerId`](crate::desc::OwnerId) that waits.
     pub(crate) current: std::sync::atomic::AtomicU64,
-    /// Where the session last committed.
+    /// Position of the session's last commit.
     pub(crate) last_commit: std::sync::atomic::AtomicU64,
-    /// The newest commit that a holder of its advisory locks comes after.
+    /// The newest commit that came before the session took its advisory locks.
     pub(crate) after: std::sync::atomic::AtomicU64,
     /// Whether the open transaction may have taken advisory locks for itself.
     pub(crate) takes_advisory: std::sync::atomic::AtomicBool,
     pub(crate) advisory: Mutex<AdvisoryHeld>,
 }
 
-/// What a cancel ends.
+/// The waits that a cancel ends.
 #[derive(Debug, Default)]
 struct Watch {
     waiting: Option<Arc<Waiter>>,
@@ -117,7 +117,7 @@ impl Owner {
         self.slot
     }
 
-    /// Makes `waiter` the one that a cancel ends; a cancel that came first ends it here.
+    /// Makes `waiter` the one that a cancel ends; if a cancel came first, ends it here.
     pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>, wakes: &mut Wakes) {
         let early = mutant!("CANCEL_LOOKED_FOR_FIRST").then(|| self.state.load(Ordering::Acquire));
         self.watch.lock().waiting = Some(Arc::clone(waiter));
@@ -137,13 +137,13 @@ impl Owner {
 pub struct CancelHandle(pub(crate) Arc<Owner>);
 
 impl CancelHandle {
-    /// Asks for [`CancelReason::User`] and ends a lock wait with [`TxnError::Cancelled`].
+    /// Requests a stop for [`CancelReason::User`] and ends a lock wait with [`TxnError::Cancelled`].
     pub fn cancel(&self) {
         self.stop(None, CancelReason::User);
     }
 
-    /// Asks to stop for `reason` if `generation` is not over (N2), as a timer does that was set then. Returns whether the
-    /// reason stands.
+    /// Requests a stop for `reason` unless `generation` is over (N2), as a timer set in that generation does. Returns
+    /// whether the reason was set.
     pub fn cancel_in(&self, generation: u64, reason: CancelReason) -> bool {
         self.stop(Some(generation), reason)
     }
@@ -163,7 +163,7 @@ impl CancelHandle {
         };
         let mut wakes = Wakes::default();
         let mut watch = self.0.watch.lock();
-        // The session may have cleared it since; then its present wait is of another generation.
+        // The session may have cleared it since; then its current wait belongs to another generation.
         if mutant!("GENERATION_NOT_ASKED_AGAIN") || self.0.state.load(Ordering::Acquire) == stopped {
             if let Some(waiter) = &watch.waiting {
                 waiter.complete(Err(TxnError::Cancelled), &mut wakes);
@@ -175,19 +175,19 @@ impl CancelHandle {
         true
     }
 
-    /// Returns whether a cancel was asked for and not cleared. Long statements look now and then.
+    /// Returns whether a cancel was requested and not cleared. Long statements check this from time to time.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// Returns why the session is to stop, if it is. One load.
+    /// Returns why the session should stop, if it should. One load.
     #[must_use]
     pub fn reason(&self) -> Option<CancelReason> {
         CancelReason::of(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Ready once a cancel was asked for; else the task of `cx` is woken by one.
+    /// Returns ready once a cancel was requested; otherwise a cancel will wake the task of `cx`.
     pub fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<CancelReason> {
         let early = mutant!("CANCEL_LOOKED_FOR_FIRST").then(|| self.reason());
         self.0.watch.lock().waker = Some(cx.waker().clone());
@@ -195,32 +195,34 @@ impl CancelHandle {
         early.unwrap_or_else(|| self.reason()).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Returns whether the session waits for a lock now.
+    /// Returns whether the session is waiting for a lock.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.0.watch.lock().waiting.as_ref().is_some_and(|waiter| waiter.is_open())
     }
 
-    /// Returns the slot by which locks know the session ([`LockOwner`](crate::LockOwner)). Another session may have it
-    /// once this one is closed.
+    /// Returns the slot by which locks identify the session ([`LockOwner`](crate::LockOwner)). Another session may get
+    /// it once this one is closed.
     #[must_use]
     pub fn slot(&self) -> usize {
         self.0.slot
     }
 
-    /// Returns the generation that [`CancelHandle::clear`] or [`CancelHandle::settle`] began.
+    /// Returns the current generation, which [`CancelHandle::clear`] or [`CancelHandle::settle`] began.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.0.state.load(Ordering::Relaxed) >> REASON_BITS
     }
 
-    /// Forgets an earlier cancel and begins a generation, before the next statement. Only the session itself may.
+    /// Clears an earlier cancel and begins a generation, before the next statement. Only the session itself may call
+    /// it.
     pub fn clear(&self) {
         let next = self.generation().wrapping_add(1) << REASON_BITS;
         self.0.state.store(next, Ordering::Release);
     }
 
-    /// Begins a generation: time limits of the one before are over, a user's request is not. Only the session itself may.
+    /// Begins a generation: drops the time limits of the previous one, but keeps a user's request. Only the session
+    /// itself may call it.
     pub fn settle(&self) {
         let mut seen = self.0.state.load(Ordering::Acquire);
         loop {

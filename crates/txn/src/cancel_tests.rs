@@ -1,4 +1,4 @@
-//! Tests of [`CancelHandle`] that need no lock: reasons, generations, wakers. Waits are ended in `wait_tests.rs`.
+//! Tests of [`CancelHandle`] that need no lock: reasons, generations, wakers. `wait_tests.rs` covers the end of waits.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ fn handle() -> CancelHandle {
     CancelHandle(Arc::new(Owner::new(Arc::new(Locks::new(Arc::new(XidMap::new(2, Xid::new(1))))), 0)))
 }
 
-/// Goal: the first reason stands until it is cleared (N1). Method: each reason first, then each other on top.
+/// Goal: the first reason stands until it is cleared (N1). Method: each reason first, then each reason on top of it.
 #[test]
 fn first_reason_stands() {
     use CancelReason::{StatementTimeout, TransactionTimeout, User};
@@ -38,8 +38,8 @@ fn first_reason_stands() {
     }
 }
 
-/// Goal: a late timer never hits the next statement (N2). Method: plant one: its generation ends by `clear` and by
-/// `settle`; neither the state nor a wait of the later generation feels it, and the timer of that one still works.
+/// Goal: a late timer never affects the next statement (N2). Method: set one, then end its generation by `clear` and by
+/// `settle`; it changes neither the state nor a wait of the later generation, whose own timer still works.
 #[test]
 fn late_timer_does_nothing() {
     for end in [CancelHandle::clear, CancelHandle::settle] {
@@ -71,7 +71,7 @@ fn settling_keeps_only_a_users_request() {
     }
 }
 
-/// Goal: a task that is not in a lock wait is woken by a cancel too. Method: poll, cancel, count wakes; a wait's limit ends
+/// Goal: a cancel also wakes a task that is not in a lock wait. Method: poll, cancel, count wakes; a wait's limit ends
 /// only that wait.
 #[test]
 fn cancel_wakes_who_polls_and_a_limit_ends_its_wait() {

@@ -1,8 +1,8 @@
-//! Finds a cycle of waits before it closes, and breaks it by reordering a queue where that is enough.
+//! Finds a cycle of waits before it closes, and breaks it by reordering a queue if that suffices.
 //!
-//! An edge goes from a waiter to each holder in its way (hard) or to one ahead of it in its queue (soft). A cycle of hard edges ends
-//! for the requester with a deadlock error. A cycle with a soft edge goes away when the waiter behind that edge moves
-//! ahead of the other; the soft edge farthest from the requester is tried first.
+//! An edge leads from a waiter to each holder in its way (hard) or to an earlier waiter of its queue (soft). A cycle of
+//! hard edges ends with a deadlock error for the requester. A cycle with a soft edge disappears if the waiter behind
+//! that edge moves ahead of the other; the soft edge farthest from the requester is tried first.
 
 use crate::{
     desc::OwnerId,
@@ -11,7 +11,7 @@ use crate::{
 };
 use collie_base::Set;
 
-/// How many queues may be reordered for one requester before it is told to give up.
+/// Maximum number of queues that are reordered for one requester before it gets the error.
 const REORDERINGS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -21,10 +21,10 @@ pub(crate) struct Edge {
     pub(crate) soft: bool,
 }
 
-/// Makes sure that `requester`, which has just joined a queue, is in no cycle.
+/// Ensures that `requester`, which has just joined a queue, is in no cycle.
 ///
 /// # Errors
-/// The number of transactions in the cycle, when no order of the queues breaks it.
+/// The number of transactions in the cycle, if no order of the queues breaks it.
 pub(crate) fn prevent(locks: &Locks, waits: &mut Waits, requester: OwnerId, wakes: &mut Wakes) -> Result<(), usize> {
     if waits.waiting.len() < 2 {
         return Ok(());
@@ -35,15 +35,15 @@ pub(crate) fn prevent(locks: &Locks, waits: &mut Waits, requester: OwnerId, wake
         for for_what in moved {
             match for_what {
                 WaitFor::Table(target, _) => locks.grant_table(waits, target, wakes),
-                WaitFor::Row(row) => Locks::settle(waits, &row, wakes), // it may be the turn of the one that was moved
+                WaitFor::Row(row) => Locks::settle(waits, &row, wakes), // it may be the moved waiter's turn
             }
         }
     }
     outcome
 }
 
-/// Breaks every cycle through one of `starts`. A move adds edges that all end at the waiter that was moved, so that is
-/// where a new cycle would pass.
+/// Breaks every cycle through one of `starts`. A move adds only edges that end at the moved waiter, so a new cycle must
+/// pass through it.
 fn soften(locks: &Locks, waits: &mut Waits, starts: &mut Vec<OwnerId>, moved: &mut Vec<WaitFor>) -> Result<(), usize> {
     let Some(cycle) = starts.iter().find_map(|start| find_cycle(locks, waits, *start)) else { return Ok(()) };
     if moved.len() < REORDERINGS_MAX {
@@ -63,7 +63,7 @@ fn soften(locks: &Locks, waits: &mut Waits, starts: &mut Vec<OwnerId>, moved: &m
     Err(cycle.len())
 }
 
-/// Moves `from` directly ahead of `to` in the queue; returns the index it came from.
+/// Moves `from` directly ahead of `to` in the queue; returns its previous index.
 fn move_ahead(locks: &Locks, waits: &mut Waits, queue: &WaitFor, from: OwnerId, to: OwnerId) -> Option<usize> {
     match queue {
         WaitFor::Row(row) => {
@@ -96,11 +96,11 @@ pub(crate) fn is_in_cycle(locks: &Locks, waits: &Waits, owner: OwnerId) -> bool 
     find_cycle(locks, waits, owner).is_some()
 }
 
-/// Returns the edges of a cycle through `requester`, from it on.
+/// Returns the edges of a cycle through `requester`, starting with its own edge.
 fn find_cycle(locks: &Locks, waits: &Waits, requester: OwnerId) -> Option<Vec<Edge>> {
     let mut seen = Set::default();
     let mut path: Vec<Edge> = Vec::new();
-    // One list of untried edges per step of `path`, and one for the requester.
+    // One list of untried edges for each step of `path`, and one for the requester.
     let mut untried = vec![edges(locks, waits, requester)];
     seen.insert(requester);
     while let Some(edge) = untried.last_mut().map(Vec::pop) {
@@ -123,10 +123,10 @@ fn find_cycle(locks: &Locks, waits: &Waits, requester: OwnerId) -> Option<Vec<Ed
     None
 }
 
-/// Returns whom `from` waits for; nobody when it does not wait.
+/// Returns the edges to the owners for which `from` waits; none if it does not wait.
 pub(crate) fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
     let edge = |to: OwnerId, soft: bool| Edge { from, to, soft };
-    // One whose wait was cancelled is about to leave its queue and closes no cycle.
+    // A waiter whose wait was cancelled is about to leave its queue and closes no cycle.
     let parked = waits.waiting.get(&from).filter(|parked| parked.waiter.is_open());
     match parked.map(|parked| &parked.for_what) {
         None => Vec::new(),
@@ -134,11 +134,11 @@ pub(crate) fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
             let entries = waits.rows.get(row).map(|queue| &queue.entries).into_iter().flatten();
             let Some(own) = entries.clone().find(|entry| entry.owner == from) else { return Vec::new() };
             let owner = |xid| locks.map.desc(xid).map(|desc| desc.owner).filter(|owner| *owner != from);
-            // It waits for one holder after the other, so for all of them.
+            // It waits for one holder after the other, and thus for all of them.
             let shares = locks.shares.holders(row, Some(own.strength)).into_iter().rev();
             let holders = shares.filter(|xid| Some(*xid) != own.holder).chain(own.holder).filter_map(owner);
             let ahead = entries.map(|entry| entry.owner).take_while(|owner| *owner != from);
-            // The holders last: they are tried first.
+            // The holders are last in the list, and thus tried first.
             ahead.map(|owner| edge(owner, true)).chain(holders.map(|owner| edge(owner, false))).collect()
         }
         Some(WaitFor::Table(target, mode)) => {
@@ -150,7 +150,7 @@ pub(crate) fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
     }
 }
 
-/// Returns the transaction in which the holder of a lock waits; for a session that does not wait the session itself.
+/// Returns the transaction in which the holder of a lock waits; if a session does not wait, the session itself.
 fn waiting_of(waits: &Waits, holder: OwnerId) -> OwnerId {
     if !holder.is_session() {
         return holder;

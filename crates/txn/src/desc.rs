@@ -1,21 +1,23 @@
-//! `Desc`: one writing transaction as others see it: its xid, its state word, and how far its end has come.
+//! `Desc`: one writing transaction as other sessions see it: its xid, its state word, and the progress of its end.
 //!
-//! `flags` is changed by read-modify-write only, so its changes have one order: whoever sets `DONE` learns whether
-//! anybody waits or lapped it, and whoever sets `WAITED` or `LAPPED` learns whether it is done. No fence is needed.
+//! `flags` is changed by read-modify-write only, so its changes have one order: the setter of `DONE` learns whether a
+//! session waits or the ring lapped the transaction, and the setter of `WAITED` or `LAPPED` learns whether it is done.
+//! No fence is needed.
 
 use crate::stamp::Word;
 use collie_base::Xid;
 use collie_sync::{atomic::AtomicU64, ord};
 
-/// Who holds or waits for a lock: one transaction of one session, never reused.
+/// The holder of a lock or a waiter: one transaction of one session, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct OwnerId(pub(crate) u64);
 
-/// Bits of an owner id below the slot number: transactions that a slot can have.
+/// Number of bits of an owner id below the slot number, which number the transactions of a slot.
 pub(crate) const OWNER_BITS: u32 = 44;
 
 impl OwnerId {
-    /// The owner of what a session holds for itself. No transaction has this id: they are numbered from 1.
+    /// Returns the owner of locks that a session holds for itself. No transaction has this id: they are numbered from
+    /// 1.
     pub(crate) const fn session(slot: usize) -> Self {
         Self((slot as u64) << OWNER_BITS)
     }
@@ -48,18 +50,18 @@ pub(crate) struct Desc {
     flags: AtomicU64,
 }
 
-/// Others may go on: the end is published.
+/// The end is published: waiters may proceed.
 const DONE: u64 = 1;
-/// Every version carries its end itself.
+/// Every version carries its final stamp.
 const STAMPED: u64 = 2;
-/// Somebody waits for `DONE`.
+/// A session waits for `DONE`.
 const WAITED: u64 = 4;
 /// The sparse map holds this descriptor.
 const LAPPED: u64 = 8;
-/// It committed and had nothing to commit, which ends it as a rollback does.
+/// The transaction committed without a write, and so ends as a rollback does.
 const COMMITTED_NOTHING: u64 = 16;
 
-/// What the owner of a transaction must still do after its end was marked.
+/// What the owner of a transaction must still do after it marked the end.
 #[must_use]
 pub(crate) struct Duties {
     pub(crate) wake: bool,
@@ -79,7 +81,7 @@ impl Desc {
         self.state.store(word.raw(), ord!("DESC_STATE_STORE", Release));
     }
 
-    /// Marks the end as published: others may go on. Returns whether somebody waits for that.
+    /// Marks the end as published: waiters may proceed. Returns whether a session waits for that.
     pub(crate) fn finish_waits(&self) -> bool {
         self.flags.fetch_or(DONE, ord!("DESC_DONE", AcqRel)) & WAITED != 0
     }
@@ -95,7 +97,7 @@ impl Desc {
         Duties { wake: old & WAITED != 0, leave_sparse: old & LAPPED != 0 }
     }
 
-    /// Notes that it commits though it wrote nothing: for who asks how it ended.
+    /// Records that it commits although it wrote nothing, for callers that ask how it ended.
     pub(crate) fn note_committed(&self) {
         self.flags.fetch_or(COMMITTED_NOTHING, ord!("DESC_NOTE", AcqRel));
     }
@@ -104,18 +106,18 @@ impl Desc {
         self.flags.load(ord!("DESC_NOTE_LOAD", Acquire)) & COMMITTED_NOTHING != 0
     }
 
-    /// Announces a waiter; `false` when the transaction is done and nothing is to be waited for.
+    /// Announces a waiter; `false` if the transaction is done and there is nothing to wait for.
     pub(crate) fn announce_waiter(&self) -> bool {
         self.flags.fetch_or(WAITED, ord!("DESC_ANNOUNCE", AcqRel)) & DONE == 0
     }
 
-    /// Returns whether anybody announced to wait, after a partial rollback. A read-modify-write, so that whoever
-    /// announces later sees what was undone.
+    /// Returns whether a waiter was announced, after a partial rollback. A read-modify-write, so that a later waiter
+    /// sees what was undone.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flags.fetch_or(0, ord!("DESC_WAITED", AcqRel)) & WAITED != 0
     }
 
-    /// Returns whether the end is published and others may go on.
+    /// Returns whether the end is published and waiters may proceed.
     pub(crate) fn is_done(&self) -> bool {
         self.flags.load(ord!("DESC_DONE_LOAD", Acquire)) & DONE != 0
     }
@@ -124,7 +126,7 @@ impl Desc {
         self.flags.load(ord!("DESC_FINISHED_LOAD", Acquire)) & (DONE | STAMPED) == DONE | STAMPED
     }
 
-    /// Notes that the sparse map holds this descriptor; `false` when it is finished and need not be there.
+    /// Records that the sparse map holds this descriptor; `false` if it is finished and need not be there.
     pub(crate) fn lap(&self) -> bool {
         self.flags.fetch_or(LAPPED, ord!("DESC_LAP", AcqRel)) & (DONE | STAMPED) != DONE | STAMPED
     }

@@ -1,23 +1,23 @@
-//! `TxnError`: why a transaction cannot go on. Each variant is one SQLSTATE.
+//! `TxnError`: why a transaction cannot continue. Each variant is one SQLSTATE.
 
 use crate::snapshots::SnapshotCancelled;
 use collie_base::{Lsn, Remedy};
 use std::fmt;
 
-/// Why a transaction cannot go on. The transaction is still open; the caller rolls it back.
+/// Why a transaction cannot continue. The transaction is still open; the caller rolls it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxnError {
     /// Another transaction changed the row after this transaction's snapshot (40001).
     Conflict {
-        /// Where the other committed.
+        /// Position of the other transaction's commit.
         csn: Lsn,
         /// This transaction's snapshot.
         snapshot: Lsn,
     },
     /// Waiting would close a cycle of transactions that wait for each other (40P01).
     Deadlock {
-        /// How many transactions the cycle has.
+        /// Number of transactions in the cycle.
         transactions: usize,
     },
     /// A lock was not granted within the caller's limit (55P03).
@@ -26,14 +26,14 @@ pub enum TxnError {
     Cancelled,
     /// A write in a transaction that was begun READ ONLY (25006).
     ReadOnly,
-    /// The snapshot kept too many old versions, or was too old, and is in force no more (72000).
+    /// The snapshot kept too many old versions, or was too old, and is no longer in force (72000).
     SnapshotCancelled(SnapshotCancelled),
     /// Every snapshot slot is taken (53300).
     TooManySessions {
-        /// How many there are.
+        /// Number of slots.
         limit: usize,
     },
-    /// The transaction has run all the commands that can be numbered (54000).
+    /// The transaction has used up all command numbers (54000).
     TooManyCommands,
 }
 
@@ -53,7 +53,7 @@ impl TxnError {
         }
     }
 
-    /// Says what the caller can do. Match on this, not on text.
+    /// Returns what the caller can do. Match on this, not on text.
     #[must_use]
     pub const fn remedy(&self) -> Remedy {
         match self {

@@ -1,4 +1,4 @@
-//! When a transaction got its xid, as those are told who wait for it.
+//! Tests of the time at which a transaction got its xid, as reported to sessions that wait for it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ fn begin_at(session: &mut Session<TestLog>, moment: u64) -> (Transaction, Xid) {
     (t, xid)
 }
 
-/// Goal: the moment is that of the transaction, also once the ring of xids has lapped it, and none is told of one that has ended, though
-/// its session goes on, or that was given none. Method: two sessions over a ring of two xids, by hand.
+/// Goal: the reported time is that of the transaction, also once the ring of xids has lapped it; there is none for a
+/// transaction that has ended, even if its session continues, or that was given none. Method: two sessions over a ring
+/// of two xids, by hand.
 #[test]
 fn first_write_is_told_while_its_transaction_is_open() {
     let txns: Arc<Txns<TestLog>> =

@@ -1,28 +1,29 @@
 //! Transactions without rows and without a log: ids, states, snapshots, commit, waiting, table locks, deadlocks.
 //!
 //! One number line orders everything. A commit's number (CSN) is the start LSN of its commit record, a snapshot is one
-//! load of a boundary of the log, and a commit is visible when `csn < snapshot`, strictly. This crate keeps the state of
-//! every writing transaction from its first write until its versions carry their CSN themselves, hands out snapshots,
-//! tells how far old versions may be freed, and lets transactions wait for each other without a cycle.
+//! load of a boundary of the log, and a commit is visible if `csn < snapshot`, strictly. This crate keeps the state of
+//! every writing transaction from its first write until its versions carry their CSN, hands out snapshots, determines
+//! which old versions may be freed, and lets transactions wait for each other without a cycle.
 //!
-//! What it is not: it never sees a row (a transaction's versions are a [`WriteSet`] it drives), it writes no log (it
-//! defines the [`CommitLog`] it needs), it starts no thread and reads no clock (a waiting transaction is a future, with
-//! a blocking twin).
+//! Limits: the crate never sees a row (it drives a transaction's versions through a [`WriteSet`]), writes no log (it
+//! defines the [`CommitLog`] that it needs), starts no thread and reads no clock (a waiting transaction is a future,
+//! with a blocking twin).
 //!
-//! # Who does what
+//! # Types
 //! - [`Txns`]: one per database. Sessions, live snapshots and the horizon, acknowledged floor, the tick.
 //! - [`Session`]: one per connection. Owns a snapshot slot and never goes back in time.
-//! - [`Transaction`]: isolation level, command number, lazily an [`Xid`](collie_base::Xid), table locks. Plain data that
-//!   its session works on.
+//! - [`Transaction`]: isolation level, command number, lazily an [`Xid`](collie_base::Xid), table locks. Plain data
+//!   that its session works on.
 //! - [`Resolution`] of a [`Stamp`]: what readers ask for each version.
-//! - [`Blocker`] and [`Wait`]: who is in the way, and the wait for it.
-//! - [`Advisory`]: locks of a session on numbers that mean something to its application.
-//! - [`LockPicture`]: all that for people to look at.
-//! - [`XidSnapshot`], [`XidFate`]: a snapshot and an end told in xids, for applications that keep those.
+//! - [`Blocker`] and [`Wait`]: an obstacle, and the wait for its end.
+//! - [`Advisory`]: locks of a session on numbers that only its application interprets.
+//! - [`LockPicture`]: all locks and waits, for people to look at.
+//! - [`XidSnapshot`], [`XidFate`]: a snapshot and an outcome in terms of xids, for applications that store those.
 //!
-//! The usual life of a writing transaction: [`Session::begin`], then per statement [`Session::lock_table`],
+//! The usual order of calls for a writing transaction: [`Session::begin`], then per statement [`Session::lock_table`],
 //! [`Session::begin_statement`], [`Session::assign_xid`] before the first version is installed, [`Session::wait`]
-//! whenever a row is held by another, [`Session::end_statement`]; at the end [`Session::commit`] or [`Session::abort`].
+//! whenever another transaction holds a row, [`Session::end_statement`]; at the end [`Session::commit`] or
+//! [`Session::abort`].
 //!
 //! ```
 //! use collie_base::Lsn;

@@ -1,11 +1,11 @@
-//! `LockPicture`: who holds which locks and who waits for whom, for people and for views.
+//! `LockPicture`: the locks that are held and the waits for them, for people and for views.
 //!
-//! Not one instant: every shard is looked at by itself, so that nobody is held up for the whole picture. A wait that it
-//! shows was there, together with everybody in its way.
+//! It does not show one instant: each shard is read by itself, so that no session waits for the whole picture. Each
+//! wait that it shows existed, together with all owners in its way.
 //!
 //! # Invariants
-//! - V1. Who is in the way of a waiter is what the deadlock detector follows (`deadlock::edges`), read under the mutex
-//!   of all waits: an owner whose wait ended in any way has nobody in its way.
+//! - V1. The owners in the way of a waiter are those that the deadlock detector follows (`deadlock::edges`), read under
+//!   the mutex of all waits: an owner whose wait ended in any way has no owner in its way.
 //! - V2. Everything comes in an order that does not depend on hashing.
 //!
 //! Checked by `lock_picture_tests`.
@@ -21,12 +21,12 @@ use crate::{
 use collie_base::Xid;
 use std::fmt;
 
-/// A transaction of a session, as locks know it: what PostgreSQL calls a virtual transaction id, and prints the same.
+/// A transaction of a session, as locks identify it: PostgreSQL's virtual transaction id, in the same format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockOwner {
-    /// The session's slot, its own for as long as it is open ([`CancelHandle::slot`](crate::CancelHandle::slot)).
+    /// The session's slot, which it keeps while it is open ([`CancelHandle::slot`](crate::CancelHandle::slot)).
     pub slot: usize,
-    /// Which of the transactions that this slot has had; 0 for what the session holds for itself.
+    /// The number of the transaction among those of this slot; 0 for locks that the session holds for itself.
     pub transaction: u64,
 }
 
@@ -48,38 +48,38 @@ impl fmt::Display for LockOwner {
 pub struct LockHeld {
     /// What is locked.
     pub target: LockTarget,
-    /// By whom.
+    /// Its holder.
     pub owner: LockOwner,
-    /// How.
+    /// Its mode.
     pub mode: TableLockMode,
 }
 
-/// What somebody waits for.
+/// The object of a wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Awaited {
-    /// A row that others changed or locked.
+    /// A row that other transactions changed or locked.
     Row(RowKey),
     /// A table or advisory lock.
     Table(LockTarget, TableLockMode),
 }
 
-/// One who is in the way of a waiter.
+/// An owner in the way of a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct InTheWay {
-    /// It only came earlier: it waits in the same queue.
+    /// It is not a holder: it waits in the same queue, and came earlier.
     pub queued: bool,
-    /// Who.
+    /// The owner.
     pub owner: LockOwner,
 }
 
-/// A wait, and everybody in its way.
+/// A wait, and all owners in its way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockWait {
-    /// Who waits.
+    /// The waiter.
     pub owner: LockOwner,
-    /// For what.
+    /// The object of the wait.
     pub awaited: Awaited,
-    /// For whom: holders first.
+    /// The owners in its way, holders first.
     pub in_the_way: Vec<InTheWay>,
 }
 
@@ -88,7 +88,7 @@ pub struct LockWait {
 pub struct LockPicture {
     /// Table and advisory locks held.
     pub held: Vec<LockHeld>,
-    /// The xids of open transactions and their owners. To wait for a row is to wait for one of these to end.
+    /// The xids of open transactions and their owners. A wait for a row is a wait for the end of one of these.
     pub xids: Vec<(Xid, LockOwner)>,
     /// The waits.
     pub waits: Vec<LockWait>,
@@ -133,10 +133,12 @@ impl Locks {
 impl<L: CommitLog> Txns<L> {
     /// Returns every lock that is held or waited for.
     ///
-    /// Cost: one look at each lock, one at each xid from the oldest open transaction on, the ring's size at most.
+    /// Cost: one access to each lock, and one to each xid from the oldest open transaction on, at most the size of the
+    /// ring.
     ///
     /// # Progress
-    /// Blocks on each shard's mutex in turn, and on the mutex of all waits; holds none for longer than its own part.
+    /// Blocks on each shard's mutex in turn, and on the mutex of all waits; holds each only for its own part
+    /// (blocking).
     #[must_use]
     pub fn lock_picture(&self) -> LockPicture {
         let mut held = self.locks.tables.held();
@@ -146,9 +148,10 @@ impl<L: CommitLog> Txns<L> {
         LockPicture { held, xids, waits: self.locks.waits_now() }
     }
 
-    /// Returns the slots of the sessions that the session in `slot` waits for: holders, and those before it in the queue.
+    /// Returns the slots of the sessions that the session in `slot` waits for: holders, and earlier waiters of its
+    /// queue.
     ///
-    /// Cost: one look at each waiting session.
+    /// Cost: one access to each waiting session.
     ///
     /// # Progress
     /// Blocks on the mutex of all waits and on one shard's.

@@ -1,4 +1,4 @@
-//! Tests of the picture of locks: what people are shown of holders and waiters.
+//! Tests of the picture of locks: the holders and waiters that it shows.
 
 use crate::{
     Awaited, Blocker, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, Options, RowKey,
@@ -19,9 +19,9 @@ fn owner(session: &Session<TestLog>) -> LockOwner {
     LockOwner { slot: session.cancel_handle().slot(), transaction: 1 }
 }
 
-/// Goal: V1 for rows and tables: everybody in the way of a waiter is shown, holders and those ahead, and nobody else; and
-/// a wait that was cancelled is gone. Method: one holder, two that wait for its row, a third that waits for its table; then
-/// cancel, commit, and look again each time.
+/// Goal: V1 for rows and tables: the picture shows exactly the owners in the way of a waiter, holders and earlier
+/// waiters; and a cancelled wait is gone. Method: one holder, two that wait for its row, a third that waits for its
+/// table; then cancel, commit, and look again each time.
 #[test]
 fn the_picture_shows_who_is_in_whose_way() {
     let txns = Txns::new(TestLog::new(), Options { xid_slots: 64, sessions_max: 64, first_xid: Xid::new(1) });
@@ -62,7 +62,8 @@ fn the_picture_shows_who_is_in_whose_way() {
     assert_eq!(txns.lock_picture(), LockPicture::default());
 }
 
-/// Goal: open transactions are found wherever their xid is kept. Method: a ring of two slots that laps one that stays open.
+/// Goal: open transactions are found wherever their xid is kept. Method: a ring of two slots that laps a transaction
+/// that stays open.
 #[test]
 fn a_transaction_that_was_lapped_is_still_in_the_picture() {
     let txns = Txns::new(TestLog::new(), Options { xid_slots: 2, sessions_max: 8, first_xid: Xid::new(1) });
