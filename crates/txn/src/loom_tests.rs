@@ -1,10 +1,10 @@
 //! Loom models of the product's own types: all or nothing, slot reuse, horizon, wake-up. Run with `--cfg loom`.
 //!
-//! Each correct model asserts a floor on its executions, and each mistake listed must be caught by the assertion that was
-//! meant. In brackets behind a model: its name in `docs/design/commit-protocol.md` section 9 (`docs/models.md`). `LOOM_LONG=1` raises the
-//! bounds. What loom does not check: load buffering, SeqCst accesses (fences are used where that matters),
-//! read-modify-writes that read an old value. The log is the oracle: one mutex around number, publication and boundary; over
-//! the lock-free log stand the engine's models.
+//! Each correct model asserts a minimum number of executions, and each listed mistake must be caught by the intended
+//! assertion. V2 and V8 are claims of `docs/design/commit-protocol.md` section 5; `docs/models.md` lists the models.
+//! `LOOM_LONG=1` raises the bounds. Loom does not check load buffering, SeqCst accesses (fences are used where that
+//! matters), and read-modify-writes that read an old value. The log follows the mutex protocol: one mutex around
+//! number, publication and boundary; the engine's models use the lock-free log.
 
 use crate::{
     Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Unstamped,
@@ -36,7 +36,8 @@ use std::{
 const CSN: u64 = 4096;
 const LEN: u64 = 2;
 
-/// The oracle: one mutex, a boundary, and a `durable` that is the boundary unless it is raised by hand.
+/// A log by the mutex protocol: one mutex, a boundary, and a `durable` that equals the boundary unless it is raised by
+/// hand.
 #[derive(Debug)]
 struct Oracle {
     next: Mutex<u64>,
@@ -116,7 +117,7 @@ impl WriteSet for Version {
     }
 }
 
-/// The same, stamped by a tick.
+/// A version that a tick stamps.
 struct HandedOver(Version);
 
 impl WriteSet for HandedOver {
@@ -150,7 +151,7 @@ fn options(xid_slots: usize) -> Options {
     Options { xid_slots, sessions_max: 3, first_xid: Xid::new(1) }
 }
 
-/// Two sessions commit one pair each; the reader looks at the first pair at one snapshot, twice.
+/// Two sessions commit one pair each; the reader reads the first pair at one snapshot, twice.
 fn all_or_nothing() {
     let txns = Txns::new(Oracle::new(false), options(2));
     let mut pairs = Vec::new();
@@ -195,7 +196,7 @@ fn loom_snapshot_sees_all_or_none_of_a_commit() {
     );
 }
 
-/// The owner of xid 1 commits; another is given xid 2 in the same slot (a ring of 1), which retires or moves xid 1; a
+/// The owner of xid 1 commits; another owner gets xid 2 in the same slot (a ring of 1), which retires or moves xid 1; a
 /// reader resolves a version of xid 1.
 fn slot_reuse<W: WriteSet + Send + 'static>(writes: fn(Version) -> W, then: fn(&Txns<Oracle>)) {
     let txns = Txns::new(Oracle::new(false), options(1));
@@ -237,8 +238,8 @@ fn slot_reuse<W: WriteSet + Send + 'static>(writes: fn(Version) -> W, then: fn(&
     stranger.join().unwrap();
 }
 
-/// Goal: an answer is never a stranger's, however a slot is reused. Method: a ring of one slot, reused while its owner
-/// commits and a reader asks (V8).
+/// Goal: an answer is never that of another transaction, however a slot is reused. Method: a ring of one slot, reused
+/// while its owner commits and a reader asks (V8).
 #[test]
 fn loom_slot_answer_is_never_a_strangers() {
     const TAKEN_BACK: &str = "V8: a commit was taken back";
@@ -262,8 +263,8 @@ fn loom_slot_answer_is_never_a_strangers() {
     );
 }
 
-/// Goal: the same for a commit that is done long before it is stamped. Method: as above; the version is handed over, and the
-/// owner's thread goes on as the one that ticks.
+/// Goal: the same for a commit that is done long before it is stamped. Method: as above; the version is handed over,
+/// and the owner's thread continues as the one that ticks.
 #[test]
 fn loom_slot_answers_for_versions_handed_over() {
     const IN_NO_MAP: &str = "is in no map and its version is not stamped";
@@ -281,7 +282,7 @@ fn loom_slot_answers_for_versions_handed_over() {
     );
 }
 
-/// Two are given xids in one slot, one after the other; each asks for its own.
+/// Two threads get xids in one slot, one after the other; each asks for its own.
 fn two_allocators_of_one_slot() {
     let map = Arc::new(XidMap::new(1, Xid::new(1)));
     let allocate = |map: &XidMap, owner: u64| {
@@ -303,14 +304,15 @@ fn two_allocators_of_one_slot() {
     other.join().unwrap();
 }
 
-/// Goal: a slot that is lapped at once is never given back to who came before. Method: a ring of one, two allocators.
+/// Goal: a slot that is lapped at once is never given back to its previous owner. Method: a ring of one, two
+/// allocators.
 #[test]
 fn loom_slot_is_taken_in_order() {
     check("two allocators", two_allocators_of_one_slot, 3, 50, &[("SLOT_TAKEN_OUTSIDE", 3, "slot")]);
 }
 
 /// A committer supersedes a base version; a reader that does not see the commit reads the base version; a collector
-/// frees it when the horizon allows.
+/// frees it if the horizon allows.
 fn horizon_of(from: Origin, own_durable: bool) {
     let log = Arc::new(Oracle::new(own_durable));
     let map = Arc::new(XidMap::new(2, Xid::new(1)));
@@ -350,11 +352,11 @@ fn horizon_of(from: Origin, own_durable: bool) {
     collector.join().unwrap();
 }
 
-/// Loom's words for a version that is freed while a reader may need it.
+/// Loom's message for a version that is freed while a reader may need it.
 const FREED: &str = "Causality violation";
 
-/// Goal: no snapshot of the newest state loses a version it needs. Method: committer, reader and collector, the version
-/// in a cell that loom watches.
+/// Goal: no snapshot of the newest state loses a version that it needs. Method: committer, reader and collector; the
+/// version is in a cell that loom watches.
 #[test]
 fn loom_horizon_keeps_what_a_snapshot_can_read() {
     check(
@@ -373,7 +375,8 @@ fn loom_horizon_keeps_what_a_snapshot_can_read() {
     );
 }
 
-/// Goal: a snapshot of what is settled loses nothing either. Method: as above, with durability behind the boundary.
+/// Goal: a snapshot of the settled state loses no version either. Method: as above, with durability behind the
+/// boundary.
 #[test]
 fn loom_horizon_keeps_what_a_settled_snapshot_can_read() {
     check(
@@ -385,8 +388,8 @@ fn loom_horizon_keeps_what_a_settled_snapshot_can_read() {
     );
 }
 
-/// Three versions: the first superseded at once, the second by a commit meanwhile. An old holder reads the first; a reader
-/// begins at one of the two newer; a collector lists the live and frees what lies between them.
+/// Three versions: the first is already superseded, the second by a concurrent commit. An old holder reads the first; a
+/// reader begins at one of the two newer; a collector lists the live snapshots and frees what lies between them.
 fn interval_list() {
     const SECOND: u64 = CSN + LEN;
     let log = Arc::new(Oracle::new(false));
@@ -429,8 +432,8 @@ fn interval_list() {
     snapshots.end(old);
 }
 
-/// Goal: what is freed between live snapshots is nobody's, the one that just begins included. Method: see the model, the
-/// versions in cells that loom watches.
+/// Goal: no snapshot needs a version that is freed between live snapshots, not even one that is just beginning. Method:
+/// see the model; the versions are in cells that loom watches.
 #[test]
 fn loom_version_between_snapshots_is_freed_for_nobody_only() {
     check(
@@ -450,8 +453,8 @@ fn loom_version_between_snapshots_is_freed_for_nobody_only() {
     );
 }
 
-/// One cancels a snapshot and lists the live, another cuts what the list leaves out from a chain, the reader follows the
-/// chain and looks at its word.
+/// One thread cancels a snapshot and lists the live ones, another cuts what the list leaves out from a chain, the
+/// reader follows the chain and checks its word.
 fn cancelled_reader() {
     let log = Arc::new(Oracle::new(false));
     let snapshots = Arc::new(Snapshots::new(1));
@@ -477,7 +480,7 @@ fn cancelled_reader() {
         let (snapshots, link) = (Arc::clone(&snapshots), Arc::clone(&link));
         move || {
             if snapshots.with_live(|live| live.lowest_reader(Lsn::new(CSN - 1), Lsn::new(CSN)).is_none()) {
-                link.store(0, Ordering::Release); // as a row's pruner does
+                link.store(0, Ordering::Release); // as the pruner of a row does
             }
         }
     });
@@ -490,9 +493,9 @@ fn cancelled_reader() {
     assert!(!snapshots.is_cancelled(slot), "the owner clears it");
 }
 
-/// Goal: whoever misses a version because its snapshot was cancelled, sees that it was. Method: see the model; the list made
-/// before the exchange, and read without an order. That it is published with one shows in the model of `Published` only: the
-/// fence that `advance` begins with would carry the exchange alone.
+/// Goal: a reader that misses a version because its snapshot was cancelled sees the cancellation. Method: see the
+/// model; mistakes are a list made before the exchange, and one read without an ordering. Only the model of `Published`
+/// shows that it is published with one: the fence at the start of `advance` alone would order the exchange.
 #[test]
 fn loom_reader_that_misses_a_version_sees_that_it_was_cancelled() {
     const MISSED: &str = "a version is missing for a snapshot in force";
@@ -500,7 +503,7 @@ fn loom_reader_that_misses_a_version_sees_that_it_was_cancelled() {
     check("cancelled snapshot", cancelled_reader, 3, 55, &mistakes);
 }
 
-/// Two sessions wait for a row of a third, which commits meanwhile; whoever is woken hands on.
+/// Two sessions wait for a row of a third, which commits concurrently; the woken one hands on.
 fn wake_up() {
     let txns = Txns::new(Oracle::new(false), options(2));
     let mut holder = txns.session().unwrap();
@@ -521,7 +524,7 @@ fn wake_up() {
     let second = join_queue(second);
     let first = first.join().unwrap();
     committer.join().unwrap();
-    // Polled after the end, so that a lost wake-up is a failed assertion and not a thread that sleeps for ever.
+    // Polled after the end, so that a lost wake-up is a failed assertion and not a thread that sleeps forever.
     let is_woken = |wait: &mut Wait| match Pin::new(wait).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome == Ok(()),
         Poll::Pending => false,
@@ -537,7 +540,7 @@ fn wake_up() {
     }
 }
 
-/// Goal: no wake-up is lost between look and park, nor between two waiters. Method: two waiters and the holder; each
+/// Goal: no wake-up is lost between look and park, or between two waiters. Method: two waiters and the holder; each
 /// order of joining the queue and ending.
 #[test]
 fn loom_waiter_never_sleeps_through_the_end_of_its_holder() {
@@ -550,7 +553,7 @@ fn loom_waiter_never_sleeps_through_the_end_of_its_holder() {
     );
 }
 
-/// A session ends a transaction and begins another, while somebody asks when the first one wrote.
+/// A session ends a transaction and begins another, while another thread asks when the first one wrote.
 fn first_write() {
     let txns = Txns::new(Oracle::new(false), options(2));
     let mut session = txns.session().unwrap();
@@ -568,7 +571,8 @@ fn first_write() {
     assert_eq!(txns.first_write(xid), None, "it has ended");
 }
 
-/// Goal: nobody is told of one transaction when another wrote. Method: a session's next transaction beside who asks for the one before.
+/// Goal: the time of one transaction's first write is never reported for another. Method: a session's next transaction,
+/// concurrent with a query for the previous one.
 #[test]
 fn loom_first_write_is_never_a_strangers() {
     const STRANGER: &str = "a stranger's moment";
@@ -585,7 +589,7 @@ fn loom_first_write_is_never_a_strangers() {
     );
 }
 
-/// One row lock, given back by undoing.
+/// One row lock, released by an undo.
 struct RowLock(Arc<AtomicU64>);
 
 impl WriteSet for RowLock {
@@ -602,7 +606,7 @@ impl WriteSet for RowLock {
     }
 }
 
-/// Two sessions find a row locked and wait, while the holder rolls back to a savepoint and goes on.
+/// Two sessions find a row locked and wait, while the holder rolls back to a savepoint and continues.
 fn rollback_to_a_savepoint() {
     let txns = Txns::new(Oracle::new(false), options(2));
     let mut holder = txns.session().unwrap();
@@ -643,8 +647,9 @@ fn rollback_to_a_savepoint() {
     holder.abort(t, &mut ());
 }
 
-/// Goal: a lock given back by a rollback to a savepoint is never slept for. Method: two waiters, at every point of the
-/// rollback; the holder goes on. Without the second look, or with the look for waiters before the undo, one sleeps.
+/// Goal: no waiter sleeps for a lock that a rollback to a savepoint released. Method: two waiters, at every point of
+/// the rollback; the holder continues. Without the second look, or with the check for waiters before the undo, one
+/// sleeps.
 #[test]
 fn loom_waiter_never_sleeps_through_a_rollback_to_a_savepoint() {
     const LOST: &str = "a wake-up was lost";
@@ -662,7 +667,7 @@ fn loom_waiter_never_sleeps_through_a_rollback_to_a_savepoint() {
     );
 }
 
-/// Two transactions of write skew: each has read what the other writes, at one snapshot. What each writes is there,
+/// Two transactions of write skew: each has read what the other writes, at one snapshot. The write of each is there,
 /// unfinished, from the start.
 fn write_skew() {
     let txns = Txns::new(Oracle::new(false), options(2));
@@ -693,8 +698,8 @@ fn write_skew() {
     assert!(first || second, "the first to validate met nobody");
 }
 
-/// Goal: of two transactions that each read what the other wrote, exactly one commits. Method: both at once, each order of
-/// validation, number, publication and end.
+/// Goal: of two transactions that each read what the other wrote, exactly one commits. Method: both concurrently, each
+/// order of validation, number, publication and end.
 #[test]
 fn loom_validation_meets_every_earlier_commit() {
     let meant = "write skew: both committed";
@@ -721,7 +726,7 @@ fn cancel_handle() -> CancelHandle {
     CancelHandle(Arc::new(Owner::new(Arc::new(Locks::new(Arc::new(XidMap::new(2, Xid::new(1))))), 0)))
 }
 
-/// A session begins a lock wait and waits for its client, while another cancels it.
+/// A session begins a lock wait and waits for its client, while another thread cancels it.
 fn cancel_beside_a_wait() {
     let handle = cancel_handle();
     let canceller = thread::spawn({
@@ -738,7 +743,7 @@ fn cancel_beside_a_wait() {
     assert!(polled.is_ready() || woken == 1, "a cancelled session waits for its client");
 }
 
-/// The time limit of a statement strikes while the next statement begins to wait.
+/// The time limit of a statement expires while the next statement begins to wait.
 fn late_limit() {
     let handle = cancel_handle();
     let generation = handle.generation();
@@ -755,7 +760,7 @@ fn late_limit() {
     assert_eq!(handle.reason(), None, "N2: the next statement was ended");
 }
 
-/// Goal: a cancel ends the wait that is beginning, of a lock and of a client. Method: at every point of both.
+/// Goal: a cancel ends a wait that is beginning, for a lock and for a client. Method: at every point of both.
 #[test]
 fn loom_cancel_reaches_a_wait_that_begins() {
     check(
@@ -767,7 +772,7 @@ fn loom_cancel_reaches_a_wait_that_begins() {
     );
 }
 
-/// Goal: a limit that strikes late ends nothing of the next statement. Method: at every point of its beginning.
+/// Goal: a limit that expires late ends nothing of the next statement. Method: at every point of its beginning.
 #[test]
 fn loom_late_limit_spares_the_next_statement() {
     check("late limit", late_limit, 3, 10, &[("GENERATION_NOT_ASKED_AGAIN", 3, "N2: the next statement was ended")]);

@@ -1,10 +1,10 @@
-//! `RowQueue`: who waits for a row, first come first served, and how a freed row is handed on.
+//! `RowQueue`: the waiters for a row, served in order of arrival, and how a freed row is handed on.
 //!
-//! Each waiter waits for one holder at a time: the one it found in its way. When that one ends, and the waiter is the
-//! first of its queue, it is woken. It keeps its place while it looks at the row again; then it waits on (for another
-//! holder, or one who took the row meanwhile), or took the row (those it is in the way of wait for it from then on), or
-//! leaves (the next is woken). Those behind the first wait for their turn. A newcomer that finds nobody in its way may
-//! take the row; nobody loses its place by that.
+//! Each waiter waits for one holder at a time: the one that it found in its way. When that holder ends, the waiter is
+//! woken if it is the first of its queue. It keeps its place while it looks at the row again. Then it waits on (for
+//! another holder, or for a transaction that took the row in between), or has taken the row (waiters that conflict with
+//! it wait for it from then on), or leaves (the next one is woken). Those behind the first wait for their turn. A
+//! newcomer that meets no conflict may take the row; no waiter loses its place by that.
 
 use crate::{
     desc::{Desc, OwnerId},
@@ -23,17 +23,18 @@ pub(crate) struct RowQueue {
 #[derive(Clone, Debug)]
 pub(crate) struct RowEntry {
     pub(crate) owner: OwnerId,
-    /// How strongly the row is wanted.
+    /// The strength in which the row is wanted.
     pub(crate) strength: LockStrength,
-    /// Who was in the way at the last look; `None`: has ended since, it is this one's turn or that of one before it.
+    /// The holder in the way at the last look; `None` if it has ended, and it is the turn of this waiter or of an
+    /// earlier one.
     pub(crate) holder: Option<Xid>,
     /// `None`: woken, and trying to take the row.
     pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
 impl Locks {
-    /// Joins the queue of the row, or takes up the old place in it; `false` when the holder has ended, or `still_held`
-    /// says that it is not in the way any more, and there is nothing to wait for.
+    /// Joins the queue of the row, or resumes the old place in it; `false` if there is nothing to wait for, because the
+    /// holder has ended or `still_held` says that it is no longer in the way.
     pub(crate) fn join_row(
         &self,
         waits: &mut Waits,
@@ -44,7 +45,8 @@ impl Locks {
     ) -> bool {
         let RowWish { row, holder, strength } = wish;
         let announced = self.map.desc(*holder).is_some_and(|desc| desc.announce_waiter());
-        // The look comes after the announcement: a partial rollback either sees that or is seen by this.
+        // The look follows the announcement: either a partial rollback sees the announcement, or this look sees the
+        // rollback.
         let held = announced && if mutant!("NO_SECOND_LOOK") { true } else { still_held() };
         let parks = if mutant!("PARK_AFTER_THE_END") { true } else { held };
         let entry = match (waits.rows.get_mut(row), parks) {
@@ -68,7 +70,7 @@ impl Locks {
         parks
     }
 
-    /// Makes `rows_held` say that an entry of the queue of `row` waits for `new` and no longer for `old`.
+    /// Updates `rows_held`: an entry of the queue of `row` waits for `new` and no longer for `old`.
     fn relink(waits: &mut Waits, row: &RowKey, old: Option<Xid>, new: Option<Xid>) {
         if old == new {
             return;
@@ -90,7 +92,7 @@ impl Locks {
         }
     }
 
-    /// Takes `id` out of the row queue it is in. Wakes the next when it is its turn.
+    /// Takes `id` out of its row queue. Wakes the next waiter if it is its turn.
     pub(crate) fn leave_place(&self, waits: &mut Waits, id: OwnerId, wakes: &mut Wakes) {
         let Some(row) = Self::take_place(waits, id) else { return };
         if mutant!("LEAVE_WITHOUT_HANDING_ON") {
@@ -109,8 +111,8 @@ impl Locks {
         Some(row)
     }
 
-    /// Takes `id`, which as `holder` now has `row` in this strength, out of the queue it is in. When that is the queue of
-    /// `row`, those it is in the way of wait for it.
+    /// Takes `id`, which as `holder` now has `row` in this strength, out of its queue. If that is the queue of `row`,
+    /// waiters that conflict with it now wait for it.
     pub(crate) fn hand_place_to(
         &self,
         waits: &mut Waits,
@@ -134,7 +136,7 @@ impl Locks {
         Self::settle(waits, &place, wakes);
     }
 
-    /// Wakes the first waiter of every row that somebody waits for `holder` for, if it is its turn.
+    /// Wakes the first waiter of every row for which a waiter waits for `holder`, if it is its turn.
     pub(crate) fn wake_rows_of(&self, waits: &mut Waits, holder: Xid, wakes: &mut Wakes) {
         for row in waits.rows_held.remove(&holder).unwrap_or_default() {
             if let Some(queue) = waits.rows.get_mut(&row) {
@@ -145,7 +147,7 @@ impl Locks {
         }
     }
 
-    /// Restores Q2 for one queue: its first entry is woken when nobody is in its way; an empty queue goes.
+    /// Restores Q2 for one queue: wakes its first entry if no holder is in its way; removes an empty queue.
     pub(crate) fn settle(waits: &mut Waits, row: &RowKey, wakes: &mut Wakes) {
         let Some(queue) = waits.rows.get_mut(row) else { return };
         while let Some(first) = queue.entries.front_mut() {
@@ -158,7 +160,7 @@ impl Locks {
             if waiter.complete(Ok(()), wakes) {
                 return;
             }
-            // Cancelled or timed out; it finds its place gone when it comes to leave.
+            // Cancelled or timed out; it will find its place gone when it leaves.
             queue.entries.pop_front();
             waits.places.remove(&owner);
         }

@@ -1,19 +1,21 @@
-//! `commit_validated`: commits of SERIALIZABLE transactions, one at a time, each only if what it read is still so.
+//! `commit_validated`: commits of SERIALIZABLE transactions, one at a time, each only if what it read is unchanged.
 //!
-//! A SERIALIZABLE transaction reads at one snapshot and commits at its CSN. If nothing it read was changed in between, it
-//! would have read the same at its CSN: so all such commits together are as if they had run one after the other, in the
-//! order of their CSNs. A transaction that wrote nothing stands at its snapshot in that order, below which everything is
-//! published: it has nothing to validate and never fails. Transactions of other levels take no part.
+//! A SERIALIZABLE transaction reads at one snapshot and commits at its CSN. If nothing that it read was changed in
+//! between, it would have read the same at its CSN: so all such commits are equivalent to a serial execution in the
+//! order of their CSNs. A transaction that wrote nothing stands at its snapshot in that order, below which everything
+//! is published: it has nothing to validate and never fails. Transactions of other levels take no part.
 //!
 //! # Invariants
-//! - V1. From before it validates until after it is published, a SERIALIZABLE commit holds `Txns::serial`. So whoever
-//!   validates meets every earlier one published, and every later one will meet it. Held over the reservation of a number
-//!   alone, it would let two pass each other: each validates before the other is published (write skew).
-//! - V2. Nothing waits for a lock of a transaction or for the disk while holding it, but for one thing: an append waits
-//!   for room in a full log, when nobody can commit. Whoever makes that room never takes it.
+//! - V1. A SERIALIZABLE commit holds `Txns::serial` from before it validates until after it is published. So a
+//!   validating commit meets every earlier one published, and every later one will meet it. If the mutex covered only
+//!   the reservation of a number, two could pass each other: each validates before the other is published (write skew).
+//! - V2. Its holder waits for no lock of a transaction and not for the disk, with one exception: an append waits for
+//!   room in a full log, when no transaction can commit. The threads that make that room never take it.
 //!
 //! Order of locks: this one is outermost. Progress: blocks on the validation and append of other SERIALIZABLE commits.
-//! Checked by `loom_validation_meets_every_earlier_commit` and, over real rows, by the engine's `tests/serializable.rs`.
+//!
+//! Checked by `loom_validation_meets_every_earlier_commit` and, over real rows, by the engine's
+//! `tests/serializable.rs`.
 
 use crate::{
     log::CommitLog,
@@ -26,8 +28,8 @@ use collie_base::Lsn;
 use collie_sync::mutant;
 
 impl<L: CommitLog> Txns<L> {
-    /// Calls `look` while no SERIALIZABLE commit is between its validation and its publication: each has been published, or will
-    /// validate after this. `look` neither waits nor calls a session.
+    /// Calls `look` while no SERIALIZABLE commit is between its validation and its publication: each has been
+    /// published, or will validate after this call. `look` neither waits nor calls a session.
     pub fn between_validated<R>(&self, look: impl FnOnce() -> R) -> R {
         let _held = self.serial.lock();
         look()
@@ -35,20 +37,21 @@ impl<L: CommitLog> Txns<L> {
 }
 
 impl<L: CommitLog> Session<L> {
-    /// Commits like [`Session::commit`] if `validate` finds what the transaction read unchanged; else rolls back and
-    /// answers [`Ended::ReadChanged`]. `validate` returns the CSN of a change that the snapshot does not show. It looks at
-    /// the newest committed state, waits for nothing and does not call the session's transactions.
-    /// Much reading is looked at before the call, in a place of its own: with [`Txns::between_validated`] the caller learns from
-    /// which commit of its like on it must look once more here.
+    /// Commits like [`Session::commit`] if `validate` finds that what the transaction read is unchanged; else rolls
+    /// back and returns [`Ended::ReadChanged`]. `validate` returns the CSN of a change that the snapshot does not show.
+    /// It looks at the newest committed state, waits for nothing and does not call the session's transactions.
+    ///
+    /// A large set of reads is validated in advance, outside the mutex: with [`Txns::between_validated`] the caller
+    /// learns from which SERIALIZABLE commit on it must look again here.
     ///
     /// # Durability
-    /// As of [`Session::commit`].
+    /// As for [`Session::commit`].
     ///
     /// # Progress
     /// Blocks while other transactions validate and append (V2).
     ///
     /// # Errors
-    /// The log's. The transaction is then rolled back.
+    /// Those of the log. The transaction is then rolled back.
     pub fn commit_validated(
         &mut self,
         t: Transaction,
@@ -71,7 +74,7 @@ impl<L: CommitLog> Session<L> {
                 return Ok(Ended::ReadChanged { csn });
             }
         };
-        drop(held); // V1: published, or not in the log at all
+        drop(held); // V1: the commit is published, or not in the log at all
         self.finish_commit(t, appended, writes)
     }
 }

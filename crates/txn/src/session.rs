@@ -1,15 +1,16 @@
 //! `Session`: begins, steps and ends the transactions of one connection, and keeps it from going back in time.
 //!
 //! # Invariants
-//! - C1. `floor` is the lowest snapshot the session may take: above every commit it acted on, at or above every snapshot
-//!   it had. Raised only, until the log fails ([`Session::forget_unsettled`]).
-//! - C2. Nothing that reveals a commit leaves before the boundary reached `floor`; the end of a transaction of a
-//!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
-//! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
-//!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up,
-//!   advisory locks of the transaction and table locks released.
-//!   A commit of many versions is stamped last, by the next tick (`stamper.rs`).
-//! - C4. What is read at the snapshot is used only after [`Session::check_snapshot`] (S3 of `snapshots.rs`).
+//! - C1. `floor` is the lowest snapshot that the session may take: above every commit that it acted on, at or above
+//!   every snapshot that it had. It only rises, until the log fails ([`Session::forget_unsettled`]).
+//! - C2. [`Gate`] says when a reply that reveals what the session acted on may leave: when the boundary has reached
+//!   `floor`, and at the end of a transaction of a synchronous session when max(settled, acknowledged floor) has. The
+//!   caller must check it.
+//! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of
+//!   rows released (by the write set, with stamping and undoing), done, waiters woken, snapshot ended, advisory locks
+//!   of the transaction and table locks released. A commit of many versions is stamped last, by the next tick
+//!   (`stamper.rs`).
+//! - C4. Data read at the snapshot is used only after [`Session::check_snapshot`] (S3 of `snapshots.rs`).
 
 use crate::{
     advisory::Advisory,
@@ -35,11 +36,12 @@ pub struct Session<L: CommitLog> {
     txns: Arc<Txns<L>>,
     owner: Arc<Owner>,
     slot: usize,
-    /// Transactions that this slot has had, in all its sessions.
+    /// Number of transactions that this slot has had, in all its sessions.
     transactions: u64,
     current: OwnerId,
     floor: Lsn,
-    /// Whether the slot has a moment ([`Txns::first_write`]), which a transaction that has none takes back.
+    /// Whether the slot has a time of the first write ([`Txns::first_write`]), which the next transaction must clear if
+    /// it has none.
     has_moment: bool,
 }
 
@@ -53,21 +55,22 @@ pub enum Start {
     Wait(Behind),
 }
 
-/// What a statement waits for before it may take its snapshot.
+/// The position for which a statement waits before it may take its snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Behind {
     /// The boundary must reach this.
     Boundary(Lsn),
-    /// max(durable, acknowledged floor) must reach this ([`Txns::settled`]); waiting for `durable` is enough.
+    /// max(settled, acknowledged floor) must reach this ([`Txns::settled`]); without a quorum, waiting for `durable`
+    /// suffices.
     Settled(Lsn),
 }
 
-/// What must hold before a reply leaves ([`Txns::is_open`]).
+/// The positions that must be reached before a reply leaves ([`Txns::is_open`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gate {
     /// The boundary must have reached this.
     pub boundary: Lsn,
-    /// max(durable, acknowledged floor) must have reached this.
+    /// max(settled, acknowledged floor) must have reached this.
     pub settled: Option<Lsn>,
 }
 
@@ -80,22 +83,22 @@ pub struct CommitRecord<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How a transaction ended, and what it still holds.
+/// The outcome of a transaction, and the locks that it still holds.
 #[derive(Debug)]
 #[must_use]
 pub enum Ended {
-    /// It committed: `start` is its CSN, and its durability is waited for at `end`. Other sessions see it once the
-    /// boundary passes `start`. The table locks are released when `locks` is dropped: keep them until the reply may
-    /// leave when the transaction changed the catalog.
+    /// It committed: `start` is its CSN, and it is durable once `durable` reaches `end`. Other sessions see it once the
+    /// boundary passes `start`. The table locks are released when `locks` is dropped: if the transaction changed the
+    /// catalog, keep them until the reply may leave.
     Committed {
-        /// Where its commit record lies.
+        /// The place of its commit record.
         at: Appended,
         /// Its table locks.
         locks: TableLocksHeld,
     },
     /// It had nothing to commit and left no trace in the log.
     Nothing,
-    /// It was rolled back: what it had read was changed by a commit that its snapshot does not show.
+    /// It was rolled back: a commit that its snapshot does not show changed what it had read.
     ReadChanged {
         /// That commit.
         csn: Lsn,
@@ -117,12 +120,12 @@ impl<L: CommitLog> Session<L> {
         OwnerId(OwnerId::session(self.slot).0 | self.transactions)
     }
 
-    /// Returns what all sessions share.
+    /// Returns the state that all sessions share.
     pub fn txns(&self) -> &Arc<Txns<L>> {
         &self.txns
     }
 
-    /// Returns a handle that cancels what this session does, from any thread.
+    /// Returns a handle that cancels the session's current work, from any thread.
     #[must_use]
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(Arc::clone(&self.owner))
@@ -134,7 +137,7 @@ impl<L: CommitLog> Session<L> {
         Advisory(Arc::clone(&self.owner))
     }
 
-    /// Begins a transaction. Costs no xid and no snapshot yet.
+    /// Begins a transaction. It has no xid and no snapshot yet.
     pub fn begin(&mut self, isolation: Isolation, read_only: bool) -> Transaction {
         self.transactions += 1;
         assert!(self.transactions < 1 << OWNER_BITS, "a snapshot slot has had 2^44 transactions");
@@ -152,13 +155,14 @@ impl<L: CommitLog> Session<L> {
 
     /// Begins a statement: next command number, and a snapshot (READ COMMITTED: a new one; else one per transaction).
     ///
-    /// Take table locks first, so that the snapshot shows what their last holder did. On [`Start::Wait`] nothing has
-    /// changed.
+    /// Take table locks first, so that the snapshot shows what their last holder did. On [`Start::Wait`] the statement
+    /// has not begun.
     ///
     /// # Errors
-    /// [`TxnError::TooManyCommands`]; [`TxnError::SnapshotCancelled`] of the snapshot that the transaction has.
+    /// [`TxnError::TooManyCommands`]; [`TxnError::SnapshotCancelled`] for the transaction's current snapshot.
     pub fn begin_statement(&mut self, t: &mut Transaction, kind: StatementKind) -> Result<Start, TxnError> {
         let command = t.command.checked_add(1).ok_or(TxnError::TooManyCommands)?;
+        // G4 of the table locks, for advisory locks: the snapshot must show what their last holders committed.
         let after = self.owner.after.load(Ordering::Relaxed);
         if after > 0 {
             self.owner.after.store(0, Ordering::Relaxed);
@@ -178,6 +182,7 @@ impl<L: CommitLog> Session<L> {
                     Origin::Boundary
                 };
                 let snapshot = self.txns.snapshots.begin(self.slot, from, &self.txns.log);
+                // C1: a snapshot below the floor is given back.
                 if snapshot < self.floor && !mutant!("NO_SEEN_FLOOR_GATE") {
                     self.txns.snapshots.end(self.slot);
                     t.snapshot = None;
@@ -195,13 +200,13 @@ impl<L: CommitLog> Session<L> {
         Ok(Start::Ready(snapshot))
     }
 
-    /// Fails when the transaction's snapshot was cancelled. Call it after each read at the snapshot and before its answer is
-    /// used: what is read afterwards may lack versions, what was read before does not.
+    /// Returns an error if the transaction's snapshot was cancelled. Call it after each read at the snapshot and before
+    /// its result is used: a read after the cancellation may lack versions, a read before it does not.
     ///
     /// Cost: one load of the session's own word.
     ///
     /// # Errors
-    /// [`TxnError::SnapshotCancelled`]. Writes made so far are good: the transaction can still commit.
+    /// [`TxnError::SnapshotCancelled`]. Writes made so far are valid: the transaction can still commit.
     #[inline]
     pub fn check_snapshot(&self, t: &Transaction) -> Result<(), TxnError> {
         if t.snapshot.is_some() && self.txns.snapshots.is_cancelled(self.slot) {
@@ -210,14 +215,13 @@ impl<L: CommitLog> Session<L> {
         Ok(())
     }
 
-    /// Returns the number of the session's place among the holders of snapshots. Another session has it once this one is
-    /// gone.
+    /// Returns the number of the session's snapshot slot. Another session may get it once this one is closed.
     #[must_use]
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Ends a statement: leaves the row queue it is still in, and in READ COMMITTED gives up its snapshot.
+    /// Ends a statement: leaves the row queue in which it still is, and in READ COMMITTED ends its snapshot.
     pub fn end_statement(&mut self, t: &mut Transaction) {
         self.leave_queue();
         if t.isolation == Isolation::ReadCommitted && t.snapshot.take().is_some() {
@@ -225,32 +229,32 @@ impl<L: CommitLog> Session<L> {
         }
     }
 
-    /// Notes that the session acted on the commit at `csn` although its snapshot does not show it: a row looked at
+    /// Records that the session acted on the commit at `csn` although its snapshot does not show it: a row examined
     /// again after a wait, a duplicate key, a conflict.
     pub fn saw(&mut self, csn: Lsn) {
         self.floor = self.floor.max(csn.plus(1));
     }
 
-    /// Lets the session read what is settled, and no more, once the log has failed: what it has seen above will never be settled, and was
-    /// part of no answer but one that said so.
+    /// Lets the session read at the settled position, once the log has failed: what it has seen above will never be
+    /// settled, and no reply revealed that without reporting the failure.
     pub fn forget_unsettled(&mut self) {
         self.floor = Lsn::ZERO;
     }
 
-    /// Builds the error for a row that was changed at `csn`, after the snapshot, and notes that it was seen.
+    /// Returns the error for a row that was changed at `csn`, after the snapshot, and records that the commit was seen.
     pub fn conflict(&mut self, t: &Transaction, csn: Lsn) -> TxnError {
         self.saw(csn);
         TxnError::Conflict { csn, snapshot: t.snapshot.unwrap_or(Lsn::ZERO) }
     }
 
-    /// Returns what must hold before a reply leaves: for the end of a transaction that wrote nothing in a synchronous
-    /// session say `ends_synchronous`; any other reply needs the boundary only.
+    /// Returns what must hold before a reply leaves. At the end of a transaction that wrote nothing, in a synchronous
+    /// session, set `ends_synchronous`; any other reply needs the boundary only.
     #[must_use]
     pub fn gate(&self, ends_synchronous: bool) -> Gate {
         Gate { boundary: self.floor, settled: ends_synchronous.then_some(self.floor) }
     }
 
-    /// Gives the transaction its xid, before its first version or row lock.
+    /// Assigns the transaction its xid, before its first version or row lock.
     ///
     /// # Progress
     /// Wait-free while the ring of xids has room.
@@ -261,7 +265,7 @@ impl<L: CommitLog> Session<L> {
         self.assign_xid_at(t, || 0)
     }
 
-    /// Nothing is written where no moment is told, nor was.
+    /// Stores the time of the first write, or clears an earlier one. Writes nothing if there is neither.
     fn note_first_write(&mut self, moment: u64) {
         if moment != 0 || self.has_moment {
             self.has_moment = moment != 0;
@@ -269,11 +273,12 @@ impl<L: CommitLog> Session<L> {
         }
     }
 
-    /// [`Session::assign_xid`], and notes the moment for who will wait for the transaction ([`Txns::first_write`]): `now`, which is
-    /// called only if it has no xid yet, returns it in a unit of the caller's, or 0 for none.
+    /// Does the same as [`Session::assign_xid`], and records the time for sessions that will wait for the transaction
+    /// ([`Txns::first_write`]): `now`, called only if it has no xid yet, returns it in a unit chosen by the caller, or
+    /// 0 for none.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Session::assign_xid`].
     pub fn assign_xid_at(&mut self, t: &mut Transaction, now: impl FnOnce() -> u64) -> Result<Xid, TxnError> {
         if let Some(xid) = t.xid() {
             return Ok(xid);
@@ -288,7 +293,7 @@ impl<L: CommitLog> Session<L> {
         Ok(xid)
     }
 
-    /// Asks for a table or advisory lock, held until the transaction ends or rolls back to before it.
+    /// Requests a table or advisory lock, held until the transaction ends or rolls back to an earlier savepoint.
     pub fn lock_table(&mut self, t: &mut Transaction, target: LockTarget, mode: TableLockMode) -> TableLock {
         let lock = t.tables.acquire(target, mode);
         if t.tables.after() > Lsn::ZERO {
@@ -297,71 +302,73 @@ impl<L: CommitLog> Session<L> {
         lock
     }
 
-    /// Returns whether the session acted on commits that the snapshot of `t` does not show: a lock may have been given back by
-    /// one of them. `false` without a snapshot.
+    /// Returns whether the session acted on commits that the snapshot of `t` does not show: one of them may have
+    /// released a lock. `false` without a snapshot.
     #[must_use]
     pub fn saw_beyond_snapshot(&self, t: &Transaction) -> bool {
         t.snapshot.is_some_and(|snapshot| self.floor > snapshot)
     }
 
-    /// Joins the queue for what is in the way. For a row: the transaction should not hold an epoch pin or a latch.
+    /// Joins the queue for what is in the way. For a row, the transaction must not hold an epoch pin or a latch.
     ///
-    /// A row that is free because its holder rolled back to a savepoint, between the caller's look and this call, is
-    /// waited for until the holder ends: for rows use [`Session::wait_while`], which closes that gap.
+    /// If the holder of a row rolled back to a savepoint between the caller's look and this call, and so freed the row,
+    /// the wait still lasts until the holder ends: for rows use [`Session::wait_while`], which closes that gap.
     pub fn wait(&self, blocker: &Blocker) -> Wait {
         self.wait_while(blocker, || true)
     }
 
-    /// Like [`Session::wait`], and looks once more when it is registered: with `false` from `still_held` there is
-    /// nothing to wait for. `still_held` runs under the lock of all queues: one look at the row and its share locks, no wait.
+    /// Like [`Session::wait`], but looks once more when it is registered: if `still_held` returns `false` there is
+    /// nothing to wait for. `still_held` runs under the lock of all queues: one look at the row and its share locks, no
+    /// wait.
     pub fn wait_while(&self, blocker: &Blocker, still_held: impl FnOnce() -> bool) -> Wait {
         self.txns.locks.wait(&self.owner, self.current, blocker, still_held)
     }
 
-    /// Returns whether the session waits for a lock now.
+    /// Returns whether the session is waiting for a lock.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.txns.locks.is_waiting(self.current)
     }
 
-    /// Tells that a row was taken in this strength. If it is the one last waited for, those in its queue that this is in
-    /// the way of wait for this transaction now, which saves them one look in vain; the place in the queue is given up.
+    /// Reports that a row was taken in this strength, and gives up the place in the queue. If it is the row last waited
+    /// for, conflicting waiters in its queue now wait for this transaction, which saves each a futile look.
     pub fn took_row(&mut self, t: &Transaction, cf: CfId, key: &[u8], strength: LockStrength) {
         if let Some(desc) = t.desc.as_ref().filter(|_| self.owner.queued.swap(false, Ordering::Relaxed)) {
             self.txns.locks.leave_queue_as_holder(self.current, &RowKey::new(cf, key), desc, strength);
         }
     }
 
-    /// Gives up the place in a row's queue, if the session has one: the next is woken. For a row that no longer matches.
+    /// Gives up the session's place in a row's queue, if it has one, and wakes the next waiter. For a row that no
+    /// longer matches.
     pub fn leave_queue(&mut self) {
         if self.owner.queued.swap(false, Ordering::Relaxed) {
             self.txns.locks.leave_queue(self.current);
         }
     }
 
-    /// Rolls back to a savepoint: undoes the versions and releases the table locks since, wakes who waited for them.
+    /// Rolls back to a savepoint: undoes the versions and releases the table locks since then, and wakes their waiters.
     ///
-    /// The mark stays valid. Redo chunks that are in the log already are the caller's to void.
+    /// The mark stays valid. The caller must void redo chunks that are already in the log.
     pub fn rollback_to(&mut self, t: &mut Transaction, mark: Mark, writes: &mut impl WriteSet) {
         self.leave_queue();
         let early = mutant!("WAITERS_BEFORE_UNDO").then(|| t.desc.as_ref().is_some_and(|desc| desc.is_waited_for()));
         writes.undo_to(mark.writes);
         t.tables.release_to(mark.table_locks);
         self.owner.release_transaction_advisory(mark.advisory, Lsn::ZERO);
-        // After the undo: whoever announces itself later looks at the row once more, and sees it.
+        // After the undo: a waiter that announces itself later looks at the row once more, and sees the undo.
         if let Some(desc) = t.desc.as_ref().filter(|desc| early.unwrap_or_else(|| desc.is_waited_for())) {
             self.txns.locks.release_rows(desc.xid);
         }
     }
 
-    /// Commits: appends `record`, publishes at its start, stamps, and lets others go on. Without a record (nothing
+    /// Commits: appends `record`, publishes at its start, stamps, and lets waiters proceed. Without a record (nothing
     /// written, or rows only locked) the transaction ends without a trace.
     ///
     /// # Durability
     /// None yet: wait until the boundary (asynchronous; then [`Txns::acknowledge`]) or `durable` reaches the end.
     ///
     /// # Errors
-    /// The log's. The transaction is then rolled back.
+    /// Those of the log. The transaction is then rolled back.
     pub fn commit(
         &mut self,
         t: Transaction,
@@ -378,7 +385,7 @@ impl<L: CommitLog> Session<L> {
         self.finish_commit(t, appended, writes)
     }
 
-    /// Appends and publishes; `numbered` is called when the number is given out and not yet published.
+    /// Appends and publishes; `numbered` is called when the CSN is known and not yet published.
     pub(crate) fn append_commit(
         &self,
         t: &Transaction,
@@ -393,7 +400,7 @@ impl<L: CommitLog> Session<L> {
         })
     }
 
-    /// Ends the transaction as its append did: C3.
+    /// Ends the transaction by the outcome of its append, in the order of C3.
     pub(crate) fn finish_commit(
         &mut self,
         mut t: Transaction,
@@ -408,6 +415,7 @@ impl<L: CommitLog> Session<L> {
             }
         };
         let desc = t.desc.as_ref().expect("a transaction with a commit record has an xid");
+        // Many versions: waiters proceed at once, and the next tick stamps.
         if let Some(unstamped) = writes.hand_over() {
             if self.txns.map.finish_unstamped(desc) {
                 self.txns.locks.release_rows(desc.xid);
@@ -422,15 +430,17 @@ impl<L: CommitLog> Session<L> {
                 self.txns.locks.release_rows(desc.xid);
             }
         }
+        // The session's next snapshot must show its own commit (C1).
         self.saw(at.start);
         self.end(&t);
+        // G4 of the table locks: their next holders read above this commit.
         t.tables.committed(at.start);
         self.owner.last_commit.store(at.start.get(), Ordering::Relaxed);
         self.owner.release_transaction_advisory(0, at.start);
         Ok(Ended::Committed { at, locks: t.tables })
     }
 
-    /// Rolls back: undoes the versions, then lets others go on.
+    /// Rolls back: undoes the versions, then lets waiters proceed.
     pub fn abort(&mut self, t: Transaction, writes: &mut impl WriteSet) {
         writes.undo_to(0);
         if let Some(desc) = &t.desc {

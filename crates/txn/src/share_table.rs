@@ -1,14 +1,14 @@
-//! `ShareTable`: who holds which row in shared strength (FOR SHARE, FOR KEY SHARE).
+//! `ShareTable`: the holders of rows in shared strength (FOR SHARE, FOR KEY SHARE).
 //!
-//! Locks of exclusive strength are unfinished versions at the head of a row's chain and are not kept here; neither is the
-//! tag by which a row says that it has entries here, nor what is done about both at once: the rows' owner keeps that, and
-//! runs it under the lock of the row's shard.
+//! Locks of exclusive strength are unfinished versions at the head of a row's chain and are not kept here. Neither is
+//! the tag by which a row says that it has entries here, nor the handling of both together: the owner of the rows does
+//! that, under the lock of the row's shard.
 //!
 //! # Invariants
-//! - H1. A row is in the table exactly while somebody holds it: the entry of its last holder takes the row with it.
-//! - H2. A holder is an unfinished transaction: its entries go before it is marked done, so that whoever finds one and
-//!   announces itself to the holder is woken.
-//! - H3. `act` runs under one shard and takes no lock of this crate but those that resolve a stamp (`waits.rs` Q1).
+//! - H1. A row is in the table exactly while it has a holder: it is removed with the entry of its last holder.
+//! - H2. A holder is an unfinished transaction: its entries are removed before it is marked done, so that a waiter that
+//!   finds one and announces itself to the holder is woken.
+//! - H3. `act` runs under one shard and takes no lock of this crate except those that resolve a stamp (`waits.rs` Q1).
 
 use crate::waits::RowKey;
 use collie_base::{CfId, LockStrength, Map, Xid};
@@ -20,7 +20,7 @@ const SHARDS: usize = 256;
 #[cfg(loom)]
 const SHARDS: usize = 1;
 
-/// The holders of one row, each once, in the order they came.
+/// The holders of one row, each once, in order of arrival.
 #[derive(Debug, Default)]
 pub struct RowShares(Vec<(Xid, LockStrength)>);
 
@@ -31,13 +31,13 @@ impl RowShares {
         self.0.iter().find(|(xid, held)| *xid != me && held.conflicts_with(wanted)).map(|(xid, _)| *xid)
     }
 
-    /// Returns what `holder` holds.
+    /// Returns the strength in which `holder` holds the row.
     #[must_use]
     pub fn held_by(&self, holder: Xid) -> Option<LockStrength> {
         self.0.iter().find(|(xid, _)| *xid == holder).map(|(_, held)| *held)
     }
 
-    /// Notes what `holder` holds from now on; `None`: nothing.
+    /// Sets the strength in which `holder` holds the row from now on; `None` if not at all.
     pub fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
         let at = self.0.iter().position(|(xid, _)| *xid == holder);
         match (at, strength) {
@@ -48,7 +48,7 @@ impl RowShares {
         }
     }
 
-    /// Returns whether nobody holds the row.
+    /// Returns whether the row has no holder.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -91,7 +91,7 @@ impl ShareTable {
         outcome
     }
 
-    /// Returns the holders of `row` whose locks conflict with `wanted`, all of them for `None`.
+    /// Returns the holders of `row` whose locks conflict with `wanted`; for `None`, all of them.
     pub(crate) fn holders(&self, row: &RowKey, wanted: Option<LockStrength>) -> Vec<Xid> {
         let shard = self.shard(row.family(), row.key());
         let Some(shares) = shard.get(&row.family()).and_then(|rows| rows.get(row.key())) else { return Vec::new() };
@@ -113,7 +113,7 @@ impl ShareTable {
 mod tests {
     use super::*;
 
-    /// Goal: an entry is found until it is taken out, rows of other families and keys do not mix, and nothing is left.
+    /// Goal: an entry is found until it is removed, rows of other families and keys do not mix, and nothing is left.
     /// Method: the same key in two families, two keys in one; strengths up and down.
     #[test]
     fn entries_are_kept_by_row_and_go_with_their_last_holder() {

@@ -1,17 +1,19 @@
-//! `Snapshots`: one padded word per holder of a snapshot, and the list of those live, by which old versions are freed.
+//! `Snapshots`: one padded word per holder of a snapshot, and the list of live snapshots, by which old versions are
+//! freed.
 //!
 //! # Invariants
-//! - S1. A holder announces itself (0) before it loads the boundary, and whoever makes the list loads `settled`, the lowest
-//!   position at which any snapshot begins (`durable` unless replicas are counted), before it looks at the holders. Between the two steps of each side stands a SeqCst fence: it stops the load of the boundary from
-//!   passing the announcement, and the loads of the holders from passing that load. So either the holder is
-//!   seen, or its snapshot is at or above that position.
-//! - S2. Every present and future snapshot that is in force is in the published list, or at or above its `up`. While a slot
-//!   says 0 the list before stays. The horizon is the lowest of it, and never falls.
-//! - S3. A snapshot is cancelled by one exchange of its slot's word (`CANCELLED`); from then on lists leave it out, whatever
-//!   its owner does. Only the owner clears the word. Whoever reads at a snapshot looks at the word after the read and before
-//!   the answer is used: if a version was missing because of a list without the snapshot, the reader sees the word, since
-//!   the exchange happened before the list, the list before the link that was cut, and the cut before the read that
-//!   noticed it. What the reader walks is freed by epochs, so it is never freed memory.
+//! - S1. A holder announces itself (0) before it loads the boundary, and the list maker loads `settled`, the lowest
+//!   position at which any snapshot begins (`durable` without a quorum), before it reads the holders. A SeqCst fence
+//!   separates the two steps on each side: it stops the load of the boundary from passing the announcement, and the
+//!   loads of the holders from passing the load of `settled`. So either the list maker sees the holder, or its snapshot
+//!   is at or above that position.
+//! - S2. Every present and future snapshot in force is in the published list, or at or above its `up`. While a slot
+//!   contains 0 the previous list stays. The horizon is the lowest position of the list, and never falls.
+//! - S3. A snapshot is cancelled by one exchange of its slot's word (`CANCELLED`); from then on lists leave it out,
+//!   whatever its owner does. Only the owner clears the word. A reader at a snapshot checks the word after the read and
+//!   before the result is used: if a version was missing because of a list without the snapshot, the reader sees the
+//!   word, since the exchange happened before the list, the list before the cut of the link, and the cut before the
+//!   read that noticed it. Epochs free what the reader walks, so it is never freed memory.
 //!
 //! # Ordering
 //! | store                         | pairs with                | carries                                       |
@@ -25,7 +27,8 @@
 //! | `first_write` Release         | `first_write` Acquire     | that the slot's transactions before are done  |
 //!
 //! # Progress
-//! Taking, ending and checking a snapshot: wait-free. `advance`: one mutex, which only its like take; O(slots in use).
+//! Taking, ending and checking a snapshot: wait-free. `advance`: one mutex, which only other calls of it and `all`
+//! take; O(slots in use).
 
 use crate::{error::TxnError, log::CommitLog};
 use collie_base::{LiveSnapshots, Lsn, Map};
@@ -41,53 +44,54 @@ use std::{
 
 const NONE: u64 = u64::MAX;
 const REGISTERING: u64 = 0;
-/// Set beside the snapshot in a slot's word: it is not in force any more (S3). No position has this bit.
+/// Set in a slot's word together with the snapshot: it is no longer in force (S3). No position has this bit.
 const CANCELLED: u64 = 1 << 62;
 
-/// Which boundary a snapshot starts from.
+/// The position from which a snapshot starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// All that is committed.
+    /// Everything committed: the boundary.
     Boundary,
-    /// What the log has settled, or what was acknowledged without that promise.
+    /// The log's settled position, or the acknowledged floor if that is higher.
     Settled,
-    /// What the log has settled: no crash takes it back, and where replicas are counted no failover.
+    /// The log's settled position: no crash takes back what is below, and with a quorum no failover.
     Durable,
 }
 
-/// A place for one holder.
+/// The slot of one holder.
 #[derive(Debug)]
 struct Slot {
     own: AtomicU64,
-    /// Snapshots begun here, so that one that lasts is told from several of the same position. Stored by the owner before
-    /// its word.
+    /// Number of snapshots begun here, which distinguishes one that lasts from several at the same position. The owner
+    /// stores it before its word.
     begun: atomic::AtomicU64,
-    /// When the transaction that the owner has, or had last, got its xid, as its caller tells time; 0: not known. Owner only.
+    /// When the transaction that the owner has, or had last, got its xid, in its caller's unit; 0 if unknown. Stored by
+    /// the owner only.
     first_write: AtomicU64,
-    /// Whether the owner looks at its word after each read (S3).
+    /// Whether the owner checks its word after each read (S3).
     can_be_cancelled: atomic::AtomicBool,
 }
 
-/// A snapshot somebody holds.
+/// A snapshot that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldSnapshot {
-    /// Its holder's place: of a session, what `Session::slot` says.
+    /// The slot of its holder; for a session the value of `Session::slot`.
     pub slot: usize,
     /// Commits below it are visible to it.
     pub snapshot: Lsn,
-    /// How long it has been there, as far as ticks have seen it.
+    /// How long it has been held, as far as ticks have seen it.
     pub age: Duration,
-    /// Whether it can be cancelled: a session's can, when no snapshot begins so low any more.
+    /// Whether it can be cancelled: that of a session can, once new snapshots begin above it.
     pub can_be_cancelled: bool,
     begun: u64,
 }
 
-/// What is said about a snapshot that was cancelled.
+/// The facts reported about a cancelled snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotCancelled {
-    /// How old it was.
+    /// Its age.
     pub age: Duration,
-    /// Bytes of old versions that were kept then, most of them for it.
+    /// Bytes of old versions that were kept at that time, most of them for this snapshot.
     pub old_version_bytes: u64,
 }
 
@@ -103,26 +107,26 @@ pub(crate) struct Snapshots {
     horizon: AtomicU64,
     /// Held while a list is made.
     listing: Mutex<Listing>,
-    /// Why the snapshot of a slot was cancelled last.
+    /// Why the last cancelled snapshot of each slot was cancelled.
     cancelled: Mutex<Map<usize, SnapshotCancelled>>,
     free: Mutex<Free>,
 }
 
-/// What is known from one list to the next.
+/// State that is kept from one list to the next.
 #[derive(Debug)]
 struct Listing {
-    /// The one that is published.
+    /// The list that is published.
     last: LiveSnapshots,
-    /// For each slot the count of snapshots begun, and when the present one was first seen.
+    /// For each slot the number of snapshots begun, and when the current one was first seen.
     seen: Vec<(u64, Duration)>,
 }
 
 #[derive(Debug, Default)]
 struct Free {
-    /// Slots given back, with the number of owners each has had.
+    /// Slots given back, with the number of owners that each has had.
     slots: Vec<(usize, u64)>,
     unused_from: usize,
-    /// Slots of a [`Place`], which no limit counts.
+    /// Number of slots of a [`Place`], which the reported limit excludes.
     kept: usize,
 }
 
@@ -148,7 +152,7 @@ impl Snapshots {
         }
     }
 
-    /// Takes a slot; returns it and the number of owners it has had. With `can_be_cancelled` the owner obeys S3.
+    /// Takes a slot; returns it and the number of owners that it has had. With `can_be_cancelled` the owner obeys S3.
     pub(crate) fn take_slot(&self, can_be_cancelled: bool) -> Result<(usize, u64), TxnError> {
         let mut free = self.free.lock();
         if let Some(slot) = free.slots.pop() {
@@ -161,7 +165,7 @@ impl Snapshots {
         }
         free.unused_from += 1;
         self.slots[slot].can_be_cancelled.store(can_be_cancelled, atomic::Ordering::Release);
-        // Before the holder's first fence, so S1 covers it like the announcement itself.
+        // Before the holder's first fence, so that S1 covers it like the announcement itself.
         self.used.store(free.unused_from, ord!("USED_STORE", Release));
         Ok((slot, 0))
     }
@@ -199,31 +203,31 @@ impl Snapshots {
         self.slots[slot].own.store(NONE, ord!("OWN_END", Release));
     }
 
-    /// Notes when the owner of `slot`, who calls, got an xid; 0 for not known.
+    /// Records when the owner of `slot`, which calls this, got an xid; 0 if unknown.
     pub(crate) fn note_first_write(&self, slot: usize, moment: u64) {
         self.slots[slot].first_write.store(moment, ord!("FIRST_WRITE_STORE", Release));
     }
 
-    /// Returns what was noted last of the owner of `slot`. Acquire: who finds what a later transaction noted finds the earlier ones
-    /// done.
+    /// Returns the last time recorded by the owner of `slot`. Acquire: a thread that finds the time of a later
+    /// transaction finds the earlier ones done.
     pub(crate) fn first_write(&self, slot: usize) -> u64 {
         self.slots[slot].first_write.load(ord!("FIRST_WRITE_LOAD", Acquire))
     }
 
-    /// Returns whether the snapshot of `slot`, whose owner calls, is in force no more (S3).
+    /// Returns whether the snapshot of `slot`, whose owner calls this, is no longer in force (S3).
     pub(crate) fn is_cancelled(&self, slot: usize) -> bool {
-        // Relaxed: what was read before was read with Acquire, and only that decides whether the word is seen (S3).
+        // Relaxed: earlier reads were made with Acquire, and only those decide whether the word is seen (S3).
         let own = self.slots[slot].own.load(Ordering::Relaxed);
         own & CANCELLED != 0 && own != NONE && !mutant!("CANCEL_UNSEEN")
     }
 
-    /// Returns what is said about the cancelled snapshot of `slot`.
+    /// Returns the facts reported about the cancelled snapshot of `slot`.
     pub(crate) fn why_cancelled(&self, slot: usize) -> SnapshotCancelled {
         let said = self.cancelled.lock().get(&slot).copied();
         said.unwrap_or(SnapshotCancelled { age: Duration::ZERO, old_version_bytes: 0 })
     }
 
-    /// Takes `held` out of force, if it still is. Lists made from now on leave it out.
+    /// Cancels `held`, if it is still in force. Lists made from now on leave it out.
     pub(crate) fn cancel(&self, held: &HeldSnapshot, old_version_bytes: u64) -> bool {
         let slot = &self.slots[held.slot];
         if !held.can_be_cancelled || slot.begun.load(atomic::Ordering::Relaxed) != held.begun {
@@ -232,12 +236,12 @@ impl Snapshots {
         let mut said = self.cancelled.lock();
         said.insert(held.slot, SnapshotCancelled { age: held.age, old_version_bytes });
         let (old, new) = (held.snapshot.get(), held.snapshot.get() | CANCELLED);
-        // Not another snapshot of the slot: it was below a list's `up`, and by S1 none begins there after its word was
-        // looked at.
+        // This cannot be another snapshot of the slot: it was below a list's `up`, and by S1 none begins there after
+        // its word was read.
         slot.own.compare_exchange(old, new, ord!("OWN_CANCEL", AcqRel), Ordering::Relaxed).is_ok()
     }
 
-    /// Returns max(what the log has settled, `ack_floor`).
+    /// Returns max(the log's settled position, `ack_floor`).
     pub(crate) fn settled(&self, log: &impl CommitLog) -> Lsn {
         let settled = log.settled();
         settled.max(Lsn::new(self.ack_floor.load(ord!("ACK_FLOOR_LOAD", Acquire))))
@@ -253,18 +257,18 @@ impl Snapshots {
         Lsn::new(self.horizon.load(ord!("HORIZON_LOAD", Acquire)))
     }
 
-    /// Publishes a list that was not made by `advance`: a mistake that a model makes.
+    /// Publishes a list that `advance` did not make: a mistake of a model.
     #[cfg(all(test, loom))]
     pub(crate) fn replace_live(&self, live: LiveSnapshots) {
         self.live.replace(live);
     }
 
-    /// Calls `look` with the list of live snapshots as last made. `look` must not wait.
+    /// Calls `look` with the last list of live snapshots. `look` must not wait.
     pub(crate) fn with_live<R>(&self, look: impl FnOnce(&LiveSnapshots) -> R) -> R {
         self.live.read(look)
     }
 
-    /// Makes the list anew from the log and all holders, notes who is there at `now`, and returns the horizon.
+    /// Makes a new list from the log and all holders, records the holders at `now`, and returns the horizon.
     pub(crate) fn advance(&self, log: &impl CommitLog, now: Duration) -> Lsn {
         let mut listing = self.listing.lock(); // one at a time: a list replaces only older ones (S2)
         let Listing { last, seen } = &mut *listing;
@@ -306,11 +310,12 @@ impl Snapshots {
         self.horizon()
     }
 
-    /// Returns the snapshots in force, lowest first, with their ages at `now`. One that begins meanwhile may be missing.
+    /// Returns the snapshots in force, lowest first, with their ages at `now`. One that begins during the call may be
+    /// missing.
     pub(crate) fn all(&self, now: Duration) -> Vec<HeldSnapshot> {
         let listing = self.listing.lock();
         let Listing { last, seen } = &*listing;
-        let up = last.up(); // its fence comes before our looks at the words
+        let up = last.up(); // its fence precedes our reads of the words
         let used = self.used.load(Ordering::Acquire);
         let held = self.slots[..used].iter().enumerate().filter_map(|(number, slot)| {
             let own = slot.own.load(Ordering::Acquire);
@@ -332,7 +337,8 @@ impl Snapshots {
         held
     }
 
-    /// Returns how many slots hold a snapshot now, and the lowest of these.
+    /// Returns the number of slots that hold a snapshot, and the lowest snapshot. A slot that is registering counts as
+    /// 0.
     pub(crate) fn held(&self) -> (usize, Option<Lsn>) {
         let used = self.used.load(Ordering::Acquire);
         let held = self.slots[..used].iter().map(|slot| slot.own.load(Ordering::Acquire));
@@ -342,7 +348,8 @@ impl Snapshots {
     }
 }
 
-/// A snapshot held outside any session: a backup, an embedded read view. Dropping it lets it go. It is never cancelled.
+/// A snapshot held outside any session: a backup, an embedded read view. Dropping it ends the snapshot. Never
+/// cancelled.
 #[derive(Debug)]
 pub struct Holder {
     snapshots: Arc<Snapshots>,
@@ -371,7 +378,7 @@ impl Drop for Holder {
     }
 }
 
-/// A place for the snapshots of one holder, kept from one to the next: none of them fails for want of a place.
+/// A slot for successive snapshots of one holder: none of them can fail for lack of a slot.
 #[derive(Debug)]
 pub struct Place {
     snapshots: Arc<Snapshots>,
@@ -399,7 +406,7 @@ impl Drop for Place {
     }
 }
 
-/// A snapshot held in a [`Place`]. Dropping it lets it go. It is never cancelled.
+/// A snapshot held in a [`Place`]. Dropping it ends the snapshot. It is never cancelled.
 #[derive(Debug)]
 pub struct Placed<'p> {
     place: &'p Place,

@@ -1,6 +1,6 @@
-//! `Stamp`: the word in a row version that says who wrote it and how that ended; `Word`: the same of a transaction.
+//! `Stamp`: the word in a row version that names its writer or the outcome; `Word`: the state word of a transaction.
 //!
-//! Both are encodings in 64 bits, kept apart by type: a stamp lives in a version, a word in the dense map and in a
+//! Both are encodings in 64 bits with different types: a stamp is in a version, a word in the dense map and in a
 //! descriptor.
 //!
 //! | bits of a stamp          | meaning                                        |
@@ -17,22 +17,22 @@
 //! | 3 moved to the sparse map| 0                                              |
 //!
 //! A word in progress names its xid, so that the compare-and-swap that ends a transaction can never hit the next owner
-//! of a reused slot, whose word would otherwise look the same. There is no tag beside a CSN.
+//! of a reused slot, whose word would otherwise look the same. A CSN needs no tag.
 
 use collie_base::{Lsn, Xid};
 
 const UNFINISHED: u64 = 1 << 63;
 
-/// How the writer of a version ended, as a version says it.
+/// The outcome of a version's writer, as the version records it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp(u64);
 
-/// How a transaction ended, or that it has not.
+/// The outcome of a transaction, or that it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// It is still open.
     InProgress(Xid),
-    /// Its versions count for nobody.
+    /// It rolled back: its versions are invisible.
     Aborted,
     /// It committed at this position; visible to snapshots above.
     Committed(Lsn),
@@ -42,35 +42,35 @@ impl Stamp {
     /// The writer aborted.
     pub const ABORTED: Self = Self(1);
 
-    /// A version written by `xid`, whose end is not stamped yet.
+    /// Returns the stamp of a version written by `xid`, whose outcome is not stamped yet.
     #[must_use]
     pub const fn unfinished(xid: Xid) -> Self {
         Self(UNFINISHED | xid.get())
     }
 
-    /// A version committed at `csn`.
+    /// Returns the stamp of a version committed at `csn`.
     #[must_use]
     pub const fn committed(csn: Lsn) -> Self {
         assert!(csn.get() >= Lsn::FIRST.get() && csn.get() < 1 << 61, "a CSN is the position of a record");
         Self(csn.get())
     }
 
-    /// Reads a stamp from the word in a version.
+    /// Returns the stamp in the word of a version.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// Returns the word to keep in a version.
+    /// Returns the word to store in a version.
     #[must_use]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Returns how the writer ended when the stamp says so itself, else the writer.
+    /// Returns the outcome of the writer if the stamp records it.
     ///
     /// # Errors
-    /// The xid, when the stamp still names it: its end is in the map.
+    /// The xid, if the stamp still names it: its outcome is in the map.
     pub const fn settled(self) -> Result<Resolution, Xid> {
         if self.0 & UNFINISHED != 0 {
             Err(Xid::new(self.0 & !UNFINISHED))
@@ -106,7 +106,7 @@ impl Word {
         self.0
     }
 
-    /// Returns where the transaction committed, if it did.
+    /// Returns the position of the transaction's commit, if it committed.
     pub(crate) fn committed_at(self) -> Option<Lsn> {
         (self.0 & 3 == 2).then(|| Lsn::new(self.0 >> 2))
     }
@@ -115,7 +115,7 @@ impl Word {
         self.0 & 3 == 0
     }
 
-    /// Returns what the word says of `xid`, whose word it must be.
+    /// Returns the state of `xid` that the word, which must be its own, records.
     pub(crate) fn resolution(self, xid: Xid) -> Resolution {
         match self.0 & 3 {
             0 => {

@@ -1,15 +1,16 @@
-//! `Stamper`: the versions of commits that were too many to stamp before others go on.
+//! `Stamper`: the versions of commits that were too many to stamp before waiters proceed.
 //!
-//! Such a commit is published and done at once, and its versions carry its xid a little longer: readers ask the map. The
-//! next tick stamps them.
+//! Such a commit is published and done at once, and its versions carry its xid a little longer: readers ask the map.
+//! The next tick stamps them.
 //!
 //! # Invariants
-//! - P1. A transaction in here is done and not finished, so the map or `sparse` answers for it (M2), until all its versions
-//!   are stamped.
-//! - P2. Every [`Unstamped`] is stamped exactly once, by a tick, by the committer that finds no room, or when the
+//! - P1. A transaction in here is done and not finished, so that the map or `sparse` answers for it (M2) until all its
+//!   versions are stamped.
+//! - P2. Every [`Unstamped`] is stamped exactly once: by a tick, by the committer that finds no room, or when the
 //!   transactions are dropped.
 //!
-//! Progress: a committer takes one short lock and never waits for stamping; a tick waits for another tick's stamping.
+//! Progress: a committer takes one short lock and never waits for stamping; a tick blocks on another tick's stamping.
+//!
 //! Checked by the model of slot reuse with a handed-over version (V8 in `loom_tests.rs`).
 
 use crate::{desc::Desc, xid_map::XidMap};
@@ -17,7 +18,7 @@ use collie_base::Lsn;
 use collie_sync::{Mutex, mutant};
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-/// Versions that may wait for a tick, about: what a commit brings beyond that it stamps itself.
+/// Approximate number of versions that may wait for a tick: above it a commit stamps its own versions.
 const VERSIONS_WAITING_MAX: u64 = 1 << 21;
 
 /// The versions of one published commit, to be stamped once, by any thread.
@@ -27,7 +28,8 @@ pub struct Unstamped {
 }
 
 impl Unstamped {
-    /// `stamp` stores the commit's number in each of this many versions (Release). It does not wait and calls no session.
+    /// Creates one. `stamp` stores the commit's CSN in each of this many versions (Release). It does not wait and calls
+    /// no session.
     pub fn new(versions: u64, stamp: impl FnOnce(Lsn) + Send + 'static) -> Self {
         Self { versions, stamp: Box::new(stamp) }
     }
@@ -65,12 +67,13 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Stamper {
     waiting: Mutex<Waiting>,
-    /// Held while somebody stamps.
+    /// Held while a thread stamps.
     stamping: Mutex<()>,
 }
 
 impl Stamper {
-    /// Takes the versions of `desc`, which is done, to be stamped by the next tick; without room stamps them now.
+    /// Takes the versions of `desc`, which is done, to be stamped by the next tick; stamps them now if there is no
+    /// room.
     pub(crate) fn take(&self, map: &XidMap, desc: &Arc<Desc>, csn: Lsn, versions: Unstamped) {
         let commit = Commit { desc: Arc::clone(desc), csn, versions };
         let mut waiting = self.waiting.lock();
@@ -82,7 +85,7 @@ impl Stamper {
         waiting.commits.push_back(commit);
     }
 
-    /// Stamps everything that was taken before the call, and returns how many versions this thread stamped.
+    /// Stamps all versions taken before the call, and returns how many this thread stamped.
     pub(crate) fn stamp(&self, map: &XidMap) -> u64 {
         let _one = self.stamping.lock();
         let mut stamped = 0;
@@ -105,6 +108,6 @@ impl Stamper {
 impl Drop for Stamper {
     fn drop(&mut self) {
         let commits = std::mem::take(&mut self.waiting.lock().commits);
-        commits.into_iter().for_each(|commit| (commit.versions.stamp)(commit.csn)); // P2: nobody asks the map any more
+        commits.into_iter().for_each(|commit| (commit.versions.stamp)(commit.csn)); // P2: there are no readers left
     }
 }

@@ -1,16 +1,16 @@
 //! Table locks and advisory locks: PostgreSQL's eight modes and matrix. Table locks are held to the end of the
 //! transaction; advisory locks as `advisory.rs` counts them.
 //!
-//! Granted locks are in shards by target, so statements on different tables do not meet and a weak mode costs one short
-//! mutex. A request that must wait goes through [`Locks`] (its mutex first, then the shard: `waits.rs` Q1).
+//! Granted locks are in shards by target, so that statements on different tables do not contend and a weak mode costs
+//! one short mutex. A request that must wait goes through [`Locks`] (its mutex first, then the shard: `waits.rs` Q1).
 //!
 //! # Invariants
 //! - G1. The modes held by two different owners on one target never conflict.
-//! - G2. `counts` and `waiting` say the same as `holders` and `queue`.
-//! - G3. Nobody is granted past an earlier waiter that it conflicts with, unless it holds a lock that this waiter waits
-//!   for (it would wait for itself).
-//! - G4. Whoever is granted a lock is told the newest commit of those that gave a conflicting mode of it back: locks end
-//!   at publication, which the boundary may not have passed, and the next holder must read above it.
+//! - G2. `counts` and `waiting` agree with `holders` and `queue`.
+//! - G3. No request is granted past an earlier waiter that it conflicts with, unless its owner holds a lock that this
+//!   waiter waits for (it would wait for itself).
+//! - G4. A grant returns the newest commit of owners that released a conflicting mode: locks end at publication, which
+//!   the boundary may not have passed, and the next holder must read above it.
 
 use crate::{
     cancel::Owner,
@@ -27,17 +27,18 @@ use std::{collections::VecDeque, sync::Arc};
 const SHARDS: usize = 64;
 #[cfg(loom)]
 const SHARDS: usize = 1;
-/// States without holder or waiter that a shard keeps, so that a busy table does not come and go.
+/// Number of states without holders or waiters that a shard keeps, so that those of a busy table are not rebuilt each
+/// time.
 const IDLE_STATES_MAX: usize = 256;
 
-/// What a lock of this kind protects.
+/// The object of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum LockTarget {
     /// A table or index, by its id.
     Table(u32),
-    /// A number that means something to the application.
+    /// A number that only the application interprets.
     Advisory(u64),
-    /// Two numbers that do: another space than [`LockTarget::Advisory`].
+    /// Two such numbers, in a separate space from [`LockTarget::Advisory`].
     AdvisoryPair(u32, u32),
 }
 
@@ -49,7 +50,7 @@ impl LockTarget {
         }
     }
 
-    /// Returns who holds it when `owner` waits for it: advisory locks belong to sessions.
+    /// Returns the owner that would hold it when `owner` waits for it: advisory locks belong to sessions.
     const fn holder(self, owner: OwnerId) -> OwnerId {
         match self {
             Self::Table(_) => owner,
@@ -64,7 +65,7 @@ impl LockTarget {
 pub enum TableLockMode {
     /// SELECT.
     AccessShare,
-    /// SELECT FOR UPDATE and its like.
+    /// SELECT FOR UPDATE and similar.
     RowShare,
     /// INSERT, UPDATE, DELETE.
     RowExclusive,
@@ -108,7 +109,7 @@ impl TableLockMode {
         0b1111_1111, // ACCESS EXCLUSIVE
     ];
 
-    /// Returns whether two owners may not hold these modes at once. Symmetric.
+    /// Returns whether two owners cannot hold these modes at once. Symmetric.
     #[must_use]
     pub const fn conflicts_with(self, other: Self) -> bool {
         self.conflicts() & other.bit() != 0
@@ -135,24 +136,24 @@ impl TableLockMode {
         Self::CONFLICTS[self.index()]
     }
 
-    /// Returns whether holding `self` makes asking for `other` pointless.
+    /// Returns whether a holder of `self` need not request `other`.
     const fn covers(self, other: Self) -> bool {
         self.conflicts() & other.conflicts() == other.conflicts()
     }
 }
 
-/// What conflicts with any of `modes`.
+/// Returns the modes that conflict with any of `modes`.
 fn conflicts_of(modes: Modes) -> Modes {
     TableLockMode::ALL.iter().filter(|mode| modes & mode.bit() != 0).fold(0, |all, mode| all | mode.conflicts())
 }
 
-/// Whether a table lock was granted.
+/// The outcome of a request for a table lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum TableLock {
     /// It is held until the transaction ends or rolls back to an earlier savepoint.
     Granted,
-    /// Wait for this, then ask again.
+    /// The caller must wait for this, then ask again.
     Wait(Blocker),
 }
 
@@ -165,7 +166,7 @@ struct TableState {
     released: Released,
 }
 
-/// By mode, the newest commit of an owner that gave it back (G4).
+/// By mode, the newest commit of an owner that released it (G4).
 #[derive(Clone, Copy, Debug)]
 struct Released([Lsn; 8]);
 
@@ -185,7 +186,7 @@ impl Released {
         self.0.iter_mut().zip(other.0).for_each(|(newest, commit)| *newest = (*newest).max(commit));
     }
 
-    /// Returns the newest commit that who holds `mode` comes after.
+    /// Returns the newest commit above which a holder of `mode` must read.
     fn before(&self, mode: TableLockMode) -> Lsn {
         let conflicting = TableLockMode::ALL.iter().filter(|other| mode.conflicts_with(**other));
         conflicting.map(|other| self.0[other.index()]).max().unwrap_or(Lsn::ZERO)
@@ -219,7 +220,7 @@ impl TableState {
         if self.held_by_others(own) & mode.conflicts() != 0 {
             return false;
         }
-        // G3: behind those who wait, unless one of them waits for us.
+        // G3: behind earlier waiters, unless one of them waits for us.
         if self.waiting & mode.conflicts() != 0 && self.waiting & conflicts_of(own) == 0 {
             return false;
         }
@@ -250,17 +251,17 @@ impl TableState {
     }
 }
 
-/// Who is in the way of a table lock.
+/// The owners in the way of a table lock.
 pub(crate) struct TableBlockers {
     pub(crate) holders: Vec<OwnerId>,
-    /// Those ahead in the queue, first comes last.
+    /// Earlier waiters of the queue, in order.
     pub(crate) ahead: Vec<OwnerId>,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     states: Map<LockTarget, TableState>,
-    /// What states that were not kept knew (G4): of tables, and of advisory locks.
+    /// Commits of removed states (G4): of tables, and of advisory locks.
     forgotten: [Released; 2],
 }
 
@@ -295,14 +296,16 @@ impl TableShards {
         self.0[index].lock()
     }
 
-    /// Grants a mode if nobody is in the way; then returns the newest commit that its holder comes after (G4).
+    /// Grants a mode if no other owner is in the way; then returns the newest commit above which its holder must read
+    /// (G4).
     pub(crate) fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> Option<Lsn> {
         let mut shard = self.shard(target);
         let state = shard.state(target);
         state.try_grant(owner, mode).then(|| state.released.before(mode))
     }
 
-    /// Releases a mode, of an owner that committed at `commit` if not at zero; `true` when somebody waits for the target.
+    /// Releases a mode of an owner that committed at `commit`, or has not if that is zero; `true` if an owner waits for
+    /// the target.
     #[must_use]
     pub(crate) fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode, commit: Lsn) -> bool {
         let mut shard = self.shard(target);
@@ -317,7 +320,7 @@ impl TableShards {
         awaited
     }
 
-    /// Returns every lock that is held, in no order.
+    /// Returns every held lock, unordered.
     pub(crate) fn held(&self) -> Vec<LockHeld> {
         let mut all = Vec::new();
         for shard in &self.0 {
@@ -350,7 +353,7 @@ impl TableShards {
         TableBlockers { holders, ahead }
     }
 
-    /// Moves `from` directly ahead of `to`; returns the index it came from.
+    /// Moves `from` directly ahead of `to`; returns its previous index.
     pub(crate) fn move_in_queue(&self, target: LockTarget, from: OwnerId, to: OwnerId) -> Option<usize> {
         let mut shard = self.shard(target);
         let queue = &mut shard.states.get_mut(&target)?.queue;
@@ -371,7 +374,7 @@ impl TableShards {
 }
 
 impl Locks {
-    /// Joins the queue of `target`; `false` when the lock was granted instead.
+    /// Joins the queue of `target`; `false` if the lock was granted instead.
     pub(crate) fn join_table(
         &self,
         waits: &mut Waits,
@@ -381,7 +384,7 @@ impl Locks {
         waiter: &Arc<Waiter>,
         wakes: &mut Wakes,
     ) -> bool {
-        // A wait for the same target that was kept is replaced.
+        // An earlier wait of this owner for the same target is replaced.
         self.leave_table_queue(waits, id, target, wakes);
         let mut shard = self.tables.shard(target);
         let state = shard.state(target);
@@ -389,7 +392,7 @@ impl Locks {
         if state.try_grant(holder, mode) {
             return false;
         }
-        // Ahead of the first that waits for what we hold: behind it we would wait for ourselves.
+        // Insert ahead of the first waiter that waits for our lock: behind it we would wait for ourselves.
         let own = conflicts_of(state.held_by(holder));
         let at = state.queue.iter().position(|entry| entry.mode.bit() & own != 0).unwrap_or(state.queue.len());
         state.queue.insert(at, TableEntry { owner: id, mode, waiter: Arc::clone(waiter) });
@@ -397,7 +400,7 @@ impl Locks {
         true
     }
 
-    /// Takes `id` out of the queue of `target`; those behind it may go on.
+    /// Takes `id` out of the queue of `target`; those behind it may proceed.
     pub(crate) fn leave_table_queue(&self, waits: &mut Waits, id: OwnerId, target: LockTarget, wakes: &mut Wakes) {
         if let Some(state) = self.tables.shard(target).states.get_mut(&target) {
             state.queue.retain(|entry| entry.owner != id);
@@ -405,7 +408,7 @@ impl Locks {
         self.grant_table(waits, target, wakes);
     }
 
-    /// Grants, in order, every waiter that conflicts with no other holder and with nobody before it.
+    /// Grants, in order, every waiter that conflicts with no other holder and no earlier waiter.
     pub(crate) fn grant_table(&self, waits: &mut Waits, target: LockTarget, wakes: &mut Wakes) {
         let mut shard = self.tables.shard(target);
         let Some(state) = shard.states.get_mut(&target) else { return };
@@ -415,7 +418,7 @@ impl Locks {
             let own = state.held_by(holder);
             let in_the_way = state.held_by_others(own) | before;
             if entry.mode.conflicts() & in_the_way != 0 {
-                // One that was cancelled holds nobody up; it takes itself out when it comes to leave.
+                // A cancelled waiter holds up no other; it removes itself when it leaves.
                 if entry.waiter.is_open() {
                     before |= entry.mode.bit();
                 }
@@ -435,7 +438,7 @@ impl Locks {
 struct Taken {
     target: LockTarget,
     mode: TableLockMode,
-    /// False while it is waited for: it may be granted at any time, so it is released like the others.
+    /// False during a wait: the lock may be granted at any time, so it is released like the others.
     granted: bool,
 }
 
@@ -446,9 +449,9 @@ pub struct TableLocksHeld {
     owner: Arc<Owner>,
     id: OwnerId,
     taken: Vec<Taken>,
-    /// The newest commit that a holder of them comes after (G4).
+    /// The newest commit above which a holder of them must read (G4).
     after: Lsn,
-    /// Where the transaction committed; zero while it has not.
+    /// Position of the transaction's commit; zero before that.
     committed: Lsn,
 }
 
@@ -473,7 +476,7 @@ impl TableLocksHeld {
         self.after
     }
 
-    /// Notes where the transaction committed: the next holders read above it.
+    /// Records the position of the transaction's commit: the next holders read above it.
     pub(crate) fn committed(&mut self, at: Lsn) {
         self.committed = at;
     }
@@ -493,7 +496,7 @@ impl TableLocksHeld {
         if granted { TableLock::Granted } else { TableLock::Wait(Blocker::Table { target, mode }) }
     }
 
-    /// Releases what was taken since there were `count`.
+    /// Releases the locks taken since there were `count` of them.
     pub(crate) fn release_to(&mut self, count: usize) {
         let locks = &self.owner.locks;
         while self.taken.len() > count {

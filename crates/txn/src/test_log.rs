@@ -1,11 +1,11 @@
-//! A log for tests: one mutex, positions only, durable on request, failing or with a boundary that stands still on request.
+//! A log for tests: one mutex, positions only. On request it becomes durable, fails, or keeps its boundary.
 
 use crate::log::{Appended, CommitLog};
 use collie_base::Lsn;
 use collie_sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes that every record takes.
+/// Length of every record.
 pub(crate) const RECORD: u64 = 10;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl TestLog {
         }
     }
 
-    /// Keeps the boundary where it is, as an append that was begun earlier and not ended does; or lets it catch up.
+    /// Keeps the boundary where it is, as an earlier append in progress does, or lets it catch up.
     pub(crate) fn stall(&self, stalls: bool) {
         self.stalls.store(stalls, Ordering::Relaxed);
         if !stalls {

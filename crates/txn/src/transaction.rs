@@ -1,4 +1,4 @@
-//! `Transaction`: what one open transaction knows of itself. Its session works on it.
+//! `Transaction`: the state of one open transaction. Its session works on it.
 
 use crate::{
     desc::Desc,
@@ -8,33 +8,33 @@ use crate::{
 use collie_base::{Lsn, Xid};
 use std::sync::Arc;
 
-/// How much of what others commit a transaction sees while it is open.
+/// Which commits of other transactions a transaction sees while it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// A new snapshot for each statement; a row that changed since is looked at again. Also for READ UNCOMMITTED.
+    /// A new snapshot for each statement; a row that changed since is examined again. Also for READ UNCOMMITTED.
     #[default]
     ReadCommitted,
     /// One snapshot for the transaction (snapshot isolation); a row that changed since is an error.
     RepeatableRead,
-    /// As REPEATABLE READ, and a transaction that wrote commits only if what it read is still so: all that commit at this
-    /// level are as if they had run one after the other ([`Session::commit_validated`](crate::Session::commit_validated)).
+    /// As REPEATABLE READ, but a transaction that wrote commits only if what it read is unchanged: the commits of this
+    /// level are equivalent to a serial execution ([`Session::commit_validated`](crate::Session::commit_validated)).
     Serializable,
 }
 
 /// Whether a statement can write or lock rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatementKind {
-    /// It can do neither: it may read what no crash takes back.
+    /// It cannot: it may read at the settled position.
     ReadOnly,
     /// It can: it must read the newest state.
     Write,
-    /// It cannot, and reads the newest state also in a READ ONLY transaction: what the session has seen may not be settled for
-    /// long, and the end of the transaction waits for it instead.
+    /// It cannot, but reads the newest state also in a READ ONLY transaction: what the session has seen may stay
+    /// unsettled for a long time, and the end of the transaction waits for that instead.
     Newest,
 }
 
 /// An open transaction. End it with [`Session::commit`](crate::Session::commit) or
-/// [`Session::abort`](crate::Session::abort): dropped, it keeps its rows locked for ever (table locks are released).
+/// [`Session::abort`](crate::Session::abort): if dropped, it keeps its rows locked forever (table locks are released).
 #[derive(Debug)]
 #[must_use = "commit or abort it"]
 pub struct Transaction {
@@ -59,7 +59,7 @@ impl Transaction {
         self.read_only
     }
 
-    /// Returns the xid, when it has written or locked a row.
+    /// Returns the xid, if it has written or locked a row.
     #[must_use]
     pub fn xid(&self) -> Option<Xid> {
         self.desc.as_ref().map(|desc| desc.xid)
@@ -77,7 +77,7 @@ impl Transaction {
         self.snapshot
     }
 
-    /// Notes that the transaction ends as a rollback because it wrote nothing, and was asked to commit.
+    /// Records that the transaction was asked to commit although it ends as a rollback, since it wrote nothing.
     pub fn note_committed(&self) {
         if let Some(desc) = &self.desc {
             desc.note_committed();

@@ -1,4 +1,4 @@
-//! `Txns`: everything about transactions that a database has once.
+//! `Txns`: the transaction state of one database.
 
 use crate::{
     error::TxnError,
@@ -18,12 +18,12 @@ use std::{sync::Arc, time::Duration};
 /// Sizes that are fixed when a database opens.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Words in the ring of xids, a power of two. Default 2^20: 8 MiB, and as many descriptor slots of 16 bytes.
-    /// Smaller rings move transactions that stay open to the slower sparse map sooner.
+    /// Number of words in the ring of xids, a power of two. Default 2^20: 8 MiB, and as many descriptor slots of 16
+    /// bytes. With a smaller ring, transactions that stay open move to the slower sparse map sooner.
     pub xid_slots: usize,
-    /// Sessions and other holders of snapshots at one time. Default 16,384, at 128 bytes each.
+    /// Maximum number of concurrent sessions and other holders of snapshots. Default 16,384, at 128 bytes each.
     pub sessions_max: usize,
-    /// The first xid to give out: above every xid of earlier incarnations. Default 1.
+    /// The first xid to assign: above every xid of earlier incarnations. Default 1.
     pub first_xid: Xid,
 }
 
@@ -46,10 +46,10 @@ pub struct Txns<L> {
 }
 
 impl<L: CommitLog> Txns<L> {
-    /// Starts with no transaction open, over a log that is ready to append.
+    /// Creates the state without open transactions, over a log that is ready to append.
     ///
     /// # Panics
-    /// When `xid_slots` is not a power of two, `sessions_max` is above 2^20 or `first_xid` is 0.
+    /// If `xid_slots` is not a power of two, `sessions_max` is above 2^20 or `first_xid` is 0.
     #[must_use]
     pub fn new(log: L, options: Options) -> Arc<Self> {
         assert!(options.sessions_max <= 1 << 20, "{} sessions: at most 2^20", options.sessions_max);
@@ -85,7 +85,7 @@ impl<L: CommitLog> Txns<L> {
         Holder::new(&self.snapshots, Origin::Boundary, &self.log)
     }
 
-    /// Holds a snapshot of what no crash takes back (or was acknowledged without that promise), outside any session.
+    /// Holds a snapshot at the settled position, or at the acknowledged floor if that is higher, outside any session.
     ///
     /// # Errors
     /// [`TxnError::TooManySessions`].
@@ -93,7 +93,8 @@ impl<L: CommitLog> Txns<L> {
         Holder::new(&self.snapshots, Origin::Settled, &self.log)
     }
 
-    /// Takes a place for the snapshots of one holder, to keep: it is one of `sessions_max`, and named by no error about them.
+    /// Reserves a slot for successive snapshots of one holder. It counts towards `sessions_max`, but errors about the
+    /// limit leave it out.
     ///
     /// # Errors
     /// [`TxnError::TooManySessions`].
@@ -101,42 +102,42 @@ impl<L: CommitLog> Txns<L> {
         Place::new(&self.snapshots)
     }
 
-    /// Holds a snapshot of what no crash takes back, and where replicas are counted no failover, outside any session: it starts at
-    /// what the log has settled, as loaded by this call.
+    /// Holds a snapshot of what no crash takes back, and with a quorum no failover, outside any session: it starts at
+    /// the log's settled position, as loaded by this call.
     ///
     /// `place` must be of this database.
     pub fn hold_durable<'p>(&self, place: &'p mut Place) -> Placed<'p> {
         place.hold(Origin::Durable, &self.log)
     }
 
-    /// Returns how the writer of a version with this stamp word ended.
+    /// Returns the outcome of the writer of a version with this stamp word.
     ///
-    /// Cost: one load when the version is stamped, else three. Progress: wait-free; one short read lock for a
-    /// transaction that was open while as many xids as the ring has were given out.
+    /// Cost: one load if the version is stamped, else three. Progress: wait-free; one short read lock for a transaction
+    /// that was open while as many xids were assigned as the ring has words.
     ///
     /// # Panics
-    /// When the writer is unknown: a bug that must not be answered with a guess.
+    /// If the writer is unknown: a bug that must not be answered with a guess.
     #[inline]
     #[must_use]
     pub fn resolve(&self, stamp: &AtomicU64) -> Resolution {
         self.map.resolve(|| Stamp::from_raw(stamp.load(ord!("STAMP_LOAD", Acquire))))
     }
 
-    /// Returns the horizon as last computed: at or below every present and future snapshot. A version that was
-    /// superseded at `c` is free when `c <` this, strictly. One load.
+    /// Returns the last computed horizon: at or below every present and future snapshot. A version that was superseded
+    /// at `c` can be freed if `c <` this, strictly. One load.
     #[must_use]
     pub fn horizon(&self) -> Lsn {
         self.snapshots.horizon()
     }
 
-    /// Calls `look` with the live snapshots as last listed: by them versions are freed that lie between two of them.
-    /// `look` runs under a pin: it must not wait. One load.
+    /// Calls `look` with the last list of live snapshots, by which versions between two of them are freed. `look` runs
+    /// under a pin: it must not wait. One load.
     pub fn with_live<R>(&self, look: impl FnOnce(&LiveSnapshots) -> R) -> R {
         self.snapshots.with_live(look)
     }
 
-    /// Does what must be done every few milliseconds: stamps what large commits left, retires finished xids, lists the live
-    /// snapshots anew, and notes how old they are at `now` (time since any fixed moment). Returns the horizon.
+    /// Does the periodic work of every few milliseconds: stamps what large commits left, retires finished xids, makes a
+    /// new list of live snapshots, and records their ages at `now` (time since any fixed moment). Returns the horizon.
     pub fn tick(&self, now: Duration) -> Lsn {
         self.stamp_waiting();
         self.map.retire(false);
@@ -144,27 +145,28 @@ impl<L: CommitLog> Txns<L> {
     }
 
     /// Returns the snapshots in force, lowest first, with their ages at `now` as far as ticks have seen them. One that
-    /// begins meanwhile may be missing.
+    /// begins during the call may be missing.
     #[must_use]
     pub fn snapshots(&self, now: Duration) -> Vec<HeldSnapshot> {
         self.snapshots.all(now)
     }
 
-    /// Takes a snapshot out of force, if it still is and its holder is a session: from the next [`Txns::tick`] on nothing is
-    /// kept for it. Its session gets [`TxnError::SnapshotCancelled`], with these bytes, before it uses another answer.
-    /// Returns whether it was done. Waits for nobody, least of all for the session.
+    /// Cancels a snapshot, if it is still in force and its holder is a session: from the next [`Txns::tick`] on nothing
+    /// is kept for it. Its session gets [`TxnError::SnapshotCancelled`], with these bytes, before it uses another
+    /// result. Returns whether it was cancelled. Does not wait, in particular not for the session.
     pub fn cancel_snapshot(&self, held: &HeldSnapshot, old_version_bytes: u64) -> bool {
         self.snapshots.cancel(held, old_version_bytes)
     }
 
-    /// Returns whether the snapshot of the session in `slot`, which calls, was cancelled: what [`Session::check_snapshot`] says,
-    /// for where the session is lent out.
+    /// Returns whether the snapshot of the session in `slot`, which calls this, was cancelled: the same as
+    /// [`Session::check_snapshot`], for callers to which the session is lent.
     #[must_use]
     pub fn is_cancelled(&self, slot: usize) -> bool {
         self.snapshots.is_cancelled(slot)
     }
 
-    /// Stamps the versions that commits up to now have left unstamped; returns how many this thread stamped. Part of each tick.
+    /// Stamps the versions that earlier commits have left unstamped; returns how many this thread stamped. Part of each
+    /// tick.
     pub fn stamp_waiting(&self) -> u64 {
         self.stamper.stamp(&self.map)
     }
@@ -175,14 +177,14 @@ impl<L: CommitLog> Txns<L> {
         self.stamper.len()
     }
 
-    /// Notes that a commit ending at `end` was acknowledged without waiting for the disk. The boundary is at or above
-    /// `end` already: wait for that first.
+    /// Records that a commit ending at `end` was acknowledged without waiting for the disk. The boundary must already
+    /// be at or above `end`: wait for that first.
     pub fn acknowledge(&self, end: Lsn) {
         debug_assert!(self.log.boundary() >= end, "acknowledged {end} before the boundary reached it");
         self.snapshots.raise_ack_floor(end);
     }
 
-    /// Returns max(what the log has settled, acknowledged floor): where read-only snapshots start.
+    /// Returns max(the log's settled position, acknowledged floor): where read-only snapshots start.
     #[must_use]
     pub fn settled(&self) -> Lsn {
         self.snapshots.settled(&self.log)
@@ -194,14 +196,14 @@ impl<L: CommitLog> Txns<L> {
         self.log.boundary() >= gate.boundary && gate.settled.is_none_or(|settled| self.settled() >= settled)
     }
 
-    /// Returns the xid that will be given out next. Log a limit above it before it gets there.
+    /// Returns the next xid to be assigned. Log a limit above it before it gets there.
     #[must_use]
     pub fn next_xid(&self) -> Xid {
         self.map.next_xid()
     }
 
-    /// Gives out no xid below `first` from now on: for a log that was read further. Returns whether that was possible: while a
-    /// transaction has an xid it is not, and nothing changes.
+    /// Assigns no xid below `first` from now on: for a log that was read further. Returns `false` and changes nothing
+    /// if a transaction has an xid.
     #[must_use]
     pub fn begin_xids_at(&self, first: Xid) -> bool {
         self.map.begin_at(first)
@@ -213,21 +215,22 @@ impl<L: CommitLog> Txns<L> {
         self.map.floor_xid()
     }
 
-    /// Returns how many times [`Txns::resolve`] had to ask for a transaction that the ring of xids has lapped.
+    /// Returns how many times [`Txns::resolve`] looked up a transaction that the ring of xids has lapped.
     #[must_use]
     pub fn lapped_lookups(&self) -> u64 {
         self.map.lapped_lookups()
     }
 
-    /// Returns the moment at which the transaction `xid` got its id, with its first write or row lock, as
-    /// [`Session::assign_xid_at`] was told; `None` when none was told, and once the transaction has ended.
+    /// Returns the time at which the transaction `xid` got its id, with its first write or row lock, as passed to
+    /// [`Session::assign_xid_at`]; `None` if there is none, and once the transaction has ended.
     ///
     /// # Progress
-    /// One short lock, which only the transaction that has the place of `xid` in the ring next takes too.
+    /// Blocks on one short lock, which otherwise only the next transaction with the ring slot of `xid`, `retire` and
+    /// other lookups take.
     #[must_use]
     pub fn first_write(&self, xid: Xid) -> Option<u64> {
         let desc = self.map.desc(xid)?;
-        // In this order: what a later transaction of the session notes, it notes once this one is done.
+        // The order matters: a later transaction of the session records its time only once this one is done.
         let was_done = mutant!("DONE_BEFORE_FIRST_WRITE").then(|| desc.is_done());
         let moment = self.snapshots.first_write(desc.owner.slot());
         let is_done = was_done.unwrap_or_else(|| desc.is_done());
@@ -240,23 +243,23 @@ impl<L: CommitLog> Txns<L> {
         self.locks.waiting_len()
     }
 
-    /// Runs `act` with the holders of a row in shared strength, while nobody else can change or read them. An entry means
-    /// that its transaction holds the row until it takes the entry out, at its end before it is marked done (with
+    /// Runs `act` with the holders of a row in shared strength, while no other thread can change or read them. An entry
+    /// means that its transaction holds the row until it removes the entry, at its end before it is marked done (with
     /// [`WriteSet`](crate::WriteSet)) or at a rollback to a savepoint.
     ///
     /// # Progress
-    /// Waits for other threads' calls for rows of the same of 256 shards; `act` neither waits nor calls a session.
+    /// Blocks on other threads' calls for rows of the same of 256 shards; `act` neither waits nor calls a session.
     pub fn with_row_shares<R>(&self, cf: CfId, key: &[u8], act: impl FnOnce(&mut RowShares) -> R) -> R {
         self.locks.shares.with_row(cf, key, act)
     }
 
-    /// Returns how many locks of shared strength are held. Looks at every shard.
+    /// Returns how many locks of shared strength are held. Reads every shard.
     #[must_use]
     pub fn row_shares(&self) -> usize {
         self.locks.shares.len()
     }
 
-    /// Returns how many snapshots are held, and the lowest.
+    /// Returns how many snapshots are held, and the lowest one.
     #[must_use]
     pub fn snapshots_held(&self) -> (usize, Option<Lsn>) {
         self.snapshots.held()

@@ -1,8 +1,8 @@
 //! `Wait`: the wait of one session for one blocker, as a future and as a blocking call.
 //!
 //! # Invariants
-//! - A1. A waiter gets one outcome, from whoever comes first: the grant, a cancel, a time limit, the detector.
-//! - A2. A wait that ends in any way but the grant leaves its queue and hands on; so does one that is dropped.
+//! - A1. A waiter gets one outcome, from the first of the grant, a cancel, a time limit and the detector.
+//! - A2. A wait that ends without a grant leaves its queue and hands on; so does one that is dropped.
 
 use crate::{cancel::Owner, desc::OwnerId, error::TxnError, waits::WaitFor};
 use collie_sync::{Condvar, Mutex};
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// Wakers to call once every lock is released: a waker may run the waiter on the spot.
+/// Wakers to call once every lock is released: a waker may run the waiter immediately.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Wakes(Vec<Waker>);
@@ -42,7 +42,7 @@ struct WaiterState {
 }
 
 impl Waiter {
-    /// Ends the wait; `false` when it had ended (A1).
+    /// Ends the wait; `false` if it had already ended (A1).
     pub(crate) fn complete(&self, outcome: Result<(), TxnError>, wakes: &mut Wakes) -> bool {
         let mut state = self.state.lock();
         if state.outcome.is_some() {
@@ -60,12 +60,12 @@ impl Waiter {
     }
 }
 
-/// Ends one wait when its time is over, from any thread. It cannot end a later one of the same session.
+/// Ends one wait when its time is over, from any thread. It cannot end a later wait of the same session.
 #[derive(Clone, Debug)]
 pub struct WaitLimit(Arc<Waiter>);
 
 impl WaitLimit {
-    /// Ends the wait with [`TxnError::LockTimeout`]; nothing happens when it has ended (A1).
+    /// Ends the wait with [`TxnError::LockTimeout`]; does nothing if it has already ended (A1).
     pub fn expire(&self) {
         let mut wakes = Wakes::default();
         self.0.complete(Err(TxnError::LockTimeout), &mut wakes);
@@ -73,16 +73,16 @@ impl WaitLimit {
     }
 }
 
-/// The wait for a [`Blocker`](crate::Blocker). `Ok` means: look again, it is probably free; for a table lock: it is
-/// granted, [`Session::lock_table`](crate::Session::lock_table) will say so.
+/// The wait for a [`Blocker`](crate::Blocker). `Ok` means for a row: look again, it is probably free; for a table lock:
+/// it is granted, and [`Session::lock_table`](crate::Session::lock_table) will say so.
 ///
 /// # Cancel safety
-/// Dropping it leaves the queue and hands on; nothing is held. A place in a row's queue that was granted is kept until
-/// the statement ends or the session waits elsewhere.
+/// Dropping it leaves the queue and hands on; nothing is held. A granted place in a row's queue is kept until the
+/// statement ends or the session waits elsewhere.
 ///
 /// # Errors
-/// [`TxnError::Deadlock`], [`TxnError::Cancelled`], and [`TxnError::LockTimeout`] by its [`WaitLimit`] or the limit of the
-/// blocking form.
+/// [`TxnError::Deadlock`], [`TxnError::Cancelled`], and [`TxnError::LockTimeout`] by its [`WaitLimit`] or the limit of
+/// the blocking form.
 #[derive(Debug)]
 #[must_use = "a wait that is dropped leaves the queue"]
 pub struct Wait {
@@ -99,13 +99,13 @@ impl Wait {
         Self { owner, id, waiter, for_what, ahead, ended: false }
     }
 
-    /// Returns how many others were in the row's queue when this one began; 0 for a table.
+    /// Returns how many other sessions were in the row's queue when this wait began; 0 for a table.
     #[must_use]
     pub fn ahead(&self) -> usize {
         self.ahead
     }
 
-    /// Returns what ends this wait when its time is over.
+    /// Returns a handle that ends this wait when its time is over.
     #[must_use]
     pub fn limit(&self) -> WaitLimit {
         WaitLimit(Arc::clone(&self.waiter))
@@ -114,7 +114,7 @@ impl Wait {
     /// Blocks the thread until the wait ends or `limit` passes.
     ///
     /// # Errors
-    /// As the future's, and [`TxnError::LockTimeout`].
+    /// As for the future, and [`TxnError::LockTimeout`].
     pub fn block(mut self, limit: Option<Duration>) -> Result<(), TxnError> {
         let mut state = self.waiter.state.lock();
         let outcome = loop {
@@ -171,7 +171,7 @@ impl Drop for Wait {
             return;
         }
         let mut wakes = Wakes::default();
-        // A wait that was granted and then dropped counts as granted: its session still knows the lock or the place.
+        // A wait that was granted and then dropped counts as granted: its session still has the lock or the place.
         self.waiter.complete(Err(TxnError::Cancelled), &mut wakes);
         let outcome = self.waiter.state.lock().outcome.clone().unwrap_or(Ok(()));
         self.end(&outcome);

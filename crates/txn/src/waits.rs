@@ -1,16 +1,19 @@
-//! `Locks`: who waits for whom. The one mutex under which queues change and deadlocks are found.
+//! `Locks`: all waits of sessions for each other. Queues change and deadlocks are found under its one mutex.
 //!
-//! A row lock is the unfinished version at the head of the row's chain, which is not kept here, or an entry of the table
-//! of share locks (`share_table.rs`). Only those who found a row or a table taken come here, and a session that waits gives its thread away anyway, so one mutex is enough.
+//! A row lock is the unfinished version at the head of the row's chain, which is not kept here, or an entry of the
+//! table of share locks (`share_table.rs`). Only a session that found a row or a table taken comes here, and it gives
+//! up its thread anyway, so one mutex suffices.
 //!
 //! # Invariants
 //! - Q1. Order of locks: `waits`, then one shard of the table locks or of the share locks, then one waiter. Wakers run
 //!   under none of them.
 //! - Q2. Every open waiter is in exactly one queue and in `waiting`; the first entry of a row's queue waits for an
-//!   unfinished holder, or was woken and is trying. Whoever leaves a queue wakes its first entry if nobody is in its way.
-//! - Q3. A waiter announces itself to the holder (`Desc::announce_waiter`) under `waits` before it parks; the holder's
-//!   end either sees that and comes here, or the announcement sees the end.
-//! - Q4. No cycle of hard edges is there when a waiter parks: the detector runs under the same hold of `waits`.
+//!   unfinished holder, or was woken and is trying. A session that leaves a queue wakes its first entry if no holder is
+//!   in its way.
+//! - Q3. A waiter announces itself to the holder (`Desc::announce_waiter`) under `waits` before it parks; either the
+//!   holder's end sees that and comes here, or the announcement sees the end.
+//! - Q4. There is no cycle of hard edges when a waiter parks: the detector runs in the same critical section of
+//!   `waits`.
 
 use crate::{
     cancel::Owner,
@@ -27,7 +30,7 @@ use collie_base::{CfId, LockStrength, Map, Xid};
 use collie_sync::{Mutex, atomic::Ordering};
 use std::sync::Arc;
 
-/// Which row: its family and its key. Opaque here.
+/// The name of a row: its family and its key. Opaque here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
     cf: CfId,
@@ -35,7 +38,7 @@ pub struct RowKey {
 }
 
 impl RowKey {
-    /// Names the row with `key` in family `cf`.
+    /// Returns the name of the row with `key` in family `cf`.
     #[must_use]
     pub fn new(cf: CfId, key: &[u8]) -> Self {
         Self { cf, key: key.into() }
@@ -54,32 +57,32 @@ impl RowKey {
     }
 }
 
-/// A row somebody wants, and who is in the way.
+/// A row that a session wants, and the holder in its way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowWish {
     /// The row.
     pub row: RowKey,
-    /// An unfinished transaction that wrote the row or holds it, one of several perhaps.
+    /// An unfinished transaction that wrote the row or holds it, perhaps as one of several.
     pub holder: Xid,
-    /// How strongly the row is wanted.
+    /// The strength in which the row is wanted.
     pub strength: LockStrength,
 }
 
-/// What is in the way; [`Session::wait`](crate::Session::wait) waits for it.
+/// An obstacle, for which [`Session::wait`](crate::Session::wait) waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Blocker {
     /// A transaction that wrote or locked a row and has not ended.
     Row(RowWish),
-    /// A table or advisory lock that conflicts with what is held or was asked for earlier.
+    /// A table or advisory lock that conflicts with a held or an earlier requested one.
     Table {
-        /// What is to be locked.
+        /// The object to be locked.
         target: LockTarget,
-        /// How.
+        /// The mode.
         mode: TableLockMode,
     },
 }
 
-/// What an owner waits for, as its queue knows it.
+/// The object of an owner's wait, as its queue identifies it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum WaitFor {
     Row(RowKey),
@@ -93,13 +96,13 @@ pub(crate) struct Parked {
     pub(crate) waiter: Arc<Waiter>,
 }
 
-/// Everything known of waits; under one mutex.
+/// The state of all waits, under one mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) rows: Map<RowKey, RowQueue>,
-    /// The rows in whose queue somebody waits for this holder.
+    /// The rows in whose queues a waiter waits for this holder.
     pub(crate) rows_held: Map<Xid, Vec<RowKey>>,
-    /// What each owner with an open waiter waits for.
+    /// The wait of each owner with an open waiter.
     pub(crate) waiting: Map<OwnerId, Parked>,
     /// The row queue in which each owner has a place, parked or trying.
     pub(crate) places: Map<OwnerId, RowKey>,
@@ -119,7 +122,7 @@ impl Locks {
         Self { map, tables: TableShards::new(), shares: ShareTable::new(), waits: Mutex::new(Waits::default()) }
     }
 
-    /// Puts `id` into the queue of `blocker` and returns its wait. Nothing is waited for here.
+    /// Puts `id` into the queue of `blocker` and returns its wait. Does not wait itself.
     pub(crate) fn wait(
         &self,
         owner: &Arc<Owner>,
@@ -137,7 +140,8 @@ impl Locks {
         {
             let mut waits = self.waits.lock();
             if let Some(Parked { for_what: old, waiter }) = waits.waiting.get(&id).cloned() {
-                // An owner waits once: an older wait that was kept ends here, with its place unless it is the same.
+                // An owner has one wait: an older one that was kept ends here, with its place unless the place is the
+                // same.
                 waiter.complete(Err(TxnError::Cancelled), &mut wakes);
                 if old != for_what {
                     self.leave(&mut waits, id, &old, &mut wakes);
@@ -158,6 +162,7 @@ impl Locks {
                     self.join_table(&mut waits, id, *target, *mode, &waiter, &mut wakes)
                 }
             };
+            // The cancel state and the detector come after the queue entry: neither can miss this wait (Q4).
             if parked {
                 waits.waiting.insert(id, Parked { for_what: for_what.clone(), waiter: Arc::clone(&waiter) });
                 owner.begin_wait(&waiter, &mut wakes);
@@ -171,9 +176,9 @@ impl Locks {
         Wait::new(Arc::clone(owner), id, waiter, for_what, ahead)
     }
 
-    /// Ends the wait of `id`, which has just begun to wait for `blocker`, if that closes a cycle.
+    /// Ends the wait of `id`, which has just begun to wait for `blocker`, if it closes a cycle.
     fn prevent_deadlock(&self, waits: &mut Waits, id: OwnerId, blocker: &Blocker, wakes: &mut Wakes) {
-        // Everyone in a row's queue waits for a holder of the row, at last: holders that do not wait close no cycle.
+        // Every waiter of a row's queue finally waits for a holder of the row: holders that do not wait close no cycle.
         if let Blocker::Row(wish) = blocker
             && !self.holders_met(waits, &wish.row).iter().any(|holder| self.is_parked(waits, *holder))
         {
@@ -187,7 +192,7 @@ impl Locks {
         }
     }
 
-    /// Returns the holders of `row` that somebody in its queue waits for, or may have to.
+    /// Returns the holders of `row` for which a waiter of its queue waits, or may have to.
     fn holders_met(&self, waits: &Waits, row: &RowKey) -> Vec<Xid> {
         let mut holders = self.shares.holders(row, None);
         for holder in waits.rows.get(row).into_iter().flat_map(|queue| &queue.entries).filter_map(|entry| entry.holder)
@@ -208,7 +213,7 @@ impl Locks {
         let mut wakes = Wakes::default();
         {
             let mut waits = self.waits.lock();
-            // The session may wait elsewhere by now; then this wait left its queue long ago.
+            // The session may already wait elsewhere; then this wait left its queue earlier.
             if waits.waiting.get(&id).is_none_or(|parked| Arc::ptr_eq(&parked.waiter, waiter)) {
                 self.leave(&mut waits, id, for_what, &mut wakes);
             }
@@ -232,14 +237,14 @@ impl Locks {
         wakes.run();
     }
 
-    /// Like [`Locks::leave_queue`], for an owner that took `row`: those it is in the way of wait for it from now on.
+    /// Like [`Locks::leave_queue`], for an owner that took `row`: conflicting waiters wait for it from now on.
     pub(crate) fn leave_queue_as_holder(&self, id: OwnerId, row: &RowKey, holder: &Desc, strength: LockStrength) {
         let mut wakes = Wakes::default();
         self.hand_place_to(&mut self.waits.lock(), id, row, holder, strength, &mut wakes);
         wakes.run();
     }
 
-    /// Wakes who waits for `holder` and has its turn, after the end of the holder or a partial rollback.
+    /// Wakes the waiters for `holder` whose turn it is, after the end of the holder or a partial rollback.
     pub(crate) fn release_rows(&self, holder: Xid) {
         let mut wakes = Wakes::default();
         self.wake_rows_of(&mut self.waits.lock(), holder, &mut wakes);

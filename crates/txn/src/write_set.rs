@@ -1,29 +1,30 @@
-//! `WriteSet`: a transaction's versions and row locks, as far as this crate needs them: how to stamp and how to undo.
+//! `WriteSet`: a transaction's versions and row locks as this crate needs them: how to stamp and how to undo.
 
 use crate::stamper::Unstamped;
 use collie_base::Lsn;
 
-/// The versions a transaction wrote and the share locks it took, in order. Positions are counts of both.
+/// The versions that a transaction wrote and the share locks that it took, in order. Positions are counts of both.
 pub trait WriteSet {
-    /// Stamps every version with `csn` (Release), then gives the share locks back. Called once, after the commit is
+    /// Stamps every version with `csn` (Release), then releases the share locks. Called once, after the commit is
     /// published.
     fn stamp(&mut self, csn: Lsn);
 
-    /// Asked first, once the commit is published: when the versions are so many that nobody should wait until they are stamped,
-    /// gives the share locks back and hands the versions over. `None`: they are few, [`WriteSet::stamp`] follows.
+    /// Called first, once the commit is published: if there are too many versions to let waiters wait for their
+    /// stamping, releases the share locks and hands the versions over. `None` if they are few; [`WriteSet::stamp`]
+    /// follows.
     fn hand_over(&mut self) -> Option<Unstamped> {
         None
     }
 
-    /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains; gives the
-    /// share locks from there on back, so that of each row is held what was held before.
+    /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains; releases
+    /// the share locks from there on, so that each row is held again as before.
     fn undo_to(&mut self, position: u64);
 
-    /// Returns the number of versions and share locks, that is, the position of the next.
+    /// Returns the number of versions and share locks, which is the position of the next.
     fn position(&self) -> u64;
 }
 
-/// No versions: for transactions that only read or only hold table locks.
+/// An empty set: for transactions that only read or only hold table locks.
 impl WriteSet for () {
     fn stamp(&mut self, _csn: Lsn) {}
 
@@ -34,9 +35,9 @@ impl WriteSet for () {
     }
 }
 
-/// A savepoint: how much of a transaction was there when it was set.
+/// A savepoint: how much the transaction had done when it was set.
 ///
-/// Depth and number cost nothing; going back costs what is undone.
+/// Depth and number cost nothing; a rollback costs what it undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub(crate) writes: u64,
