@@ -10,8 +10,8 @@
 //!
 //! | site | ordering | pairs with |
 //! |---|---|---|
-//! | `state` compare-exchange in `stop` | `AcqRel` | the loads in `begin_wait`, `reason`: who sees the reason sees what its giver did before |
-//! | `state` store in `clear` | `Release` | the load in `stop` under the lock of `watch`: a wait found there is not of a later generation |
+//! | `state` compare-exchange in `stop` | `AcqRel` | loads in `begin_wait`, `reason`: they see the stores before it |
+//! | `state` store in `clear` | `Release` | load in `stop`, under `watch`: finds no wait of a later generation |
 
 use crate::{
     advisory::AdvisoryHeld,

@@ -18,11 +18,11 @@ fn txns(xid_slots: usize) -> Arc<Txns<TestLog>> {
     Txns::new(TestLog::new(), Options { xid_slots, sessions_max: 8, first_xid: Xid::new(1) })
 }
 
-/// Versions that are stamps only; every version written stays reachable for the test.
+/// A write set of stamps only; the test keeps every version that was written.
 #[derive(Default)]
 struct Stamps(Vec<Arc<AtomicU64>>);
 
-/// Versions of which a commit stamps none itself.
+/// A write set that hands all its versions over, so that a commit stamps none itself.
 #[derive(Default)]
 struct ManyStamps(Stamps);
 
@@ -110,7 +110,8 @@ fn version_resolves_to_the_end_of_its_transaction() {
     }
 }
 
-/// Goal: a log that refuses leaves an aborted transaction, not half a commit. Method: fail the append, resolve.
+/// Goal: if the log refuses the record, the transaction is aborted, not half committed. Method: fail the append,
+/// resolve.
 #[test]
 fn refused_commit_record_rolls_the_transaction_back() {
     let txns = txns(8);
@@ -139,8 +140,8 @@ fn lock_only_transaction_ends_without_a_position() {
     assert_eq!(txns.log().boundary(), before);
 }
 
-/// Goal: each level and kind of statement takes the snapshot of its row in the table of the design. Method: one commit
-/// between the statements, durable or not.
+/// Goal: each level and kind of statement takes the snapshot that the design specifies. Method: one commit between the
+/// statements, durable or not.
 #[test]
 fn snapshot_follows_isolation_level_and_kind_of_statement() {
     use Isolation::{ReadCommitted, RepeatableRead};
@@ -159,7 +160,7 @@ fn snapshot_follows_isolation_level_and_kind_of_statement() {
     assert_eq!(t.snapshot(), None);
     assert_eq!(start(&mut reader, &mut t, Write), boundary, "a statement that can write sees the newest");
     reader.end_statement(&mut t);
-    // It has seen what is not settled: a read-only statement must not go back behind it.
+    // It has seen unsettled commits: a read-only statement must not go back behind them.
     let behind = reader.begin_statement(&mut t, ReadOnly).unwrap();
     assert_eq!(behind, Start::Wait(Behind::Settled(boundary)));
     assert_eq!(t.command(), 2, "a statement that waits has not begun");
@@ -200,8 +201,8 @@ fn acknowledged_commit_is_in_the_next_read_only_snapshot() {
     reader.abort(t, &mut ());
 }
 
-/// Goal: no reply reveals a commit that is not complete, nor ends on one that a crash takes back. Method: act on a
-/// commit above the snapshot, look at the gate before and after the flush.
+/// Goal: no reply reveals an incomplete commit, and no COMMIT reply rests on a commit that a crash takes back. Method:
+/// act on a commit above the snapshot, read the gate before and after the flush.
 #[test]
 fn gate_opens_when_what_was_seen_is_settled() {
     let txns = txns(8);
@@ -218,7 +219,7 @@ fn gate_opens_when_what_was_seen_is_settled() {
     assert!(txns.is_open(session.gate(true)));
 }
 
-/// Goal: rolling back to a mark undoes exactly what came after it. Method: nested marks, resolve every version.
+/// Goal: a rollback to a mark undoes exactly what came after it. Method: nested marks, resolve every version.
 #[test]
 fn rollback_to_a_savepoint_undoes_what_came_after_it() {
     let txns = txns(8);
@@ -264,8 +265,8 @@ fn horizon_waits_for_the_oldest_snapshot() {
     assert!(txns.tick(Duration::ZERO) <= csn, "not above what is durable: read-only snapshots start there");
 }
 
-/// Goal: who holds which snapshot for how long is told, a row of short ones at one position is not taken for a long one, and
-/// the list has what is between. Method: three holders, ticks at set times, ends in between.
+/// Goal: the list shows each snapshot with its holder and age, does not take successive short snapshots at one position
+/// for a long one, and includes those in between. Method: three holders, ticks at set times, ends in between.
 #[test]
 fn snapshots_are_listed_with_their_holders_and_ages() {
     let txns = txns(64);
@@ -303,8 +304,9 @@ fn snapshots_are_listed_with_their_holders_and_ages() {
     reader.abort(t, &mut ());
 }
 
-/// Goal: a cancelled snapshot keeps nothing, its session is told why until it ends the transaction, and what it wrote can be
-/// committed; snapshots held outside sessions are never cancelled. Method: cancel both kinds, look at the horizon, go on.
+/// Goal: a cancelled snapshot keeps nothing, its session gets the reason until it ends the transaction, and its writes
+/// can be committed; snapshots held outside sessions are never cancelled. Method: cancel both kinds, look at the
+/// horizon, continue.
 #[test]
 fn cancelled_snapshot_frees_the_horizon_and_fails_its_session() {
     let txns = txns(64);
@@ -340,7 +342,7 @@ fn cancelled_snapshot_frees_the_horizon_and_fails_its_session() {
     reader.abort(t, &mut ());
 }
 
-/// Goal: slots are bounded and come back. Method: take all, fail, drop one.
+/// Goal: slots are bounded and reused. Method: take all, fail, drop one.
 #[test]
 fn session_slots_are_bounded_and_reused() {
     let txns = txns(8);
@@ -350,8 +352,8 @@ fn session_slots_are_bounded_and_reused() {
     assert!(txns.session().is_ok());
 }
 
-/// Goal: who keeps a place gets a snapshot whatever the sessions do, one after the other, and the horizon waits for it. Method: take
-/// every other slot, hold twice, give the place back.
+/// Goal: a holder with a reserved slot gets one snapshot after the other whatever the sessions do, and the horizon
+/// waits for it. Method: take every other slot, hold twice, give the slot back.
 #[test]
 fn kept_place_has_a_snapshot_when_sessions_have_all_the_others() {
     let txns = txns(8);
@@ -369,8 +371,8 @@ fn kept_place_has_a_snapshot_when_sessions_have_all_the_others() {
     drop(sessions);
 }
 
-/// Goal: a transaction that the ring laps keeps its answer and its end. Method: a ring of 4, 100 transactions beside
-/// one that stays open, commit or abort it at last.
+/// Goal: a transaction that the ring laps keeps its answer and its outcome. Method: a ring of 4, 100 transactions while
+/// one stays open, then commit or abort that one.
 #[test]
 fn transaction_lapped_by_the_ring_keeps_its_end() {
     for commits in [true, false] {
@@ -386,7 +388,7 @@ fn transaction_lapped_by_the_ring_keeps_its_end() {
             assert_eq!(txns.resolve(&stamp), Resolution::InProgress(t.xid().unwrap()));
         }
         assert_eq!(txns.map.sparse_len(), 1);
-        // A stranger is open in the slot when the lapped transaction ends.
+        // Another transaction is open in the slot when the lapped one ends.
         let strangers: Vec<_> = (0..4)
             .map(|_| {
                 let mut session = txns.session().unwrap();
@@ -413,9 +415,9 @@ fn transaction_lapped_by_the_ring_keeps_its_end() {
     }
 }
 
-/// Goal: readers are never told of half a commit, nor of a stranger's, while the ring of 8 turns thousands of times.
-/// Method: two writers commit or abort pairs of versions through a shared slot each, until they have done so often enough and a reader
-/// has looked meanwhile, which checks every pair at one snapshot, and ticks.
+/// Goal: readers never see half a commit, or the outcome of another transaction, while the ring of 8 turns thousands of
+/// times. Method: two writers commit or abort pairs of versions, each through a shared slot, often enough for a reader
+/// to look in between; the reader checks every pair at one snapshot, and ticks.
 #[test]
 fn readers_see_all_or_nothing_while_the_ring_turns() {
     struct Pair {
@@ -512,8 +514,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Goal: whatever the order of begins, ends and ticks, every version resolves as a list of ends says. Method: random
-    /// steps of four sessions on a ring of 2 against that list.
+    /// Goal: whatever the order of begins, ends and ticks, every version resolves as a list of outcomes says. Method:
+    /// random steps of four sessions on a ring of 2, compared with that list.
     #[test]
     fn every_version_resolves_as_the_list_of_ends_says(steps in steps()) {
         let txns = txns(2);
@@ -568,8 +570,8 @@ fn commit_many(session: &mut Session<TestLog>, versions: usize) -> (Vec<Arc<Atom
     }
 }
 
-/// Goal: versions handed over are answered from the map until a tick stamps them, however often the ring of xids is lapped
-/// meanwhile. Method: a ring of 4, several large commits, small ones between; no tick until the end.
+/// Goal: the map answers for versions that were handed over until a tick stamps them, however often the ring of xids is
+/// lapped until then. Method: a ring of 4, several large commits, small ones between; no tick until the end.
 #[test]
 fn versions_handed_over_resolve_until_they_are_stamped() {
     let txns = txns(4);
@@ -597,7 +599,8 @@ fn versions_handed_over_resolve_until_they_are_stamped() {
     }
 }
 
-/// Goal: who waits for a large commit goes on before it is stamped. Method: a waiter, polled after the commit; no tick.
+/// Goal: a waiter for a large commit proceeds before its versions are stamped. Method: a waiter, polled after the
+/// commit; no tick.
 #[test]
 fn large_commit_wakes_before_its_versions_are_stamped() {
     let txns = txns(8);
@@ -619,7 +622,7 @@ fn large_commit_wakes_before_its_versions_are_stamped() {
     assert_eq!(picture.xids, [], "a transaction that is done is shown as open");
 }
 
-/// Goal: nothing handed over is lost when the database goes. Method: drop everything before a tick.
+/// Goal: no version that was handed over is lost when the database is dropped. Method: drop everything before a tick.
 #[test]
 fn versions_handed_over_are_stamped_when_the_transactions_are_dropped() {
     let txns = txns(8);

@@ -1,5 +1,5 @@
-//! Random schedules of waits in one thread: after every step the invariants of the queues hold, at the end nothing is
-//! left and nobody waits for a transaction that has ended.
+//! Random schedules of waits in one thread: after every step the invariants of the queues hold; at the end nothing is
+//! left, and no waiter waits for a transaction that has ended.
 
 use crate::{
     Blocker, Isolation, LockTarget, Mark, Options, RowKey, RowWish, Session, TableLock, TableLockMode, Transaction,
@@ -30,7 +30,7 @@ enum Step {
     End,
 }
 
-/// What a client does again once it is woken.
+/// The request that a client repeats once it is woken.
 #[derive(Clone, Copy, Debug)]
 enum Want {
     Row(u8, LockStrength),
@@ -42,7 +42,7 @@ struct Client {
     t: Option<Transaction>,
     xid: Xid,
     wait: Option<(Wait, Want)>,
-    /// Row locks in the order they were taken, each stronger than those of its row before.
+    /// Row locks in the order of taking, each stronger than earlier ones of its row.
     rows: Vec<(u8, LockStrength)>,
     mark: Option<(Mark, usize)>,
 }
@@ -91,7 +91,7 @@ impl World {
         self.begin(who);
     }
 
-    /// Gives row locks back until `left` are left; the table is told of those of shared strength.
+    /// Releases row locks until `left` are left; those of shared strength are removed from the table too.
     fn release_rows(&mut self, who: usize, left: usize) {
         let client = &mut self.clients[who];
         while client.rows.len() > left {
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Lets a client go on if its wait has ended; newcomers may have come before it.
+    /// Lets a client continue if its wait has ended; newcomers may have come before it.
     fn go(&mut self, who: usize) -> bool {
         let Some((wait, want)) = &mut self.clients[who].wait else { return false };
         let want = *want;
@@ -182,7 +182,7 @@ impl World {
         true
     }
 
-    /// Lets everyone go on until nobody can.
+    /// Lets clients continue until none can.
     fn settle(&mut self) {
         while (0..CLIENTS).any(|who| self.go(who)) {}
     }
@@ -208,13 +208,13 @@ impl World {
         for owner in waits.waiting.keys() {
             assert!(!is_in_cycle(&self.txns.locks, waits, *owner), "{owner:?} waits for itself");
         }
-        // Nobody waits for ever: someone who does not wait can always go on.
+        // No wait lasts forever: a client that does not wait can always continue.
         let open = waits.waiting.values().filter(|parked| parked.waiter.is_open()).count();
         assert!(open < CLIENTS, "all wait: a deadlock was missed");
     }
 }
 
-/// What the table of share locks knows of a client's locks of a row.
+/// Returns a client's shared strength on a row, as the table of share locks records it.
 fn shared_part(client: &Client, row: u8) -> Option<LockStrength> {
     let of_row = client.rows.iter().filter(|(held, strength)| *held == row && strength.is_shared());
     of_row.map(|(_, strength)| *strength).max()
@@ -237,8 +237,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Goal: in no schedule is a waiter forgotten, a cycle missed or a place left behind. Method: random steps of five
-    /// clients on three rows, in all strengths, and two tables; the queues' invariants after each; all end, nothing is left.
+    /// Goal: no schedule forgets a waiter, misses a cycle or leaves a place behind. Method: random steps of five
+    /// clients on three rows, in all strengths, and two tables; check the queues' invariants after each; all end,
+    /// nothing is left.
     #[test]
     fn no_schedule_forgets_a_waiter_or_misses_a_cycle(steps in proptest::collection::vec((0..CLIENTS, step()), 0..100)) {
         let mut world = World::new();

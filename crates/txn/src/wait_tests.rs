@@ -1,7 +1,7 @@
 //! Tests of row waits, table locks, deadlocks, cancelling and time limits.
 //!
-//! Row locks are modelled by nothing but who says to wait for whom, as the engine would after it met an unfinished
-//! version; threads stand still at known points, so no test sleeps.
+//! There are no real row locks: the tests say which session waits for which, as the engine would after it met an
+//! unfinished version. Threads stop at known points, so no test sleeps.
 
 use crate::{
     Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, Start,
@@ -45,7 +45,7 @@ impl Client {
         self.session.lock_table(self.t.as_mut().unwrap(), target, mode)
     }
 
-    /// Asks for a lock that must be waited for.
+    /// Requests a lock that must not be granted at once, and returns the wait.
     fn wait_table(&mut self, target: LockTarget, mode: TableLockMode) -> Wait {
         match self.lock(target, mode) {
             TableLock::Wait(blocker) => self.session.wait(&blocker),
@@ -99,7 +99,7 @@ fn assert_deadlock(wait: &mut Wait, transactions: usize) {
     assert_eq!(poll(wait), Poll::Ready(Err(TxnError::Deadlock { transactions })));
 }
 
-/// Goal: the end of a transaction wakes who waits for it, however it ends. Method: a counting waker, commit and abort.
+/// Goal: the end of a transaction wakes its waiters, however it ends. Method: a counting waker, commit and abort.
 #[test]
 fn waiter_is_woken_by_commit_and_by_abort() {
     for commits in [true, false] {
@@ -130,7 +130,8 @@ fn wait_for_a_finished_transaction_is_over_at_once() {
     assert_granted(&mut b.wait_row(1, &a));
 }
 
-/// Goal: the blocking twin returns when the holder ends. Method: another thread ends it once the waiter is parked.
+/// Goal: the blocking form returns when the holder ends. Method: one thread blocks on the wait, and another ends the
+/// holder.
 #[test]
 fn blocking_wait_returns_when_the_holder_ends() {
     let txns = txns();
@@ -141,8 +142,8 @@ fn blocking_wait_returns_when_the_holder_ends() {
     assert_eq!(thread.join().unwrap(), Ok(()));
 }
 
-/// Goal: waiters of a row go first come, first served, and each hands on. Method: three waiters; one takes the row, one
-/// leaves without it, one waits on behind a newcomer and keeps its place.
+/// Goal: waiters of a row are served in order of arrival, and each hands on. Method: three waiters; one takes the row,
+/// one leaves without it, one waits again behind a newcomer and keeps its place.
 #[test]
 fn row_queue_is_served_in_order_and_handed_on() {
     let txns = txns();
@@ -151,7 +152,7 @@ fn row_queue_is_served_in_order_and_handed_on() {
     a.commit();
     assert_granted(&mut wait_b);
     assert!(poll(&mut wait_c).is_pending());
-    // A newcomer took the row between: b waits again, still first.
+    // A newcomer took the row in between: b waits again, and is still first.
     let mut wait_b = b.wait_row(1, &e);
     e.abort();
     assert_granted(&mut wait_b);
@@ -161,7 +162,7 @@ fn row_queue_is_served_in_order_and_handed_on() {
     b.commit();
     assert_granted(&mut wait_c);
     assert!(poll(&mut wait_d).is_pending());
-    // c does not want the row any more.
+    // c no longer wants the row.
     c.session.end_statement(c.t.as_mut().unwrap());
     assert_granted(&mut wait_d);
     assert!(txns.locks.waits.lock().rows.len() == 1, "d has its place until its statement ends");
@@ -181,8 +182,8 @@ fn dropped_wait_hands_on() {
     assert_granted(&mut wait_c);
 }
 
-/// Goal: a session waits for one thing; a second wait ends the first and keeps or leaves its place. Method: the same row
-/// again keeps the place, a table leaves it.
+/// Goal: a session has one wait; a second wait ends the first and keeps or leaves its place. Method: the same row again
+/// keeps the place, a table leaves it.
 #[test]
 fn second_wait_of_a_session_replaces_the_first() {
     let txns = txns();
@@ -201,7 +202,7 @@ fn second_wait_of_a_session_replaces_the_first() {
     assert_granted(&mut table);
 }
 
-/// Goal: rolling back to a savepoint wakes who waits for a row that is free by that. Method: wait, roll back.
+/// Goal: a rollback to a savepoint wakes the waiters for a row that it frees. Method: wait, roll back.
 #[test]
 fn rollback_to_a_savepoint_wakes_waiters() {
     let txns = txns();
@@ -216,8 +217,8 @@ fn rollback_to_a_savepoint_wakes_waiters() {
     assert_granted(&mut wait);
 }
 
-/// Goal: a row that became free between the look and the wait is not waited for, though its holder goes on. Method: the
-/// second look, under the queue's lock, says that it is free.
+/// Goal: a session does not wait for a row that became free between the look and the wait, even if its holder
+/// continues. Method: the second look, under the queue's lock, says that it is free.
 #[test]
 fn wait_looks_again_once_it_is_registered() {
     let txns = txns();
@@ -227,7 +228,8 @@ fn wait_looks_again_once_it_is_registered() {
     assert!(poll(&mut b.session.wait_while(&blocker, || true)).is_pending());
 }
 
-/// Goal: a cycle is refused to the one that would close it, and only to it. Method: cycles of 2 and 3 over rows.
+/// Goal: a cycle is refused to the session that would close it, and only to that one. Method: cycles of 2 and 3 over
+/// rows.
 #[test]
 fn cycle_of_row_waits_is_a_deadlock_for_the_last() {
     let txns = txns();
@@ -260,8 +262,8 @@ fn cycle_over_a_table_and_a_row_is_a_deadlock() {
     assert_eq!(a.lock(T1, TableLockMode::AccessExclusive), TableLock::Granted);
 }
 
-/// Goal: a cycle that only the order of a queue makes is broken by reordering. Method: a holds ACCESS SHARE; b waits
-/// for ACCESS EXCLUSIVE, c for ACCESS SHARE behind b; a waits for a row of c: c moves ahead of b and is granted.
+/// Goal: a cycle caused only by the order of a queue is broken by reordering. Method: a holds ACCESS SHARE; b waits for
+/// ACCESS EXCLUSIVE, c for ACCESS SHARE behind b; a waits for a row of c: c moves ahead of b and is granted.
 #[test]
 fn soft_cycle_is_broken_by_reordering_the_queue() {
     let txns = txns();
@@ -279,7 +281,7 @@ fn soft_cycle_is_broken_by_reordering_the_queue() {
     assert_granted(&mut wait_b);
 }
 
-/// Goal: cancelling ends a wait at once, also one that begins after it, and until it is cleared. Method: both orders.
+/// Goal: a cancel ends a wait at once, and also waits that begin after it until it is cleared. Method: both orders.
 #[test]
 fn cancel_ends_a_wait_before_and_after_it_begins() {
     let txns = txns();
@@ -299,7 +301,7 @@ fn cancel_ends_a_wait_before_and_after_it_begins() {
     assert!(poll(&mut wait).is_pending(), "c came first");
 }
 
-/// Goal: a wait with a limit ends with 55P03 and leaves nothing behind. Method: limit of 1 ms on a row and on a table
+/// Goal: a wait with a limit ends with 55P03 and leaves nothing behind. Method: a limit of 1 ms on a row and on a table
 /// that stay taken.
 #[test]
 fn wait_beyond_its_limit_is_a_lock_timeout() {
@@ -314,7 +316,7 @@ fn wait_beyond_its_limit_is_a_lock_timeout() {
     assert_eq!(c.lock(T1, TableLockMode::Share), TableLock::Granted, "nobody queues for the table any more");
 }
 
-/// Goal: the matrix is PostgreSQL's. Method: its documentation's table of conflicts, written out.
+/// Goal: the matrix is PostgreSQL's. Method: the table of conflicts in its documentation, written out.
 #[test]
 fn table_lock_matrix_is_that_of_postgresql() {
     use TableLockMode::{
@@ -340,7 +342,7 @@ fn table_lock_matrix_is_that_of_postgresql() {
         for other in TableLockMode::ALL {
             assert_eq!(mode.conflicts_with(other), with.contains(&other), "{mode:?} {other:?}");
             assert_eq!(mode.conflicts_with(other), other.conflicts_with(mode), "{mode:?} {other:?}");
-            // What the matrix says is what two transactions get.
+            // Two transactions get what the matrix says.
             let txns = txns();
             let [mut a, mut b] = clients(&txns);
             assert_eq!(a.lock(T1, mode), TableLock::Granted);
@@ -356,8 +358,9 @@ fn statement(client: &mut Client) -> Start {
     client.session.begin_statement(client.t.as_mut().unwrap(), StatementKind::Write).unwrap()
 }
 
-/// Goal: G4: whoever gets a table lock reads what its holders before committed, if that conflicts, though the boundary has not
-/// passed it; one whose mode does not conflict waits for nothing. Method: a holder commits while the boundary stands still.
+/// Goal: G4: the next holder of a table lock reads what earlier holders of conflicting modes committed, even if the
+/// boundary has not passed it; a holder of a compatible mode does not wait. Method: a holder commits while the boundary
+/// stands still.
 #[test]
 fn next_holder_of_a_table_lock_reads_above_the_commit_of_the_last() {
     let txns = txns();
@@ -379,8 +382,8 @@ fn next_holder_of_a_table_lock_reads_above_the_commit_of_the_last() {
     assert!(matches!(statement(&mut d), Start::Ready(snapshot) if snapshot > commit));
 }
 
-/// Goal: G4 holds of a lock of which nothing is kept since nobody had it. Method: as above, with more advisory locks of one
-/// shard than it keeps.
+/// Goal: G4 also holds for a lock whose state was removed since it had no holder. Method: as above, with more advisory
+/// locks of one shard than it keeps.
 #[test]
 fn commits_under_forgotten_locks_are_not_forgotten() {
     let txns = txns();
@@ -402,7 +405,7 @@ fn commits_under_forgotten_locks_are_not_forgotten() {
     assert_eq!(statement(&mut b), Start::Ready(commit), "what was forgotten were advisory locks");
 }
 
-/// Goal: weak requests do not starve a strong one, and all are served when it is done. Method: share, exclusive, share.
+/// Goal: weak requests do not starve a strong one, and all are served once it is done. Method: share, exclusive, share.
 #[test]
 fn table_queue_lets_nobody_past_a_conflicting_waiter() {
     let txns = txns();
@@ -421,7 +424,8 @@ fn table_queue_lets_nobody_past_a_conflicting_waiter() {
     assert_granted(&mut wait_d);
 }
 
-/// Goal: a table lock taken after a savepoint is released with it, one taken before is kept. Method: roll back, ask.
+/// Goal: a rollback to a savepoint releases the table locks taken after it and keeps earlier ones. Method: roll back,
+/// ask.
 #[test]
 fn rollback_to_a_savepoint_releases_later_table_locks() {
     let txns = txns();
@@ -437,7 +441,7 @@ fn rollback_to_a_savepoint_releases_later_table_locks() {
     assert!(matches!(b.lock(T1, TableLockMode::RowExclusive), TableLock::Wait(_)), "Share was taken before the mark");
 }
 
-/// Goal: a lock granted while its waiter gives up is not lost for the others. Method: grant, drop the wait, end the
+/// Goal: a lock granted while its waiter gives up is not lost to others. Method: grant, drop the wait, end the
 /// transaction without asking again.
 #[test]
 fn lock_granted_to_a_dropped_wait_is_released_with_its_transaction() {
@@ -452,7 +456,8 @@ fn lock_granted_to_a_dropped_wait_is_released_with_its_transaction() {
     assert_granted(&mut wait_c);
 }
 
-/// Goal: locks kept until the reply leaves are held until then. Method: commit, keep what it returns, ask from another.
+/// Goal: locks kept until the reply leaves are held until then. Method: commit, keep the result, ask from another
+/// session.
 #[test]
 fn table_locks_outlive_the_commit_while_they_are_kept() {
     let txns = txns();
@@ -466,8 +471,8 @@ fn table_locks_outlive_the_commit_while_they_are_kept() {
     assert_granted(&mut wait);
 }
 
-/// Goal: mutual exclusion and no lost wake-up under real threads. Method: four threads take two tables in random order
-/// 500 times with blocking waits; a deadlock makes the victim start over; plain counters show any overlap.
+/// Goal: mutual exclusion and no lost wake-up with real threads. Method: four threads take two tables in alternating
+/// order 500 times with blocking waits; a deadlock makes the victim start over; plain counters show any overlap.
 #[test]
 fn exclusive_table_locks_exclude_under_contention() {
     let txns = txns();
@@ -511,13 +516,13 @@ fn exclusive_table_locks_exclude_under_contention() {
     assert_eq!(txns.waiting(), 0);
 }
 
-/// Takes a row in shared strength, as the rows' owner would.
+/// Takes a row in shared strength, as the owner of the rows would.
 fn share(txns: &Txns<TestLog>, row: u8, client: &Client, strength: Option<LockStrength>) {
     txns.with_row_shares(CF, &[row], |shares| shares.set(client.xid, strength));
 }
 
-/// Goal: two holders of SHARE that both want to write are a deadlock at once. Method: the first waits for the second; the
-/// second is refused, though a third holder stands before the first in both their ways.
+/// Goal: if two holders of SHARE both want to write, that is a deadlock at once. Method: the first waits; the second is
+/// refused, although a third holder precedes the first in both their ways.
 #[test]
 fn upgrade_of_two_share_locks_is_a_deadlock_at_once() {
     let txns = txns();
@@ -534,8 +539,8 @@ fn upgrade_of_two_share_locks_is_a_deadlock_at_once() {
     assert!(poll(&mut wait_a).is_pending(), "the third is still in the way");
 }
 
-/// Goal: a holder that asks for more goes ahead of those who wait for it. Method: a holds SHARE beside b, c waits to write;
-/// a wants to write too, behind c in the queue, which waits for a: a moves ahead, and is next when b ends.
+/// Goal: a holder that requests more goes ahead of sessions that wait for it. Method: a and b hold SHARE, c waits to
+/// write; a wants to write too, behind c in the queue, which waits for a: a moves ahead, and is next when b ends.
 #[test]
 fn upgrade_goes_ahead_of_who_waits_for_the_holder() {
     let txns = txns();
@@ -552,8 +557,8 @@ fn upgrade_goes_ahead_of_who_waits_for_the_holder() {
     assert!(poll(&mut wait_c).is_pending());
 }
 
-/// Goal: those who may hold a row together are woken together, in their order, up to the first that may not. Method: three
-/// wait for a writer, two of them for SHARE, the last to write; each tells that it took the row.
+/// Goal: compatible waiters for a row are woken together, in order, up to the first that conflicts. Method: three wait
+/// for a writer, two of them for SHARE, the last to write; each reports that it took the row.
 #[test]
 fn share_takers_are_woken_one_after_the_other() {
     let txns = txns();
@@ -572,7 +577,7 @@ fn share_takers_are_woken_one_after_the_other() {
     assert!(poll(&mut wait_d).is_pending());
     share(&txns, 1, &b, None);
     b.abort();
-    assert_granted(&mut wait_d); // looks, and finds c
+    assert_granted(&mut wait_d); // it looks, and finds c
     let mut wait_d = d.session.wait(&wish(1, c.xid, LockStrength::Update));
     assert!(poll(&mut wait_d).is_pending());
     share(&txns, 1, &c, None);
@@ -580,8 +585,8 @@ fn share_takers_are_woken_one_after_the_other() {
     assert_granted(&mut wait_d);
 }
 
-/// Goal: taking another row than the one waited for gives the place up, and holds nobody back. Method: b is woken for row 1
-/// and takes row 2; c, next for row 1, is woken.
+/// Goal: a session that takes another row than the one waited for gives its place up, and holds no other back. Method:
+/// b is woken for row 1 and takes row 2; c, next for row 1, is woken.
 #[test]
 fn place_is_given_up_when_another_row_was_taken() {
     let txns = txns();
@@ -593,8 +598,8 @@ fn place_is_given_up_when_another_row_was_taken() {
     assert_granted(&mut wait_c);
 }
 
-/// Goal: a row changes hands among threads without two holders and without a lost wake-up. Method: the row is a word
-/// with the holder's xid; eight threads take it 300 times each, waiting for whom they find.
+/// Goal: a row passes between threads without two holders and without a lost wake-up. Method: the row is a word with
+/// the holder's xid; eight threads take it 300 times each, and wait for the holder that they find.
 #[test]
 fn row_is_handed_on_under_contention() {
     use std::sync::atomic::AtomicU64;
@@ -624,8 +629,9 @@ fn row_is_handed_on_under_contention() {
     assert!(txns.locks.waits.lock().rows.is_empty());
 }
 
-/// Goal: a wait knows how many others were in the row's queue before it, itself not counted when it looks again, and none for a table.
-/// Method: three in the queue of one row, the second of them twice; one for another row, one for a table.
+/// Goal: a wait reports how many others were in the row's queue before it, itself not counted when it looks again, and
+/// none for a table. Method: three in the queue of one row, the second of them twice; one for another row, one for a
+/// table.
 #[test]
 fn waits_know_how_many_are_ahead_of_them() {
     let txns = txns();

@@ -1,29 +1,29 @@
-//! `XidMap`: gives out xids and says how each ended until its versions say so themselves.
+//! `XidMap`: assigns xids and holds the outcome of each until its versions carry it.
 //!
 //! A ring of `N` words (`dense`) answers for the last `N` xids. A transaction that is still open when the ring laps it
-//! moves to `sparse`. Below `floor_xid` only `sparse` answers; everything else there is stamped.
+//! moves to `sparse`. Below `floor_xid` only `sparse` answers; every other transaction there is stamped.
 //!
 //! # Invariants
 //! - M1. A slot is given to xid `x` only after `floor_xid > x - N`. Checked in `allocate`; loom model of slot reuse.
 //! - M2. `x < floor_xid`: every version of `x` is stamped, or `x` is in `sparse`. Kept by `retire` and `finish`.
-//! - M3. A transaction's own state word is stored before its dense word, so whoever finds it through `sparse` after the
-//!   dense word moved finds its end there.
-//! - M4. The dense word of `x` changes from in progress (which names `x`) by compare-and-swap only: to its end by the
-//!   owner, to moved by `retire`. Neither can hit a later owner of the slot.
-//! - M5. A slot's descriptor and its dense word change together, under the descriptor's lock: `retire` passes no xid whose
-//!   word is still to come.
+//! - M3. A transaction's own state word is stored before its dense word, so that a reader that comes to it through
+//!   `sparse`, after the dense word moved, finds its outcome there.
+//! - M4. The dense word of `x` changes from in progress (which names `x`) by compare-and-swap only: to its outcome by
+//!   the owner, to moved by `retire`. Neither can hit a later owner of the slot.
+//! - M5. A slot's descriptor and its dense word change together, under the descriptor's lock: `retire` passes no xid
+//!   whose word is not stored yet.
 //!
 //! # Ordering
 //! | store                          | pairs with                       | carries                                     |
 //! |--------------------------------|----------------------------------|---------------------------------------------|
 //! | `floor_xid` Release (retire)   | Acquire in `allocate`            | the slot is free                            |
-//! | dense Release (allocate)       | Acquire in `resolve`             | the slot load of a later owner's word shows its floor |
-//! | `floor_xid` Release (retire)   | Acquire in `resolve`, after the slot | a stranger's word is told from one's own |
+//! | dense Release (allocate)       | Acquire in `resolve`             | a later owner's word shows its floor too    |
+//! | `floor_xid` Release (retire)   | Acquire in `resolve`, after the slot | a later owner's word is recognized |
 //! | `state` Release (publish)      | Acquire in `resolve` by sparse   | the end of a moved transaction              |
 //! | stamps, then `flags` AcqRel    | Acquire in `retire`              | M2                                          |
 //!
 //! # Progress
-//! `resolve`: wait-free, but for one short read lock when the transaction was lapped. `publish`: wait-free.
+//! `resolve`: wait-free, except for one short read lock if the transaction was lapped. `publish`: wait-free.
 //! `allocate`: wait-free while the ring has room, else as `retire` (one mutex).
 
 use crate::{
@@ -45,12 +45,12 @@ pub(crate) struct XidMap {
     floor_xid: Padded<AtomicU64>,
     pub(crate) sparse: RwLock<Map<u64, Arc<Desc>>>,
     pub(crate) retiring: Mutex<()>,
-    /// Questions that `sparse` was asked, for people: no model has to look at it.
+    /// Number of lookups in `sparse`, for people: models need not watch it.
     lapped_lookups: std::sync::atomic::AtomicU64,
 }
 
 impl XidMap {
-    /// Makes a map of `slots` words (a power of two) whose first xid is `first`.
+    /// Creates a map of `slots` words (a power of two) whose first xid is `first`.
     pub(crate) fn new(slots: usize, first: Xid) -> Self {
         assert!(slots.is_power_of_two(), "{slots} slots: not a power of two");
         assert!(first.get() > 0 && first.get() < 1 << 61, "first xid {first} is out of range");
@@ -78,7 +78,7 @@ impl XidMap {
         Xid::new(self.floor_xid.load(ord!("FLOOR_LOAD", Acquire)))
     }
 
-    /// Gives out no xid below `first` from now on. Does nothing while a transaction has an xid; returns whether none has.
+    /// Assigns no xid below `first` from now on. Returns `false` and does nothing if a transaction has an xid.
     pub(crate) fn begin_at(&self, first: Xid) -> bool {
         self.retire(false);
         let _one = self.retiring.lock();
@@ -86,7 +86,8 @@ impl XidMap {
         if self.floor_xid.load(ord!("FLOOR_LOAD_BEGIN", Acquire)) != next {
             return false;
         }
-        // Who is given an xid from here on waits for its slot, which the floor gives (M1): the lock is held until that moved.
+        // An allocator that gets an xid from here on waits for its slot until the floor permits it (M1): the lock is
+        // held until the floor has moved.
         let to = first.get().max(next);
         let raised = self.next_xid.compare_exchange(next, to, ord!("NEXT_XID_RAISE", AcqRel), ord!("_", Acquire));
         if raised.is_ok() {
@@ -95,14 +96,14 @@ impl XidMap {
         raised.is_ok()
     }
 
-    /// Gives out the next xid. No version may name it before this returns.
+    /// Assigns the next xid. No version may name it before this returns.
     pub(crate) fn allocate(&self, owner: OwnerId) -> Arc<Desc> {
         let xid = self.next_xid.fetch_add(1, ord!("NEXT_XID_ADD", AcqRel));
         let desc = Arc::new(Desc::new(Xid::new(xid), owner));
         let slots = self.dense.len() as u64;
         while self.floor_xid.load(ord!("FLOOR_LOAD_ALLOCATE", Acquire)) + slots <= xid {
             self.retire(true);
-            // Another allocator may stand between its number and its slot, where `retire` cannot pass it.
+            // Another allocator may be between its number and its slot, where `retire` cannot pass it.
             thread::yield_now();
         }
         let slot = self.slot(xid);
@@ -120,12 +121,12 @@ impl XidMap {
         desc
     }
 
-    /// Publishes the commit of `desc` at `csn`. Stores two words; nothing in here can fail (called by the log).
+    /// Publishes the commit of `desc` at `csn`. Stores two words; it cannot fail (the log calls it).
     pub(crate) fn publish(&self, desc: &Desc, csn: Lsn) {
         self.end(desc, Word::committed(csn));
     }
 
-    /// Publishes that `desc` aborted. Its versions must be undone already.
+    /// Publishes that `desc` aborted. Its versions must already be undone.
     pub(crate) fn publish_abort(&self, desc: &Desc) {
         self.end(desc, Word::ABORTED);
     }
@@ -143,11 +144,11 @@ impl XidMap {
             dense.store(word.raw(), ord!("_", Release));
             return;
         }
-        // Failure means moved (M4): the state word above is what counts then (M3).
+        // Failure means that it was moved (M4): then the state word above counts (M3).
         let _ = dense.compare_exchange(in_progress, word.raw(), ord!("DENSE_CAS", AcqRel), ord!("_", Acquire));
     }
 
-    /// Marks `desc` done, after its versions are stamped. Returns whether somebody waits for it.
+    /// Marks `desc` done, after its versions are stamped. Returns whether a session waits for it.
     #[must_use]
     pub(crate) fn finish(&self, desc: &Desc) -> bool {
         let duties = desc.finish();
@@ -157,8 +158,8 @@ impl XidMap {
         duties.wake
     }
 
-    /// Marks `desc` done while its versions wait to be stamped ([`XidMap::note_stamped`]). Returns whether somebody waits for
-    /// it.
+    /// Marks `desc` done while its versions wait to be stamped ([`XidMap::note_stamped`]). Returns whether a session
+    /// waits for it.
     #[must_use]
     pub(crate) fn finish_unstamped(&self, desc: &Desc) -> bool {
         if mutant!("STAMPED_WHEN_DONE") {
@@ -174,10 +175,10 @@ impl XidMap {
         }
     }
 
-    /// Returns how the writer of a version ended; `stamp` loads the version's stamp (Acquire).
+    /// Returns the outcome of the writer of a version; `stamp` loads the version's stamp (Acquire).
     ///
     /// # Panics
-    /// When the xid is in no map and the version is not stamped: a bug that must not be answered with a guess.
+    /// If the xid is in no map and the version is not stamped: a bug that must not be answered with a guess.
     pub(crate) fn resolve(&self, stamp: impl Fn() -> Stamp) -> Resolution {
         let xid = match stamp().settled() {
             Ok(end) => return end,
@@ -208,7 +209,7 @@ impl XidMap {
         if let Some(word) = found {
             return word.resolution(xid);
         }
-        // The owner stamps before it leaves `sparse`, and the lock above shows us that it did.
+        // The owner stamps before it leaves `sparse`, and the lock above makes the stamp visible.
         match stamp().settled() {
             Ok(end) => end,
             Err(_) => panic!("xid {xid} is in no map and its version is not stamped (floor {})", self.floor_xid()),
@@ -219,13 +220,14 @@ impl XidMap {
         self.lapped_lookups.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Returns the descriptor of `xid` unless that is finished and forgotten.
+    /// Returns the descriptor of `xid`, unless it is finished and forgotten.
     pub(crate) fn desc(&self, xid: Xid) -> Option<Arc<Desc>> {
         let slot = self.descs[self.slot(xid.get())].lock().clone();
         slot.filter(|desc| desc.xid == xid).or_else(|| self.sparse.read().get(&xid.get()).cloned())
     }
 
-    /// Returns the descriptors of open transactions, by xid. One that begins or ends meanwhile may be missing or there.
+    /// Returns the descriptors of open transactions, by xid. One that begins or ends during the call may be missing or
+    /// present.
     pub(crate) fn open(&self) -> Vec<Arc<Desc>> {
         let mut open: Vec<Arc<Desc>> = self.sparse.read().values().cloned().collect();
         for xid in self.floor_xid().get()..self.next_xid().get() {
@@ -238,7 +240,7 @@ impl XidMap {
         open
     }
 
-    /// Raises the floor over finished transactions; with `make_room`, over open ones too as long as slots are short.
+    /// Raises the floor over finished transactions; with `make_room` also over open ones while the ring lacks room.
     pub(crate) fn retire(&self, make_room: bool) {
         let _one = self.retiring.lock();
         let slots = self.dense.len() as u64;
@@ -246,7 +248,7 @@ impl XidMap {
         let mut xid = self.floor_xid.load(ord!("FLOOR_LOAD_RETIRE", Acquire));
         while xid < next {
             let slot = self.slot(xid);
-            // Not this xid: its owner stands between its number and its slot, and we must not walk over it.
+            // If it is not that of this xid, the owner is between its number and its slot, and we must not pass it.
             let Some(desc) = self.descs[slot].lock().clone().filter(|desc| desc.xid.get() == xid) else { return };
             if !desc.is_finished() {
                 if !make_room || xid + slots >= next {
@@ -255,6 +257,7 @@ impl XidMap {
                 if mutant!("FLOOR_BEFORE_MOVE") {
                     self.floor_xid.store(xid + 1, ord!("_", Release));
                 }
+                // M2: an open transaction is in `sparse` before the floor passes it.
                 self.move_to_sparse(&desc, slot);
             }
             xid += 1;
@@ -269,7 +272,7 @@ impl XidMap {
             insert();
         }
         let in_progress = Word::in_progress(desc.xid).raw();
-        // Failure means that it ended meanwhile; it stays in `sparse` until it is stamped.
+        // Failure means that it has ended since; it stays in `sparse` until it is stamped.
         let _ = self.dense[slot].compare_exchange(
             in_progress,
             Word::MOVED.raw(),
@@ -281,7 +284,7 @@ impl XidMap {
             insert();
         }
         if !desc.lap() {
-            // Finished before it could learn that it must leave `sparse`.
+            // It finished before it could learn that it must leave `sparse`.
             self.sparse.write().remove(&xid);
         }
     }

@@ -1,15 +1,15 @@
-//! `XidSnapshot` and `XidFate`: a snapshot told in xids, and how one transaction ended, for people and for applications that
-//! keep xids in their rows.
+//! `XidSnapshot` and `XidFate`: a snapshot in terms of xids, and the outcome of one transaction, for people and for
+//! applications that keep xids in their rows.
 //!
-//! A snapshot is a position of the log, and a transaction is below it or not whatever its xid; so the list is made when it
-//! is asked for, from the ring of xids. Nothing of the database's own reads it.
+//! A snapshot is a position of the log, and a transaction is below it or not whatever its xid; so the list is made on
+//! request, from the ring of xids. The database itself never reads it.
 //!
 //! # Invariants
-//! - X1. An xid is shown by the list exactly if it ended before the list was made, and, if it committed, below the snapshot.
-//!   Of a snapshot that is older than what the ring remembers there is no list.
+//! - X1. The list shows an xid exactly if it ended before the list was made and, if it committed, below the snapshot.
+//!   There is no list for a snapshot that is older than what the ring remembers.
 //!
-//! The limit of X1: a transaction that stayed open while the ring gave out all of its xids anew, committed above the
-//! snapshot and was stamped before the list was made, counts as shown.
+//! The limit of X1: a transaction counts as shown if it stayed open while the ring assigned all of its xids again,
+//! committed above the snapshot, and was stamped before the list was made.
 //!
 //! Checked by `xids_at_tests.rs`.
 
@@ -17,24 +17,24 @@ use crate::{log::CommitLog, stamp::Word, txns::Txns, xid_map::XidMap};
 use collie_base::{Lsn, Xid};
 use collie_sync::ord;
 
-/// How many of the oldest xids that the ring remembers must not have committed above a snapshot that is told in xids.
+/// How many of the oldest xids in the ring must not have committed above a snapshot for a list of it to be made.
 const WITNESSES: u64 = 64;
 
-/// A snapshot, told in xids.
+/// A snapshot in terms of xids.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct XidSnapshot {
-    /// Every xid below had ended.
+    /// Every xid below this one had ended.
     pub xmin: Xid,
-    /// No xid from here on had.
+    /// No xid from this one on had ended.
     pub xmax: Xid,
-    /// The xids between that had not, ascending.
+    /// The xids in between that had not ended, ascending.
     pub open: Vec<Xid>,
 }
 
-/// How a transaction ended, as far as it is remembered.
+/// The outcome of a transaction, as far as it is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XidFate {
-    /// It is open, or its commit is not visible to everybody yet.
+    /// It is open, or its commit is not yet visible to new snapshots.
     InProgress,
     /// It committed.
     Committed,
@@ -46,26 +46,27 @@ pub enum XidFate {
     Future,
 }
 
-/// Whether a snapshot at `at` lacks what this transaction did, if it did anything.
+/// Returns whether a snapshot at `at` lacks the effects of this transaction, if it had any.
 fn is_open_at(word: Word, at: Lsn) -> bool {
     word.is_open() || word.committed_at().is_some_and(|csn| csn >= at)
 }
 
 impl XidMap {
-    /// Tells the snapshot at `at` in xids; `None` when it is too old.
+    /// Returns the snapshot at `at` in terms of xids; `None` if it is too old.
     fn snapshot_at(&self, at: Lsn) -> Option<XidSnapshot> {
-        // While it is held the floor stands still: slots from the floor on keep their owners.
+        // While this is held the floor stands still: slots from the floor on keep their owners.
         let _one = self.retiring.lock();
         let (floor, next) = (self.floor_xid().get(), self.next_xid().get());
         let slots = self.dense.len() as u64;
         let lowest = next.saturating_sub(slots).max(1).min(floor);
-        // Below the floor all are finished, and the word says where they committed; one that was moved is in `sparse`.
+        // Below the floor all are finished, and the word has the position of the commit; one that was moved is in
+        // `sparse`.
         let is_above = |xid: u64| {
             let word = Word::from_raw(self.dense[self.slot(xid)].load(ord!("XIDS_AT_SLOT", Acquire)));
             word.committed_at().is_some_and(|csn| csn >= at)
         };
         let mut open: Vec<u64> = (lowest..floor).filter(|xid| is_above(*xid)).collect();
-        // A slot that was given out again meanwhile says nothing of its former owner, which ended long before.
+        // A slot that was reused since says nothing of its former owner, which ended long before.
         let overtaken = self.next_xid().get().saturating_sub(slots);
         open.retain(|xid| *xid >= overtaken);
         if lowest > 1 && open.first().is_some_and(|first| *first < overtaken + WITNESSES) {
@@ -73,7 +74,7 @@ impl XidMap {
         }
         for xid in floor..next {
             let desc = self.descs[self.slot(xid)].lock().clone().filter(|desc| desc.xid.get() == xid);
-            // One that is not installed yet is open.
+            // A transaction without a descriptor yet is open.
             if desc.is_none_or(|desc| is_open_at(desc.state(), at)) {
                 open.push(xid);
             }
@@ -94,21 +95,22 @@ impl XidMap {
 }
 
 impl<L: CommitLog> Txns<L> {
-    /// Tells the snapshot at `at` in xids; `None` when it is older than the ring of xids remembers.
+    /// Returns the snapshot at `at` in terms of xids; `None` if it is older than what the ring of xids remembers.
     ///
-    /// Cost: a look at each word of the ring that was used, about a millisecond for a million.
+    /// Cost: one access to each used word of the ring, about a millisecond for a million.
     ///
     /// # Progress
-    /// Keeps xids from being retired meanwhile.
+    /// Blocks while xids are being retired, and keeps them from being retired until it returns.
     #[must_use]
     pub fn xid_snapshot(&self, at: Lsn) -> Option<XidSnapshot> {
         self.map.snapshot_at(at)
     }
 
-    /// Returns how a transaction ended, as far as it is remembered. A commit counts once it is visible to new snapshots.
+    /// Returns the outcome of a transaction, as far as it is remembered. A commit counts once it is visible to new
+    /// snapshots.
     #[must_use]
     pub fn xid_fate(&self, xid: Xid) -> XidFate {
-        // In this order: whoever is seen to be given out is not taken for one of the future.
+        // The order matters: an xid that is assigned in between counts as in progress, not as a future one.
         let desc = self.map.desc(xid);
         let Some(desc) = desc else {
             return match xid.get() {

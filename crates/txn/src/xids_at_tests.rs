@@ -1,4 +1,4 @@
-//! Tests of snapshots told in xids.
+//! Tests of snapshots in terms of xids.
 
 use crate::{CommitLog, CommitRecord, Isolation, Options, Session, Transaction, Txns, XidFate, test_log::TestLog};
 use collie_base::{Lsn, Xid};
@@ -21,8 +21,9 @@ fn commit(session: &mut Session<TestLog>, t: Transaction) -> Lsn {
     at
 }
 
-/// Goal: X1. Method: random ends of random transactions, ticks in between; at each step the snapshots taken so far are told in
-/// xids, and each list shows exactly what had ended when it was made and, if it committed, lies below its snapshot.
+/// Goal: X1. Method: random ends of random transactions, ticks in between; at each step list the snapshots taken so far
+/// in terms of xids, and check that each list shows exactly the transactions that had ended when it was made and, if
+/// they committed, lie below its snapshot.
 #[test]
 fn lists_show_what_ended_below_the_snapshot() {
     const XIDS: u64 = 60;
@@ -70,8 +71,8 @@ fn lists_show_what_ended_below_the_snapshot() {
     }
 }
 
-/// Goal: a snapshot older than the ring is refused, not told wrongly; a transaction that the ring lapped is still open in newer
-/// ones. Method: a ring of 128, one that stays open, 300 commits.
+/// Goal: a snapshot older than the ring is refused rather than listed wrongly; a transaction that the ring lapped is
+/// still open in newer ones. Method: a ring of 128, one transaction that stays open, 300 commits.
 #[test]
 fn snapshot_older_than_the_ring_is_not_told() {
     let txns = txns(128);
@@ -89,8 +90,8 @@ fn snapshot_older_than_the_ring_is_not_told() {
     old.abort(t, &mut ());
 }
 
-/// Goal: each end is remembered as it was for the client, a commit only once it is visible, one without a record too. Method:
-/// one transaction of each end; then enough others that the ring forgets them.
+/// Goal: each outcome is remembered as the client saw it, a commit only once it is visible, one without a record too.
+/// Method: one transaction of each outcome; then enough others that the ring forgets them.
 #[test]
 fn fates_are_told_while_they_are_remembered() {
     let txns = txns(64);
