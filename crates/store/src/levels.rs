@@ -314,16 +314,19 @@ impl Levels {
         scanned.map_err(|error| self.refuse(&known, error))?;
         let path = tree_dir(&self.dir, tree);
         let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
+        // V3: no flush of ours left an entry at or above the last one begun.
         if let Some(csn) = above {
             let what = format!("an entry committed at {csn}, at or above the last flush");
             return Err(LevelsError::TreeDamaged { path, cfs, flush_lsn, what });
         }
+        // V2: the highest entry tells whether an interrupted flush took effect. V4: the count must fit.
         let highest = self.backend.highest(tree);
         let applied = known.applied(highest).filter(|_| !mutant!("INTERRUPTED_FLUSH_FORGOTTEN"));
         let expected = known.possible_live_keys();
         if !expected.contains(&found) || applied.is_some_and(|flush| flush.live_keys != found) {
             return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
         }
+        // The outcome is settled before the next flush or merge can change what the tables tell.
         if let Some(flush) = applied {
             self.manifest.lock().settle(&Record::Done(tree, flush))?;
         } else if !known.begun.is_empty() {
