@@ -190,6 +190,7 @@ impl Snapshots {
             own.store(snapshot.get(), ord!("_", Release));
             return snapshot;
         }
+        // S1: the announcement precedes the fence, and the load of the snapshot follows it.
         own.store(REGISTERING, ord!("_", Relaxed));
         if !mutant!("NO_READER_FENCE") {
             fence(Ordering::SeqCst);
@@ -272,6 +273,7 @@ impl Snapshots {
     pub(crate) fn advance(&self, log: &impl CommitLog, now: Duration) -> Lsn {
         let mut listing = self.listing.lock(); // one at a time: a list replaces only older ones (S2)
         let Listing { last, seen } = &mut *listing;
+        // S1: `settled` is loaded before the fence, and the slots are read after it.
         let up = match () {
             () if mutant!("HORIZON_FROM_BOUNDARY") => log.boundary(),
             () if mutant!("HORIZON_FROM_DURABLE") => log.durable(),
@@ -298,6 +300,7 @@ impl Snapshots {
             }
         }
         let up = if mutant!("UP_AFTER_HOLDERS") { log.settled() } else { up };
+        // S2: a slot that is registering may get a snapshot below `up`, so the previous list stays.
         if !registering || mutant!("REGISTERING_IGNORED") {
             let live = LiveSnapshots::new(up, held);
             let horizon = live.horizon();
