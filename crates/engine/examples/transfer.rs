@@ -1,8 +1,8 @@
-//! Money moves between accounts from several threads at once; none is ever made or lost, and a reader sees the right sum at
-//! every moment.
+//! Several threads move money between accounts at once. The sum never changes, and a reader sees the right sum at every
+//! moment.
 //!
-//! `cargo run -p collie-engine --example transfer -- DIR` keeps the accounts in DIR; without DIR they are in a temporary
-//! directory.
+//! `cargo run -p collie-engine --example transfer -- DIR` keeps the accounts in DIR; without DIR they are in a
+//! temporary directory.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn main() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Moves money about; returns how many transfers were run again, and the sum of all accounts.
+/// Runs the transfers; returns how many of them were run again, and the sum of all accounts.
 pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
     let db = Db::open(dir, Options::default())?;
     let accounts = match db.create_cf("accounts", CfOptions::default()) {
@@ -48,7 +48,7 @@ pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
                 })
             })
             .collect();
-        // A snapshot shows of each transfer both sides or none.
+        // A snapshot shows both sides of each transfer or neither.
         for _ in 0..20 {
             assert_eq!(sum(&db, &accounts)?, ACCOUNTS * EACH);
         }
@@ -59,7 +59,7 @@ pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
     Ok((retries, sum))
 }
 
-/// Runs a transfer until it commits; returns how often it failed before.
+/// Runs a transfer until it commits; returns how often it failed before that.
 fn transfer_again_and_again(db: &Db, accounts: &Cf, thread: u64, n: u64) -> Result<u64, EngineError> {
     let (from, to) = ((thread + n) % ACCOUNTS, (thread + n * 7 + 1) % ACCOUNTS);
     let mut retries = 0;
@@ -74,11 +74,11 @@ fn transfer_again_and_again(db: &Db, accounts: &Cf, thread: u64, n: u64) -> Resu
 
 fn transfer(db: &Db, accounts: &Cf, from: u64, to: u64) -> Result<(), EngineError> {
     let mut txn = db.begin(TxnOptions::default())?;
-    // Locked: whoever else moves money from or to them waits, instead of failing later.
+    // The rows are locked, so another transfer from or to these accounts waits instead of failing later.
     let balance = |value: Option<_>| value.map_or(0, |value: collie_engine::RowBytes| number(&value));
     let left = balance(txn.get_for_update(accounts, key(from))?);
     if left == 0 || from == to {
-        return Ok(()); // dropping it rolls it back
+        return Ok(()); // dropping the transaction rolls it back
     }
     let there = balance(txn.get_for_update(accounts, key(to))?);
     txn.put(accounts, key(from), (left - 1).to_be_bytes())?;

@@ -1,4 +1,4 @@
-//! Replay against a map: random logs, over random levels, by random appliers in random orders.
+//! Compares replay with a map: random logs, over random LSM levels, by random appliers in random orders.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use super::*;
 use crate::course::Survey;
 use crate::redo::{Incarnation, encode_integers, tag};
 
-/// Every row is committed.
+/// A resolver for loaded rows, all of which are committed.
 struct Loaded;
 
 impl Resolve for Loaded {
@@ -23,7 +23,7 @@ impl Resolve for Loaded {
 
 /// Family and key of a row.
 type Key = (u32, Vec<u8>);
-/// Where a row was committed, and its value.
+/// The CSN of a row, and its value.
 type State = (u64, Vec<u8>);
 type Rows = BTreeMap<Key, State>;
 
@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// A transaction that goes on.
+/// A transaction that is still running.
 #[derive(Clone, Debug)]
 struct Running {
     xid: u64,
@@ -49,7 +49,7 @@ struct Running {
     live: Vec<Change>,
 }
 
-/// A transaction with chunks that was committed.
+/// A committed transaction with chunks.
 #[derive(Debug)]
 struct Committed {
     first_chunk: u64,
@@ -67,7 +67,7 @@ enum Step {
     Incarnation,
 }
 
-/// A log, and all that was committed in it, in order.
+/// A log, and everything that was committed in it, in order.
 #[derive(Debug, Default)]
 struct Made {
     records: Vec<(Lsn, u8, Vec<u8>)>,
@@ -89,7 +89,7 @@ impl Made {
                     (tag::COMMIT, payload)
                 }
                 Step::Chunk { of, changes } => {
-                    // Three at one time at the most, and sometimes fewer.
+                    // At most three at one time, and sometimes fewer.
                     let at = if running.len() <= usize::from(of % 3) {
                         next_xid += 1;
                         running.push(Running { xid: next_xid, first_chunk: lsn, chunks: 0, live: Vec::new() });
@@ -131,7 +131,7 @@ impl Made {
         made
     }
 
-    /// Returns the rows of a family as commits below `end` have left them.
+    /// Returns the rows of a family after the commits below `end`.
     fn rows_of(&self, cf: u32, end: u64) -> Rows {
         let mut rows = Rows::new();
         for (csn, change) in self.history.iter().filter(|(csn, change)| *csn < end && change.key.0 == cf) {
@@ -151,13 +151,13 @@ fn incarnation() -> Incarnation {
 
 const FAMILIES: std::ops::RangeInclusive<u32> = 1..=3;
 
-/// The levels over which a log is replayed, and from where on it is there.
+/// The LSM levels over which a log is replayed, and the start of the log that is left.
 #[derive(Clone, Debug)]
 struct Levels {
-    /// Of each family, in 255ths of the log: the last recorded flush, and one that was interrupted after its tables were
-    /// there.
+    /// For each family, in 255ths of the log: the last recorded flush, and a flush that was interrupted after its
+    /// tables were written.
     flushed: Vec<Option<(u8, Option<u8>)>>,
-    /// Below where it must be, in 255ths.
+    /// An upper bound of the position from which on the log must be there, in 255ths.
     needed: u8,
     /// Whether the log below `needed` is gone.
     is_cut: bool,
@@ -168,7 +168,7 @@ struct Levels {
 struct Way {
     appliers: usize,
     batch_writes: usize,
-    /// `None`: by threads.
+    /// `None` replays with threads.
     schedule: Option<u64>,
     held_bytes_max: usize,
 }
@@ -217,7 +217,7 @@ fn replay(
     Ok(replay.finish())
 }
 
-/// Replays a log over levels twice, and compares with what was committed.
+/// Replays a log over LSM levels twice, and compares the rows with the committed ones.
 fn check(steps: &[Step], levels: &Levels, ways: &[Way; 2]) {
     let made = Made::of(steps);
     let end = 5000 + 10 * steps.len() as u64;
@@ -233,7 +233,8 @@ fn check(steps: &[Step], levels: &Levels, ways: &[Way; 2]) {
             on_disk.insert((cf, key));
         }
     }
-    // The log is needed from the lowest flush on, and whole for transactions that no flush has all of.
+    // The log is needed from the lowest flush on, and whole for each transaction that the flushes do not hold
+    // completely.
     let flushed_of = |cf: u32| flushed.get(&CfId::new(cf)).map_or(0, |lsn| lsn.get());
     let mut needed = FAMILIES.map(flushed_of).min().unwrap().min(place(levels.needed));
     let is_open = |large: &Committed| large.families.iter().any(|cf| flushed_of(*cf) <= large.csn);
@@ -304,9 +305,9 @@ fn levels() -> impl Strategy<Value = Levels> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Goal: P1, P2, P5, P6, A1, A2: replay leaves what was committed, once and twice, with its positions, whatever the number of
-    /// appliers, their order among each other and what waits for its COMMIT. Method: random logs over random levels, cut and
-    /// interrupted flushes among them, against a map that is filled while the log is made.
+    /// Goal: P1, P2, P5, P6, A1, A2: replay leaves what was committed, once and twice, with its positions, whatever the
+    /// number of appliers, their order, and the chunks that wait for their COMMIT. Method: random logs over random LSM
+    /// levels, some of them cut or with interrupted flushes, against a map that is filled while the log is made.
     #[test]
     fn replay_leaves_what_was_committed_in_any_order_of_any_appliers(
         steps in proptest::collection::vec(step(), 1..40), levels in levels(), ways in [way(), way()],
@@ -318,7 +319,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Goal: the same by threads. Method: the same, a write a batch.
+    /// Goal: the same with threads. Method: the same, with one write per batch.
     #[test]
     fn replay_by_threads_leaves_what_was_committed(
         steps in proptest::collection::vec(step(), 20..120), levels in levels(), appliers in 2..5_usize, held in 0..100_usize,
@@ -348,8 +349,8 @@ fn rows(records: &[(u64, u8, Vec<u8>)]) -> Result<u64, EngineError> {
     Ok(found[0])
 }
 
-/// Goal: P1 to P3. Method: small logs with chunks that are committed, aborted, voided, unfinished, missing; waiting for their
-/// COMMIT and not.
+/// Goal: P1 to P3. Method: small logs with chunks that are committed, aborted, voided, unfinished or missing, and that
+/// wait for their COMMIT or not.
 #[test]
 fn chunks_count_only_with_their_commit_and_all_of_them() {
     let chunk = |lsn, keys: &[u8]| (lsn, tag::CHUNK, ops(&[7], keys));
@@ -366,8 +367,9 @@ fn chunks_count_only_with_their_commit_and_all_of_them() {
     }
 }
 
-/// Goal: P1: a write of a large transaction that was applied ahead of its COMMIT does not come back, nor is it undone, by commits
-/// in between. Method: a deletion and a put in chunks, older commits to both keys before the COMMIT and younger ones after it.
+/// Goal: P1: commits in between neither bring back nor undo a write of a large transaction that was applied before its
+/// COMMIT. Method: a deletion and a put in chunks, older commits to both keys before the COMMIT and younger ones after
+/// it.
 #[test]
 fn commits_between_a_chunk_and_its_commit_are_older() {
     let op = |key: &'static [u8], value: Option<&'static [u8]>| Op { cf: CfId::new(3), key, value };

@@ -1,4 +1,4 @@
-//! `Batch`: writes that happen together, over any families.
+//! `Batch`: writes to any families that take effect together.
 
 use collie_base::CfId;
 
@@ -6,34 +6,34 @@ use super::Cf;
 use crate::EngineError;
 use crate::redo::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Most redo of one batch: 1 GiB.
+/// Maximum redo of one batch: 1 GiB.
 const REDO_BYTES_MAX: u64 = 1 << 30;
-/// More than the log needs for an operation beyond its key and value.
+/// Upper bound of the log bytes of an operation in addition to its key and value.
 const OPERATION_BYTES: u64 = 16;
 
-/// Writes that happen together: all or none of them is there after a crash, and in every snapshot. Later operations on a key
-/// replace earlier ones. Keys are at most 65,531 bytes long, values 64 MiB, all together 1 GiB; what is beyond is refused by
-/// the write, before anything is done.
+/// Writes that take effect together: after a crash and in every snapshot, all of them are there or none. A later
+/// operation on a key replaces earlier ones. A key has at most 65,531 bytes, a value 64 MiB, and the whole batch 1 GiB;
+/// the write refuses a batch beyond a limit before anything is done.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     operations: Vec<Operation>,
-    /// Keys and values, one after the other.
+    /// Keys and values, concatenated.
     bytes: Vec<u8>,
     redo_bytes: u64,
-    /// What was wrong first.
+    /// The first limit that was exceeded.
     refused: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
 struct Operation {
     cf: Cf,
-    /// Where the key begins and ends in `bytes`.
+    /// Start and end of the key in `bytes`.
     key: (usize, usize),
-    /// Where the value ends; `None`: the key is deleted.
+    /// End of the value in `bytes`; `None` deletes the key.
     value_end: Option<usize>,
 }
 
-/// One write, as a batch yields it.
+/// One write of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Put<'a> {
     pub(crate) cf: &'a Cf,
@@ -48,12 +48,12 @@ impl Batch {
         Self::default()
     }
 
-    /// Adds: `key` gets `value`.
+    /// Adds a write that sets `key` to `value`.
     pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.push(cf, key.as_ref(), Some(value.as_ref()));
     }
 
-    /// Adds: `key` goes, if it is there.
+    /// Adds a write that deletes `key`, if it exists.
     pub fn delete(&mut self, cf: &Cf, key: impl AsRef<[u8]>) {
         self.push(cf, key.as_ref(), None);
     }
@@ -84,19 +84,19 @@ impl Batch {
         self.operations.len()
     }
 
-    /// Returns whether there is nothing to do.
+    /// Returns whether the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Takes everything out and keeps the memory, for the next batch.
+    /// Removes all operations and keeps the memory for the next batch.
     pub fn clear(&mut self) {
         self.operations.clear();
         self.bytes.clear();
         (self.redo_bytes, self.refused) = (0, None);
     }
 
-    /// Returns the families that it writes to, ascending.
+    /// Returns the families that the batch writes to, in ascending order.
     pub(crate) fn families(&self) -> Vec<CfId> {
         let mut cfs: Vec<CfId> = self.operations.iter().map(|operation| operation.cf.id()).collect();
         cfs.sort_unstable();
@@ -104,7 +104,7 @@ impl Batch {
         cfs
     }
 
-    /// Fails when something in it is beyond a limit, or cannot be written.
+    /// Fails if the batch exceeded a limit or a family of it cannot be written.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if let Some(what) = self.refused {
             return Err(EngineError::InvalidArgument { what });
@@ -112,8 +112,8 @@ impl Batch {
         self.operations.iter().try_for_each(|operation| operation.cf.check_writable())
     }
 
-    /// Brings the operations into the order of families and keys, each key once with its last one. In one order for all, so
-    /// that no two batches ever wait for each other.
+    /// Sorts the operations by family and key, and keeps only the last operation of each key. All batches use one
+    /// order, so two batches never deadlock.
     pub(crate) fn settle(&mut self) {
         if self.operations.len() < 2 {
             return;
@@ -121,14 +121,14 @@ impl Batch {
         let bytes = std::mem::take(&mut self.bytes);
         let key = |one: &Operation| (one.cf.id(), &bytes[one.key.0..one.key.1]);
         self.operations.sort_by(|one, other| key(one).cmp(&key(other)));
-        // The sort is stable: of one key the last operation comes last.
+        // The sort is stable: among the operations of a key, the last one stays last.
         self.operations.reverse();
         self.operations.dedup_by(|next, kept| key(next) == key(kept));
         self.operations.reverse();
         self.bytes = bytes;
     }
 
-    /// Returns the operations in order.
+    /// Returns the operations in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Put<'_>> {
         self.operations.iter().map(|operation| {
             let value = operation.value_end.map(|end| &self.bytes[operation.key.1..end]);
@@ -137,7 +137,7 @@ impl Batch {
     }
 }
 
-/// Fails when a key or a value is too long.
+/// Fails if a key or a value is too long.
 pub(crate) fn check_sizes(key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
     if key.len() > KEY_BYTES_MAX {
         return Err("a key is at most 65,531 bytes long");
@@ -158,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a batch does the last thing that it was told for each key, in one order. Method: operations over two families
-    /// out of order, keys twice.
+    /// Goal: a batch does the last operation that was added for each key, in one order. Method: operations on two
+    /// families out of order, some keys twice.
     #[test]
     fn batch_keeps_the_last_operation_of_a_key() {
         let cf = |id| Cf::new("name", Arc::new(Family::new(CfId::new(id))));
@@ -178,8 +178,8 @@ mod tests {
         assert!(batch.is_empty());
     }
 
-    /// Goal: a batch beyond a limit says so whatever comes later, and takes no memory for it. Method: a key a byte too long,
-    /// and more than 1 GiB of one key.
+    /// Goal: a batch beyond a limit is refused whatever is added later, and takes no memory for the refused write.
+    /// Method: a key that is one byte too long, and more than 1 GiB with one key.
     #[test]
     fn batch_beyond_a_limit_is_refused() {
         let cf = Cf::new("name", Arc::new(Family::new(CfId::new(1))));
@@ -190,7 +190,7 @@ mod tests {
         batch.clear();
         batch.put(&cf, vec![0; KEY_BYTES_MAX], b"");
         batch.check().unwrap();
-        batch.redo_bytes = REDO_BYTES_MAX; // in place of a gibibyte of memory
+        batch.redo_bytes = REDO_BYTES_MAX; // instead of filling a gibibyte of memory
         batch.put(&cf, b"k", b"");
         assert!(matches!(batch.check(), Err(EngineError::InvalidArgument { what }) if what.contains("1 GiB")));
     }

@@ -1,4 +1,4 @@
-//! `Cf`: a column family in the caller's hand, and how one is made.
+//! `Cf`: a handle of a column family, and the options to create one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use collie_base::CfId;
 use crate::names::SQL_PREFIX;
 use crate::{EngineError, Family};
 
-/// Longest name of a family, in bytes.
+/// Maximum length of a family's name in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A column family: a space of keys of its own. Clones are cheap and name the same family.
+/// A column family: a separate key space. Clones are cheap and refer to the same family.
 ///
-/// A family that is dropped stays dropped: calls with its handles fail with [`EngineError::NoSuchFamily`], also when another
-/// one was made under its name.
+/// A dropped family stays dropped: calls with its handles fail with [`EngineError::NoSuchFamily`], even if another
+/// family was created under its name.
 #[derive(Clone)]
 pub struct Cf(Arc<Inner>);
 
@@ -38,7 +38,7 @@ impl Cf {
         &self.0.name
     }
 
-    /// Returns the name of the atomic group that it belongs to; empty: none.
+    /// Returns the name of the family's atomic group; empty if it has none.
     pub fn group(&self) -> &str {
         &self.0.group
     }
@@ -48,7 +48,7 @@ impl Cf {
         self.0.family.id()
     }
 
-    /// Returns whether the family is a table or an index of SQL: it can be read here, not written.
+    /// Returns whether the family is a table or an index of SQL, which is read-only in this API.
     pub fn is_sql(&self) -> bool {
         self.name().starts_with(SQL_PREFIX)
     }
@@ -57,7 +57,7 @@ impl Cf {
         &self.0.family
     }
 
-    /// Fails when the family is not there any more. After a read, and before its answer is used.
+    /// Fails if the family was dropped. Callers check this after a read, before they use its result.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if self.0.family.is_cleared() {
             return Err(EngineError::NoSuchFamily { name: self.name().to_owned() });
@@ -65,7 +65,7 @@ impl Cf {
         Ok(())
     }
 
-    /// Fails when the family is not there any more, or not to be written here.
+    /// Fails if the family was dropped, or is read-only in this API.
     pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
         if self.is_sql() {
             return Err(EngineError::InvalidArgument { what: "a table of SQL is read-only here: write it with SQL" });
@@ -80,21 +80,21 @@ impl fmt::Debug for Cf {
     }
 }
 
-/// How a column family is made.
+/// How a column family is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CfOptions {
-    /// The atomic group that the family belongs to, for as long as it is there: 1 to 255 bytes; empty, as by default: none.
+    /// The name of the family's atomic group, which never changes: 1 to 255 bytes; empty for none. Default empty.
     ///
-    /// The families of a group are flushed together, to tables that they share. So after a crash they show the same of what was
-    /// committed to several of them without the log (`disable_wal`), which is refused for families that are not of one group.
-    /// One that is written little is flushed as often as the others, and the space of one that is dropped is free when the
-    /// others' tables were rewritten. Nothing else depends on it.
+    /// The families of a group are flushed together, to tables that they share. So after a crash they all show the same
+    /// prefix of the unlogged commits (`disable_wal`) to several of them; such commits are refused for families that
+    /// are not of one group. A family with few writes is flushed as often as the others, and the space of a dropped one
+    /// is free only once the shared tables were rewritten. The group has no other effect.
     pub group: String,
 }
 
 impl CfOptions {
-    /// Puts the family into the atomic group of this name: with the first, the group is there, with the last it is gone.
+    /// Returns options with the atomic group `name`. A group exists from its first family to its last.
     pub fn group(name: &str) -> Self {
         Self { group: name.to_owned() }
     }
@@ -107,7 +107,7 @@ impl CfOptions {
     }
 }
 
-/// Fails when a family cannot be made or dropped under this name.
+/// Fails if no family can be created or dropped under this name.
 pub(crate) fn check_name(name: &str) -> Result<(), EngineError> {
     let what = if name.is_empty() || name.len() > NAME_BYTES_MAX {
         "the name of a column family is 1 to 255 bytes long"

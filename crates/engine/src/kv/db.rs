@@ -1,4 +1,4 @@
-//! `Db`: an open database for a program that embeds it.
+//! `Db`: an open database in a program that embeds it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -22,8 +22,8 @@ use crate::{
     StatementKind,
 };
 
-/// An open database: a directory of named column families. Clones share it and may be used from any thread; the last handle
-/// to go closes the log as well as it can.
+/// An open database: a directory of named column families. Clones share it and may be used from any thread; dropping
+/// the last handle closes the log as well as possible.
 #[derive(Clone, Debug)]
 pub struct Db {
     inner: Arc<Inner>,
@@ -31,27 +31,27 @@ pub struct Db {
 
 #[derive(Debug)]
 struct Inner {
-    /// Before the engine: kept sessions go first.
+    /// Declared before the engine, so that cached sessions are dropped first.
     sessions: Sessions,
     engine: crate::Db,
-    /// The line of positions that commits are made in.
+    /// The history in which commits are made.
     history: HistoryId,
     savepoints: AtomicU64,
 }
 
 impl Db {
-    /// Opens the database in `dir`, or makes one.
+    /// Opens the database in `dir`, or creates one.
     ///
     /// # Durability
     /// Everything that was acknowledged as durable is there.
     ///
     /// # Errors
-    /// When the directory is foreign, open elsewhere, of a newer format, damaged, or cannot be read or written.
+    /// If the directory is foreign, open elsewhere, of a newer format, damaged, or cannot be read or written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self, EngineError> {
         Self::open_with(dir, options, Env::real(), &mut |_| ()).map(|(db, _report)| db)
     }
 
-    /// [`Db::open`] in another environment; calls `progress` now and then, and says what it found.
+    /// Opens as [`Db::open`] does, in another environment; calls `progress` now and then, and returns a report.
     ///
     /// # Errors
     /// As of [`Db::open`].
@@ -65,14 +65,14 @@ impl Db {
         Ok((Self::over(&engine), report))
     }
 
-    /// Returns this face of a database that is open already: the one under a server, say.
+    /// Returns the key-value API of a database that is already open, such as that of a server.
     pub fn over(engine: &crate::Db) -> Self {
         let history = engine.shared.control().histories.last().map_or(HistoryId::new(0), |history| history.id);
         let (sessions, savepoints) = (Sessions::default(), AtomicU64::new(0));
         Self { inner: Arc::new(Inner { sessions, engine: engine.clone(), history, savepoints }) }
     }
 
-    /// Returns the engine's own face: sessions, families by id, the log.
+    /// Returns the engine's own API: sessions, families by id, the log.
     pub fn engine(&self) -> &crate::Db {
         &self.inner.engine
     }
@@ -93,23 +93,23 @@ impl Db {
         Savepoint::new(self.inner.savepoints.fetch_add(1, Relaxed))
     }
 
-    /// Returns what the write told; one that is not in the log is on disk only once its family was flushed.
+    /// Returns the receipt of a write. An unlogged write is on disk only once its family was flushed.
     pub(crate) fn receipt(&self, receipt: crate::Receipt, options: WriteOptions) -> Receipt {
         let durable = receipt.csn.is_none_or(|csn| !self.is_unlogged(options) && self.durable() > csn);
         Receipt { token: receipt.end.map(|lsn| Token { history: self.inner.history, lsn }), durable }
     }
 
-    /// Returns whether a write with these options leaves a marker in the log only.
+    /// Returns whether a write with these options leaves only a marker in the log.
     fn is_unlogged(&self, options: WriteOptions) -> bool {
         options.disable_wal || self.inner.engine.shared.has_no_log()
     }
 
-    /// Fails where there is no log to write or to sync.
+    /// Fails if there is no log to write or to sync.
     fn check_log(&self) -> Result<(), EngineError> {
         if self.inner.engine.shared.has_no_log() { Err(NOTHING_TO_SYNC) } else { Ok(()) }
     }
 
-    /// Fails for options that contradict each other or how things stand.
+    /// Fails if the options contradict each other or the state of the database.
     pub(crate) fn check_options(&self, options: WriteOptions) -> Result<(), EngineError> {
         options.check()?;
         if options.sync && self.inner.engine.shared.has_no_log() {
@@ -118,22 +118,23 @@ impl Db {
         if self.is_unlogged(options) { self.inner.engine.shared.check_unlogged() } else { Ok(()) }
     }
 
-    /// Makes a column family.
+    /// Creates a column family.
     ///
     /// # Durability
-    /// On disk when it returns.
+    /// On disk on return.
     ///
     /// # Errors
-    /// [`EngineError::FamilyExists`]; [`EngineError::InvalidArgument`] for a name that is empty, longer than 255 bytes or
-    /// begins with `sql:`, or for a group's name that is longer; the log's.
+    /// [`EngineError::FamilyExists`]; [`EngineError::InvalidArgument`] for a name that is empty, longer than 255 bytes
+    /// or begins with `sql:`, or for a longer name of a group; errors of the log.
     ///
     /// # Progress
-    /// Blocks on a flush, and on others who make or drop families.
+    /// Blocks on a flush, and on other threads that create or drop families.
     pub fn create_cf(&self, name: &str, options: CfOptions) -> Result<Cf, EngineError> {
         registry::create(self.engine(), &mut *self.lend()?, name, &options)
     }
 
-    /// Finds a column family. SQL's tables and indexes are found as `sql:` and their OID, and can be read.
+    /// Returns the column family with this name. SQL's tables and indexes are named `sql:` and their OID, and can be
+    /// read.
     ///
     /// # Errors
     /// [`EngineError::NoSuchFamily`].
@@ -141,7 +142,7 @@ impl Db {
         registry::find(self.engine(), &mut *self.lend()?, name)
     }
 
-    /// Returns the names and ids of the column families, SQL's among them, in order of the names.
+    /// Returns the names and ids of the column families, including SQL's, in order of the names.
     ///
     /// # Errors
     /// [`EngineError::BadName`].
@@ -149,14 +150,14 @@ impl Db {
         registry::list(self.engine(), &mut *self.lend()?)
     }
 
-    /// Drops a column family and frees its rows. Whoever still uses one of its handles, a snapshot or a transaction that wrote
-    /// to it gets [`EngineError::NoSuchFamily`].
+    /// Drops a column family and frees its rows. Later calls with one of its handles, in a snapshot or in a transaction
+    /// that wrote to it too, fail with [`EngineError::NoSuchFamily`].
     ///
     /// # Durability
-    /// On disk when it returns.
+    /// On disk on return.
     ///
     /// # Errors
-    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for one of SQL's; the log's.
+    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for a family of SQL; errors of the log.
     ///
     /// # Progress
     /// As [`Db::create_cf`].
@@ -164,19 +165,19 @@ impl Db {
         registry::drop(self.engine(), &mut *self.lend()?, cf)
     }
 
-    /// Gives `key` the value, whether it is there or not: a transaction of its own.
+    /// Sets `key` to the value, whether the key exists or not, in a transaction for this call.
     ///
     /// # Durability
-    /// When it returns: as [`WriteOptions`] says.
+    /// On return as stated by [`WriteOptions`].
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] for a key above 65,531 bytes, a value above 64 MiB, a table of SQL, or options that
-    /// contradict each other; [`EngineError::NoSuchFamily`], [`EngineError::Busy`]; the log's. Nothing was written then,
-    /// unless the log failed.
+    /// [`EngineError::InvalidArgument`] for a key above 65,531 bytes, a value above 64 MiB, a table of SQL, or options
+    /// that contradict each other; [`EngineError::NoSuchFamily`], [`EngineError::Busy`]; errors of the log. Nothing was
+    /// written in these cases, unless the log failed.
     ///
     /// # Progress
-    /// Blocks on flushes while these are so far behind that the log is one and a half times as long as it may be
-    /// (`wal.max_total_wal_size`), and on a transaction that holds the row, as long as it takes; then as [`Txn::commit`].
+    /// Blocks on flushes while they are so far behind that the log is one and a half times as long as its limit
+    /// (`wal.max_total_wal_size`), and on a transaction that holds the row, without a timeout; then as [`Txn::commit`].
     pub fn put(
         &self,
         cf: &Cf,
@@ -187,7 +188,7 @@ impl Db {
         self.write_one(Put { cf, key: key.as_ref(), value: Some(value.as_ref()) }, *options)
     }
 
-    /// Removes `key`, if it is there: a transaction of its own. Where it was not, the receipt has no token.
+    /// Deletes `key`, if it exists, in a transaction for this call. If it did not exist, the receipt has no token.
     ///
     /// # Durability
     /// As [`Db::put`].
@@ -215,14 +216,16 @@ impl Db {
         Ok(self.receipt(ack.block()?, options))
     }
 
-    /// Does everything in the batch as one transaction, over any families. An empty batch does nothing and has no token.
+    /// Applies all operations of the batch, to any families, as one transaction. An empty batch does nothing and
+    /// returns no token.
     ///
     /// # Durability
-    /// As [`Db::put`]; after a crash all of it is there or nothing.
+    /// As [`Db::put`]; after a crash all of the batch is there or nothing.
     ///
     /// # Errors
-    /// As of [`Db::put`]; [`EngineError::InvalidArgument`] for more than 1 GiB; [`EngineError::Deadlock`] when it and a
-    /// transaction that writes in another order wait for each other (batches never do).
+    /// As of [`Db::put`]; [`EngineError::InvalidArgument`] for more than 1 GiB; [`EngineError::Deadlock`] if the batch
+    /// and a transaction that writes in another order wait for each other (batches never wait for each other in a
+    /// cycle).
     ///
     /// # Progress
     /// As [`Db::put`].
@@ -241,8 +244,9 @@ impl Db {
         Ok(self.receipt(ack.block()?, *options))
     }
 
-    /// [`Db::write`] as a future of the standard library: no thread waits for locks or the disk. It needs no runtime, and the
-    /// log's own threads, unless somebody calls [`crate::Db::try_lead_flush`].
+    /// Writes a batch as [`Db::write`] does, as a future of the standard library: no thread waits for locks or the
+    /// disk. It needs no runtime, but it needs the log's own threads, unless the program calls
+    /// [`crate::Db::try_lead_flush`].
     ///
     /// # Durability
     /// As [`Db::write`].
@@ -251,7 +255,8 @@ impl Db {
     /// As of [`Db::write`].
     ///
     /// # Cancel safety
-    /// Dropped before its last wait it has written nothing; later the batch stands, only nobody is told.
+    /// If the future is dropped before its last wait, nothing was written; after that the batch stays committed,
+    /// without a reply.
     pub async fn write_async(&self, mut batch: Batch, options: &WriteOptions) -> Result<Receipt, EngineError> {
         if !self.prepare(&mut batch, *options)? {
             return Ok(Receipt { token: None, durable: true });
@@ -274,7 +279,7 @@ impl Db {
         Ok(self.receipt(ack.await?, *options))
     }
 
-    /// Checks a batch and brings it in order; `false` when there is nothing to do.
+    /// Checks a batch and sorts it; returns `false` if there is nothing to do.
     fn prepare(&self, batch: &mut Batch, options: WriteOptions) -> Result<bool, EngineError> {
         self.check_options(options)?;
         batch.check()?;
@@ -288,13 +293,13 @@ impl Db {
         Ok(!batch.is_empty())
     }
 
-    /// Reads the newest acknowledged value at `key`. Copies no bytes.
+    /// Returns the newest acknowledged value at `key`, without copying its bytes.
     ///
     /// # Errors
     /// [`EngineError::NoSuchFamily`], [`EngineError::Closed`], [`EngineError::TooManySessions`].
     ///
     /// # Progress
-    /// Waits for nobody's transaction and, but after a write of this thread that failed, for no disk.
+    /// Waits for no transaction and for no disk, except after a failed write of this thread.
     pub fn get(&self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
         let mut session = self.lend()?;
         session.begin(Isolation::ReadCommitted, true)?;
@@ -302,7 +307,7 @@ impl Db {
         scan::get(&session, cf, key.as_ref())
     }
 
-    /// Takes a snapshot: one state to read from.
+    /// Takes a snapshot: one consistent state to read from.
     ///
     /// # Errors
     /// [`EngineError::Closed`], [`EngineError::TooManySessions`].
@@ -318,13 +323,13 @@ impl Db {
         Txn::new(self, options)
     }
 
-    /// Hands everything acknowledged so far to the kernel, and with `sync` makes it durable.
+    /// Hands everything acknowledged so far to the kernel; with `sync` also makes it durable.
     ///
     /// # Durability
-    /// What was acknowledged before the call survives the end of the process, with `sync` a power cut.
+    /// Everything acknowledged before the call survives the end of the process, and with `sync` a power cut.
     ///
     /// # Errors
-    /// The log's; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
+    /// Errors of the log; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
     ///
     /// # Progress
     /// Blocks on a flush.
@@ -333,11 +338,11 @@ impl Db {
         Ok(self.inner.engine.log().map_or(Ok(()), |log| log.flush_wal(sync))?)
     }
 
-    /// Makes durable what was handed to the kernel. What is only in the log's memory stays there: a write followed by this is
-    /// not a write with `sync`.
+    /// Makes durable what was handed to the kernel before. Records that are only in the log's memory stay there, so a
+    /// write followed by this call is not a write with `sync`.
     ///
     /// # Durability
-    /// What had reached the kernel before the call survives a power cut.
+    /// Everything that had reached the kernel before the call survives a power cut.
     ///
     /// # Errors
     /// As of [`Db::flush_wal`].
@@ -349,30 +354,31 @@ impl Db {
         Ok(self.inner.engine.log().map_or(Ok(()), collie_wal::Log::sync_wal)?)
     }
 
-    /// Flushes families to their levels: what was acknowledged before the call is in tables then, and the log is not needed for
-    /// it. They are flushed by themselves too (`store.write_buffer_size`, `wal.max_total_wal_size`).
+    /// Flushes families to their LSM levels: afterwards the tables hold everything acknowledged before the call, which
+    /// no longer needs the log. The engine also flushes families by itself (`store.write_buffer_size`,
+    /// `wal.max_total_wal_size`).
     ///
     /// # Durability
-    /// Everything acknowledged before the call is on disk when it returns.
+    /// Everything acknowledged before the call is on disk on return.
     ///
     /// # Errors
-    /// [`EngineError::NoSuchFamily`]; the log's and the levels'.
+    /// [`EngineError::NoSuchFamily`]; errors of the log and of the LSM levels.
     ///
     /// # Progress
-    /// Blocks on a flush of the log and on writing tables; on other flushes of the same families.
+    /// Blocks on a flush of the log, on writing tables, and on other flushes of the same families.
     pub fn flush_cf(&self, cfs: &[&Cf]) -> Result<(), EngineError> {
         cfs.iter().try_for_each(|cf| cf.check())?;
         let ids: Vec<CfId> = cfs.iter().map(|cf| cf.id()).collect();
         self.inner.engine.flush_cf(&ids)
     }
 
-    /// Changes an option of the open database, by its name and from text, as [`Options::set`] takes them: `store.gc_interval`,
-    /// `store.write_buffer_size`, `wal.flush_bytes`, `wal.flush_delay` and `wal.max_total_wal_size` can be changed. In force at once, until
-    /// the database is closed.
+    /// Changes an option of the open database by its name, from text as [`Options::set`] takes it. Only
+    /// `store.gc_interval`, `store.write_buffer_size`, `wal.flush_bytes`, `wal.flush_delay` and
+    /// `wal.max_total_wal_size` can be changed. The change is in force at once, until the database is closed.
     ///
     /// # Errors
-    /// [`EngineError::UnknownOption`]; [`EngineError::BadOption`] for a value that it cannot take, and for an option that is read by an
-    /// open only; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
+    /// [`EngineError::UnknownOption`]; [`EngineError::BadOption`] for a value that the option cannot take, and for an
+    /// option that only an opening reads; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
     pub fn set_option(&self, name: &str, value: &str) -> Result<(), EngineError> {
         let mut given = Options::default();
         given.set(name, value)?;
@@ -395,15 +401,15 @@ impl Db {
         Ok(())
     }
 
-    /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with everything
-    /// acknowledged before the call. Tables are shared by links where both are on one file system.
-    /// [`engine`](Db::engine)`.checkpoint` has more choice.
+    /// Copies the database to the directory `to`, which must be missing or empty. The copy opens by itself and has
+    /// everything acknowledged before the call. Tables are linked if both directories are on one file system.
+    /// [`engine`](Db::engine)`.checkpoint` has more options.
     ///
     /// # Durability
-    /// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
+    /// On disk on return. After an error or a crash `to` is missing, or empty if it existed before.
     ///
     /// # Errors
-    /// [`EngineError::BadTarget`]; the log's, the levels', the disk's.
+    /// [`EngineError::BadTarget`]; errors of the log, of the LSM levels and of the disk.
     ///
     /// # Progress
     /// As [`crate::Db::checkpoint`].
@@ -416,8 +422,8 @@ impl Db {
         self.inner.engine.durable()
     }
 
-    /// Merges the tables of a family into one run that holds one entry per row and nothing else, after flushing it. They are merged
-    /// by themselves too, not as far.
+    /// Flushes a family and merges its tables into one run with one entry per row and nothing else. The engine also
+    /// merges tables by itself, but not as far.
     ///
     /// # Durability
     /// As [`Db::flush_cf`].
@@ -426,7 +432,7 @@ impl Db {
     /// As of [`Db::flush_cf`].
     ///
     /// # Progress
-    /// Blocks on writing all rows of the family to disk, and other flushes of it meanwhile; readers and writers go on.
+    /// Blocks on writing all rows of the family to disk, and on other flushes of it; readers and writers continue.
     pub fn compact(&self, cf: &Cf) -> Result<(), EngineError> {
         cf.check()?;
         self.inner.engine.compact(cf.id())
@@ -435,7 +441,7 @@ impl Db {
     /// Returns the figures of the database.
     ///
     /// # Progress
-    /// Waits for flushes and compactions that are under way.
+    /// Waits for running flushes and compactions.
     pub fn stats(&self) -> Stats {
         Stats::of(self.engine(), self.engine().level_stat())
     }
@@ -449,15 +455,15 @@ impl Db {
         Ok(cf.family().stat())
     }
 
-    /// Writes everything, flushes families that have unlogged rows, and closes the log. Snapshots and transactions that are open can
-    /// still read; every other call fails with [`EngineError::Closed`].
+    /// Writes everything, flushes families that have unlogged rows, and closes the log. Open snapshots and transactions
+    /// can still read; every other call fails with [`EngineError::Closed`].
     ///
     /// # Durability
-    /// Everything acknowledged is on disk when it returns; with `store.avoid_flush_at_close`, but for unlogged writes that no flush
-    /// has reached.
+    /// Everything acknowledged is on disk on return, except, with `store.avoid_flush_at_close`, unlogged writes that no
+    /// flush has written.
     ///
     /// # Errors
-    /// The log's. Closing twice is no error.
+    /// Errors of the log. Closing twice is no error.
     pub fn close(&self) -> Result<(), EngineError> {
         let closed = self.inner.engine.close();
         self.inner.sessions.clear();

@@ -1,19 +1,20 @@
-//! The key-value face of the engine, for programs that embed it: named column families, writes with RocksDB's options,
-//! snapshots, transactions. Every call that can wait does so on its thread; `write_async` is the exception.
+//! The key-value API of the engine, for programs that embed it: named column families, writes with RocksDB's options,
+//! snapshots, transactions. A call that has to wait blocks its thread; `write_async` is the exception.
 //!
-//! Knows no SQL. A table or index of SQL is a family named `sql:` and its OID, whose encoded rows can be read here.
+//! The module does not depend on SQL. A table or index of SQL is a family named `sql:` and its OID, whose encoded rows
+//! can be read here.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `db.rs` | [`Db`]: open, write, read, close |
-//! | `options.rs` | [`Options`]: how a database is opened, by names too |
-//! | `cf.rs`, `registry.rs` | [`Cf`]; making, finding and dropping families by name |
+//! | `options.rs` | [`Options`]: how a database is opened, settable by name |
+//! | `cf.rs`, `registry.rs` | [`Cf`]; creating, finding and dropping families by name |
 //! | `batch.rs`, `write_options.rs`, `receipt.rs` | [`Batch`], [`WriteOptions`], [`Receipt`], [`Token`] |
 //! | `snapshot.rs`, `scan.rs` | [`Snapshot`], [`Scan`], [`Item`] |
 //! | `stats.rs` | [`Stats`], [`CfStats`]: figures |
 //! | `txn.rs` | [`Txn`], [`TxnOptions`], [`Savepoint`] |
-//! | `write.rs` | one write, as far as it goes without waiting |
-//! | `sessions.rs` | sessions kept for the next call |
+//! | `write.rs` | one write in steps that do not block |
+//! | `sessions.rs` | a cache of sessions for later calls |
 //!
 //! ```
 //! use collie_engine::kv::{Batch, CfOptions, Db, Options, TxnOptions, WriteOptions};
@@ -68,12 +69,12 @@ pub use stats::{CfStats, Stats};
 pub use txn::{Savepoint, Txn, TxnOptions};
 pub use write_options::WriteOptions;
 
-/// Returns the names and ids of all families that have one.
+/// Returns the names and ids of all families that have a name.
 pub(crate) fn named(engine: &crate::Db) -> Result<Vec<(String, collie_base::CfId)>, crate::EngineError> {
     registry::list(engine, &mut engine.session()?)
 }
 
-/// What a program moves between its threads.
+/// Checks the types that a program moves or shares between its threads.
 const _: () = {
     const fn assert_send<T: Send + 'static>() {}
     const fn assert_shared<T: Send + Sync + Clone + 'static>() {}

@@ -1,7 +1,8 @@
-//! `Options`: how a database is opened by a program that embeds it: one struct per table of settings.
+//! `Options`: how a program that embeds a database opens it, with one struct per table of settings.
 //!
-//! A setting has one name everywhere, `table.field`: the field here, the key of [`Options::set`] and of a file, and the key of
-//! the server's configuration where that has it. A name that is not known is an error that says which one is near.
+//! A setting has the same name everywhere, `table.field`: the field here, the key of [`Options::set`] and of a file,
+//! and the key of the server's configuration if the server has it. An unknown name is an error that suggests the
+//! nearest known one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,13 +15,14 @@ use crate::{Compression, EngineError, LevelOptions};
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Make a database where there is none. Default true.
+    /// Whether to create a database where there is none. Default true.
     pub create_if_missing: bool,
-    /// Open without writing a byte to the directory, also where nothing can be written, and refuse every write with `ReadOnly`.
-    /// Rows are those of the moment of opening: nobody may have the database open then, who opens it later is not seen. It must be
-    /// there, whatever `create_if_missing` says. Default false.
+    /// Whether to open without writing a byte to the directory, even where writing is impossible, and to refuse every
+    /// write with `ReadOnly`. Rows are those of the moment of opening: no process may have the database open then, and
+    /// changes by later openings are not seen. The database must exist, whatever `create_if_missing` says. Default
+    /// false.
     pub read_only: bool,
-    /// Rows, and their levels on disk.
+    /// Rows, and their LSM levels on disk.
     pub store: StoreOptions,
     /// The log.
     pub wal: WalOptions,
@@ -31,79 +33,85 @@ pub struct Options {
 /// The table `store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Bytes of memory that rows and their versions may take up; 0 chooses: 60 % of the machine's, or of what its control group
-    /// leaves. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value fail with `OutOfMemory`.
-    /// Default 0.
+    /// Bytes of memory that rows and their versions may occupy; 0 chooses half of the memory beyond 256 MiB, and at
+    /// least an eighth of it, where the memory is that of the machine or of its control group. At 90 % everything old
+    /// is pruned and a warning is given, at 100 % writes that store a value fail with `OutOfMemory`. Default 0.
     pub memory_limit: u64,
-    /// Threads that put rows into memory while opening, at most 16; 0: as many as there are cores. Default 0.
+    /// Threads that put rows into memory during an opening, at most 16; 0: as many as there are cores. Default 0.
     pub recovery_threads: usize,
-    /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
+    /// Bytes of unflushed rows at which a column family is flushed to its LSM levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
-    /// Time between two rounds of the garbage collector while it finds some, 1 ms to 1 s. Default 2 ms.
+    /// Time between two rounds of the garbage collector while it finds work, 1 ms to 1 s. Default 2 ms.
     pub gc_interval: Duration,
-    /// How tables are stored that are written from now on; the others are read as they are. Default LZ4.
+    /// Compression of tables that are written from now on; existing tables stay as they are. Default LZ4.
     pub compression: Compression,
-    /// Flushes at one time, each with the merge that it makes due: 1 to 64, above four only as many as the process may have files
-    /// for. Default 4.
+    /// Number of parallel flushes, each with the merge that it makes due: 1 to 64, above four only as many as the
+    /// process may have files open for. Default 4.
     pub compaction_threads: usize,
-    /// Leave rows written with `disable_wal` to be lost at `close`, which else flushes their families. Default false.
+    /// Whether `close` leaves rows written with `disable_wal` to be lost, instead of flushing their families. Default
+    /// false.
     pub avoid_flush_at_close: bool,
-    /// Allow `disable_wal` while somebody follows the log, who does not get such writes. Default false.
+    /// Whether to allow `disable_wal` while a consumer follows the log, which does not get such writes. Default false.
     pub allow_replication_holes: bool,
 }
 
 /// The table `wal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalOptions {
-    /// Keep a log. Without one every write is as with `disable_wal`: in memory until its family is flushed, by `flush_cf`, by itself
-    /// or by `close`. Refused are writes with `sync`, `flush_wal`, copies, and settings of a log that is kept. Default true.
+    /// Whether to keep a log. Without one every write is as with `disable_wal`: in memory until its family is flushed,
+    /// by `flush_cf`, by the engine or by `close`. Writes with `sync`, `flush_wal`, copies, and settings that need a
+    /// log are refused. Default true.
     pub enabled: bool,
-    /// Where the log is, if not in `wal` of the data directory: on another device, say. A database stays with it. Default: none.
+    /// The directory of the log, if it is not `wal` in the data directory, for instance on another device. A database
+    /// stays with it. Default: none.
     pub wal_dir: Option<PathBuf>,
-    /// Where the log's memory lives, and so whether it outlives the process. Default private.
+    /// The kind of memory for the log's ring, which determines whether it outlives the process. Default private.
     pub ring: RingKind,
-    /// Where a shared ring lives, on a tmpfs. Default `/dev/shm`.
+    /// Directory of a shared ring, on a tmpfs. Default `/dev/shm`.
     pub ring_dir: PathBuf,
-    /// Bytes of the log in memory that are not on disk yet; a power of two. Default 16 MiB.
+    /// Maximum bytes of the log in memory that are not on disk yet; a power of two. Default 16 MiB.
     pub ring_size: u64,
-    /// Largest piece of a record; larger records are cut. 4 KiB to 1 MiB, at most a quarter of the ring. Default 64 KiB.
+    /// Largest piece of a record; larger records are split. 4 KiB to 1 MiB, at most a quarter of the ring. Default 64
+    /// KiB.
     pub chunk_size: u64,
-    /// Threads that may append at one time without taking turns, 1 to 1024. Default 64.
+    /// Threads that may append at the same time without taking turns, 1 to 1024. Default 64.
     pub slots: u32,
-    /// Most log bytes in one write, at most 2 MiB. Default 1 MiB.
+    /// Maximum log bytes in one write, at most 2 MiB. Default 1 MiB.
     pub frame_size: u64,
     /// Bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_size: u64,
     /// Log files prepared ahead, at least 1. Default 2.
     pub spares: u32,
-    /// Log files in all, at least 8; with all in use writes fail with `NoSpace`. Default 1024.
+    /// Maximum number of log files, at least 8; when all are in use, writes fail with `NoSpace`. Default 1024.
     pub max_segments: u32,
-    /// Bytes of log at which the family that needs its oldest part is flushed, two segments at the least; 0 chooses by the sizes
-    /// of the families' buffers, within 1 and 16 GiB and a quarter of the file system. From one and a half times of it on writers are
-    /// slowed, at twice they wait for flushes. Default 0.
+    /// Bytes of log at which the family that needs its oldest part is flushed, at least two segments; 0 chooses by the
+    /// sizes of the families' buffers, within 1 and 16 GiB and a quarter of the file system. From one and a half times
+    /// the limit on writers are slowed, at twice the limit they wait for flushes. Default 0.
     pub max_total_wal_size: u64,
-    /// How long a write that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
+    /// How long a write may stay in memory while no caller waits for it, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
-    /// How many bytes that nobody waits for may gather. Default 1 MiB.
+    /// Bytes that may gather in memory while no caller waits for them. Default 1 MiB.
     pub flush_bytes: u64,
-    /// Leave writes that nobody waits for in memory until `flush_wal`, a write with `sync`, a half-full ring, or `close`. Faster
-    /// and less safe. Default false.
+    /// Whether writes that no caller waits for stay in memory until `flush_wal`, a write with `sync`, a half-full ring,
+    /// or `close`. Faster and less safe. Default false.
     pub manual_wal_flush: bool,
-    /// What opening does with an end that is not clean. Default: trims an unfinished flush, refuses damage.
+    /// How an opening treats an end of the log that is not clean. Default: it trims an unfinished flush and refuses
+    /// damage.
     pub recovery_mode: RecoveryMode,
 }
 
 /// The table `txn`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnSettings {
-    /// Snapshots and transactions at one time, calls that are under way among them; beyond, `Busy`. Default 16,384.
+    /// Maximum number of snapshots and transactions at one time, including those of running calls; beyond, `Busy`.
+    /// Default 16,384.
     pub max_sessions: usize,
-    /// Transactions that have written and are not over yet, and a few more, for which there is fast memory: a power of two. Any
-    /// number gives the same answers. Default 2^20, 24 bytes each.
+    /// Capacity of fast memory for transactions that have written and have not ended, and a few more; a power of two.
+    /// Any number gives the same answers. Default 2^20, 24 bytes each.
     pub xid_slots: usize,
-    /// Bytes that old versions may take up before the oldest snapshots are given up. Default 1 GiB.
+    /// Bytes that old versions may occupy before the oldest snapshots are cancelled. Default 1 GiB.
     pub old_version_memory: u64,
-    /// Snapshots older than this are given up when they keep old versions; `None`: whatever their age. Default `None`.
+    /// Age above which a snapshot is cancelled if it keeps old versions; `None`: any age is allowed. Default `None`.
     pub max_snapshot_age: Option<Duration>,
 }
 
@@ -113,7 +121,7 @@ impl Default for Options {
     }
 }
 
-/// Every name that [`Options::set`] knows.
+/// Every name that [`Options::set`] accepts.
 const NAMES: [&str; 30] = [
     "create_if_missing",
     "read_only",
@@ -246,8 +254,8 @@ impl Options {
         }
     }
 
-    /// Sets one option by its name, from text: `true` and `false`; counts; bytes as `1024`, `64KiB`, `1MiB`, `2GiB`; times as
-    /// `10ms`, `500us`, `2s`, or a number of milliseconds; words in lower case.
+    /// Sets one option by its name, from text: `true` and `false`; counts; bytes as `1024`, `64KiB`, `1MiB`, `2GiB`;
+    /// times as `10ms`, `500us`, `2s`, or a number of milliseconds; words in lower case.
     ///
     /// # Errors
     /// [`EngineError::UnknownOption`], which names the nearest option; [`EngineError::BadOption`].
@@ -302,11 +310,12 @@ impl Options {
         Ok(())
     }
 
-    /// Sets the options that a text has, such as that of a file: lines `wal.flush_delay = 20ms`, or `flush_delay = "20ms"` below a
-    /// line `[wal]`; `#` begins a comment.
+    /// Sets the options in a text, such as the content of a file: lines `wal.flush_delay = 20ms`, or `flush_delay =
+    /// "20ms"` below a line `[wal]`; `#` begins a comment.
     ///
     /// # Errors
-    /// As of [`Options::set`]; [`EngineError::BadOption`] for a line that is none of these. What stands before is set.
+    /// As of [`Options::set`]; [`EngineError::BadOption`] for a line of no such form. The lines before it have taken
+    /// effect.
     pub fn set_all(&mut self, text: &str) -> Result<(), EngineError> {
         let mut table = String::new();
         for line in text.lines().map(without_comment).filter(|line| !line.is_empty()) {
@@ -329,7 +338,7 @@ impl Options {
     }
 }
 
-/// Takes away a comment that does not begin inside of quotes.
+/// Strips a comment that does not begin inside quotes.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let end = line.find(|letter| {
@@ -367,12 +376,12 @@ fn word<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(known)
 }
 
-/// Returns the known name that takes the fewest edits.
+/// Returns the known name at the smallest edit distance.
 fn nearest(name: &str) -> &'static str {
     NAMES.into_iter().min_by_key(|known| edits(name, known)).unwrap_or_default()
 }
 
-/// Letters to put in, take out or change to make one text of the other.
+/// Returns the edit distance (insertions, deletions and substitutions) of two texts.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -392,8 +401,8 @@ fn edits(one: &str, other: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Goal: every name sets its own field and no other, in every notation, and the engine gets it. Method: each name with a
-    /// value that is not its default, in a file with and without tables.
+    /// Goal: every name sets its own field and no other, in every notation, and the engine gets the value. Method: each
+    /// name with a value that is not its default, in a file with and without tables.
     #[test]
     fn options_are_set_by_their_names() {
         let values = [
@@ -454,7 +463,7 @@ mod tests {
         assert_eq!((engine.log.ring_bytes, engine.log.slots, engine.xid_slots), (1 << 20, 4, 2048));
     }
 
-    /// Goal: nothing that is not understood is passed over, and the message helps. Method: names and values that are wrong.
+    /// Goal: unknown names and values are never ignored, and the message helps. Method: wrong names and values.
     #[test]
     fn wrong_options_are_refused_by_name() {
         let refused = |name: &str, value: &str| Options::default().set(name, value).unwrap_err().to_string();

@@ -1,16 +1,17 @@
-//! `Receipt`: what a finished write tells; `Token`: the place of a commit, for others to wait for.
+//! `Receipt`: the result of a finished write; `Token`: the position of a commit, which others can wait for.
 
 use std::fmt;
 use std::str::FromStr;
 
 use collie_base::{HistoryId, Lsn, ParseLsnError};
 
-/// Where a transaction was committed: a history of the log and a position in it. Prints as `history:position`, both in hexadecimal.
+/// The position of a commit: a history of the log and a position in it. Prints as `history:position`, both in
+/// hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The line of positions; a new one begins after a crash.
+    /// The history; a new one begins after a crash.
     pub history: HistoryId,
-    /// The end of the commit's record: snapshots at or above show it, on every node whose history it is.
+    /// The end of the commit's record: snapshots at or above show the commit, on every node that has this history.
     pub lsn: Lsn,
 }
 
@@ -35,12 +36,13 @@ impl FromStr for Token {
     }
 }
 
-/// What a finished write tells.
+/// The result of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Where it was committed; `None` when it changed nothing.
+    /// The position of the commit; `None` if the write changed nothing.
     pub token: Option<Token>,
-    /// Whether it was on disk when the call returned: always after `sync`, never with `disable_wal`, and else when the log was faster.
+    /// Whether the write was on disk when the call returned: always after `sync`, never with `disable_wal`, and
+    /// otherwise if the log happened to be faster.
     pub durable: bool,
 }
 
@@ -48,7 +50,7 @@ pub struct Receipt {
 mod tests {
     use super::*;
 
-    /// Goal: a token that is printed reads back, and what is none is refused. Method: edge values both ways.
+    /// Goal: a printed token reads back, and any other text is refused. Method: edge values both ways.
     #[test]
     fn tokens_round_trip_and_garbage_is_refused() {
         for (history, lsn) in [(0, 0), (1, 4096), (u64::MAX, u64::MAX), (0xA0, 1 << 32)] {

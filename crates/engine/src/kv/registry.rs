@@ -1,9 +1,11 @@
-//! Making, finding and dropping column families by their names: transactions over the name rows (`names`).
+//! Creates, finds and drops column families by name, in transactions over the name rows (`names`).
 //!
 //! # Invariants
-//! - Q1. One thread at a time makes or drops named families (`Families::naming`); SQL names its own under its catalog lock.
-//! - Q2. A family is freed only after the commit that dropped it is on disk: a snapshot taken later does not have its name.
-//! - Q3. A handle is given out only for a family that is in memory, never for one made to answer the question.
+//! - Q1. One thread at a time creates or drops named families (`Families::naming`); SQL names its own under its catalog
+//!   lock.
+//! - Q2. A family is freed only after the commit that dropped it is on disk: a snapshot taken later does not have its
+//!   name.
+//! - Q3. A handle is returned only for a family that is in memory, never for one that the look-up itself would create.
 
 use std::ops::ControlFlow;
 
@@ -16,10 +18,10 @@ use super::{Cf, CfOptions, WriteOptions};
 use crate::names::{self, NameRow};
 use crate::{Db, EngineError, Insert, Isolation, ScanEnd, Session, StatementKind};
 
-/// Names read per call.
+/// Names that one call of the session reads.
 const BATCH: usize = 256;
 
-/// Makes a family.
+/// Creates a family.
 pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOptions) -> Result<Cf, EngineError> {
     check_name(name)?;
     options.check()?;
@@ -37,7 +39,8 @@ pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOpt
     Ok(Cf::in_group(name, &options.group, family))
 }
 
-/// The transaction that makes `cf` and gives it a name and a group; forgets dropped families whose rows are gone.
+/// Runs the transaction that names `cf` and records its group; it also deletes the rows of dropped families in
+/// `forgotten`, whose rows are gone.
 fn write_name(
     db: &Db,
     session: &mut Session,
@@ -63,7 +66,7 @@ fn write_name(
     Ok(())
 }
 
-/// Finds a family by its name.
+/// Returns the family with this name.
 pub(crate) fn find(db: &Db, session: &mut Session, name: &str) -> Result<Cf, EngineError> {
     let named = read_name(db, session, name)?;
     session.rollback();
@@ -71,7 +74,7 @@ pub(crate) fn find(db: &Db, session: &mut Session, name: &str) -> Result<Cf, Eng
     found.ok_or_else(|| no_family(name))
 }
 
-/// Reads which family has the name, and its group. Leaves its transaction open.
+/// Reads the id and the group of the family with this name. Leaves its transaction open.
 fn read_name(db: &Db, session: &mut Session, name: &str) -> Result<Option<(CfId, String)>, EngineError> {
     session.begin(Isolation::ReadCommitted, true)?;
     session.begin_statement(StatementKind::ReadOnly)?;
@@ -83,7 +86,7 @@ fn read_name(db: &Db, session: &mut Session, name: &str) -> Result<Option<(CfId,
     }
 }
 
-/// Drops a family, and frees its rows.
+/// Drops a family and frees its rows.
 pub(crate) fn drop(db: &Db, session: &mut Session, cf: &Cf) -> Result<(), EngineError> {
     check_name(cf.name())?;
     let _naming = db.shared.families.naming(); // Q1
@@ -102,7 +105,7 @@ pub(crate) fn drop(db: &Db, session: &mut Session, cf: &Cf) -> Result<(), Engine
     Ok(())
 }
 
-/// Returns the names and ids of all families that have one, SQL's among them, in order of the names.
+/// Returns the names and ids of all families that have a name, including SQL's, in order of the names.
 pub(crate) fn list(db: &Db, session: &mut Session) -> Result<Vec<(String, CfId)>, EngineError> {
     session.begin(Isolation::ReadCommitted, true)?;
     session.begin_statement(StatementKind::ReadOnly)?;

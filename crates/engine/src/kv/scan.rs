@@ -1,7 +1,7 @@
-//! `Scan`: the rows of a range of keys in order, either way; `Item`: one of them.
+//! `Scan`: the rows of a range of keys in order, in either direction; `Item`: one of them.
 //!
-//! Rows are copied out in batches, so nothing of the engine is held between two of them: a scan may be left for any time and
-//! costs nobody anything but its snapshot.
+//! Rows are copied out in batches, and between two batches the scan holds nothing of the engine. A scan may pause for
+//! any time and costs only its snapshot.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use super::Cf;
 use crate::{EngineError, KeyRange, RowBytes, ScanEnd, Session};
 
-/// Rows of the first batch: most scans of an OLTP workload want a few.
+/// Rows of the first batch: most scans of an OLTP workload need only a few.
 const FIRST_ROWS: usize = 16;
 /// Rows of a later batch.
 const ROWS: usize = 256;
-/// A batch ends once it has so many bytes.
+/// A batch ends once it has this many bytes.
 const BYTES: usize = 256 << 10;
 
 /// One row.
@@ -42,9 +42,9 @@ impl Item {
     }
 }
 
-/// The rows of a range of keys: an iterator, ascending unless [`Scan::rev`] turns it. It ends after its first error.
+/// The rows of a range of keys: an iterator, ascending unless [`Scan::rev`] reverses it. It ends after its first error.
 ///
-/// An item shares its memory with its batch of at most 256 rows, which lives as long as one of them.
+/// An item shares the memory of its batch of at most 256 rows, which is freed with the last of its items.
 #[derive(Debug)]
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'s> {
@@ -55,7 +55,7 @@ pub struct Scan<'s> {
     /// The last key that was read from the family.
     after: Option<Vec<u8>>,
     batch: Arc<[u8]>,
-    /// Where the rows of `batch` are that were not given out: start of the key, its end, end of the value.
+    /// Places in `batch` of the rows that were not yielded yet: start of the key, its end, end of the value.
     rows: VecDeque<(usize, usize, usize)>,
     batch_rows: usize,
     ended: bool,
@@ -76,20 +76,20 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Turns the direction: from the upper end of the range down. Before the first row.
+    /// Reverses the direction: from the upper end of the range down. To be called before the first row is read.
     pub fn rev(mut self) -> Self {
         self.reverse = !self.reverse;
         self
     }
 
-    /// Goes on strictly after `key` in the scan's direction: where an earlier scan of the same range was left. Before the
-    /// first row.
+    /// Continues strictly after `key` in the scan's direction, for instance where an earlier scan of the same range
+    /// stopped. To be called before the first row is read.
     pub fn after(mut self, key: &[u8]) -> Self {
         self.after = Some(key.to_vec());
         self
     }
 
-    /// Shows the rows that are left to `visit`, without the reference counts that items have. Faster for many small rows.
+    /// Passes the remaining rows to `visit`, without the reference counts that items have. Faster for many small rows.
     ///
     /// # Errors
     /// As of [`Snapshot::get`](super::Snapshot::get).
@@ -157,7 +157,7 @@ impl Iterator for Scan<'_> {
 
 impl std::iter::FusedIterator for Scan<'_> {}
 
-/// Reads one key in the session's statement.
+/// Reads one key in the session's current statement.
 pub(crate) fn get(session: &Session, cf: &Cf, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
     let value = session.get(cf.family(), key)?;
     cf.check()?;

@@ -1,11 +1,11 @@
-//! `Sessions`: sessions kept for the next call, one per thread where it can be had.
+//! `Sessions`: a cache of sessions for later calls, one per thread where possible.
 //!
-//! A session keeps its buffers and its place among the holders of snapshots from call to call; making one costs several
-//! allocations. A thread finds its own with one compare-exchange on lines that nobody else uses.
+//! A session keeps its buffers and its snapshot slot from call to call; creating one costs several allocations. A
+//! thread finds its own with one compare-exchange on cache lines that no other thread uses.
 //!
 //! # Invariants
-//! - H1. A session that is kept has no transaction open, and `no_slowdown` and unlogged writing off.
-//! - H2. Sessions that are kept never are why a call fails for want of one.
+//! - H1. A cached session has no open transaction, and `no_slowdown` and unlogged writing are off.
+//! - H2. No call fails for lack of a session while one is cached.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use crate::log::thread_number;
 use crate::{Db, EngineError, Session};
 
-/// How many are kept at most.
+/// Maximum number of cached sessions.
 const CELLS: usize = 64;
-/// How many cells a thread looks at, besides when sessions are short.
+/// Number of cells that a thread examines, except when sessions are short.
 const PROBES: usize = 4;
 
-/// A kept session, alone on its cache lines.
+/// A cached session, alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Cell(Mutex<Option<Session>>);
@@ -36,7 +36,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Takes a session out, or makes one.
+    /// Takes a cached session, or creates one.
     ///
     /// # Errors
     /// [`EngineError::TooManySessions`], [`EngineError::Closed`].
@@ -58,7 +58,7 @@ impl Sessions {
         (first..first + probes).find_map(|number| self.cells[number % CELLS].0.try_lock()?.take())
     }
 
-    /// Keeps a session for later, or drops it.
+    /// Caches a session for later, or drops it.
     pub(crate) fn give_back(&self, mut session: Session) {
         session.rollback(); // H1
         session.set_no_slowdown(false);
@@ -74,7 +74,7 @@ impl Sessions {
         }
     }
 
-    /// Drops what is kept.
+    /// Drops all cached sessions.
     pub(crate) fn clear(&self) {
         for cell in &self.cells {
             drop(cell.0.lock().take());
@@ -87,10 +87,10 @@ impl Sessions {
     }
 }
 
-/// A session for one call: rolled back and kept for the next when this is dropped.
+/// A session for one call; dropping this rolls it back and caches it for the next call.
 #[derive(Debug)]
 pub(crate) struct Lent<'a> {
-    /// There until the drop.
+    /// Present until the drop.
     session: Option<Session>,
     sessions: &'a Sessions,
 }

@@ -1,18 +1,19 @@
-//! `Snapshot`: one state of the database to read from, for as long as it is held.
+//! `Snapshot`: one consistent state of the database, for as long as it is held.
 
 use collie_base::Lsn;
 
 use super::{Cf, Db, Scan, scan};
 use crate::{EngineError, Isolation, KeyRange, RowBytes, Session, StatementKind};
 
-/// One state of the database to read from: every commit that was acknowledged when it was made, of each commit all or nothing,
-/// and nothing that a crash could take back, except what was acknowledged without waiting for the disk.
+/// One consistent state of the database: it shows every commit that was acknowledged when the snapshot was taken, each
+/// commit wholly or not at all, and nothing that a crash could take back, except commits that were acknowledged without
+/// waiting for the disk.
 ///
-/// It keeps the old versions that it shows in memory. When they are more than `txn.old_version_memory` allows, or the snapshot
-/// older than `txn.max_snapshot_age`, it is given up: reads then fail with [`EngineError::SnapshotCancelled`].
+/// A snapshot keeps the old versions that it shows in memory. If these exceed `txn.old_version_memory`, or the snapshot
+/// is older than `txn.max_snapshot_age`, it is cancelled: reads then fail with [`EngineError::SnapshotCancelled`].
 #[derive(Debug)]
 pub struct Snapshot {
-    /// There until the drop.
+    /// Present until the drop.
     session: Option<Session>,
     db: Db,
 }
@@ -31,26 +32,26 @@ impl Snapshot {
         self.session.as_ref().expect("it is given back by the drop only")
     }
 
-    /// Returns the position of the snapshot: it shows every commit below.
+    /// Returns the position of the snapshot, which shows every commit below it.
     pub fn position(&self) -> Lsn {
         self.session().snapshot().unwrap_or(Lsn::ZERO)
     }
 
-    /// Reads the value at `key`. Copies no bytes.
+    /// Returns the value at `key`, without copying its bytes.
     ///
     /// # Errors
     /// [`EngineError::NoSuchFamily`], [`EngineError::SnapshotCancelled`].
     ///
     /// # Progress
-    /// Waits for nobody's transaction and for no disk.
+    /// Waits for no transaction and for no disk.
     pub fn get(&self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
         scan::get(self.session(), cf, key.as_ref())
     }
 
-    /// Reads the rows of a range, which is written as Rust's ranges are: `a..b`, `a..=b`, `a..`, `..b`, `..`.
+    /// Returns the rows of a range, written as a range of Rust: `a..b`, `a..=b`, `a..`, `..b`, `..`.
     ///
     /// # Errors
-    /// The items', as of [`Snapshot::get`].
+    /// Those of the items, as of [`Snapshot::get`].
     ///
     /// # Progress
     /// As [`Snapshot::get`].
@@ -58,10 +59,10 @@ impl Snapshot {
         Scan::new(self.session(), cf, range.into())
     }
 
-    /// Reads the rows whose keys begin with `prefix`.
+    /// Returns the rows whose keys begin with `prefix`.
     ///
     /// # Errors
-    /// The items', as of [`Snapshot::get`].
+    /// Those of the items, as of [`Snapshot::get`].
     pub fn prefix(&self, cf: &Cf, prefix: impl AsRef<[u8]>) -> Scan<'_> {
         self.scan(cf, KeyRange::prefix(prefix.as_ref()))
     }

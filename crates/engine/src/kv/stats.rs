@@ -1,25 +1,25 @@
-//! `Stats`: the figures of a database, in all and family by family.
+//! `Stats`: the figures of a database, in total and per family.
 
 use collie_base::CfId;
 
 use crate::{EngineStat, FamilyFlushStat, FamilyStat, FlushStat, LevelStat, StallStat, TreeStat, UnflushedStat};
 
-/// The figures of a database. Each is right by itself; they are not taken at one moment.
+/// The figures of a database. Each is correct by itself; they are not taken at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
     /// Rows, versions, memory, snapshots, waits.
     pub engine: EngineStat,
-    /// Flushes since the database was opened, and from where on the log is needed.
+    /// Flushes since the database was opened, and the start of the needed log.
     pub flush: FlushStat,
-    /// The levels: bytes that flushes and compactions wrote since the database was opened, and each tree with its families, tables
-    /// and runs. Empty in a database opened read-only.
+    /// The LSM levels: bytes that flushes and compactions wrote since the database was opened, and each tree with its
+    /// families, tables and runs. Empty in a database opened read-only.
     pub levels: LevelStat,
-    /// How writers waited for flushes, in all and by the family that these were behind with.
+    /// How writers waited for flushes, in total and by the family whose flush they waited for.
     pub stalls: StallStat,
     /// The log: frames, syncs, bytes, files; `None` in a database opened read-only or without a log.
     pub log: Option<collie_wal::Stat>,
-    /// Family by family, by id.
+    /// The figures of each family, ordered by id.
     pub families: Vec<CfStats>,
 }
 
@@ -29,11 +29,11 @@ pub struct Stats {
 pub struct CfStats {
     /// The family.
     pub cf: CfId,
-    /// Its rows, the writes and the bytes of keys and values in them since the database was opened, and memory.
+    /// Its rows, the writes since the database was opened and their bytes of keys and values, and memory.
     pub rows: FamilyStat,
-    /// What its levels lack.
+    /// Its rows that are not in its LSM levels yet.
     pub unflushed: UnflushedStat,
-    /// Its flushes and why, and its re-logs.
+    /// Its flushes with their causes, and its re-logs.
     pub flush: FamilyFlushStat,
 }
 
@@ -62,8 +62,8 @@ impl Stats {
         }
     }
 
-    /// Returns the tree of a family: its tables and runs, and the bytes that flushes and compactions wrote to it. Families of an atomic
-    /// group have one.
+    /// Returns the tree of a family: its tables and runs, and the bytes that flushes and compactions wrote to it. The
+    /// families of an atomic group share one tree.
     pub fn tree_of(&self, cf: CfId) -> Option<&TreeStat> {
         self.levels.trees.iter().find(|tree| tree.state.cfs.contains(&cf))
     }

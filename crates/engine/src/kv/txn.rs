@@ -1,4 +1,4 @@
-//! `Txn`: one transaction of reads and writes over any families.
+//! `Txn`: one transaction of reads and writes on any families.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use crate::{EngineError, Isolation, KeyRange, LockStrength, RowBytes, Session, S
 /// How a transaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnOptions {
-    /// What it sees and when it fails. Default [`Isolation::RepeatableRead`], which is snapshot isolation.
+    /// Which commits it sees, and which conflicts end it. Default [`Isolation::RepeatableRead`], which is snapshot
+    /// isolation.
     pub isolation: Isolation,
-    /// Whether it only reads: a write then fails with [`EngineError::ReadOnly`]. Default false.
+    /// Whether it only reads; a write then fails with [`EngineError::ReadOnly`]. Default false.
     pub read_only: bool,
-    /// How long it waits for a lock before [`EngineError::LockTimeout`]; `None`: as long as it takes. Circles of waits are
-    /// found at once and never waited out. Default `None`.
+    /// How long it waits for a lock before [`EngineError::LockTimeout`]; `None`: without a limit. Deadlocks are found
+    /// at once and never waited out. Default `None`.
     pub lock_timeout: Option<Duration>,
 }
 
@@ -26,7 +27,7 @@ impl Default for TxnOptions {
     }
 }
 
-/// A place in a transaction to roll back to.
+/// A point in a transaction to roll back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(u64);
 
@@ -38,17 +39,18 @@ impl Savepoint {
 
 /// One transaction. Dropping it rolls it back.
 ///
-/// A call that fails leaves the transaction as it was: it can go on, be rolled back to a savepoint, or be given up. After
-/// [`EngineError::Conflict`] and [`EngineError::Deadlock`] it is mostly run again from its beginning.
+/// A call that fails leaves the transaction as it was: the caller can continue, roll back to a savepoint, or roll back
+/// the transaction. After [`EngineError::Conflict`] or [`EngineError::Deadlock`] callers usually run the transaction
+/// again from its beginning.
 #[derive(Debug)]
 pub struct Txn {
-    /// There until the drop.
+    /// Present until the drop.
     session: Option<Session>,
     db: Db,
     lock_timeout: Option<Duration>,
     /// Families that were written, each once.
     written: Vec<Cf>,
-    /// Savepoints that can be gone back to, oldest first.
+    /// Savepoints that can still be rolled back to, oldest first.
     savepoints: Vec<(Savepoint, Mark)>,
 }
 
@@ -60,7 +62,7 @@ impl Txn {
         Ok(Self { session: Some(session), db: db.clone(), lock_timeout: options.lock_timeout, written, savepoints })
     }
 
-    /// Begins a statement of its own for a call: it sees what earlier calls wrote.
+    /// Begins a new statement for a call, so that it sees the writes of earlier calls.
     fn statement(&mut self, kind: StatementKind) -> Result<&mut Session, EngineError> {
         let session = self.session.as_mut().expect("it is given back by the drop only");
         session.end_statement();
@@ -68,31 +70,33 @@ impl Txn {
         Ok(session)
     }
 
-    /// Reads the value at `key`, the transaction's own writes included. Copies no bytes.
+    /// Returns the value at `key`, without copying its bytes; the transaction's own writes are visible.
     ///
     /// # Errors
     /// [`EngineError::NoSuchFamily`], [`EngineError::SnapshotCancelled`].
     ///
     /// # Progress
-    /// Waits for nobody's transaction.
+    /// Waits for no transaction.
     pub fn get(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
         scan::get(self.statement(StatementKind::ReadOnly)?, cf, key.as_ref())
     }
 
-    /// Reads the rows of a range, the transaction's own writes included; see [`Snapshot::scan`](super::Snapshot::scan).
+    /// Returns the rows of a range, including the transaction's own writes; see
+    /// [`Snapshot::scan`](super::Snapshot::scan).
     ///
     /// # Errors
-    /// As of [`Txn::get`]; the items' too.
+    /// As of [`Txn::get`]; also those of the items.
     pub fn scan(&mut self, cf: &Cf, range: impl Into<KeyRange>) -> Result<Scan<'_>, EngineError> {
         Ok(Scan::new(self.statement(StatementKind::ReadOnly)?, cf, range.into()))
     }
 
-    /// Reads the value at `key` and locks the row against other writers until the transaction ends. At READ COMMITTED it is the
-    /// newest committed value. Where there is no row nothing is locked.
+    /// Returns the value at `key` and locks the row against other writers until the transaction ends. At READ COMMITTED
+    /// it is the newest committed value. If there is no row, nothing is locked.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the row was changed after the transaction's snapshot (not at READ COMMITTED);
-    /// [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`], [`EngineError::NoSuchFamily`].
+    /// [`EngineError::Conflict`] if the row was changed after the transaction's snapshot (not at READ COMMITTED);
+    /// [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
+    /// [`EngineError::NoSuchFamily`].
     ///
     /// # Progress
     /// Blocks on the transactions that hold the row.
@@ -109,29 +113,29 @@ impl Txn {
                 Outcome::Gone | Outcome::Moved(_) => break,
             }
         }
-        // A snapshot of its own at READ COMMITTED: above the commit that the lock came after.
+        // At READ COMMITTED this takes a new snapshot, above the commit that the lock was based on.
         scan::get(self.statement(StatementKind::Write)?, cf, key)
     }
 
-    /// Gives `key` the value, whether it is there or not, and locks the row until the transaction ends.
+    /// Sets `key` to the value, whether the key exists or not, and locks the row until the transaction ends.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the row was changed after the transaction's snapshot (not at READ COMMITTED, which
-    /// writes over it); [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
-    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for a key above 65,531 bytes or a value above 64 MiB;
-    /// [`EngineError::TransactionLimit`] once 1 GiB of redo is written.
+    /// [`EngineError::Conflict`] if the row was changed after the transaction's snapshot (not at READ COMMITTED, which
+    /// overwrites the change); [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
+    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for a key above 65,531 bytes or a value above 64
+    /// MiB; [`EngineError::TransactionLimit`] once the transaction has 1 GiB of redo.
     ///
     /// # Durability
     /// None before [`Txn::commit`] returns.
     ///
     /// # Progress
-    /// Blocks on flushes that are behind, as [`Db::put`], and on the transaction that holds the row; in a large transaction also on
-    /// room in a full log.
+    /// Blocks on flushes that are behind, as [`Db::put`], and on the transaction that holds the row; in a large
+    /// transaction also on room in a full log.
     pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), EngineError> {
         self.write(cf, key.as_ref(), Some(value.as_ref()))
     }
 
-    /// Removes `key`, if it is there.
+    /// Deletes `key`, if it exists.
     ///
     /// # Errors
     /// As of [`Txn::put`].
@@ -160,7 +164,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Marks this place. Costs little, and may be done any number of times.
+    /// Sets a savepoint. It is cheap and may be done any number of times.
     pub fn savepoint(&mut self) -> Savepoint {
         let session = self.session.as_mut().expect("it is given back by the drop only");
         let savepoint = self.db.next_savepoint();
@@ -168,8 +172,8 @@ impl Txn {
         savepoint
     }
 
-    /// Undoes everything since the savepoint, releases the locks taken since, and wakes who waited for them. The savepoint
-    /// stays; those set after it are gone.
+    /// Undoes everything since the savepoint, releases the locks taken since, and wakes their waiters. The savepoint
+    /// stays; later savepoints are gone.
     ///
     /// # Errors
     /// [`EngineError::InvalidArgument`] for a savepoint of another transaction, or one that is gone.
@@ -185,18 +189,19 @@ impl Txn {
         Ok(())
     }
 
-    /// Commits: from now on every new snapshot shows all that was written. The transaction is over, whatever comes of it.
+    /// Commits: from now on every new snapshot shows all writes of the transaction, which ends whatever the result is.
     ///
     /// # Durability
-    /// When it returns: as [`WriteOptions`] says. After an error of the log it may be there at the next open or not.
+    /// On return as stated by [`WriteOptions`]. After an error of the log the next opening may or may not find the
+    /// commit.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::NoSuchFamily`] when a family that was written
-    /// was dropped meanwhile; [`EngineError::Busy`] with `no_slowdown`; [`EngineError::InvalidArgument`] for options that
-    /// contradict each other; the log's. Nothing of it is there then, unless said otherwise.
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::NoSuchFamily`] if a written family
+    /// was dropped since; [`EngineError::Busy`] with `no_slowdown`; [`EngineError::InvalidArgument`] for options that
+    /// contradict each other; errors of the log. Nothing was committed then, unless stated otherwise.
     ///
     /// # Progress
-    /// Blocks on a flush with `sync`, else on appends of others that are under way, and on room in a full log.
+    /// Blocks on a flush with `sync`, else on appends of others that are in progress, and on room in a full log.
     pub fn commit(mut self, options: &WriteOptions) -> Result<Receipt, EngineError> {
         self.db.check_options(*options)?;
         self.written.iter().try_for_each(Cf::check)?;
@@ -208,7 +213,7 @@ impl Txn {
         Ok(self.db.receipt(ack.block()?, *options))
     }
 
-    /// Gives the transaction up, as dropping it does.
+    /// Rolls the transaction back, as dropping it does.
     pub fn rollback(self) {}
 }
 

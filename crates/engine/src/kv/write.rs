@@ -1,5 +1,5 @@
-//! `Upsert`: one write that does not ask what was there, as far as it goes without waiting. Whoever drives it waits in between:
-//! on its thread, or as a future.
+//! `Upsert`: one write that does not depend on the previous value, in steps that do not block. The caller waits between
+//! the steps, by blocking its thread or as a future.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::batch::Put;
 use crate::calls::{Basis, Outcome, Write};
 use crate::{EngineError, Isolation, Session, StatementKind};
 
-/// How far a write has come.
+/// The result of one step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It is in the transaction.
+    /// The write is in the transaction.
     Done,
-    /// Somebody is in the way: wait, then go on.
+    /// Another transaction holds the row: the caller waits and then calls `step` again.
     Wait(Blocker),
 }
 
-/// One write that is under way, in a statement in which it is the only one of its key.
+/// One write in progress, in a statement that writes this key only once.
 #[derive(Debug)]
 pub(crate) struct Upsert<'a> {
     put: Put<'a>,
-    /// What to base a deletion on.
+    /// The basis of a deletion.
     basis: Basis,
 }
 
@@ -32,10 +32,10 @@ impl<'a> Upsert<'a> {
         Self { put, basis: Basis::Snapshot }
     }
 
-    /// Goes on until it is done or has to wait.
+    /// Proceeds until the write is done or has to wait.
     ///
     /// # Errors
-    /// The session's; nothing was written then.
+    /// Those of the session; nothing was written then.
     pub(crate) fn step(&mut self, session: &mut Session) -> Result<Step, EngineError> {
         let Put { cf, key, value } = self.put;
         let family = cf.family();
@@ -52,7 +52,7 @@ impl<'a> Upsert<'a> {
         }
     }
 
-    /// Goes on until it is done, waiting on this thread, at most `limit` for each lock.
+    /// Proceeds until the write is done, waiting on this thread for at most `limit` per lock.
     pub(crate) fn block(&mut self, session: &mut Session, limit: Option<Duration>) -> Result<(), EngineError> {
         while let Step::Wait(blocker) = self.step(session)? {
             session.wait(blocker).block(limit)?;
@@ -61,7 +61,7 @@ impl<'a> Upsert<'a> {
     }
 }
 
-/// Waits on this thread until flushes leave room in the log, and begins the transaction of one write.
+/// Waits on this thread until flushes have made room in the log, and begins the transaction of one write.
 pub(crate) fn begin_with_room(session: &mut Session, options: WriteOptions) -> Result<(), EngineError> {
     session.set_no_slowdown(options.no_slowdown);
     if let Some(wait) = session.wait_for_room()? {

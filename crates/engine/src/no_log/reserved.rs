@@ -1,10 +1,11 @@
-//! `Reserved`: the file `reserved` of a data directory that is used without a log: below which numbers may have been handed out.
+//! `Reserved`: the file `reserved` in the data directory of a database without a log: upper bounds of the numbers that
+//! may have been assigned.
 //!
 //! | file | frame ([`frame`](crate::frame)) | fields |
 //! |---|---|---|
-//! | `reserved` | `COLLIERS`, version 1 | cluster id (16), end of the positions (8), of the transaction ids (8), of the family ids (4) |
+//! | `reserved` | `COLLIERS`, version 1 | cluster id (16), ends of positions (8), transaction ids (8), family ids (4) |
 //!
-//! Replaced whole, by rename. That it is there says that there is no log; it goes once a log has begun again.
+//! It is replaced whole, by rename. Its presence means that there is no log; it is removed once a log has begun again.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::io;
@@ -22,7 +23,7 @@ const NAME: &str = "reserved";
 const MAGIC: &[u8; 8] = b"COLLIERS";
 const VERSION: u32 = 1;
 
-/// Numbers that may have been handed out are below these.
+/// Upper bounds (exclusive) of the numbers that may have been assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reserved {
     pub(crate) end: Lsn,
@@ -31,20 +32,20 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Reads the file in `dir`, the directory of the database `cluster`; `None`: there is none.
+    /// Reads the file in `dir`, the directory of the database `cluster`; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// It is damaged, of a newer format, of another database, or cannot be read.
+    /// If the file is damaged, of a newer format, of another database, or cannot be read.
     pub(crate) fn read(env: &Env, dir: &Path, cluster: u128) -> Result<Option<Self>, EngineError> {
         read_framed(env, dir.join(NAME), |bytes| Self::decode(bytes, cluster))
     }
 
-    /// Replaces the file in `dir`; durable when this returns.
+    /// Replaces the file in `dir`; it is durable on return.
     pub(crate) fn write(&self, env: &Env, dir: &Path, cluster: u128) -> Result<(), EngineError> {
         write_framed(env, dir, NAME, &self.encode(cluster))
     }
 
-    /// Removes the file in `dir`; durable when this returns.
+    /// Removes the file in `dir`; the removal is durable on return.
     pub(crate) fn remove(env: &Env, dir: &Path) -> Result<(), EngineError> {
         let path = dir.join(NAME);
         let removed = match env.files.remove(&path) {
@@ -80,8 +81,8 @@ impl Reserved {
 mod tests {
     use super::*;
 
-    /// Goal: the file has its documented bytes, and every damaged one, and one of another database, is refused. Method: bytes by hand;
-    /// each bit flipped, each length cut.
+    /// Goal: the file has its documented bytes, and a damaged file or one of another database is refused. Method: bytes
+    /// by hand; each bit flipped, each length cut.
     #[test]
     fn file_of_reserved_numbers_round_trips_and_every_flipped_bit_is_refused() {
         let reserved = Reserved { end: Lsn::new(0x1122), xid_limit: Xid::new(0x33), next_family: CfId::new(0x44) };

@@ -1,14 +1,14 @@
-//! `Numbers` and its sink: files of a log that keep nothing but their lengths, and count what is written to them, so that the numbers
-//! a log hands out are reserved on disk ahead of it.
+//! `Numbers` and its sink: log files that keep nothing but their lengths and count the bytes written to them, so that
+//! the numbers that a log assigns are reserved on disk before it assigns them.
 //!
 //! # Invariants
-//! - K1. A position that was handed out lies below `first` + bytes written to the files + `ahead`: what is durable has been written to
-//!   them, and the log hands out no more than its ring and its writers' pieces beyond that (LOG-4).
-//! - K2. Before a write to them is taken, the file `reserved` names an end that K1 cannot pass with it. A disk that refuses that refuses
-//!   the write, and the log stops as for any file that fails.
-//! - K3. Nobody reads from them: a log without files is a new one, and what follows a log is refused (`no_log`).
+//! - K1. An assigned position lies below `first` + bytes written to the files + `ahead`: everything durable has been
+//!   written to them, and beyond that the log assigns no more than its ring and its writers' pieces (LOG-4).
+//! - K2. Before a write to the files is accepted, the file `reserved` names an end that K1 cannot pass with it. If the
+//!   disk refuses that, the write is refused, and the log stops as for any file that fails.
+//! - K3. The files are never read: a log without files is a new one, and consumers of the log are refused (`no_log`).
 //!
-//! One mutex; held while `reserved` is written, which is once in [`BLOCK_BYTES`] of log.
+//! There is one mutex; it is held while `reserved` is written, which is once per [`BLOCK_BYTES`] of log.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -27,16 +27,16 @@ use super::{Reserved, remove_log_files};
 use crate::EngineError;
 use crate::open::has_log_files;
 
-/// Positions that one writing of `reserved` covers.
+/// Positions that one write of `reserved` covers.
 const BLOCK_BYTES: u64 = 4 << 30;
 
-/// Returns a bound of the positions that a log hands out beyond what was written of it, twice over.
+/// Returns twice the bound of the positions that a log assigns beyond the bytes written of it.
 pub(super) fn ahead_bytes(log: &collie_wal::Options) -> u64 {
     let pieces = u64::from(log.slots).saturating_add(8).saturating_mul(log.chunk_bytes.saturating_add(1 << 10));
     log.ring_bytes.saturating_add(pieces).saturating_mul(2)
 }
 
-/// Says what a lock that was not to be had means.
+/// Returns the error for a lock that could not be taken.
 pub(super) fn lock_error(path: PathBuf, error: LockError) -> EngineError {
     match error {
         LockError::Held { pid } => WalError::Locked { pid }.into(),
@@ -48,7 +48,7 @@ pub(super) fn lock_error(path: PathBuf, error: LockError) -> EngineError {
 struct State {
     /// Bytes written to the files.
     written: u64,
-    /// As it is on disk.
+    /// The content of the file on disk.
     reserved: Reserved,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Numbers {
     env: Env,
     dir: PathBuf,
     cluster: u128,
-    /// What the file says at first; `None`: there is none.
+    /// The content of the file when the database was opened; `None` if there was none.
     found: Option<Reserved>,
     first: Lsn,
     ahead: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Of the data directory `dir`, in which `found` was reserved. Writes nothing yet.
+    /// Returns the numbers of the data directory `dir`, in which `found` was reserved. Writes nothing yet.
     pub(crate) fn new(
         env: &Env,
         dir: &Path,
@@ -99,7 +99,8 @@ impl Numbers {
         Env { files: Arc::new(sink), ..self.env.clone() }
     }
 
-    /// Keeps ids of transactions below `limit`, and of families below `next_family`, from being handed out again.
+    /// Reserves transaction ids below `limit` and family ids below `next_family`, so that they are never assigned
+    /// again.
     pub(crate) fn reserve_ids(&self, limit: Xid, next_family: CfId) -> Result<(), EngineError> {
         let mut state = self.state.lock();
         let reserved = state.reserved;
@@ -107,12 +108,12 @@ impl Numbers {
         self.replace(&mut state, Reserved { xid_limit, next_family, ..reserved })
     }
 
-    /// Has `reserved` cover this life before it hands out a number (K2). The log's lock is held.
+    /// Makes `reserved` cover this incarnation before it assigns a number (K2). The caller holds the log's lock.
     fn begin(&self, log_dir: &Path) -> Result<(), EngineError> {
         let mut state = self.state.lock();
         let has_log = || has_log_files(log_dir, &self.env);
         if Reserved::read(&self.env, &self.dir, self.cluster)? != self.found || (self.found.is_none() && has_log()?) {
-            return Err(WalError::Locked { pid: None }.into()); // somebody had the database open since
+            return Err(WalError::Locked { pid: None }.into()); // another process had the database open since
         }
         let reserved = Reserved { end: self.first.plus(self.ahead.saturating_add(BLOCK_BYTES)), ..state.reserved };
         self.replace(&mut state, reserved)?;
@@ -128,7 +129,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// Takes note of bytes that are about to be written (K2).
+    /// Records bytes that are about to be written (K2).
     fn note_written(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state.lock();
         state.written = state.written.saturating_add(bytes);
@@ -141,7 +142,7 @@ impl Numbers {
     }
 }
 
-/// Files that keep their lengths, and the real lock.
+/// Files that keep only their lengths, with a real lock.
 #[derive(Debug)]
 struct Sink {
     numbers: Arc<Numbers>,
@@ -243,9 +244,9 @@ impl Files for Sink {
 mod tests {
     use super::*;
 
-    /// Goal: K2: `reserved` on disk is above every position that what was written allows to be handed out, before the write is taken, and
-    /// is not written for each; a disk that refuses to reserve refuses the write, and takes it later. Method: writes of many sizes
-    /// beyond several blocks; a full disk at the next one.
+    /// Goal: K2: before a write is accepted, `reserved` on disk is above every position that the written bytes allow to
+    /// be assigned, and it is not written for each write; a disk that refuses to reserve refuses the write, and accepts
+    /// it later. Method: writes of many sizes beyond several blocks; a full disk at the next one.
     #[test]
     fn numbers_are_reserved_ahead_of_what_is_written() {
         let (env, disk) = Env::simulated(1);

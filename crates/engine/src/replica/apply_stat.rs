@@ -1,15 +1,15 @@
-//! [`ApplyStat`]: what applying has cost and done so far.
+//! [`ApplyStat`]: work and cost of applying so far.
 
 use std::time::Duration;
 
-/// What a replica's workers have done since there was something to show. Every figure only grows, but for `workers`.
+/// The work of a replica's workers since the replica had a state to show. Every figure except `workers` only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApplyStat {
-    /// How many workers apply row writes; 0 as long as nothing may be shown.
+    /// Number of workers that apply row writes; 0 until the replica has a state to show.
     pub workers: usize,
-    /// For how long all of them together were at batches that they have done.
+    /// Total time of all workers on batches that they have finished.
     pub busy: Duration,
-    /// Commits whose writes were handed to them.
+    /// Commits whose writes were handed to the workers.
     pub commits: u64,
 }

@@ -1,4 +1,4 @@
-//! `Followed`: what a database knows of the log that it follows: its own copy of it, and how far it shows it.
+//! `Followed`: the state of a database that follows a log: its own copy of the log, and its read horizon.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,57 +19,58 @@ use crate::{EngineError, HistoryStart, HistoryState};
 
 /// A replica's own log: the records of its primary, at their positions.
 pub(crate) trait OwnLog: fmt::Debug + Send + Sync {
-    /// Returns where it starts.
+    /// Returns the start of the log.
     fn start(&self) -> Lsn;
 
-    /// Returns the end of what was received.
+    /// Returns the end of the received log.
     fn end(&self) -> Lsn;
 
-    /// Returns the position below which everything is on this machine's disk.
+    /// Returns the position below which everything is on this node's disk.
     fn durable(&self) -> Lsn;
 
     /// Blocks until `durable` reaches `lsn`, which was received.
     ///
     /// # Errors
-    /// The log stopped before.
+    /// If the log stopped before that.
     fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError>;
 
-    /// Gives up the log below `lsn`, in whole files.
+    /// Releases the log below `lsn`, in whole files.
     ///
     /// # Errors
-    /// The log's: it is longer than it must be.
+    /// Those of the log, which is then longer than necessary.
     fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError>;
 
-    /// Calls `visit` with the records from `first` to `last`, which were received, and perhaps with some more.
+    /// Calls `visit` with the records from `first` to `last`, which were received, and perhaps with a few more.
     ///
     /// # Errors
-    /// The log's, the first one of `visit`.
+    /// Those of the log; the first error of `visit`.
     fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError>;
 
-    /// Closes it, durably.
+    /// Closes the log durably.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     fn close(&self) -> Result<(), EngineError>;
 
-    /// Returns the log, for its figures; `None` where there is none.
+    /// Returns the log, for its figures; `None` if there is none.
     fn log(&self) -> Option<&Log>;
 }
 
-/// Rows of the catalog that one commit wrote, in their order: a key, and its value or `None` where it was deleted.
+/// Catalog rows that one commit wrote, in their order: a key, and its value or `None` if it was deleted.
 pub type CatalogRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A change of the catalog that was replayed.
+/// A replayed change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatalogChange {
-    /// Snapshots at or above this position show it. None does before the hook has returned.
+    /// Snapshots at or above this position show the change. There is none before the hook has returned.
     pub shown_from: Lsn,
-    /// What it wrote: who has read the catalog once need not read it again.
+    /// The written rows: a hook that has read the catalog once need not read it again.
     pub rows: CatalogRows,
 }
 
-/// Told of each change of the catalog. It must not wait for a snapshot to show something: none does before it returns.
+/// A hook that receives each change of the catalog. It must not wait for a snapshot that shows the change: there is
+/// none before the hook returns.
 pub type CatalogHook = Arc<dyn Fn(CatalogChange) + Send + Sync>;
 
 /// See the module's documentation.
@@ -77,24 +78,24 @@ pub(crate) struct Followed {
     // Constant after open.
     pub(crate) own: Arc<dyn OwnLog>,
     pub(crate) shown: Arc<Shown>,
-    /// Since when what is shown is.
+    /// The times at which positions became visible.
     pub(crate) shown_times: ShownTimes,
-    /// Families of which rows are missing here. Noted by the dispatcher.
+    /// Families that lack rows here. Noted by the dispatcher.
     pub(crate) holes: Holes,
-    /// Every id of a transaction in the log that was dispatched is below. Stored by the dispatcher.
+    /// Above every transaction id in the dispatched log. Stored by the dispatcher.
     xid_limit: AtomicU64,
-    /// Marks of the time among what was taken.
+    /// Time marks in the received log.
     pub(crate) time: ReplayTime,
-    /// The newest of those that were received, oldest first: each before anything in it is shown.
+    /// The newest received histories, oldest first; each is noted before any commit of it is shown.
     histories: Mutex<Vec<HistoryStart>>,
     telling: Mutex<Telling>,
 }
 
-/// Whom changes of the catalog are told.
+/// The hook for changes of the catalog.
 #[derive(Default)]
 struct Telling {
     hook: Option<CatalogHook>,
-    /// Snapshots at or above it show every change so far.
+    /// Snapshots at or above this position show every change so far.
     changed: Lsn,
 }
 
@@ -105,7 +106,7 @@ impl fmt::Debug for Followed {
 }
 
 impl Followed {
-    /// With ids below `xid_limit` in the log so far, and these histories.
+    /// Returns the state of a followed log with ids below `xid_limit` so far, and these histories.
     pub(crate) fn new(
         own: Arc<dyn OwnLog>,
         shown: Arc<Shown>,
@@ -125,7 +126,7 @@ impl Followed {
         }
     }
 
-    /// Takes note of a history that begins, before anything in it is shown.
+    /// Notes a history that begins, before any commit of it is shown.
     pub(crate) fn note_history(&self, history: HistoryStart) {
         let mut histories = self.histories.lock();
         histories.push(history);
@@ -133,39 +134,41 @@ impl Followed {
         histories.drain(..excess);
     }
 
-    /// Returns the newest of the histories that were received, oldest first.
+    /// Returns the newest received histories, oldest first.
     pub(crate) fn histories(&self) -> Vec<HistoryStart> {
         self.histories.lock().clone()
     }
 
-    /// Returns what is known of a history.
+    /// Returns the state of a history.
     pub(crate) fn history_state(&self, history: HistoryId) -> HistoryState {
         HistoryState::of(history, &self.histories.lock())
     }
 
-    /// Returns the position that is shown, and on this machine's disk: what flushes and cuts of the log go by.
+    /// Returns the smaller of the read horizon and the own durable position. Flushes and cuts of the log use it as
+    /// `durable`.
     pub(crate) fn durable(&self) -> Lsn {
         self.shown.position().min(self.own.durable())
     }
 
-    /// Raises the bound of ids.
+    /// Raises the bound of transaction ids.
     pub(crate) fn note_xid_limit(&self, limit: Xid) {
         self.xid_limit.fetch_max(limit.get(), Release);
     }
 
-    /// Returns a bound of the ids in the log below what is shown.
+    /// Returns a bound of the transaction ids in the log below the read horizon.
     pub(crate) fn xid_limit(&self) -> Xid {
         Xid::new(self.xid_limit.load(Acquire))
     }
 
-    /// Has `hook` told of changes of the catalog from now on. Returns the position from which on snapshots show all that came before.
+    /// Installs `hook` for changes of the catalog from now on. Returns the position from which on snapshots show all
+    /// earlier changes.
     pub(crate) fn set_hook(&self, hook: CatalogHook) -> Lsn {
         let mut telling = self.telling.lock();
         telling.hook = Some(hook);
         telling.changed
     }
 
-    /// Tells of a change of the catalog.
+    /// Passes a change of the catalog to the hook.
     pub(crate) fn catalog_changed(&self, shown_from: Lsn, rows: CatalogRows) {
         let hook = {
             let mut telling = self.telling.lock();

@@ -1,10 +1,10 @@
-//! `FollowerLog`: a replica's own log on disk, and the records of what it receives.
+//! `FollowerLog`: a replica's own log on disk, and the reader of the records that it receives.
 //!
 //! # Invariants
-//! - O1. What is applied is what the log has taken, in the same order: bytes go to the log first, and to the reader of records as
-//!   far as the log has taken them, also after an error.
-//! - O2. The reader goes on behind the last record that was read when the log was opened: records in pieces may begin before and
-//!   end after.
+//! - O1. Replay gets what the log has taken, in the same order: bytes go to the log first, and then to the record
+//!   reader as far as the log has taken them, also after an error.
+//! - O2. The record reader continues behind the last record that was read when the log was opened: a record in pieces
+//!   may begin before that point and end after it.
 
 use std::path::Path;
 
@@ -25,11 +25,11 @@ use crate::replica::unfinished::RecordAt;
 pub(crate) struct FollowerLog {
     follower: Follower,
     start: Lsn,
-    /// `None` until the log was read once. Held while something is received.
+    /// `None` until the log was read once. Held during a receive.
     unpacker: Mutex<Option<Unpacker>>,
 }
 
-/// Why reading back ended.
+/// Reason for which reading back ended.
 enum Stop {
     Behind,
     Failed(EngineError),
@@ -45,13 +45,13 @@ impl FollowerLog {
     /// Opens the log in `dir`.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub(crate) fn open(env: &Env, dir: &Path, options: collie_wal::Options) -> Result<(Self, Recovered), WalError> {
         let (follower, found) = Follower::open(env, dir, options, tag::INCARNATION)?;
         Ok((Self { follower, start: found.start, unpacker: Mutex::new(None) }, found))
     }
 
-    /// Returns the log, to which nobody but [`FollowerLog::receive`] gives records.
+    /// Returns the log, whose only source of records is [`FollowerLog::receive`].
     pub(crate) const fn follower(&self) -> &Follower {
         &self.follower
     }
@@ -59,7 +59,7 @@ impl FollowerLog {
     /// Reads every record (O2).
     ///
     /// # Errors
-    /// The log's; the first one of `visit`.
+    /// Those of the log; the first error of `visit`.
     pub(crate) fn read_all(&self, visit: &mut VisitRef<'_>) -> Result<(), EngineError> {
         let mut records = self.follower.log().read(self.start);
         records.visit_rest(&mut *visit)?;
@@ -67,7 +67,7 @@ impl FollowerLog {
         Ok(())
     }
 
-    /// Calls `work` while nothing is received; if it returns something, nothing is received ever after.
+    /// Calls `work` while nothing is received; if it succeeds, nothing is received ever after.
     pub(crate) fn end_receiving<R>(
         &self,
         work: impl FnOnce(&Self) -> Result<R, EngineError>,
@@ -78,16 +78,17 @@ impl FollowerLog {
         Ok(done)
     }
 
-    /// Calls `look` while nothing is received: what the log has was given to its reader.
+    /// Calls `look` while nothing is received: everything in the log has been passed to the record reader.
     pub(crate) fn between_receives<R>(&self, look: impl FnOnce() -> R) -> R {
         let _nothing_comes = self.unpacker.lock();
         look()
     }
 
-    /// Takes bytes into the log, and gives `take` to their records (O1). Returns the end of what was taken.
+    /// Appends received bytes to the log, and gives `take` a function that reads their records (O1). Returns the end of
+    /// the log.
     ///
     /// # Errors
-    /// The log's; then those of `take`.
+    /// Those of the log; then those of `take`.
     pub(crate) fn receive(
         &self,
         start: Lsn,
@@ -129,7 +130,7 @@ impl OwnLog for FollowerLog {
     }
 
     fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError> {
-        // Only what is durable is read; what was received is so at once.
+        // Only durable log can be read; received log becomes durable soon.
         self.wait_durable(Lsn::new(last.lsn.get() + 1))?;
         let read = self.follower.log().read(first.since).visit(|record: RecordRef<'_>| {
             if record.lsn > last.lsn {
