@@ -1,4 +1,4 @@
-//! `Following`: an open database as the replay of a log works on it.
+//! `Following`: an open database as the replay of a log uses it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Following {
     pub(crate) shared: Arc<Shared>,
     pub(crate) followed: Arc<Followed>,
     pub(crate) dir: PathBuf,
-    /// Who the directory is, with the histories so far.
+    /// The identity of the directory, with the histories so far.
     pub(crate) control: Mutex<Control>,
 }
 

@@ -1,10 +1,11 @@
 //! The state hash: one number for all rows at a snapshot, by which two databases are compared.
 //!
-//! It is the sum, modulo 2^64, of a hash of each row: so rows may be visited in any order, by any number of threads. A row's hash
-//! takes these words, little-endian: family, commit position, length of the key, length of the value, the key and the value in
-//! groups of eight bytes, each filled up with zeros. Each word is mixed in by `h = (h ^ word) * 0x9E3779B97F4A7C15`,
-//! `h ^= h >> 32`; it begins at 0 and ends with the finalizer of SplitMix64. Both sides must agree on every bit, so this never changes;
-//! it finds faults, and is no defence against who makes them on purpose.
+//! It is the sum, modulo 2^64, of the hashes of all rows, so rows may be visited in any order and by any number of
+//! threads. The hash of a row takes these words, little-endian: family, commit position, length of the key, length of
+//! the value, and the key and the value in groups of eight bytes, each padded with zeros. Each word is mixed in by `h =
+//! (h ^ word) * 0x9E3779B97F4A7C15`, `h ^= h >> 32`; the hash begins at 0 and ends with the finalizer of SplitMix64.
+//! Both nodes must agree on every bit, so this never changes. It finds faults, and is no defence against deliberate
+//! changes.
 
 use collie_base::{CfId, Lsn};
 use collie_store::{Family, Resolve, State};
@@ -37,8 +38,8 @@ fn row_hash(cf: CfId, state: State<'_>) -> u64 {
     hash ^ hash >> 31
 }
 
-/// Returns the hash of the rows of all families but `skipped`, as commits below `snapshot` have left them. Hold the snapshot
-/// meanwhile.
+/// Returns the hash of the rows of all families except `skipped`, after the commits below `snapshot`. The caller holds
+/// that snapshot.
 pub(crate) fn state_hash(families: &Families, snapshot: Lsn, fates: &impl Resolve, skipped: &[CfId]) -> u64 {
     let all = families.all();
     let counted = all.iter().filter(|family| !skipped.contains(&family.id()));
@@ -56,8 +57,8 @@ pub(crate) fn family_hash(family: &Family, snapshot: Lsn, fates: &impl Resolve) 
 mod tests {
     use super::*;
 
-    /// Goal: the hash is that of the documentation, on every machine and in every version, and each part of a row counts. Method: a
-    /// known value; rows that differ in one part, or in where a key ends.
+    /// Goal: the hash is the documented one, on every machine and in every version, and each part of a row counts.
+    /// Method: a known value; rows that differ in one part, or in the end of the key.
     #[test]
     fn row_hash_is_fixed_and_takes_each_part() {
         let of = |cf, key: &[u8], value: &[u8], csn| row_hash(CfId::new(cf), State { key, value, csn: Lsn::new(csn) });

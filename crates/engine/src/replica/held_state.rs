@@ -1,4 +1,4 @@
-//! `HeldState`: what commits below one position have left, held so that it can be summed up while commits go on.
+//! `HeldState`: the state below one position, held so that it can be summed up while commits continue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl fmt::Debug for HeldState {
 }
 
 impl HeldState {
-    /// Holds what no crash takes back now, of all families but `skipped`.
+    /// Holds the current quorum-durable state of all families except `skipped`.
     pub(crate) fn new(shared: &Arc<Shared>, skipped: &[CfId]) -> Result<Self, EngineError> {
         let holder = shared.txns.hold_settled()?;
         let mut families = shared.families.all();
@@ -35,12 +35,12 @@ impl HeldState {
         Ok(Self { holder, shared: Arc::clone(shared), families })
     }
 
-    /// Returns the position: commits below it are there.
+    /// Returns the position; the state holds the commits below it.
     pub fn at(&self) -> Lsn {
         self.holder.snapshot()
     }
 
-    /// Returns a number for the rows of each family that has any, the same on every node that has the same rows
+    /// Returns a hash of the rows of each family that has rows, the same on every node with the same rows
     /// ([`Db::state_hash`](crate::Db::state_hash) is their sum). Reads every row.
     pub fn hashes(&self) -> Vec<(CfId, u64)> {
         let fates = Fates(&self.shared.txns);

@@ -1,16 +1,17 @@
-//! `Holes`: the families of which a replica lacks rows, because its primary wrote them without its log (`disable_wal`).
+//! `Holes`: the families that lack rows on a replica, because the primary wrote these without its log (`disable_wal`).
 //!
 //! The file `holes` of the data directory, replaced whole; frame ([`frame`]) `COLLIEHO`, version 1:
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 16 | 4 | number of families |
-//! | 20 | 12 each | family u32, position of the first record that says so u64; ascending |
+//! | 20 | 12 each | family u32, position of its first UNLOGGED record u64; ascending |
 //!
-//! A directory without the file has none. A base backup, which has those rows, begins without.
+//! A directory without the file has no holes. A base backup, which has those rows, begins without the file.
 //!
 //! # Invariants
-//! - H1. A hole is on disk before anything behind its record is applied: the record itself goes with the log, and the hole stays.
+//! - H1. A hole is on disk before anything behind its record is applied: the record itself is released with the log,
+//!   and the hole stays.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::path::{Path, PathBuf};
@@ -37,10 +38,10 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Reads those of the directory `dir`.
+    /// Reads the holes of the directory `dir`.
     ///
     /// # Errors
-    /// The file is damaged, of a newer version, or cannot be read.
+    /// If the file is damaged, of a newer version, or cannot be read.
     pub(crate) fn read(env: &Env, dir: &Path) -> Result<Self, EngineError> {
         let found = read_framed(env, dir.join(NAME), |bytes| {
             let (_version, mut fields) = frame::decode(MAGIC, VERSION, bytes)?;
@@ -59,18 +60,19 @@ impl Holes {
         Ok(Self { env: env.clone(), dir: dir.to_owned(), since: Mutex::new(found.unwrap_or_default()) })
     }
 
-    /// Returns them, each with the position since which rows may be missing.
+    /// Returns the families with holes, each with the position from which on rows may be missing.
     pub(crate) fn all(&self) -> Map<CfId, Lsn> {
         self.since.lock().clone()
     }
 
-    /// Takes note that rows of these families may be missing from `since` on. A family that has a hole keeps the earlier position.
+    /// Notes that rows of these families may be missing from `since` on. A family that already has a hole keeps its
+    /// earlier position.
     ///
     /// # Durability
-    /// On disk when this returns (H1).
+    /// On disk on return (H1).
     ///
     /// # Errors
-    /// The system's: nothing was noted.
+    /// Those of the file system; nothing was noted then.
     pub(crate) fn note(&self, families: &[CfId], since: Lsn) -> Result<(), EngineError> {
         let mut known = self.since.lock();
         let mut all = known.clone();
@@ -98,8 +100,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: H1: what was noted is read after a power cut, with the first position of each family; a file that is damaged or out of its order
-    /// is refused, and none is none. Method: two notes, a disk that refuses a third, a power cut, a flipped bit, a made file.
+    /// Goal: H1: noted holes are read after a power cut, with the first position of each family; a file that is damaged
+    /// or out of order is refused, and a missing file means no holes. Method: two notes, a disk that refuses a third, a
+    /// power cut, a flipped bit, a handmade file.
     #[test]
     fn holes_are_read_as_noted_and_refused_when_damaged() {
         let (env, disk) = Env::simulated(5);

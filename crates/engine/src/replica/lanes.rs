@@ -1,13 +1,15 @@
-//! `Lanes`: workers that apply row writes, each of the keys that are its own; their queues, and who waits for the watermark.
+//! `Lanes`: workers that apply row writes, each for its own keys; their queues, and the signal that the watermark has
+//! moved.
 //!
 //! # Invariants
-//! - L1. All writes of a key go to one lane, in the order of the log: a hash of family and key says which. Over how many lanes they are
-//!   spread changes only while every write that was handed over is in place.
-//! - L2. The queues hold [`QUEUE_BYTES`] together, and one batch more each: whoever hands over more waits. Nobody waits for a reader.
-//! - L3. A worker that cannot go on says so before it ends; whoever waits for it is told.
+//! - L1. All writes of a key go to one lane, chosen by a hash of family and key, in the order of the log. The number of
+//!   lanes in use changes only while every write that was handed over is in place.
+//! - L2. The queues hold [`QUEUE_BYTES`] together, and one batch more each: a dispatcher that hands over more waits. No
+//!   thread waits for a reader.
+//! - L3. A worker that cannot continue signals that before it ends; threads that wait for it are woken.
 //!
-//! Order of locks: a lane's queue alone. The watermark has its own rules (`watermark.rs`).
-//! Checked by `tests.rs`, and the words by the models of `watermark.rs`.
+//! Order of locks: a lane's queue alone. The watermark has its own rules (`watermark.rs`). Checked by `tests.rs`, and
+//! the words by the models of `watermark.rs`.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
@@ -30,19 +32,19 @@ use crate::replica::ApplyStat;
 use crate::replica::measured_commits::{Ahead, MeasuredCommit, MeasuredCommits};
 use crate::replica::watermark::{Dispatched, Watermark, Worked};
 
-/// Bytes of writes that wait in all queues together.
+/// Maximum bytes of waiting writes in all queues together.
 pub(crate) const QUEUE_BYTES: usize = 64 << 20;
 /// Bytes and writes at which a batch is handed over at the latest.
 const BATCH_BYTES: usize = 128 << 10;
 const BATCH_WRITES: usize = 1024;
-/// Writes under one pin: what they supersede can be freed after so many.
+/// Writes under one pin; the versions that they supersede can be freed after it.
 const PIN_WRITES: usize = 256;
-/// Batches that are kept to be filled again, of each lane.
+/// Number of empty batches that each lane keeps for reuse.
 const SPARE_BATCHES: usize = 4;
-/// What a write takes in a queue beside its bytes.
+/// Bytes that a write takes in a queue in addition to its key and value.
 const PLACE_BYTES: usize = size_of::<Place>();
 
-/// A write of a batch: where it lies in the bytes.
+/// A write of a batch: its place in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     cf: CfId,
@@ -54,7 +56,7 @@ struct Place {
     end: usize,
 }
 
-/// Writes on their way to a worker.
+/// Writes that are on their way to a worker.
 #[derive(Debug, Default)]
 struct Batch {
     places: Vec<Place>,
@@ -82,14 +84,14 @@ impl Batch {
     fn clear(&mut self) {
         self.places.clear();
         self.bytes.clear();
-        self.bytes.shrink_to(2 * BATCH_BYTES); // one large value is no reason to keep its space
+        self.bytes.shrink_to(2 * BATCH_BYTES); // one large value is no reason to keep its memory
     }
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     batches: VecDeque<Batch>,
-    /// Of `batches`, and of the one at work.
+    /// Bytes of `batches` and of the batch that is being applied.
     bytes: usize,
     spare: Vec<Batch>,
     is_closed: bool,
@@ -102,49 +104,49 @@ struct Queue {
     emptied: Condvar,
 }
 
-/// What workers put writes into.
+/// The database that workers apply writes to.
 pub(crate) trait Target: Send + Sync + std::fmt::Debug + 'static {
-    /// The families.
+    /// Returns the families.
     fn families(&self) -> &Families;
 
-    /// Rows with old versions, and those versions' bytes.
+    /// Returns the queue of rows with old versions, and the bytes of these versions.
     fn garbage(&self) -> &Garbage;
 
-    /// Frees what nobody sees of a row that was just written, when that is worth it.
+    /// Frees the invisible versions of a row that was just written, if that is worthwhile.
     fn prune(&self, family: &Family, row: &Row);
 
-    /// The watermark has come to `applied`.
+    /// Notifies that the watermark has reached `applied`.
     fn applied(&self, applied: Lsn);
 
-    /// A worker has ended before its time: the watermark may stand still for ever.
+    /// Notifies that a worker has ended early: the watermark may never move again.
     fn stopped(&self);
 
-    /// Returns the time since some fixed moment, in nanoseconds, by which work is measured.
+    /// Returns the time since a fixed moment, in nanoseconds, to measure work with.
     fn now_ns(&self) -> u64;
 }
 
-/// What the dispatcher, the workers and readers share.
+/// The state that the dispatcher, the workers and readers share.
 #[derive(Debug)]
 pub(crate) struct Applying {
     watermark: Watermark,
     queues: Box<[Queue]>,
-    /// Over how many lanes writes are to be spread, 1 or more: the first ones. Carries nothing, so Relaxed.
+    /// The number of lanes that are to be used, 1 or more: the first ones. It carries no other data, so Relaxed.
     spread: AtomicUsize,
     queue_bytes_max: usize,
     queued_bytes: AtomicU64,
     queued_rows: AtomicU64,
     measured: MeasuredCommits,
-    /// For how long workers were at batches that they have done, in nanoseconds.
+    /// Total time of workers on batches that they have finished, in nanoseconds.
     busy_ns: AtomicU64,
     commits: AtomicU64,
-    /// L3.
+    /// Whether a worker has ended early (L3).
     is_broken: AtomicBool,
-    /// The dispatcher waits here for lanes to be empty.
+    /// The dispatcher waits with this for empty lanes.
     idle: Mutex<()>,
     moved: Condvar,
 }
 
-/// What [`Lanes::start`] needs beside what is shared.
+/// The unshared parts that [`Lanes::start`] takes.
 #[derive(Debug)]
 pub(crate) struct Hands {
     dispatched: Dispatched,
@@ -153,7 +155,7 @@ pub(crate) struct Hands {
 }
 
 impl Applying {
-    /// For `count` workers behind `start`, with queues of so many bytes together.
+    /// Returns the state for `count` workers that begin at `start`, with queues of `queue_bytes` together.
     pub(crate) fn new(start: Lsn, count: usize, queue_bytes: usize) -> (Arc<Self>, Hands) {
         let count = count.max(1);
         let (watermark, dispatched, workers) = Watermark::new(start, count);
@@ -179,38 +181,38 @@ impl Applying {
         self.watermark.applied()
     }
 
-    /// Returns the bytes of writes that wait.
+    /// Returns the bytes of waiting writes.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Relaxed)
     }
 
-    /// Returns what the workers have done.
+    /// Returns the figures of the workers.
     pub(crate) fn stat(&self) -> ApplyStat {
         let busy = Duration::from_nanos(self.busy_ns.load(Relaxed));
         ApplyStat { workers: self.spread.load(Relaxed), busy, commits: self.commits.load(Relaxed) }
     }
 
-    /// Returns how many workers there are, whether or not they have anything to do.
+    /// Returns the number of workers, idle ones included.
     pub(crate) fn workers_max(&self) -> usize {
         self.queues.len()
     }
 
-    /// Has writes spread over so many lanes, at the most over as many as there are: from the next position on that is dispatched.
+    /// Sets the number of lanes to use, at most all of them. It takes effect at the next dispatched position.
     pub(crate) fn spread_over(&self, lanes: usize) {
         self.spread.store(lanes.clamp(1, self.queues.len()), Relaxed);
     }
 
-    /// Returns whether a worker has ended before its time (L3).
+    /// Returns whether a worker has ended early (L3).
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Acquire)
     }
 
-    /// Moves the watermark after one of its words was stored, and tells who waits.
+    /// Moves the watermark after one of its words was stored, and wakes the waiters.
     fn publish(&self, target: &dyn Target) {
         let applied = self.watermark.publish();
         self.measured.passed(|| self.watermark.applied());
         target.applied(applied);
-        drop(self.idle.lock()); // whoever looked before this and waits is there to be told
+        drop(self.idle.lock()); // a waiter that has checked the watermark before is parked by now
         self.moved.notify_all();
     }
 
@@ -232,7 +234,7 @@ impl Applying {
         spare
     }
 
-    /// Gives a worker its next batch, and takes back the one it has done; `None`: there are no more.
+    /// Returns the next batch of a worker and takes back the finished one; `None` if the lane is closed and empty.
     fn pop(&self, lane: usize, done: Option<Batch>) -> Option<Batch> {
         let queue = &self.queues[lane];
         let mut inner = queue.inner.lock();
@@ -259,7 +261,7 @@ impl Applying {
     }
 }
 
-/// Says that a worker ends before its time, unless it is told that it does not (L3).
+/// Signals that a worker ends early, unless it is forgotten before its drop (L3).
 struct Alarm<'a>(&'a Applying, &'a dyn Target);
 
 impl Drop for Alarm<'_> {
@@ -275,7 +277,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// A lane's thread: what it keeps from write to write.
+/// The thread of a lane, with its state between writes.
 struct Worker<'a> {
     applying: &'a Applying,
     target: &'a dyn Target,
@@ -328,13 +330,13 @@ impl Worker<'_> {
     }
 }
 
-/// Tells of a run of writes that was measured, with so many rows in the queues, and so many versions below those that it wrote.
+/// Records a measured run of writes, with the number of rows in the queues and of the versions below the written ones.
 #[cold]
 fn tell_run(ended: Ended<ApplyRow>, places: &[Place], queued_rows: u64, older: usize) {
     let (queue_rows, mut older) = (word(queued_rows), word(older));
     let calls = places.iter().map(|place| {
         let (key_bytes, value_bytes) = (word(place.value - place.key), word(place.end - place.value));
-        // Of a run only the sums count.
+        // Only the sums of a run count.
         let chain_len = std::mem::take(&mut older).saturating_add(1);
         ApplyRow { kind: u32::from(!place.is_put), key_bytes, value_bytes, chain_len, queue_rows }
     });
@@ -350,14 +352,14 @@ fn work(applying: &Applying, target: &dyn Target, lane: usize, worked: Worked) {
     while let Some(batch) = applying.pop(lane, done.take()) {
         let began_ns = target.now_ns();
         worker.apply(&batch);
-        // Two looks at the clock for each batch, not for each write.
+        // The clock is read twice per batch, not per write.
         applying.busy_ns.fetch_add(target.now_ns().saturating_sub(began_ns), Relaxed);
         done = Some(batch);
     }
     std::mem::forget(alarm);
 }
 
-/// See the module's documentation. The dispatcher's.
+/// The dispatcher's side of the lanes. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     applying: Arc<Applying>,
@@ -366,12 +368,12 @@ pub(crate) struct Lanes {
     filling: Vec<Batch>,
     /// The commit whose writes are being taken, if it is measured.
     measuring: Option<MeasuredCommit>,
-    /// Over how many lanes writes are spread now.
+    /// The number of lanes in use.
     spread: usize,
-    /// For its hash function.
+    /// Used for its hash function only.
     hash: Map<(), ()>,
     threads: Vec<JoinHandle<()>>,
-    /// Everything below was taken.
+    /// The writes of all commits below this position were taken.
     taken: Lsn,
 }
 
@@ -379,7 +381,7 @@ impl Lanes {
     /// Starts the workers.
     ///
     /// # Errors
-    /// The system's, when no thread can be had.
+    /// Those of the system, if a thread cannot be started.
     pub(crate) fn start(applying: Arc<Applying>, hands: Hands, target: Arc<dyn Target>) -> std::io::Result<Self> {
         let Hands { dispatched, workers, start: taken } = hands;
         let filling: Vec<Batch> = workers.iter().map(|_| Batch::default()).collect();
@@ -395,7 +397,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// A commit comes: its writes, and then [`Lanes::note_commit`].
+    /// Begins a commit: its writes follow, and then [`Lanes::note_commit`].
     pub(crate) fn begin_commit(&mut self) {
         let (applying, workers) = (&self.applying, self.spread);
         self.measuring = MeasuredCommit::start(|| Ahead { workers, queue_rows: applying.queued_rows.load(Relaxed) });
@@ -413,7 +415,7 @@ impl Lanes {
         }
     }
 
-    /// Counts the commit at `csn`, whose writes were taken; `is_barrier`: those before it were waited for.
+    /// Counts the commit at `csn`, whose writes were taken; `is_barrier` says that earlier commits were waited for.
     pub(crate) fn note_commit(&mut self, csn: Lsn, is_barrier: bool) {
         self.applying.commits.fetch_add(1, Relaxed);
         if let Some(measured) = self.measuring.take() {
@@ -421,7 +423,7 @@ impl Lanes {
         }
     }
 
-    /// Returns whose key it is (L1).
+    /// Returns the lane of the operation's key (L1).
     fn lane_of(&self, op: &Op<'_>) -> usize {
         let lanes = self.spread as u64;
         if lanes == 1 {
@@ -438,12 +440,12 @@ impl Lanes {
         }
     }
 
-    /// Hands over what was taken, without saying that everything below a position was.
+    /// Hands over all taken writes without moving `dispatched`.
     pub(crate) fn hand_all(&mut self) {
         (0..self.filling.len()).for_each(|lane| self.hand_over(lane));
     }
 
-    /// Says that every write of commits below `end` was taken (W1 of the watermark).
+    /// Records that every write of the commits below `end` was taken (W1 of the watermark).
     pub(crate) fn dispatch(&mut self, end: Lsn) {
         self.hand_all();
         self.follow_spread();
@@ -454,19 +456,19 @@ impl Lanes {
         }
     }
 
-    /// Spreads writes from here on over as many lanes as is asked for, once those that were taken are in place (L1).
+    /// Changes the number of lanes in use to the requested one, once all taken writes are in place (L1).
     fn follow_spread(&mut self) {
         let asked = self.applying.spread.load(Relaxed);
-        // A worker that has ended is told of by the next `check`.
+        // If a worker has ended early, the next `check` reports it.
         if asked != self.spread && self.drain().is_ok() {
             self.spread = asked;
         }
     }
 
-    /// Waits until every write that was taken is in place, seen or not.
+    /// Waits until every taken write is in place, visible or not.
     ///
     /// # Errors
-    /// A worker has ended before its time.
+    /// If a worker has ended early.
     pub(crate) fn drain(&mut self) -> Result<(), EngineError> {
         self.hand_all();
         let mut idle = self.applying.idle.lock();
@@ -479,7 +481,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Fails when a worker has ended before its time (L3).
+    /// Fails if a worker has ended early (L3).
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if self.applying.is_broken() { Err(EngineError::ReplayStopped) } else { Ok(()) }
     }
@@ -492,7 +494,7 @@ impl Drop for Lanes {
             queue.filled.notify_all();
         }
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic was told by its alarm
+            let _ = thread.join(); // a panic was signalled by its alarm
         }
     }
 }

@@ -1,36 +1,45 @@
-//! `Live`: replays the log of another database while sessions read. The dispatcher: one thread gives it the records.
+//! `Live`: the dispatcher, which replays the log of another database while sessions read. One thread at a time gives it
+//! records.
 //!
 //! ```text
-//! record -> check -> redo -> lanes by hash(family, key) -> watermark -> min(applied, show) = what sessions see
+//! record -> check -> redo -> lanes by hash(family, key) -> watermark -> min(applied, show) = visible position
 //! ```
 //!
-//! | record | what is done |
+//! | record | action |
 //! |---|---|
-//! | COMMIT | its writes go to the lanes, under its own position; with chunks those come first, as ROLLBACK_TO left them |
-//! | COMMIT of the catalog | the same, alone: all before it is in place first, and it is before anything after it; whoever knows the catalog is told before a snapshot shows it |
-//! | CHUNK, ROLLBACK_TO, ABORT | [`Unfinished`]; rows of a table or an index that the transaction makes go to the lanes at once (D7) |
-//! | INCARNATION | a new history: what is unfinished never happened |
-//! | RELOG | skipped: its rows came by their own commits |
-//! | UNLOGGED | the family has a hole from here on, and those of its atomic group with lower ids, unless their levels have what was written |
-//! | QUORUM | remembered, for a promotion (`quorum_note.rs`) |
-//! | XID_LIMIT, TIME | remembered, for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime) |
+//! | COMMIT | its writes go to the lanes, under its position; those of its chunks go first, as ROLLBACK_TO left them |
+//! | COMMIT of the catalog | the same, alone (see below) |
+//! | CHUNK | [`Unfinished`]; rows of a table or an index that the transaction makes go to the lanes (D7) |
+//! | ROLLBACK_TO, ABORT | [`Unfinished`] |
+//! | INCARNATION | a new history: unfinished transactions never happened |
+//! | RELOG | skipped: its rows came with their own commits |
+//! | UNLOGGED | holes (see below) |
+//! | QUORUM | remembered for a promotion (`quorum_note.rs`) |
+//! | XID_LIMIT, TIME | remembered for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime)
+//! |
+//!
+//! A commit of the catalog is applied after everything before it is in place, and is in place before anything after it;
+//! users of the catalog are notified before a snapshot shows it. An UNLOGGED record makes a hole in its family from
+//! there on, and in those of its atomic group with lower ids, unless their LSM levels have the written rows.
 //!
 //! # Invariants
 //! - D1. Records come in the order of the log; one below the end of the record before it is refused.
-//! - D2. The watermark is moved past a commit after all its writes were handed over (W1 of `watermark.rs`). It never stops inside a
-//!   record, nor inside a transaction.
-//! - D3. What was committed to a family below the flush that its levels have is not applied, by the commit's position, strictly.
-//! - D4. A family whose drop was replayed is freed once no snapshot here is at or below the drop. A later write to it is damage if it
-//!   was SQL's, whose tables are locked until then; others may be written until their handles know, and such a write is nobody's. So are
-//!   the families of tables that were dropped before replay began.
-//! - D5. After an error nothing more is taken: a replica never skips.
-//! - D6. The catalog is read once. What a commit changes of it is told by its rows, so that a definition costs what it defines, however many
-//!   tables there are.
+//! - D2. The watermark moves past a commit after all its writes were handed over (W1 of `watermark.rs`). It never stops
+//!   inside a record or a transaction.
+//! - D3. A write of a commit strictly below the flush position of its family is not applied, since the LSM levels have
+//!   it.
+//! - D4. A family whose drop was replayed is freed once no snapshot here is at or below the drop. A later write to it
+//!   is damage if it belonged to SQL, whose tables are locked until the drop. Other families may be written until their
+//!   handles notice the drop, and such a write is ignored. The families of tables that were dropped before replay began
+//!   are freed too.
+//! - D5. After an error nothing more is taken: a replica never skips a record.
+//! - D6. The catalog is read once. Later changes are taken from the rows that commits write, so that the cost of a
+//!   definition does not grow with the number of tables.
 //! - D7. Rows of a table or an index that an open transaction makes are applied as its chunks come, so that neither
 //!   the COMMIT of a large definition nor a commit behind it waits for them. No other transaction writes to such a
-//!   family, and no snapshot knows it, before that COMMIT. Until then it is uncommitted (A2 of the store's `family.rs`),
-//!   so no flush takes its rows. If the transaction aborts, the family is freed as if it were dropped (D4); if
-//!   ROLLBACK_TO voids a part of those rows, the COMMIT empties the family and applies the rows that count.
+//!   family, and no snapshot knows it, before that COMMIT. Until then the family is uncommitted (A2 of the store's
+//!   `family.rs`), so no flush takes its rows. If the transaction aborts, the family is freed as if it were dropped
+//!   (D4); if ROLLBACK_TO voids a part of those rows, the COMMIT deletes them and applies the rows that count.
 //!
 //! Checked by `tests.rs`: parallel replay, replay by one worker and a map agree, whatever the number of workers and the packets.
 
@@ -50,65 +59,67 @@ use crate::replica::lanes::{Lanes, Target};
 use crate::replica::unfinished::{Ahead, Chunk, Open, RecordAt, Unfinished};
 use crate::{EngineError, QuorumNote};
 
-/// Called with the position, the tag and the payload of a record.
+/// A callback that gets the position, the tag and the payload of a record.
 pub(crate) type VisitRecord<'v> = dyn FnMut(Lsn, u8, &[u8]) -> Result<(), EngineError> + 'v;
 
-/// Called with replay, a chunk and its operations.
+/// A callback that gets replay, a chunk and the chunk's operations.
 type VisitChunk<'v, L> = dyn FnMut(&mut L, &Chunk, &[u8]) -> Result<(), EngineError> + 'v;
 
-/// What [`Live`] needs of the database that it replays into.
+/// The database that [`Live`] replays into.
 pub(crate) trait Follow: Target {
-    /// Transactions with chunks, by which log is kept.
+    /// Returns the transactions with chunks, for which log is kept.
     fn large(&self) -> &LargeTransactions;
 
     /// Calls `visit` with the tag and the payload of the records from `first` to `last` of the own log, which has them.
     fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError>;
 
-    /// The catalog is changed by a commit whose record ends at `end`: every write of it is in place, and no snapshot shows it yet.
+    /// Notifies of a commit that changed the catalog and whose record ends at `end`: all its writes are in place, and
+    /// no snapshot shows it yet.
     fn catalog_changed(&self, end: Lsn, rows: CatalogRows);
 
-    /// A history begins at `start`; the record before it ends at `previous_end`.
+    /// Records that a history begins at `start`; the record before it ends at `previous_end`.
     ///
     /// # Errors
-    /// It could not be written down.
+    /// If it could not be recorded on disk.
     fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError>;
 
-    /// Rows of these families are missing here, from the record at `since` on.
+    /// Records that rows of these families are missing here, from the record at `since` on.
     ///
     /// # Errors
-    /// It could not be written down.
+    /// If it could not be recorded on disk.
     fn note_holes(&self, families: &[CfId], since: Lsn) -> Result<(), EngineError>;
 
-    /// Every id of a transaction in the records taken so far is below `limit`.
+    /// Notes that every transaction id in the records taken so far is below `limit`.
     fn xid_limit(&self, limit: Xid);
 
-    /// A record that ends at `end` says what everything below it is older than, in microseconds since 1970.
+    /// Notes a time mark in a record that ends at `end`: everything below was appended before this time, in
+    /// microseconds since 1970.
     fn marked(&self, wall_us: i64, end: Lsn);
 
-    /// The record at `lsn` says who is asked for commits from there on.
+    /// Notes that the record at `lsn` sets the quorum configuration from there on.
     fn quorum_noted(&self, lsn: Lsn, note: QuorumNote);
 
-    /// A family is dropped by a record that ends at `end`: it is freed once no snapshot shows it.
+    /// Notes that a record that ends at `end` drops a family, which is freed once no snapshot shows it.
     fn note_dropped(&self, cf: CfId, end: Lsn);
 
     /// Frees the dropped families that no snapshot shows any more.
     fn free_dropped(&self);
 }
 
-/// What replay begins with.
+/// The state in which replay begins.
 #[derive(Debug)]
 pub(crate) struct Begin {
-    /// Everything below is applied.
+    /// Everything below this position is applied.
     pub(crate) position: Lsn,
-    /// What the log below has not ended.
+    /// Transactions that the log below has not ended.
     pub(crate) unfinished: Unfinished,
-    /// The last flush of each family with levels (D3).
+    /// The last flush of each family with LSM levels (D3).
     pub(crate) flushed: Map<CfId, Lsn>,
-    /// Every id of a transaction before is below.
+    /// Above every transaction id in the log before.
     pub(crate) xid_limit: Xid,
     /// The time of the newest mark before, in microseconds since 1970.
     pub(crate) time_us: i64,
-    /// Families with holes that are known, and since when.
+    /// Families with known holes, each with the position where its hole begins.
     pub(crate) holes: Map<CfId, Lsn>,
     /// UNLOGGED records of the log before: their family and position.
     pub(crate) unlogged: Vec<(CfId, Lsn)>,
@@ -122,27 +133,28 @@ pub(crate) struct Live<F: Follow> {
     position: Lsn,
     unfinished: Unfinished,
     flushed: Map<CfId, Lsn>,
-    /// The highest of `flushed`: above it nobody asks.
+    /// The highest position of `flushed`; no look-up is needed at or above it.
     flushed_max: Lsn,
     xid_limit: Xid,
     time_us: i64,
     /// Families with a name.
     named: Named,
-    /// Which they are, by the keys of their names: the catalog is read once, and what commits write is followed (D6).
+    /// Named families by the keys of their name rows: the catalog is read once, and then changes by commits are
+    /// followed (D6).
     names: BTreeMap<Vec<u8>, CfId>,
-    /// Dropped since this began.
+    /// Families that were dropped since replay began.
     gone: Named,
-    /// Families with holes, and the first one's position.
+    /// Families with holes, each with the position of its first one.
     holes: Map<CfId, Lsn>,
     row_writes: u64,
     failed: Option<EngineError>,
 }
 
 impl<F: Follow> Live<F> {
-    /// Goes on from `begin` over workers that were started there.
+    /// Returns a dispatcher that continues at `begin` with workers that were started there.
     ///
     /// # Errors
-    /// A name in the catalog cannot be read.
+    /// If a name in the catalog cannot be read.
     pub(crate) fn new(target: Arc<F>, lanes: Lanes, begin: Begin) -> Result<Self, EngineError> {
         let Begin { position, unfinished, flushed, xid_limit, time_us, holes, unlogged } = begin;
         let flushed_max = flushed.values().copied().max().unwrap_or(Lsn::ZERO);
@@ -168,8 +180,9 @@ impl<F: Follow> Live<F> {
         Ok(live)
     }
 
-    /// Takes note of the families that a table left when it was dropped before this began, and that the log below has brought back (D4). Only
-    /// SQL names all of its families: where it has none, a family without a name may be a program's.
+    /// Notes the families that a table left when it was dropped before replay began, and that the log below has brought
+    /// back (D4). Only SQL names all of its families; without a family of SQL, one without a name may belong to a
+    /// program.
     fn note_left(&mut self) {
         if !self.named.values().any(|owner| *owner == Owner::Sql) {
             return;
@@ -181,14 +194,14 @@ impl<F: Follow> Live<F> {
         self.gone.extend(left.into_iter().map(|cf| (cf, Owner::Sql)));
     }
 
-    /// Takes a record. What it commits is seen some time after [`Live::flush`].
+    /// Takes a record. Its commit becomes visible some time after [`Live::flush`].
     ///
     /// # Errors
-    /// `Corruption`, with its position: the replica must be built anew. The first error comes back ever after (D5).
+    /// `Corruption`, with its position: the replica must be rebuilt. Later calls return the first error again (D5).
     ///
     /// # Progress
-    /// Waits while the lanes' queues are full, at a change of the catalog until they are empty, and for the disk where a large
-    /// transaction is read back.
+    /// Waits while the lanes' queues are full, at a change of the catalog until they are empty, and for the disk where
+    /// a large transaction is read back.
     pub(crate) fn take(&mut self, record: RecordRef<'_>) -> Result<(), EngineError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -197,15 +210,16 @@ impl<F: Follow> Live<F> {
         taken.inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// Has everything that was taken seen as soon as it is in place: after an error what was whole before it.
+    /// Lets everything taken become visible as soon as it is in place; after an error, the transactions that were whole
+    /// before it.
     pub(crate) fn flush(&mut self) {
         self.dispatch(self.position);
         self.target.free_dropped(); // D4
     }
 
-    /// Says that every write of commits below `end` was taken.
+    /// Records that every write of the commits below `end` was taken.
     fn dispatch(&mut self, end: Lsn) {
-        self.target.xid_limit(self.xid_limit); // who cuts the log below what is shown finds it
+        self.target.xid_limit(self.xid_limit); // known before log below the read horizon can be released
         self.lanes.dispatch(end);
     }
 
@@ -227,6 +241,7 @@ impl<F: Follow> Live<F> {
                 }
                 let writes_catalog = open.as_ref().is_some_and(|open| open.writes_catalog) || is_on_catalog(ops);
                 if writes_catalog {
+                    // All earlier commits are in place before the first write to the catalog.
                     self.dispatch(self.position);
                     self.lanes.drain()?;
                 }
@@ -236,7 +251,7 @@ impl<F: Follow> Live<F> {
                 if let Some(open) = open.filter(|open| !open.chunks.is_empty()) {
                     self.write_chunks(open, &mut writing)?;
                     self.write(ops, &mut writing)?;
-                    // Noted when its first chunk came, or when the log was opened with it unfinished.
+                    // Already noted with its first chunk, or when the log was opened with the transaction unfinished.
                     self.target.large().begin(xid, first.since);
                     self.target.large().commit(xid, first_chunk, lsn, &writing.families);
                 } else {
@@ -244,6 +259,7 @@ impl<F: Follow> Live<F> {
                 }
                 self.lanes.note_commit(lsn, writes_catalog);
                 if writes_catalog {
+                    // The change is in place and users of the catalog are notified before the watermark can pass it.
                     self.lanes.drain()?;
                     self.rename(end, &writing.catalog)?;
                     self.target.catalog_changed(end, writing.catalog);
@@ -282,7 +298,8 @@ impl<F: Follow> Live<F> {
         Ok(())
     }
 
-    /// Takes note that a commit at `lsn` wrote rows of `cf`, and perhaps of families of its group with lower ids, that are not in the log.
+    /// Notes that a commit at `lsn` wrote rows of `cf` that are not in the log, and perhaps rows of families of its
+    /// group with lower ids.
     fn note_hole(&mut self, cf: CfId, lsn: Lsn) -> Result<(), EngineError> {
         let mut missing = self.target.families().members_with(cf);
         let has = |member: &CfId| self.flushed.get(member).is_some_and(|flushed| lsn < *flushed); // as D3
@@ -337,7 +354,8 @@ impl<F: Follow> Live<F> {
         std::mem::replace(&mut self.unfinished, Unfinished::new(self.position, 0))
     }
 
-    /// Hands over the operations of chunks that count and were not applied ahead.
+    /// Hands over the operations of chunks that are not void and were not applied ahead, reading back the chunks that are
+    /// not in memory.
     fn write_chunks(&mut self, open: Open, writing: &mut Writing) -> Result<(), EngineError> {
         let csn = writing.at.lsn;
         let is_void = open.is_ahead_void();
@@ -347,7 +365,7 @@ impl<F: Follow> Live<F> {
         }
         if is_void {
             // D7: the rows that were applied ahead are deleted, and those that count are written again.
-            self.visit_chunks(&chunks, csn, &|chunk| chunk.ahead() != Ahead::None, &mut |live, _, ops| {
+            self.visit_chunks(&chunks, &|chunk| chunk.ahead() != Ahead::None, &mut |live, _, ops| {
                 each_op(ops, csn, &mut |op| {
                     let is_ahead = ahead.contains(&op.cf);
                     if is_ahead { live.put(&Op { value: None, ..op }, writing) } else { Ok(()) }
@@ -359,7 +377,7 @@ impl<F: Follow> Live<F> {
         }
         let fate = course.into_fate(csn);
         let is_wanted = |chunk: &Chunk| is_void || chunk.ahead() != Ahead::All;
-        self.visit_chunks(&chunks, csn, &is_wanted, &mut |live, chunk, ops| {
+        self.visit_chunks(&chunks, &is_wanted, &mut |live, chunk, ops| {
             let mut number = chunk.first_number();
             each_op(ops, csn, &mut |op| {
                 let counts = fate.has(number);
@@ -374,12 +392,10 @@ impl<F: Follow> Live<F> {
         })
     }
 
-    /// Calls `visit` with each chunk that is wanted and its operations, in order; reads those back that are not held. The
-    /// COMMIT is at `csn`.
+    /// Calls `visit` with each wanted chunk and its operations, in order; reads the chunks back that are not in memory.
     fn visit_chunks(
         &mut self,
         chunks: &[Chunk],
-        csn: Lsn,
         is_wanted: &dyn Fn(&Chunk) -> bool,
         visit: &mut VisitChunk<'_, Self>,
     ) -> Result<(), EngineError> {
@@ -404,8 +420,9 @@ impl<F: Follow> Live<F> {
                     _ => Err(EngineError::Corruption { lsn, what: "a chunk that reads back as something else" }),
                 }
             })?;
-            if left.next().is_some() {
-                return Err(EngineError::Corruption { lsn: csn, what: "a chunk that the own log lacks" });
+            if let Some(missing) = left.next() {
+                let what = "a chunk that the own log lacks";
+                return Err(EngineError::Corruption { lsn: missing.at.lsn, what });
             }
             rest = others;
         }
@@ -444,7 +461,7 @@ impl<F: Follow> Live<F> {
         Ok(())
     }
 
-    /// Takes note of the families that a commit of the catalog, ending at `end`, has named and dropped by its rows (D6).
+    /// Follows the families that a commit of the catalog, ending at `end`, has named and dropped by its rows (D6).
     fn rename(&mut self, end: Lsn, rows: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<(), EngineError> {
         let (mut unnamed, mut named) = (Vec::new(), Vec::new());
         for (key, value) in rows.iter().filter(|(key, _)| names::is_engines(key)) {
@@ -461,11 +478,11 @@ impl<F: Follow> Live<F> {
             }
         }
         for cf in unnamed {
-            // It may have got another name, or the same again.
+            // It may have got another name, or the same one again.
             if self.names.values().any(|other| *other == cf) {
                 continue;
             }
-            // One that this commit made as well is here too, with the rows that it got meanwhile.
+            // A family that this commit also named exists here too, with the rows that it got in between.
             let made = || named.iter().find(|(made, _)| *made == cf).map(|(_, owner)| *owner);
             if let Some(owner) = self.named.remove(&cf).or_else(made) {
                 self.target.note_dropped(cf, end);
@@ -486,13 +503,13 @@ impl<F: Follow> Live<F> {
         self.position = at.lsn;
     }
 
-    /// Hands over what was taken, of which nothing is seen yet.
+    /// Hands over all taken writes, none of which is visible yet.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn hand_over_all(&mut self) {
         self.lanes.hand_all();
     }
 
-    /// Returns the end of the last record taken.
+    /// Returns the end of the last taken record.
     pub(crate) const fn position(&self) -> Lsn {
         self.position
     }
@@ -503,16 +520,16 @@ impl<F: Follow> Live<F> {
         &self.lanes
     }
 
-    /// Waits until everything that was taken is in place.
+    /// Waits until everything taken is in place.
     ///
     /// # Errors
-    /// A worker has ended before its time.
+    /// If a worker has ended early.
     pub(crate) fn drain(&mut self) -> Result<(), EngineError> {
         self.flush();
         self.lanes.drain()
     }
 
-    /// Returns the error that has ended replay, if one has (D5).
+    /// Returns the error that has ended replay, if there is one (D5).
     pub(crate) fn failure(&self) -> Option<EngineError> {
         self.failed.clone().or_else(|| self.lanes.check().err())
     }
@@ -522,25 +539,25 @@ impl<F: Follow> Live<F> {
         self.time_us
     }
 
-    /// Returns the families with holes, and from where on.
+    /// Returns the families with holes, and the positions where these begin.
     pub(crate) const fn holes(&self) -> &Map<CfId, Lsn> {
         &self.holes
     }
 
-    /// Returns how many row writes were handed over.
+    /// Returns the number of row writes that were handed over.
     pub(crate) const fn row_writes(&self) -> u64 {
         self.row_writes
     }
 }
 
-/// A commit whose writes are handed over.
+/// A commit whose writes are being handed over.
 #[derive(Debug)]
 struct Writing {
     at: RecordAt,
-    /// Its writes need the log from here on; chunks are `large.rs`'s business.
+    /// Its writes need the log from here on; `large.rs` keeps the log of chunks.
     since: Lsn,
     families: Vec<CfId>,
-    /// What it writes of the catalog.
+    /// The catalog rows that it writes.
     catalog: CatalogRows,
     /// The families of which the chunks' rows are in place already (D7).
     ahead: Vec<CfId>,
@@ -555,7 +572,7 @@ fn each_op(ops: &[u8], lsn: Lsn, visit: &mut dyn FnMut(Op<'_>) -> Result<(), Eng
     Ok(())
 }
 
-/// Whether an operation is on the catalog. What cannot be read is found later.
+/// Returns whether an operation is on the catalog. An undecodable operation is reported later.
 fn is_on_catalog(ops: &[u8]) -> bool {
     let mut reader = Reader::new(ops);
     while !reader.is_empty() {
@@ -568,7 +585,7 @@ fn is_on_catalog(ops: &[u8]) -> bool {
     false
 }
 
-/// Whose a family is.
+/// The owner of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// A table or an index.
@@ -585,7 +602,7 @@ impl Owner {
 
 type Named = BTreeMap<CfId, Owner>;
 
-/// Returns the families that the catalog names, in whatever state it is now, and which they are by the keys of their names.
+/// Returns the families that the catalog names in its current state, and their ids by the keys of their name rows.
 fn named_in(families: &Families) -> Result<(Named, BTreeMap<Vec<u8>, CfId>), EngineError> {
     let (mut named, mut keys) = (Named::new(), BTreeMap::new());
     for row in names::rows_in(families)? {

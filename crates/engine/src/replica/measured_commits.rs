@@ -1,12 +1,14 @@
-//! `MeasuredCommits`: commits that are measured and on their way to the watermark.
+//! `MeasuredCommits`: measured commits that the watermark has not passed yet.
 //!
-//! The dispatcher begins one and puts it in, before it says that it has come so far; whoever then moves the watermark past it ends
-//! it: a worker, or the dispatcher itself.
+//! The dispatcher begins to measure a commit and queues it before it dispatches the commit's position. The thread that
+//! moves the watermark past it ends it: a worker, or the dispatcher itself.
 //!
 //! # Invariants
-//! - M1. Nobody waits here (RT1 of `collie_obs`). Where the queue is somebody else's at the moment, or full, the dispatcher gives its
-//!   sample up, which counts as dropped; who ends commits leaves them to the one that has the queue, who looks again afterwards.
-//! - M2. They are in the order of the log, and `next` is the first one's position as the last one to have the queue left it.
+//! - M1. No thread waits here (RT1 of `collie_obs`). If another thread holds the queue, or the queue is full, the
+//!   dispatcher gives its sample up, which counts as dropped. A thread that ends commits leaves them to the holder of
+//!   the queue, which looks again afterwards.
+//! - M2. The queue is in the order of the log, and `next` is the position of its first commit as the last holder of the
+//!   queue left it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,20 +19,20 @@ use parking_lot::Mutex;
 
 use crate::redo::Op;
 
-/// Most commits that are on their way at one time.
+/// Maximum number of commits in the queue.
 const COMMITS_MAX: usize = 256;
 
-/// Most families of a commit that are told apart.
+/// Maximum number of families of a commit that are counted.
 const FAMILIES_MAX: usize = 16;
 
-/// What stands in front of a commit as it is taken.
+/// The work in front of a commit when it is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     pub(crate) workers: usize,
     pub(crate) queue_rows: u64,
 }
 
-/// A commit that is measured and whose writes are being taken.
+/// A measured commit whose writes are being taken.
 #[derive(Debug)]
 pub(crate) struct MeasuredCommit {
     wait: Wait<ApplyTxn>,
@@ -39,7 +41,7 @@ pub(crate) struct MeasuredCommit {
 }
 
 impl MeasuredCommit {
-    /// Begins to measure a commit, if it is its turn.
+    /// Begins to measure a commit, if the sampling rate selects it.
     #[inline]
     pub(crate) fn start(ahead: impl FnOnce() -> Ahead) -> Option<Self> {
         let wait = {
@@ -51,7 +53,7 @@ impl MeasuredCommit {
         Some(Self { wait, about, families: [CfId::CATALOG; FAMILIES_MAX] })
     }
 
-    /// Takes note of one of its writes.
+    /// Counts one of its writes.
     #[cold]
     pub(crate) fn note(&mut self, op: &Op<'_>) {
         let Self { about, families, .. } = self;
@@ -76,7 +78,7 @@ struct OnItsWay {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct MeasuredCommits {
-    /// M2; the largest number for none, which is nearly always: what everybody looks at.
+    /// See M2; the largest number if the queue is empty, which is nearly always so. Every thread reads it.
     next: AtomicU64,
     queue: Mutex<VecDeque<OnItsWay>>,
 }
@@ -86,7 +88,7 @@ impl MeasuredCommits {
         Self { next: AtomicU64::new(u64::MAX), queue: Mutex::new(VecDeque::with_capacity(COMMITS_MAX)) }
     }
 
-    /// Puts the commit at `csn` in, all of whose writes were taken. The dispatcher's.
+    /// Queues the commit at `csn`, all of whose writes were taken. Called by the dispatcher.
     #[cold]
     pub(crate) fn put(&self, commit: MeasuredCommit, csn: Lsn, is_barrier: bool) {
         let MeasuredCommit { wait, mut about, .. } = commit;
@@ -102,7 +104,7 @@ impl MeasuredCommits {
         }
     }
 
-    /// Ends those that the watermark has passed.
+    /// Ends the commits that the watermark has passed.
     #[inline]
     pub(crate) fn passed(&self, applied: impl Fn() -> Lsn) {
         if self.next.load(Relaxed) < applied().get() {
@@ -112,7 +114,7 @@ impl MeasuredCommits {
 
     #[cold]
     fn end_passed(&self, applied: impl Fn() -> Lsn) {
-        // Again after the queue was ours: whoever found it taken meanwhile has left its commits to us (M1).
+        // Look again after the queue was held: a thread that found it held has left its commits to this one (M1).
         while self.next.load(Relaxed) < applied().get() {
             let Some(mut queue) = self.queue.try_lock() else { return };
             let applied = applied();
@@ -136,9 +138,10 @@ mod tests {
         RealClock.now_ns()
     }
 
-    /// Goal: a commit's sample comes when the watermark is above the commit, and not before, with what was written; those for which
-    /// there is no room are counted as dropped. Method: three more than there is room for, every one measured; the watermark moved by hand.
-    /// Other tests of this program give samples as well: these are known by what stands before them.
+    /// Goal: a commit's sample comes when the watermark is above the commit, and not before, with its writes; commits
+    /// without room are counted as dropped. Method: three more commits than there is room for, every one measured; the
+    /// watermark is moved by hand. Other tests of this program give samples as well: those of this test are known by
+    /// the work in front of them.
     #[test]
     fn commits_end_as_the_watermark_passes_them_and_what_has_no_room_is_counted() {
         const AHEAD: Ahead = Ahead { workers: 123, queue_rows: 456 };

@@ -1,26 +1,29 @@
 //! Replicas: a database that follows the log of another one and shows a prefix of it.
 //!
-//! Records come in the order of the log, which is the order of commits; row writes are applied by several workers, each with keys
-//! of its own, and sessions see every commit below a watermark, whole, and nothing above it (`docs/design/replication.md`).
+//! Records come in the order of the log, which is the order of commits. Row writes are applied by several workers, each
+//! for its own keys; sessions see every commit below a watermark, whole, and nothing above it
+//! (`docs/design/replication.md`).
 //!
 //! | file | noun |
 //! |---|---|
-//! | `replica.rs` | [`Replica`]: a directory that follows; how it is opened and made |
+//! | `replica.rs` | [`Replica`]: a directory that follows a log; how it is created and opened |
 //! | `promotion.rs` | [`Promoted`](promotion::Promoted): how a replica becomes a primary |
-//! | `followed.rs`, `shown.rs` | [`Followed`](followed::Followed): the log that is followed; [`Shown`](shown::Shown): how much of it sessions see |
+//! | `followed.rs` | [`Followed`](followed::Followed): the log that is followed |
+//! | `shown.rs` | [`Shown`](shown::Shown): the read horizon |
 //! | `follower_log.rs` | [`FollowerLog`](follower_log::FollowerLog): a replica's own log on disk |
-//! | `following.rs` | [`Following`](following::Following): the database as replay works on it |
+//! | `following.rs` | [`Following`](following::Following): the database as replay uses it |
 //! | `live.rs` | [`Live`](live::Live): the dispatcher, which takes records |
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
-//! | `shown_times.rs` | [`ShownTimes`](shown_times::ShownTimes): since when positions are shown |
+//! | `shown_times.rs` | [`ShownTimes`](shown_times::ShownTimes): the times at which positions became visible |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
-//! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): commits that are measured, on their way to the watermark |
-//! | `apply_stat.rs` | [`ApplyStat`]: what applying has cost and done |
-//! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
-//! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): how new what is shown is, by the primary's calendar |
-//! | `holes.rs` | [`Holes`](holes::Holes): families of which rows are missing here |
+//! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): measured commits before the
+//! watermark |
+//! | `apply_stat.rs` | [`ApplyStat`]: work and cost of applying |
+//! | `watermark.rs` | [`Watermark`](watermark::Watermark): the position below which everything is applied |
+//! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): the age of the visible state, by the primary's clock |
+//! | `holes.rs` | [`Holes`](holes::Holes): families that lack rows here |
 //! | `hash.rs` | the state hash, by which two databases are compared |
-//! | `held_state.rs` | [`HeldState`]: what is compared, held at one position |
+//! | `held_state.rs` | [`HeldState`]: a state to compare, held at one position |
 
 mod apply_stat;
 pub(crate) mod followed;

@@ -1,24 +1,26 @@
-//! Promotion: a replica becomes a primary where it stands. The database stays open, and so do its sessions.
+//! Promotion: a replica becomes a primary in place. The database and its sessions stay open.
 //!
 //! ```text
 //! nothing more is taken -> all of it is applied and shown -> own log flushed and ended -> opened again, with the
-//! INCARNATION record of the new history in front -> that record durable -> control file -> writes are let in
+//! INCARNATION record of the new history in front -> that record durable -> control file -> writes allowed
 //! ```
 //!
 //! | killed | the directory is |
 //! |---|---|
-//! | before the record is durable | a replica, as if nobody had asked |
-//! | before the control file is replaced | a replica whose log ends with a history of its own: it has no commits, and positions above are not used twice |
+//! | before the record is durable | a replica, as before the promotion |
+//! | before the control file is replaced | a replica whose log ends with a history without commits; its positions are
+//! not reused |
 //! | later | a primary's: it opens with [`Db::open`](crate::Db::open) |
 //!
 //! # Invariants
-//! - P1. Everything that was received is applied and shown before the first write: nobody sees less than before.
-//! - P2. No write is let in before the new history is durable, in the log and in the control file: a commit never stands in the
-//!   history of the old primary (REPL-2, REPL-10).
-//! - P3. Transactions that the log has not ended never happened: the record of a history ends them, here as on every replica.
-//! - P4. Ids of transactions go on above every one in the log.
+//! - P1. Everything received is applied and shown before the first write: no session sees less than before.
+//! - P2. No write is allowed before the new history is durable, in the log and in the control file: no new commit is
+//!   ever in the history of the old primary (REPL-2, REPL-10).
+//! - P3. Transactions that the log has not ended never happened: the record of a history ends them, here as on every
+//!   replica.
+//! - P4. New transaction ids lie above every one in the log.
 //!
-//! Blocks on a flush and on reading the log, to see that it is whole. Readers go on meanwhile.
+//! A promotion blocks on a flush, and on reading the log to check that it is whole. Readers continue.
 //! Checked by `tests/promotion.rs`: every crash state among the calls to the disk.
 
 use collie_base::{HistoryId, Lsn, Term};
@@ -38,7 +40,7 @@ use crate::{Db, EngineError};
 /// The reason in the INCARNATION record.
 const PROMOTED: u8 = 2;
 
-/// What a database has from its promotion on.
+/// The parts that a database gets by its promotion.
 #[derive(Debug)]
 pub(crate) struct Promoted {
     pub(crate) control: Control,
@@ -47,7 +49,7 @@ pub(crate) struct Promoted {
 }
 
 impl Inner {
-    /// See [`Replica::promote`](crate::Replica::promote). `log` takes nothing meanwhile.
+    /// Promotes the replica; see [`Replica::promote`](crate::Replica::promote). The caller keeps `log` from receiving.
     pub(crate) fn promote(&self, log: &FollowerLog, term: Term) -> Result<Db, EngineError> {
         let mut phase = self.phase.lock();
         let (live, open) = match (&mut *phase, self.open.get()) {
@@ -66,13 +68,13 @@ impl Inner {
         if term <= control.term {
             return Err(EngineError::InvalidArgument { what: "promotion to a term that has begun before" });
         }
-        // P1. None of it was shipped before it was durable on the primary, whatever that let be seen.
+        // P1. All of it was durable on the primary before it was shipped, whatever `show` was.
         live.drain()?;
         let shared = &open.db.shared;
         let end = live.position();
         open.followed.shown.raise(end);
         shared.shown_moved(&open.followed);
-        open.followed.shown.wait(end)?; // the last worker publishes in a moment
+        open.followed.shown.wait(end)?; // the last worker is about to publish
         // P4
         let raised = (0..100).any(|_| {
             shared.txns.tick(shared.now());
@@ -85,10 +87,10 @@ impl Inner {
         let time_us = live.time_us();
         let mut unfinished = live.take_unfinished();
 
-        // From here on nothing is received any more, whatever comes of it: a failure ends the replica until it is opened again.
+        // From here on nothing is received any more: after a failure the replica has to be opened again.
         let ended = std::mem::replace(&mut *phase, Phase::Over(EngineError::Closed));
         drop(ended); // ends the workers
-        // A flush beside this gives up none of the log: not while it is opened, nor by the old one's hand.
+        // No flush in parallel may release log while the log is reopened, nor through the old log afterwards.
         let kept = shared.writable_base()?.keep_log();
         let became = self.begin_history(log, open, term, &mut control, &place);
         let wal = became.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
@@ -107,7 +109,7 @@ impl Inner {
         Ok(open.db.clone())
     }
 
-    /// Ends the log that follows and opens it as one that leads, with a history of its own (P2, P3). Returns it.
+    /// Ends the following log and opens it as a leading one, with a new history (P2, P3). Returns it.
     fn begin_history(
         &self,
         log: &FollowerLog,

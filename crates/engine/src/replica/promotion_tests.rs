@@ -1,4 +1,4 @@
-//! What a promotion keeps from running beside it.
+//! Work that must not run in parallel with a promotion.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::cell::Cell;
@@ -73,8 +73,8 @@ fn promotion_ends_the_transactions_of_the_old_primary() {
     replica.close().unwrap();
 }
 
-/// Goal: no log is given up while a promotion opens it: the files that it found are there (T147). Method: a replica is promoted while a flush is
-/// about to give up log; it comes to an end after that, and not before.
+/// Goal: no log is released while a promotion opens it: the files that it found stay there (T147). Method: a replica is
+/// promoted while a flush is about to release log; the promotion ends after that, and not before.
 #[test]
 fn promotion_waits_for_whoever_gives_up_log() {
     let (_primary, replica, term) = pair(|_| ());

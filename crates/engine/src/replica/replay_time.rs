@@ -1,23 +1,24 @@
-//! `ReplayTime`: how new what a replica shows is, by the calendar of its primary.
+//! `ReplayTime`: the age of the state that a replica shows, by the clock of its primary.
 //!
-//! The log says it about once a second (TIME records): everything below a mark was appended before its time. So the time told here
-//! is at most the interval between two marks older than the last commit shown; it stands still while nothing is written.
+//! The log has a TIME record about once a second: everything below such a mark was appended before its time. So the
+//! time returned here is older than the last visible commit by at most the interval between two marks; it stands still
+//! while nothing is written.
 //!
 //! # Invariants
-//! - M1. A mark is told of once everything below its record's end is shown.
-//! - M2. At most [`WAITING_MAX`] marks wait; of those that come while so many do, only the newest is kept.
+//! - M1. A mark counts once everything below its record's end is visible.
+//! - M2. At most [`WAITING_MAX`] marks wait; of those that arrive beyond that, only the newest is kept.
 
 use std::collections::VecDeque;
 
 use collie_base::Lsn;
 use parking_lot::Mutex;
 
-/// A quarter of an hour of marks, while the primary holds back what is shown.
+/// Marks of a quarter of an hour, for a primary that holds the read horizon back.
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Marks {
-    /// Microseconds since 1970, and the end of the record; not shown when last looked at.
+    /// Microseconds since 1970, and the end of the record; not visible at the last look.
     waiting: VecDeque<(i64, Lsn)>,
     shown: Option<i64>,
 }
@@ -27,7 +28,7 @@ struct Marks {
 pub(crate) struct ReplayTime(Mutex<Marks>);
 
 impl ReplayTime {
-    /// Takes a mark whose record ends at `end`, above all before.
+    /// Adds a mark whose record ends at `end`, above all earlier ones.
     pub(crate) fn mark(&self, wall_us: i64, end: Lsn) {
         let mut marks = self.0.lock();
         if marks.waiting.len() >= WAITING_MAX {
@@ -36,7 +37,7 @@ impl ReplayTime {
         marks.waiting.push_back((wall_us, end));
     }
 
-    /// Returns the time of the newest mark below `shown`, if one came since the open.
+    /// Returns the time of the newest mark at or below `shown`, if one came since the opening.
     pub(crate) fn at(&self, shown: Lsn) -> Option<i64> {
         let mut marks = self.0.lock();
         while let Some((wall_us, _)) = marks.waiting.pop_front_if(|(_, end)| *end <= shown) {
@@ -50,7 +51,7 @@ impl ReplayTime {
 mod tests {
     use super::*;
 
-    /// Goal: M1 and M2. Method: marks that are shown one after the other, and more of them than wait.
+    /// Goal: M1 and M2. Method: marks that become visible one by one, and more of them than may wait.
     #[test]
     fn time_is_that_of_the_newest_mark_shown() {
         let time = ReplayTime::default();
