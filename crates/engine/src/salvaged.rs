@@ -1,19 +1,22 @@
-//! Opening read-only, from what is left of a damaged log, or of damaged levels (`wal.recovery_mode = skip_any_corrupted_records`).
+//! Opens a database read-only from the readable parts of a damaged log or damaged LSM levels (`wal.recovery_mode =
+//! skip_any_corrupted_records`).
 //!
-//! For looking at what there is and copying it out, when no copy, replica or backup has all of it. Rows are those of every
-//! transaction that can be read whole. A later transaction counts although an earlier one is lost, so the rows may be a
-//! state that never was: what a lost transaction deleted is there again.
+//! It serves to look at the data and copy it out, when no copy, replica or backup has all of it. The rows are those of
+//! every transaction that can be read whole. A later transaction counts even if an earlier one is lost, so the rows may
+//! form a state that never existed: rows that a lost transaction deleted are there again.
 //!
 //! # Invariants
-//! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`. A shared ring is named and
-//!   stays for an opening that can go on from it: its records are taken by being written to the log, before anything else.
+//! - R1. Nothing in the directory is changed except the holder's process id in the log's `LOCK`. A shared ring is
+//!   reported and stays for an opening that can continue from it: its records are taken by writing them to the log
+//!   before anything else.
 //! - R2. A transaction is there whole or not at all (`replay` P4).
-//! - R4. The levels are read once a part of the log was given up: before, it has all that they have, but for unlogged writes. Every tree that
-//!   is whole counts, and each that is not is told, with its families; of those there is what the log still has. Without MANIFEST
-//!   there are none.
-//! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
+//! - R4. The LSM levels are read once a part of the log was released: before that, the log has everything that they
+//!   have, except unlogged writes. Every tree that is whole counts, and each other one is reported with its families,
+//!   of which only the rows in the remaining log are there. Without MANIFEST no tree counts.
+//! - R3. Every lost stretch is reported, up to [`HOLES_TOLD`] one by one, and so is the number of transactions that
+//!   lost a part.
 //!
-//! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time; every file of the levels.
+//! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time; every file of the LSM levels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +38,7 @@ use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
 use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, names};
 
-/// Holes of which each gets a line.
+/// Number of holes that are reported one by one.
 const HOLES_TOLD: u64 = 20;
 
 pub(crate) fn open(
@@ -117,24 +120,24 @@ pub(crate) fn open(
     Ok((shared, report))
 }
 
-/// What could not be read.
+/// The parts that could not be read.
 #[derive(Debug, Default)]
 struct Lost {
     holes: u64,
     bytes: u64,
     lines: Vec<String>,
-    /// Transactions of which a part was read.
+    /// Number of transactions that lost a part.
     transactions: u64,
-    /// What a killed process left in memory, which is not looked at.
+    /// The ring of a killed process in memory, which is not read.
     ring: Option<PathBuf>,
-    /// Why families were not looked up by their names.
+    /// Reason for which families could not be looked up by their names.
     names: Option<String>,
-    /// Those of trees that are not whole.
+    /// Families of trees that are not whole.
     families: Vec<CfId>,
 }
 
 impl Lost {
-    /// Returns the trees of the levels that are whole, of a database that needs them (R4).
+    /// Returns the LSM levels with the trees that are whole, if the database needs them (R4).
     fn whole_levels(&mut self, dir: &Path, options: &Options, env: &Env) -> Result<Option<Levels>, EngineError> {
         let levels_dir = Control::levels_dir(dir);
         let log_start = match Levels::noted_in(env, &levels_dir) {

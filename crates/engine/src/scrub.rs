@@ -1,15 +1,16 @@
-//! `Scrub`: looks for rot in the levels of an open database, at a rate, and mends it: the tree is written anew from the rows in memory
-//! (`anew.rs`), and the damaged file is kept in `levels/quarantine`.
+//! `Scrub`: reads the LSM levels of an open database at a limited rate to find rot, and repairs it: the tree is
+//! rewritten from the rows in memory (`anew.rs`), and the damaged file is kept in `levels/quarantine`.
 //!
-//! No reader touches the levels, so nobody else would notice before the next open, when memory is gone and the log may be cut. What is
-//! read comes through the system's cache: rot on the medium below a file that is still cached shows once it is not.
+//! No reader uses the LSM levels, so rot would go unnoticed until the next opening, when memory is gone and the log may
+//! be cut. The scrub reads through the system's page cache: rot on the medium below a cached file shows once the file
+//! is no longer cached.
 //!
 //! # Invariants
-//! - S1. What is judged is a table that its tree still has after it was read: a merge removes tables, and who reads one meanwhile has
-//!   read all of it or none.
-//! - S2. Rot that was found is told once, in a line, and stays in [`Db::rot`] until the database is closed, mended or not.
-//! - S3. A tree that could not be mended is tried again by the next pass, and by every copy that meets it.
-//! - S4. The database is not kept open: a round reads a piece and lets go.
+//! - S1. Only a table that its tree still has after it was read is judged: a merge removes tables, and a read in
+//!   parallel with that returns all of the table or none.
+//! - S2. Rot is reported once, in a log line, and stays in [`Db::rot`] until the database is closed, repaired or not.
+//! - S3. A tree that could not be repaired is tried again by the next pass, and by every copy that meets it.
+//! - S4. The database is not kept open: a round reads one piece and returns.
 //!
 //! Checked by `tests/rot.rs`.
 
@@ -30,53 +31,53 @@ use crate::flush_figures::FlushCause;
 use crate::shared::Shared;
 use crate::{Db, EngineError, Options};
 
-/// Between the end of a pass and the next; the first comes so long after the open, which has read everything.
+/// Pause between two passes, and before the first one, since the opening has read everything.
 const PASS_PAUSE: Duration = Duration::from_secs(60);
-/// Pieces in a second.
+/// Pieces read per second.
 const PIECES_PER_S: u64 = 10;
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
-/// Findings that are remembered.
+/// Maximum number of findings that are remembered.
 const ROT_MAX: usize = 100;
 
-/// A file of the levels that was not as it was written.
+/// A file of the LSM levels that has changed since it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rot {
     /// The file.
     pub path: PathBuf,
-    /// The families whose rows were in it; none: it is MANIFEST.
+    /// The families with rows in the file; empty for MANIFEST.
     pub families: Vec<CfId>,
-    /// What was wrong with it.
+    /// A description of the fault.
     pub what: String,
-    /// Whether what it held was written again.
+    /// Whether the content was written again.
     pub is_mended: bool,
-    /// Where it is now, if it is kept.
+    /// The present path of the file, if it is kept.
     pub quarantined: Option<PathBuf>,
 }
 
-/// Counters of looking for rot, since the open.
+/// Counters of the scrub since the opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScrubStat {
-    /// Times that all tables were read.
+    /// Completed passes over all tables.
     pub passes: u64,
-    /// Tables read and found to be as they were written.
+    /// Tables that were read and are intact.
     pub tables: u64,
-    /// Bytes of tables read.
+    /// Bytes of tables that were read.
     pub bytes: u64,
-    /// Files that were not as they were written, those found by a copy among them.
+    /// Files that have changed since they were written, including those found by a copy.
     pub rotten: u64,
-    /// Of those, how many were made up for by writing their tree again.
+    /// Number of those that were repaired by rewriting their tree.
     pub mended: u64,
 }
 
-/// What was found, and who is told.
+/// The findings, and the channel for warnings.
 #[derive(Debug)]
 pub(crate) struct Scrub {
     bytes_per_s: u64,
     warnings: Warnings,
     found: Mutex<(ScrubStat, Vec<Rot>)>,
-    /// One mends at a time: who meets the same rot finds it gone.
+    /// One thread repairs at a time: a second one that meets the same rot finds it gone.
     mending: Mutex<()>,
 }
 
@@ -86,7 +87,7 @@ impl Scrub {
         Self { bytes_per_s, warnings, found: Mutex::default(), mending: Mutex::default() }
     }
 
-    /// Returns whether anything is looked for by a thread.
+    /// Returns whether a thread scrubs.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_per_s > 0
     }
@@ -95,7 +96,7 @@ impl Scrub {
         count(&mut self.found.lock().0);
     }
 
-    /// Takes note of rot, in place of what was noted of the same file before (S2).
+    /// Notes rot, in place of an earlier note of the same file (S2).
     fn note(&self, rot: Rot) {
         let (stat, all) = &mut *self.found.lock();
         stat.mended += u64::from(rot.is_mended);
@@ -111,7 +112,7 @@ impl Scrub {
     }
 }
 
-/// Where a pass over the tables is.
+/// The state of a pass over the tables.
 #[derive(Debug, Default)]
 struct Pass {
     trees: VecDeque<TreeId>,
@@ -129,11 +130,11 @@ struct Reading {
     check: TableCheck,
 }
 
-/// How a step of a pass went.
+/// The result of a step of a pass.
 enum Step {
-    /// So many bytes were read.
+    /// This number of bytes was read.
     Read(u64),
-    /// The table is as it was written.
+    /// The table is intact.
     Whole,
     /// Another table, or tree, is next.
     Next,
@@ -146,11 +147,11 @@ impl Pass {
         Self { trees: levels.trees().iter().map(|tree| tree.id).collect(), ..Self::default() }
     }
 
-    /// Reads the next `bytes` of a table, or turns to the next one.
+    /// Reads the next piece of a table, or moves on to the next table.
     fn step(&mut self, levels: &Levels, env: &Env, piece: &mut [u8]) -> Step {
         if let Some(mut reading) = self.reading.take() {
             return match reading.file.read_at(reading.at, piece) {
-                // The disk refuses: what that means a flush or the next open says.
+                // The disk refuses to read; a flush or the next opening reports that.
                 Err(_) => Step::Next,
                 Ok(0) => match reading.check.end() {
                     Ok(()) => Step::Whole,
@@ -183,24 +184,24 @@ impl Pass {
                 Step::Next
             }
             Err(fault @ LevelsError::TreeDamaged { .. }) => Step::Rotten(tree, fault),
-            // Dropped meanwhile, or failed, which is told elsewhere.
+            // Dropped since, or failed, which is reported elsewhere.
             Err(_) => Step::Next,
         }
     }
 
-    /// S1.
+    /// Judges a fault: it is rot only if the tree still has the table (S1).
     fn judge(&mut self, levels: &Levels, path: &Path, fault: LevelsError) -> Step {
         let Some(tree) = self.sums.check(path).map(|check| check.tree()) else { return Step::Next };
         let is_there = levels.sums_of(tree).is_ok_and(|sums| sums.check(path).is_some());
         if !is_there {
             return Step::Next;
         }
-        self.tables.clear(); // the tree is written anew
+        self.tables.clear(); // the tree is rewritten
         Step::Rotten(tree, fault)
     }
 }
 
-/// Returns the rounds of the thread that looks for rot.
+/// Returns the round function of the scrub thread.
 pub(crate) fn scrubber() -> impl FnMut(&Shared) -> Duration + Send {
     let (mut pass, mut is_first, mut piece) = (None::<Pass>, true, Vec::new());
     move |shared| {
@@ -239,10 +240,10 @@ pub(crate) fn scrubber() -> impl FnMut(&Shared) -> Duration + Send {
 }
 
 impl Shared {
-    /// Reads every table once, without a pause, and mends what has rotted. Returns what was found.
+    /// Reads every table once, without a pause, and repairs rot. Returns the findings.
     pub(crate) fn scrub(&self) -> Result<Vec<Rot>, EngineError> {
         let base = self.writable_base()?;
-        let _told = self.mend_failed(base); // else nothing is known of their files
+        let _told = self.mend_failed(base); // their files would be unknown otherwise
         let mut found: Vec<Rot> = self.scrub_manifest(base).into_iter().collect();
         let mut pass = Pass::of(base.levels());
         let mut piece = vec![0; usize::try_from(PIECE_BYTES_MAX).unwrap_or(0)];
@@ -259,9 +260,9 @@ impl Shared {
         Ok(found)
     }
 
-    /// Compares MANIFEST with what is in memory, and writes it again where it differs.
+    /// Compares MANIFEST with memory, and writes it again if they differ.
     fn scrub_manifest(&self, base: &Base) -> Option<Rot> {
-        // A disk that refuses says so at the next flush.
+        // If the disk refuses, the next flush reports it.
         let fault = base.levels().mend_manifest().ok()??;
         self.scrub.warnings.warn(format!("levels: {fault}: it was written again from memory; look at the disk"));
         let path = match &fault {
@@ -273,8 +274,8 @@ impl Shared {
         Some(rot)
     }
 
-    /// Writes a tree anew of which a file is damaged. Returns what was found and done; `None`: somebody else has done it, or the tree
-    /// was dropped.
+    /// Rewrites a tree with a damaged file. Returns the finding and its repair; `None` if another thread has repaired
+    /// it, or the tree was dropped.
     fn mend(&self, base: &Base, tree: TreeId, fault: &LevelsError) -> Option<Rot> {
         let LevelsError::TreeDamaged { path, cfs, .. } = fault else { return None };
         let _one_at_a_time = self.scrub.mending.lock();
@@ -312,21 +313,22 @@ impl Shared {
         Some(rot)
     }
 
-    /// Writes the trees anew that failed: flushes tell of it.
+    /// Rewrites the trees that failed; flushes report the outcome.
     fn mend_failed(&self, base: &Base) -> Result<(), EngineError> {
         base.flush(&base.levels().to_be_replaced(), FlushCause::Failure, &self.parts())
     }
 
-    /// Mends the trees that kept a copy from being made, as its error says. `Ok`: something was mended, so that another try is worthwhile.
+    /// Repairs the trees that kept a copy from being made, according to its error. Returns `Ok` if a tree was repaired,
+    /// so that another attempt is worthwhile.
     ///
     /// # Errors
-    /// What is wrong, by the name that it has in the database and not in the copy.
+    /// The fault, with the name that the file has in the database and not in the copy.
     pub(crate) fn mend_for_copy(&self, error: EngineError) -> Result<(), EngineError> {
         let EngineError::Levels(levels_error) = &error else { return Err(error) };
         let base = self.writable_base()?;
         let cfs = match &**levels_error {
             LevelsError::TreeDamaged { cfs, .. } => cfs,
-            // Its next flush writes it anew (`anew.rs`).
+            // Its next flush rewrites it (`anew.rs`).
             LevelsError::TreeFailed { .. } => return self.mend_failed(base).map_err(|_told| error),
             _ => return Err(error),
         };
@@ -338,8 +340,8 @@ impl Shared {
                 let faults = sums.read_all::<LevelsError>(&*self.env.files, &mut |_| Ok(()));
                 match faults.map_err(EngineError::levels)?.into_iter().next() {
                     Some(fault) => fault,
-                    None if levels.tree_of(cfs[0]) != Some(tree) => return Ok(()), // mended meanwhile
-                    None => return Err(error),                                     // it is the copy that is bad
+                    None if levels.tree_of(cfs[0]) != Some(tree) => return Ok(()), // repaired since
+                    None => return Err(error),                                     // the copy itself is bad
                 }
             }
         };
@@ -351,15 +353,15 @@ impl Shared {
 }
 
 impl Db {
-    /// Reads every table of the levels now and compares it with its checksum. A tree with a table that is not as it was written is
-    /// written anew from the rows in memory, and the damaged file is moved to `levels/quarantine`. Returns what was found. A thread
-    /// does the same all the time ([`Options::scrub_rate`]).
+    /// Reads every table of the LSM levels now and compares it with its checksum. A tree with a damaged table is
+    /// rewritten from the rows in memory, and the damaged file is moved to `levels/quarantine`. Returns the findings. A
+    /// thread does the same all the time ([`Options::scrub_rate`]).
     ///
     /// # Durability
-    /// What is mended is on disk when it returns.
+    /// Repaired trees are on disk on return.
     ///
     /// # Progress
-    /// Blocks on reading the levels; readers and writers go on. Flushes of a tree that is written anew wait for that.
+    /// Blocks on reading the LSM levels; readers and writers continue. Flushes of a tree wait while it is rewritten.
     ///
     /// # Errors
     /// [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`], [`EngineError::Closed`].
@@ -370,12 +372,12 @@ impl Db {
         self.shared.scrub()
     }
 
-    /// Returns the counters of looking for rot.
+    /// Returns the counters of the scrub.
     pub fn scrub_stat(&self) -> ScrubStat {
         self.shared.scrub.found.lock().0
     }
 
-    /// Returns the rot that was found since the open, mended or not: the newest hundred.
+    /// Returns the newest hundred findings since the opening, repaired or not.
     pub fn rot(&self) -> Vec<Rot> {
         self.shared.scrub.found.lock().1.clone()
     }

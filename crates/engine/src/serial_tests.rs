@@ -1,7 +1,9 @@
-//! SERIALIZABLE against serial execution: random histories of three sessions, replayed one transaction after the other.
+//! Compares SERIALIZABLE with serial execution: random histories of three sessions, replayed one transaction after the
+//! other.
 //!
-//! The checker knows nothing of read sets: it takes the transactions that committed, in the order of their CSNs (one that
-//! wrote nothing stands at its snapshot), runs each alone on a plain map, and compares every answer and the final state.
+//! The checker knows nothing of read sets: it takes the committed transactions in the order of their CSNs (one that
+//! wrote nothing is placed at its snapshot), runs each alone on a plain map, and compares every answer and the final
+//! state.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -19,11 +21,11 @@ use crate::{
 
 type Rows = BTreeMap<u8, u32>;
 
-/// What a transaction did, with the answer it got.
+/// An operation of a transaction, with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Op {
     Get(u8, Option<u32>),
-    /// Keys from, to, backwards, at most so many, and what came.
+    /// First key, last key, whether backwards, the limit, and the rows returned.
     Scan(u8, u8, bool, usize, Vec<(u8, u32)>),
     /// Whether the key was free.
     Insert(u8, u32, bool),
@@ -35,7 +37,7 @@ enum Op {
     RollbackTo,
 }
 
-/// One committed transaction: where it stands in the order, what it did.
+/// One committed transaction: its place in the order, and its operations.
 #[derive(Debug)]
 struct Done {
     at: (Lsn, bool),
@@ -91,7 +93,7 @@ impl Client {
         self.mark = None;
     }
 
-    /// Makes one step, in a statement of its own. A wait is given up: nobody else runs meanwhile.
+    /// Makes one step, in its own statement. It does not wait for a lock, since no other session runs meanwhile.
     fn step(&mut self, f: &Family, dice: &mut Dice, value: u32, count: &mut Count) {
         if !self.session.in_transaction() {
             self.session.begin(Isolation::Serializable, false).unwrap();
@@ -157,7 +159,7 @@ impl Client {
         })
     }
 
-    /// Ends the transaction; one that committed joins `done`.
+    /// Ends the transaction; if it committed, adds it to `done`.
     fn end(&mut self, done: &mut Vec<Done>, count: &mut Count) {
         let Some(snapshot) = self.session.snapshot() else { return };
         match self.session.commit(count.wrote.is_multiple_of(3)) {
@@ -181,7 +183,7 @@ impl Client {
     }
 }
 
-/// Runs the transactions one after the other; says which answer would have been another.
+/// Runs the transactions one after the other; returns the first answer that would differ.
 fn replay(mut done: Vec<Done>, last: &Rows) -> Result<(), String> {
     done.sort_by_key(|done| done.at);
     let mut rows = Rows::new();
@@ -223,14 +225,14 @@ fn replay(mut done: Vec<Done>, last: &Rows) -> Result<(), String> {
     if rows == *last { Ok(()) } else { Err(format!("the final state is {last:?}, serial execution leaves {rows:?}")) }
 }
 
-/// Runs one random history on a family of its own, and checks it.
+/// Runs one random history on a new family, and checks it.
 fn history(db: &Db, seed: u64, count: &mut Count) -> Result<(), String> {
     let cf = db.create_family();
     let f: Arc<Family> = db.family(cf);
     let mut dice = Dice(seed);
     let mut clients = [Client::new(db), Client::new(db), Client::new(db)];
     let mut done = Vec::new();
-    // Two rows to begin with.
+    // The family begins with two rows.
     let mut first = Client::new(db);
     first.session.begin(Isolation::Serializable, false).unwrap();
     first.session.begin_statement(StatementKind::Write).unwrap();
@@ -265,9 +267,9 @@ fn history(db: &Db, seed: u64, count: &mut Count) -> Result<(), String> {
     replay(done, &last).map_err(|text| format!("history {seed}: {text}"))
 }
 
-/// Goal: what commits at SERIALIZABLE is as if run one after the other, in the order of commits. Method: 12,000 random
-/// histories of three sessions on four keys (reads, ranges in both directions, inserts that meet rows, updates, deletions,
-/// locks, savepoints, cleaning of old versions), each replayed serially.
+/// Goal: transactions that commit at SERIALIZABLE act as if run one after the other, in the order of commits. Method:
+/// 12,000 random histories of three sessions on four keys (reads, ranges in both directions, inserts that meet rows,
+/// updates, deletions, locks, savepoints, cleaning of old versions), each replayed serially.
 #[test]
 fn committed_serializable_transactions_are_some_serial_execution() {
     let db = still();

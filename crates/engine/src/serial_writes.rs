@@ -1,14 +1,16 @@
-//! `SerialWrites`: the keys that SERIALIZABLE transactions have committed lately, for who validates much in steps.
+//! `SerialWrites`: the keys that SERIALIZABLE transactions have committed recently, for transactions that validate a
+//! large read set in steps.
 //!
-//! A transaction that has read much looks at all of it before its commit, a part at a time, while others go on. What its like
-//! commit meanwhile is kept here, so that under the lock of validation it looks at these keys alone. Commits of other levels take
-//! no part in the serial order, and are not kept: one that comes while the parts are looked at may go unnoticed.
+//! A transaction with a large read set examines all of it before its commit, a part at a time, while other transactions
+//! continue. The SERIALIZABLE commits of that time are kept here, so under the lock of validation it examines only
+//! their keys. Commits of other levels take no part in the serial order and are not kept: one that comes while the
+//! parts are examined may go unnoticed.
 //!
 //! # Invariants
-//! - K1. `mark` and `add` are called under the lock of validation (V1 of `serial` in `collie_txn`) only, so a commit that came
-//!   before a mark is published, and is met by every look that begins after it; one that came later is in here, or `forgotten_to`
-//!   is above the mark.
-//! - K2. Nothing is kept while nobody has a mark, and at most [`KEYS_MAX`] keys else.
+//! - K1. `mark` and `add` are only called under the lock of validation (V1 of `serial` in `collie_txn`). So a commit
+//!   before a mark is published, and every look that begins after the mark finds it; a commit after the mark is in
+//!   here, or `forgotten_to` is above the mark.
+//! - K2. Nothing is kept while there is no mark, and otherwise at most [`KEYS_MAX`] keys.
 //!
 //! Checked by `serial_tests.rs`.
 
@@ -20,10 +22,10 @@ use parking_lot::Mutex;
 
 use crate::read_set::ReadSet;
 
-/// Keys kept at most. Whoever is behind them looks at everything again.
+/// Maximum number of keys that are kept. A transaction that falls behind them examines its whole read set again.
 pub(crate) const KEYS_MAX: usize = 1 << 14;
 
-/// Keys of one commit.
+/// The keys of one commit.
 pub(crate) type Keys = Vec<(CfId, Box<[u8]>)>;
 
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ struct Inner {
     next: u64,
     commits: VecDeque<(u64, Keys)>,
     keys: usize,
-    /// Commits of lower numbers are not in here.
+    /// Commits below this number are not in here.
     forgotten_to: u64,
     marks: usize,
 }
@@ -41,23 +43,23 @@ struct Inner {
 #[derive(Debug, Default)]
 pub(crate) struct SerialWrites {
     inner: Mutex<Inner>,
-    /// `marks`, for a look without the lock.
+    /// The same as `marks`, to be read without the lock.
     marks: AtomicUsize,
 }
 
-/// What came after a mark.
+/// The commits after a mark, compared with a read set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// Nothing that was read.
+    /// No key of the read set was committed.
     Unchanged,
-    /// This key, which was read.
+    /// This key of the read set was committed.
     Changed(CfId, Box<[u8]>),
-    /// More than was kept.
+    /// More was committed than is kept.
     Forgotten,
 }
 
 impl SerialWrites {
-    /// Begins to keep what is committed from now on. Give the mark back with [`SerialWrites::unmark`].
+    /// Begins to keep the keys of commits from now on. [`SerialWrites::unmark`] must release the mark.
     pub(crate) fn mark(&self) -> u64 {
         let mut inner = self.inner.lock();
         inner.marks += 1;
@@ -65,7 +67,7 @@ impl SerialWrites {
         inner.next
     }
 
-    /// Ends what [`SerialWrites::mark`] began.
+    /// Releases a mark of [`SerialWrites::mark`].
     pub(crate) fn unmark(&self) {
         let mut inner = self.inner.lock();
         inner.marks -= 1;
@@ -76,13 +78,13 @@ impl SerialWrites {
         }
     }
 
-    /// Returns whether somebody has a mark: then a commit that is about to validate collects its keys. A guess, which [`SerialWrites::add`]
-    /// puts right.
+    /// Returns whether there is a mark: then a commit that is about to validate collects its keys. The answer is a
+    /// guess, which [`SerialWrites::add`] corrects.
     pub(crate) fn is_watched(&self) -> bool {
         self.marks.load(Relaxed) > 0
     }
 
-    /// Keeps what a commit writes that was validated; `None` when that was not collected.
+    /// Keeps the keys of a validated commit; `None` if they were not collected.
     pub(crate) fn add(&self, keys: Option<Keys>) {
         let mut inner = self.inner.lock();
         if inner.marks == 0 {
@@ -107,7 +109,7 @@ impl SerialWrites {
         }
     }
 
-    /// Says whether something that was read was committed since `mark`.
+    /// Returns whether a key of the read set was committed since `mark`.
     pub(crate) fn since(&self, mark: u64, reads: &ReadSet) -> Since {
         let inner = self.inner.lock();
         if mark < inner.forgotten_to {

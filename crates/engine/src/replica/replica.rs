@@ -1,14 +1,17 @@
 //! `Replica`: a database directory that follows the log of another database.
 //!
 //! # Invariants
-//! - E1. Nothing is shown before the log is applied up to `consistent_at` of the control file: until then rows of a base backup are
-//!   newer than the log that was applied, or come from a re-log. Records are replayed as at open meanwhile, and there is no [`Db`].
-//! - E2. A replica appends nothing to its log: positions are its primary's. Small flushes take the place of re-logs.
-//! - E3. Levels have no row above what is shown here, nor above what is on disk here (REPL-11).
-//! - E4. What the own log has when it is opened is shown: none of it was shipped before it was durable on the primary (R1). Whether a quorum
-//!   has it is known once the primary says so: until then [`Db::is_unsettled`] is true, and whoever counts replicas reads no tables.
-//! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of every
-//!   database ([`Options::old_version_memory`]).
+//! - E1. Nothing is shown before the log is applied up to `consistent_at` of the control file: until then rows of a
+//!   base backup are newer than the applied log, or come from a re-log. Until then records are replayed as in an
+//!   opening, and there is no [`Db`].
+//! - E2. A replica appends nothing to its log: positions are those of its primary. It flushes few rows where a primary
+//!   would re-log them.
+//! - E3. The LSM levels have no row above the read horizon, nor above what is on disk here (REPL-11).
+//! - E4. The own log is shown as far as it reaches at the opening: none of it was shipped before it was durable on the
+//!   primary (R1). Whether a quorum has it is known once the primary says so: until then [`Db::is_unsettled`] is true,
+//!   and a server that counts replicas reads no tables.
+//! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of
+//!   every database ([`Options::old_version_memory`]).
 //!
 //! Checked by `replica_tests.rs`.
 
@@ -53,13 +56,13 @@ use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
 use crate::shared::Shared;
 use crate::{Db, EngineError, OpenProgress, OpenReport, Options, QuorumNote, names};
 
-/// Called with a record.
+/// A callback that gets a record.
 pub(crate) type VisitRef<'v> = dyn FnMut(RecordRef<'_>) -> Result<(), EngineError> + 'v;
 
-/// Reads the records of an own log from its beginning, in order, and calls what it is given with each.
+/// A function that reads the records of an own log from its beginning, in order, and calls its argument with each.
 pub(crate) type ReadAll<'a> = dyn Fn(&mut VisitRef<'_>) -> Result<(), EngineError> + 'a;
 
-/// How a replica applies.
+/// Options of applying.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ReplicaOptions {
@@ -67,16 +70,16 @@ pub struct ReplicaOptions {
     pub apply_workers: usize,
 }
 
-/// The start of a line of positions, as the control file of a node knows it.
+/// The start of a history, as the control file of a node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryStart {
-    /// Number of the leadership.
+    /// The number of the leadership.
     pub term: Term,
-    /// The line's random id.
+    /// The random id of the history.
     pub history: HistoryId,
-    /// Where it starts: the position of its INCARNATION record.
+    /// The position of its INCARNATION record, where it starts.
     pub start: Lsn,
-    /// Where the record before that one ends.
+    /// The end of the record before that one.
     pub prev_end: Lsn,
 }
 
@@ -92,30 +95,33 @@ impl From<HistoryStart> for History {
     }
 }
 
-/// Who a directory is to be that a replica is opened in.
+/// The identity of a directory in which a replica is to be opened.
 #[derive(Clone, Debug)]
 pub struct Seed {
-    /// The primary's cluster.
+    /// The id of the primary's cluster.
     pub cluster_id: u128,
-    /// The directory's own id, drawn for it.
+    /// The id of this node, drawn for the directory.
     pub node_id: u64,
     /// The primary's term.
     pub term: Term,
     /// The primary's histories, oldest first.
     pub histories: Vec<HistoryStart>,
-    /// Nothing is shown before the log is applied up to here: what was durable on the primary when the levels had been copied.
+    /// Nothing is shown before the log is applied up to here: the position that was durable on the primary when the LSM
+    /// levels had been copied.
     pub consistent_at: Lsn,
 }
 
 impl Seed {
-    /// Writes who the directory `dir` is, for [`Replica::open`]. Call it last: a directory without it opens as nothing. Levels that a base
-    /// backup has brought are compared with the checksums inside before: what came may have rotted on the way to either disk.
+    /// Writes the identity of the directory `dir`, for [`Replica::open`]. To be called last: a directory without it
+    /// cannot be opened. LSM levels from a base backup are compared with the checksums inside them first, since they
+    /// may have rotted on either disk or on the way.
     ///
     /// # Durability
-    /// Durable when it returns.
+    /// Durable on return.
     ///
     /// # Errors
-    /// [`EngineError::Levels`] when a file of the levels is not as it was written, by name; the system's.
+    /// [`EngineError::Levels`] with the name of a file of the LSM levels that has changed since it was written; errors
+    /// of the file system.
     pub fn plant(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let Self { cluster_id: cluster, node_id: node, term, consistent_at, .. } = *self;
         check_levels(env, &Control::levels_dir(dir))?;
@@ -126,21 +132,21 @@ impl Seed {
     }
 }
 
-/// The log of a directory that is opened.
+/// The log of a directory that is being opened.
 pub(crate) struct Over<'a> {
     own: Arc<dyn OwnLog>,
     log: Option<Arc<FollowerLog>>,
     read_all: &'a ReadAll<'a>,
 }
 
-/// Records are replayed as at open: nothing is shown (E1).
+/// The state in which records are replayed as in an opening, and nothing is shown (E1).
 pub(crate) struct Catching {
     levels: Levels,
     families: Arc<Families>,
     flushed: Map<CfId, Lsn>,
     replay: Replay,
     unfinished: Unfinished,
-    /// Who `unfinished` tells; what counts is told again in the end.
+    /// Used by `unfinished` until the database is opened, which notes the remaining transactions in its own set.
     scratch: LargeTransactions,
     control: Control,
     position: Lsn,
@@ -150,7 +156,7 @@ pub(crate) struct Catching {
 }
 
 impl Catching {
-    /// Takes a record.
+    /// Replays a record.
     fn take(&mut self, record: RecordRef<'_>, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let RecordRef { lsn, end, tag, body, .. } = record;
         let damage = |what| EngineError::Corruption { lsn, what };
@@ -176,7 +182,7 @@ impl Catching {
 pub(crate) enum Phase {
     Catching(Box<Catching>),
     Live(Box<Live<Following>>),
-    /// What came of the last record, or closed.
+    /// The replica takes no more: the error that ended it, or `Closed`.
     Over(EngineError),
 }
 
@@ -187,14 +193,14 @@ pub(crate) struct Inner {
     replica: ReplicaOptions,
     pub(crate) env: Env,
     own: Arc<dyn OwnLog>,
-    /// `own`, unless a test has another one.
+    /// The same log as `own`, unless a test uses another one.
     log: Option<Arc<FollowerLog>>,
     cluster_id: u128,
     node_id: u64,
     consistent_at: Lsn,
-    /// Set once, when there is something to show.
+    /// Set once, when there is a state to show.
     pub(crate) open: OnceLock<Opened>,
-    /// Before that: how far the log was applied.
+    /// The end of the applied log before `open` is set.
     caught: AtomicU64,
     /// Held while records are taken.
     pub(crate) phase: Mutex<Phase>,
@@ -218,14 +224,15 @@ impl fmt::Debug for Replica {
 }
 
 impl Replica {
-    /// Opens the directory `dir`, which [`Seed::plant`] has made and a base backup has perhaps given levels, and replays the log that it
-    /// has. Nothing is appended: the log goes on with what is received. `options.read_only` and `options.first_xid` mean nothing here.
+    /// Opens the directory `dir`, which [`Seed::plant`] has prepared and which may have LSM levels of a base backup,
+    /// and replays the log there. Nothing is appended: the log continues with the received records. `options.read_only`
+    /// and `options.first_xid` have no effect here.
     ///
     /// # Durability
-    /// What was received and flushed here is there when this returns.
+    /// Everything that was received and flushed here is there on return.
     ///
     /// # Errors
-    /// When there is no such directory, or it is open elsewhere, of a newer format, damaged, or cannot be read or written.
+    /// If the directory does not exist, is open elsewhere, of a newer format, damaged, or cannot be read or written.
     pub fn open(
         dir: &Path,
         options: Options,
@@ -248,9 +255,9 @@ impl Replica {
         let needed = noted.log_start.max(CHECKPOINT);
         let log_dir = Control::log_dir(dir);
         let mut log_options = options.log.clone();
-        // A base backup brings no log: it begins where the levels need it.
+        // A base backup has no log: the own log begins where the LSM levels need it.
         log_options.first_lsn = needed;
-        // What levels of a base backup have may be above the log that was received so far.
+        // LSM levels of a base backup may be above the log that was received so far.
         let is_consistent = noted.flushed > control.consistent_at;
         log_options.known_durable = Some(noted.flushed).filter(|flushed| is_consistent && *flushed > Lsn::ZERO);
         let (log, found) = FollowerLog::open(env, &log_dir, log_options)?;
@@ -262,7 +269,7 @@ impl Replica {
         Ok((this, OpenReport { notices: found.notes, incarnation: found.incarnation, ..report }))
     }
 
-    /// Opens the directory `dir`, whose log was opened.
+    /// Opens the directory `dir`, whose log is already open.
     pub(crate) fn over(
         dir: &Path,
         options: Options,
@@ -281,11 +288,11 @@ impl Replica {
         if start > needed {
             return Err(EngineError::MissingLog { path: Control::log_dir(dir), start: Some(start), needed });
         }
-        control.histories.forget_below(start); // on disk with the next history
+        control.histories.forget_below(start); // reaches the disk with the next history
         let families = Arc::new(Families::with_levels());
         let mut meter = Meter::new(progress);
         let threads = appliers_for(options.recovery_threads);
-        // A simulated disk counts its calls: there they come from one thread, in one order.
+        // A simulated disk counts its calls, so they must come from one thread, in one order.
         let loaders = if env.files.is_real() { threads } else { 1 };
         let seed = env.random.u64();
         let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed };
@@ -314,7 +321,8 @@ impl Replica {
             if records.is_multiple_of(PROGRESS_RECORDS) {
                 meter.note(record.end.bytes_since(start), catching.replay.rows);
             }
-            // Who is behind `consistent_at` goes on with the stream, whose large transactions end nobody knows where.
+            // A replica below `consistent_at` continues with the stream, so how its large transactions end is not known
+            // yet.
             if end >= consistent_at && catching.replay.is_crowded() {
                 let mut survey = Survey::new(needed);
                 read_all(&mut |record| survey.note(record.lsn, record.tag, record.body))?;
@@ -323,7 +331,8 @@ impl Replica {
             Ok(())
         })?;
         if records == 0 {
-            // A copy's log begins where its levels need it, which may be all that its primary has: nothing comes then that would say so.
+            // The log of a copy begins where its LSM levels need it, and may be empty: then no record sets the
+            // position.
             catching.position = catching.position.max(needed.min(end));
         }
         let rows = catching.replay.rows;
@@ -359,19 +368,21 @@ impl Replica {
         Ok((this, report))
     }
 
-    /// Takes whole records of the primary's log that begin at `start` and continue `prev_end`: into the own log, then to the workers. One
-    /// caller at a time. Returns where they end. See [`collie_wal::Follower::receive`].
+    /// Appends whole records of the primary's log that begin at `start` and continue `prev_end` to the own log, and
+    /// then gives them to the workers. One caller at a time. Returns the end of the records. See
+    /// [`collie_wal::Follower::receive`].
     ///
     /// # Durability
-    /// None yet: see [`Replica::follower`]. What is seen here is durable on the primary.
+    /// None yet: see [`Replica::follower`]. Everything visible here is durable on the primary.
     ///
     /// # Progress
-    /// Blocks while 64 MiB of row writes wait for workers, on changes of the catalog until they are in place, and as the log does.
+    /// Blocks while 64 MiB of row writes wait for workers, on changes of the catalog until they are in place, and as
+    /// the log does.
     ///
     /// # Errors
-    /// The log's: `Full` may come with a part taken, as [`Replica::end`] says. `Corruption`: replay has ended, and the replica must be
-    /// built anew; the error comes back ever after, and what was applied can be read. [`EngineError::ReplayStopped`],
-    /// [`EngineError::Closed`].
+    /// Those of the log: `Full` may come after a part was taken, as [`Replica::end`] shows. `Corruption`: replay has
+    /// ended and the replica must be rebuilt; later calls return the same error, and the applied state can be read.
+    /// [`EngineError::ReplayStopped`], [`EngineError::Closed`].
     pub fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, EngineError> {
         if let Some(error) = self.failure() {
             return Err(error);
@@ -381,36 +392,40 @@ impl Replica {
         log.receive(start, prev_end, records, |give| self.take(|visit| give(visit)))
     }
 
-    /// Makes the database a primary's, in `term`: what was received is applied and shown, its log goes on with a history of its own, and
-    /// sessions can write from then on, those that are open among them. [`Replica::db`] is the same. Nothing is received any more.
+    /// Makes this node a primary in `term`: everything received is applied and shown, the log continues with a new
+    /// history, and from then on sessions can write, open ones included. [`Replica::db`] is the same database. Nothing
+    /// is received any more.
     ///
-    /// The caller has seen to it that nobody else leads in this term, nor goes on in a lower one.
+    /// The caller ensures that no other node leads in this term or continues in a lower one.
     ///
     /// # Durability
-    /// The new history is durable when this returns. Killed before, the directory is a replica or a primary's, never both.
+    /// The new history is durable on return. After a kill before that, the directory is a replica's or a primary's,
+    /// never both.
     ///
     /// # Progress
-    /// Blocks on replay of what was received, a flush, and reading the log once; readers go on.
+    /// Blocks on replay of what was received, a flush, and reading the log once; readers continue.
     ///
     /// # Errors
-    /// `InvalidArgument` while the base backup is not complete, or for a term that is not above [`Replica::histories`]'; what has ended
-    /// replay; [`EngineError::Busy`]: nothing has changed. The disk's, the log's: the replica must be opened again.
+    /// `InvalidArgument` while the base backup is not complete, or for a term that is not above that of
+    /// [`Replica::histories`]; the error that has ended replay; [`EngineError::Busy`]: nothing has changed in these
+    /// cases. Errors of the disk and of the log: the replica must be opened again.
     pub fn promote(&self, term: Term) -> Result<Db, EngineError> {
         let log = self.0.log.as_ref().ok_or(EngineError::Closed)?;
         log.end_receiving(|log| self.0.promote(log, term))
     }
 
-    /// Returns the own log, for its marks, waits and figures. Give it nothing: [`Replica::receive`] does.
+    /// Returns the own log, for its marks, waits and figures. Only [`Replica::receive`] may give it records.
     pub fn follower(&self) -> Option<&collie_wal::Follower> {
         self.0.log.as_ref().map(|log| log.follower())
     }
 
-    /// Returns the end of what was received.
+    /// Returns the end of the received log.
     pub fn end(&self) -> Lsn {
         self.0.own.end()
     }
 
-    /// Takes records that `give` calls its argument with, in the order of the log. What they commit is seen soon after.
+    /// Replays the records with which `give` calls its argument, in the order of the log. Their commits become visible
+    /// soon after.
     pub(crate) fn take(
         &self,
         give: impl FnOnce(&mut VisitRef<'_>) -> Result<(), EngineError>,
@@ -421,13 +436,13 @@ impl Replica {
             Phase::Catching(catching) => give(&mut |record| catching.take(record, &inner.env, &inner.dir)),
             Phase::Live(live) => {
                 let taken = give(&mut |record| live.take(record));
-                live.flush(); // also what was good before an error
+                live.flush(); // also the records before an error
                 taken
             }
             Phase::Over(error) => Err(error.clone()),
         };
         if let Err(error) = &taken {
-            // What was applied stays to be read; nothing is skipped.
+            // What was applied stays readable; nothing is skipped.
             if let Phase::Catching(_) = &*phase {
                 *phase = Phase::Over(error.clone());
             }
@@ -443,7 +458,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Lets sessions see commits below `lsn`, as far as they are applied: what the primary says of itself with each packet.
+    /// Allows sessions to see commits below `lsn`, as far as they are applied. The primary sends this position with
+    /// each packet.
     pub fn set_show(&self, lsn: Lsn) {
         if let Some(open) = self.0.open.get() {
             open.followed.shown.told(lsn);
@@ -451,7 +467,8 @@ impl Replica {
         }
     }
 
-    /// Frees what dropped tables leave, once no snapshot shows them; replay does so too. Call it now and then while nothing is received.
+    /// Frees dropped families that no snapshot shows any more; replay does so too. To be called now and then while
+    /// nothing is received.
     pub fn tick(&self) {
         if let Some(mut phase) = self.0.phase.try_lock()
             && let Phase::Live(live) = &mut *phase
@@ -460,16 +477,17 @@ impl Replica {
         }
     }
 
-    /// Returns the database, whose sessions read what is shown; `None` as long as nothing may be shown (E1).
+    /// Returns the database, whose sessions read the visible state; `None` until a state may be shown (E1).
     pub fn db(&self) -> Option<Db> {
         self.0.open.get().map(|open| open.db.clone())
     }
 
-    /// Returns who is asked for commits, as the newest record says that is in the log here, whether it is applied or not; `None`: no record
-    /// says, or nothing may be shown yet (E1). [`Db::quorum_note`] knows of those that replay has come to.
+    /// Returns the quorum configuration of the newest QUORUM record in the log here, whether it is applied or not;
+    /// `None` if there is no such record, or no state may be shown yet (E1). [`Db::quorum_note`] knows only of records
+    /// that replay has reached.
     ///
     /// # Progress
-    /// Blocks as a [`Replica::receive`] that is under way does.
+    /// Blocks on a running [`Replica::receive`].
     pub fn quorum_note(&self) -> Option<QuorumNote> {
         let newest = || self.0.open.get().and_then(|open| open.db.quorum_note());
         // Records are in the log, and may be on disk, before replay takes them.
@@ -481,18 +499,19 @@ impl Replica {
         self.0.open.get().map_or_else(|| Lsn::new(self.0.caught.load(Acquire)), |open| open.applying.applied())
     }
 
-    /// Returns the position below which sessions see every commit; zero as long as nothing may be shown.
+    /// Returns the position below which sessions see every commit; zero until a state may be shown.
     pub fn shown(&self) -> Lsn {
         self.0.open.get().map_or(Lsn::ZERO, |open| open.followed.shown.position())
     }
 
-    /// Moves to `out` since when sessions see what is shown up to `shown`, oldest first: positions, each with the time on this machine's clock, in
-    /// nanoseconds, by which everything below it was shown, as far as that changed since the last call.
+    /// Moves the times at which positions up to `shown` became visible to `out`, oldest first: positions, each with the
+    /// time on this machine's clock, in nanoseconds, by which everything below it was visible. Only changes since the
+    /// last call are moved.
     pub fn take_shown_times(&self, shown: Lsn, out: &mut Vec<(Lsn, u64)>) {
         self.0.open.get().into_iter().for_each(|open| open.followed.shown_times.take(shown, out));
     }
 
-    /// Returns the position below which the log is on this machine's disk.
+    /// Returns the position below which the log is on this node's disk.
     pub fn durable(&self) -> Lsn {
         self.0.own.durable()
     }
@@ -502,28 +521,28 @@ impl Replica {
         self.0.open.get().map_or(0, |open| open.applying.queued_bytes())
     }
 
-    /// Returns what the workers have done.
+    /// Returns the figures of the workers.
     pub fn apply_stat(&self) -> ApplyStat {
         self.0.open.get().map_or_else(ApplyStat::default, |open| open.applying.stat())
     }
 
-    /// Waits until sessions see commits below `lsn`; `None` as long as nothing may be shown.
+    /// Returns a wait until sessions see commits below `lsn`; `None` until a state may be shown.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
         self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn).telling(&open.db.shared))
     }
 
-    /// Returns how many workers row writes can be spread over: those that were started; 0 as long as nothing may be shown.
+    /// Returns the number of started workers, over which row writes can be spread; 0 until a state may be shown.
     pub fn apply_workers_max(&self) -> usize {
         self.0.open.get().map_or(0, |open| open.applying.workers_max())
     }
 
-    /// Has row writes applied by so many of the workers that were started, until it is closed. The others wait for work meanwhile.
+    /// Sets how many of the started workers apply row writes, until the replica is closed. The others are idle.
     ///
     /// # Errors
-    /// [`EngineError::BadOption`] for none, for more than there are, and as long as nothing may be shown.
+    /// [`EngineError::BadOption`] for zero, for more than were started, and until a state may be shown.
     ///
     /// # Progress
-    /// Wait-free. Replay changes over after its next packet, once what it has handed over is in place.
+    /// Wait-free. Replay switches after its next packet, once everything that it has handed over is in place.
     pub fn set_apply_workers(&self, workers: usize) -> Result<(), EngineError> {
         let most = self.apply_workers_max();
         match self.0.open.get() {
@@ -539,7 +558,7 @@ impl Replica {
         }
     }
 
-    /// Returns how many row writes were handed to workers since there is something to show.
+    /// Returns the number of row writes that were handed to workers since there is a state to show.
     pub fn row_writes(&self) -> u64 {
         match &*self.0.phase.lock() {
             Phase::Live(live) => live.row_writes(),
@@ -547,7 +566,7 @@ impl Replica {
         }
     }
 
-    /// Returns why nothing more is taken, if an error has ended replay.
+    /// Returns the error that has ended replay, if there is one.
     pub fn failure(&self) -> Option<EngineError> {
         match &*self.0.phase.lock() {
             Phase::Over(error) => Some(error.clone()),
@@ -556,22 +575,22 @@ impl Replica {
         }
     }
 
-    /// Returns the id of the cluster: its primary's.
+    /// Returns the id of the cluster, which is that of its primary.
     pub fn cluster_id(&self) -> u128 {
         self.0.cluster_id
     }
 
-    /// Returns the id of the directory.
+    /// Returns the id of this node.
     pub fn node_id(&self) -> u64 {
         self.0.node_id
     }
 
-    /// Returns below which position nothing is shown.
+    /// Returns the position up to which the log must be applied before anything is shown.
     pub fn consistent_at(&self) -> Lsn {
         self.0.consistent_at
     }
 
-    /// Returns the term and the histories, those among them that were received.
+    /// Returns the term and the histories, including received ones.
     pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
         let of = |control: &Control| (control.term, control.histories.iter().map(|known| (*known).into()).collect());
         if let Some(open) = self.0.open.get() {
@@ -583,7 +602,7 @@ impl Replica {
         }
     }
 
-    /// Waits until everything that was taken is in place.
+    /// Waits until everything taken is in place.
     ///
     /// # Errors
     /// [`EngineError::ReplayStopped`].
@@ -595,9 +614,9 @@ impl Replica {
         }
     }
 
-    /// Holds what commits below `at` have left, as [`Db::hold_state`] does on the primary, once everything that was taken is applied: of
-    /// all families but those with holes, and dropped ones that old snapshots keep. `None` when it has not come to `at`, has come further,
-    /// or may not show it. Nothing is taken meanwhile.
+    /// Holds the state below `at`, as [`Db::hold_state`] does on the primary, once everything taken is applied: of all
+    /// families except those with holes, and dropped ones that old snapshots keep. Returns `None` if replay is not
+    /// exactly at `at`, or may not show it. Nothing is taken meanwhile.
     ///
     /// # Errors
     /// As [`Replica::state_hash`].
@@ -611,16 +630,17 @@ impl Replica {
             return Ok(None);
         }
         let skipped: Vec<CfId> = live.holes().keys().copied().collect();
-        open.db.shared.txns.log().wait_boundary(at)?; // the last worker publishes in a moment
+        open.db.shared.txns.log().wait_boundary(at)?; // the last worker is about to publish
         let held = HeldState::new(&open.db.shared, &skipped)?;
         Ok(Some(held).filter(|held| held.at() == at))
     }
 
-    /// Returns a position and the state hash there, once everything that was taken is applied: of all families but those with holes,
-    /// and dropped ones that old snapshots keep. Reads every row. See [`Db::state_hash`].
+    /// Returns a position and the state hash there, once everything taken is applied: of all families except those with
+    /// holes, and dropped ones that old snapshots keep. Reads every row. See [`Db::state_hash`].
     ///
     /// # Errors
-    /// [`EngineError::ReplayStopped`], [`EngineError::TooManySessions`]; [`EngineError::Closed`] as long as nothing may be shown.
+    /// [`EngineError::ReplayStopped`], [`EngineError::TooManySessions`]; [`EngineError::Closed`] until a state may be
+    /// shown.
     pub fn state_hash(&self) -> Result<(Lsn, u64), EngineError> {
         let (skipped, db, position) = {
             let mut phase = self.0.phase.lock();
@@ -631,20 +651,20 @@ impl Replica {
             let skipped: Vec<CfId> = live.holes().keys().copied().collect();
             (skipped, open.db.clone(), live.position().min(open.followed.shown.show()))
         };
-        db.shared.txns.log().wait_boundary(position)?; // the last worker publishes in a moment
+        db.shared.txns.log().wait_boundary(position)?; // the last worker is about to publish
         db.state_hash(&skipped)
     }
 
-    /// Ends replay, and closes the database and its log. Sessions that are open can still read.
+    /// Ends replay, and closes the database and its log. Open sessions can still read.
     ///
     /// # Errors
-    /// The log's; the levels'.
+    /// Those of the log and of the LSM levels.
     pub fn close(&self) -> Result<(), EngineError> {
         let phase = std::mem::replace(&mut *self.0.phase.lock(), Phase::Over(EngineError::Closed));
         drop(phase); // ends the workers
         let Some(open) = self.0.open.get() else { return self.0.own.close() };
         open.followed.shown.close();
-        // Also of one whose promotion failed behind that.
+        // The log is a primary's also if the promotion failed after it was reopened.
         let is_own = open.db.shared.txns.log().followed().is_none();
         let closed = open.db.close();
         if is_own { closed } else { closed.and(self.0.own.close()) }
@@ -652,10 +672,10 @@ impl Replica {
 }
 
 impl Inner {
-    /// Notes, before the first record is received, that the directory follows: from then on it opens as nothing else. What a former
-    /// primary has is all shown.
+    /// Notes in the control file, before the first record is received, that the directory is a replica's: from then on
+    /// it opens only as one. The rows of a former primary are all shown.
     fn note_following(&self) -> Result<(), EngineError> {
-        let Some(open) = self.open.get() else { return Ok(()) }; // it is noted
+        let Some(open) = self.open.get() else { return Ok(()) }; // it is noted already
         let mut control = open.following.control.lock();
         if control.consistent_at == Lsn::ZERO {
             control.consistent_at = Control::FOLLOWS;
@@ -664,7 +684,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Shows what was caught, if it is enough (E1).
+    /// Makes the caught-up state visible, if it is consistent (E1).
     fn settle(&self, phase: Phase) -> Result<Phase, EngineError> {
         match phase {
             Phase::Catching(catching) if catching.position >= self.consistent_at => {

@@ -1,4 +1,4 @@
-//! Replicas over a log in memory: what a primary writes is given to them record by record.
+//! Replicas with a log in memory: the records of a primary are given to them one by one.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::names;
 use crate::replica::live::VisitRecord;
 use crate::{Basis, HistoryState, Insert, Isolation, Outcome, Session, StatementKind, Write};
 
-/// An own log in memory. What is durable is said by the test.
+/// An own log in memory. The test decides what is durable.
 #[derive(Debug, Default)]
 struct MemoryLog {
     start: u64,
@@ -71,13 +71,13 @@ fn options() -> Options {
     Options { background: false, ..Options::small() }
 }
 
-/// A primary, and a replica that is given what is durable there.
+/// A primary, and a replica that gets the primary's durable records.
 struct Pair {
     env: Env,
     primary: Db,
     own: Arc<MemoryLog>,
     replica: Replica,
-    /// Records that were given.
+    /// Number of records that were given.
     given: usize,
 }
 
@@ -112,7 +112,7 @@ impl Pair {
         Self { env, primary, own, replica, given: 0 }
     }
 
-    /// Gives the replica what is durable, and has it applied, but not shown.
+    /// Gives the replica the durable records, and lets it apply but not show them.
     fn give(&mut self) {
         let log = self.primary.log().unwrap();
         log.flush_wal(true).unwrap();
@@ -124,7 +124,7 @@ impl Pair {
         self.replica.drain().unwrap();
     }
 
-    /// Gives the replica what is durable, and has it shown.
+    /// Gives the replica the durable records, and lets it show them.
     fn ship(&mut self) {
         self.give();
         self.own.durable.store(self.own.end().get(), SeqCst);
@@ -185,8 +185,8 @@ fn get(db: &Db, cf: CfId, key: &[u8]) -> Option<Vec<u8>> {
 
 const CF: CfId = CfId::new(7);
 
-/// Goal: a replica shows what its primary committed, whole, in both kinds of statements, and no further than `show`; it refuses
-/// writes; a wait for a position ends when it is shown. Method: commits given one after the other.
+/// Goal: a replica shows the commits of its primary, whole, in both kinds of statements, and no further than `show`; it
+/// refuses writes; a wait for a position ends when it is visible. Method: commits given one after the other.
 #[test]
 fn replica_shows_what_was_committed_and_takes_no_writes() {
     let mut pair = Pair::new();
@@ -206,7 +206,7 @@ fn replica_shows_what_was_committed_and_takes_no_writes() {
     assert_eq!(session.get(&db.family(CF), b"b").unwrap().as_deref(), Some(&b"1"[..]));
     session.rollback();
 
-    // The primary lets nothing more be seen.
+    // The primary does not raise `show`.
     let before = pair.replica.shown();
     put(&pair.primary, CF, &[(b"a", Some(b"2")), (b"b", None)]);
     let log = pair.primary.log().unwrap();
@@ -230,8 +230,9 @@ fn replica_shows_what_was_committed_and_takes_no_writes() {
     assert!(matches!(pair.replica.take(|_| Ok(())), Err(EngineError::Closed)));
 }
 
-/// Goal: D4: rows of a dropped table are no part of a replica's state, however it came to know of the drop, and are freed while nothing
-/// is received (T301). Method: two tables, one dropped; the drop replayed, and found at an opening whose log brings the rows back.
+/// Goal: D4: rows of a dropped table are no part of a replica's state, however the replica learned of the drop, and are
+/// freed while nothing is received (T301). Method: two tables, one dropped; the drop replayed, and found at an opening
+/// whose log brings the rows back.
 #[test]
 fn dropped_tables_do_not_count_on_a_replica_that_was_opened_after_the_drop() {
     let mut pair = Pair::new();
@@ -265,8 +266,8 @@ fn dropped_tables_do_not_count_on_a_replica_that_was_opened_after_the_drop() {
     check_freed(&pair, "the log has brought it back");
 }
 
-/// Goal: E5, R4: a long reader sees its snapshot while replay goes on, and what it needs is freed when it ends. Method: a REPEATABLE
-/// READ transaction over a thousand commits to its row, with rounds of cleaning.
+/// Goal: E5, R4: a long reader sees its snapshot while replay continues, and the versions that it needs are freed when
+/// it ends. Method: a REPEATABLE READ transaction over a thousand commits to its row, with rounds of cleaning.
 #[test]
 fn long_reader_neither_stops_replay_nor_is_cancelled() {
     let mut pair = Pair::new();
@@ -297,12 +298,12 @@ fn long_reader_neither_stops_replay_nor_is_cancelled() {
     pair.check_equal();
 }
 
-/// Waits for a position, or asks for it.
+/// A way to learn that a position is visible: by a wait for it or by a query.
 type Told<'a> = &'a dyn Fn(&Replica, Lsn);
 
-/// Goal: S4 of `shown.rs`: whoever is told that a position is shown takes no snapshot below it, also in the instant before those who
-/// move it have told snapshots. Method: `show` raised without telling them, on a replica whose own disk is behind; the ways to be
-/// told, each followed by a snapshot.
+/// Goal: S4 of `shown.rs`: a caller that learned that a position is visible takes no snapshot below it, even in the
+/// instant before the thread that moved the position has notified the snapshots. Method: `show` is raised without
+/// notifying them, on a replica whose own disk is behind; each way to learn of the position is followed by a snapshot.
 #[test]
 fn who_is_told_of_a_position_takes_no_snapshot_below() {
     let mut pair = Pair::new();
@@ -327,8 +328,8 @@ fn who_is_told_of_a_position_takes_no_snapshot_below() {
     }
 }
 
-/// Goal: a replica knows where histories end, and how new it is by its primary's calendar. Method: the primary opened again after a
-/// kill, which begins a history; marks of the time on the way.
+/// Goal: a replica knows where histories end, and the age of its state by its primary's clock. Method: the primary is
+/// opened again after a kill, which begins a history, with time marks in between.
 #[test]
 fn replica_knows_its_histories_and_the_time() {
     let mut pair = Pair::new();
@@ -362,16 +363,16 @@ fn replica_knows_its_histories_and_the_time() {
     assert_eq!((db.received(), pair.primary.received()), (Some(pair.own.end()), None));
 }
 
-/// Goal: E2, E3, R11: a replica flushes what is shown and on its own disk, and no more; its log is cut behind that, and nothing is
-/// appended; opened again it goes on from there, with transactions that were unfinished. Method: own durability behind, a large
-/// transaction that begins before the kill and ends after it.
+/// Goal: E2, E3, R11: a replica flushes the visible state that is on its own disk, and no more; its log is cut behind
+/// that, and nothing is appended; opened again it continues from there, with unfinished transactions. Method: own
+/// durability behind, a large transaction that begins before the kill and ends after it.
 #[test]
 fn replica_flushes_below_its_own_disk_and_goes_on_after_a_kill() {
     let mut pair = Pair::new();
     put(&pair.primary, CF, &[(b"a", Some(b"1"))]);
     pair.ship();
     let first_end = pair.own.end();
-    // A transaction so large that it has chunks in the log.
+    // A transaction large enough to have chunks in the log.
     let (mut session, family) = (pair.primary.session().unwrap(), pair.primary.family(CF));
     session.begin(Isolation::ReadCommitted, false).unwrap();
     for number in 0..40_u8 {
@@ -410,8 +411,8 @@ fn replica_flushes_below_its_own_disk_and_goes_on_after_a_kill() {
     assert!(pair.primary.node_id() != pair.replica.node_id());
 }
 
-/// Goal: E1: nothing is shown before the log is applied up to where a base backup is consistent, across a kill; then all of it is.
-/// Method: a replica that is told a position in the middle of the log.
+/// Goal: E1: nothing is shown before the log is applied up to the position where a base backup is consistent, across a
+/// kill; then all of it is. Method: a replica whose seed names a position in the middle of the log.
 #[test]
 fn nothing_is_shown_before_a_base_backup_is_consistent() {
     let mut pair = Pair::consistent_at(Lsn::MAX);
@@ -435,8 +436,9 @@ fn nothing_is_shown_before_a_base_backup_is_consistent() {
     pair.check_equal();
 }
 
-/// Goal: a change of the catalog is told once, when it is in place and before a snapshot shows it, and everybody else's rows beside it.
-/// Method: a hook that reads the catalog, and sessions that look for what it found.
+/// Goal: the hook is called once for each change of the catalog, when the change is in place and before a snapshot
+/// shows it, together with the rows of other families. Method: a hook that reads the catalog, and sessions that look
+/// for what it found.
 #[test]
 fn changes_of_the_catalog_are_told_before_they_are_shown() {
     let mut pair = Pair::new();
@@ -465,8 +467,9 @@ fn changes_of_the_catalog_are_told_before_they_are_shown() {
     pair.check_equal();
 }
 
-/// Goal: a family that has a hole keeps it when the replica is opened again, also without the record that said so, and is not compared then; the
-/// others are. Method: an unlogged row among logged ones of two families; opened with the record, and once more when the log was cut above it.
+/// Goal: a family that has a hole keeps it when the replica is opened again, also after its record is gone, and is then
+/// not compared; the others are. Method: an unlogged row among logged ones of two families; opened with the record, and
+/// again after the log was cut above it.
 #[test]
 fn holes_outlive_the_record_that_made_them() {
     let mut pair = Pair::new();

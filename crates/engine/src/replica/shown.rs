@@ -1,15 +1,17 @@
-//! `Shown`: the position below which a replica's sessions see every commit.
+//! `Shown`: the read horizon of a replica, below which its sessions see every commit.
 //!
 //! # Invariants
-//! - S1. It is min(`applied`, `show`): every commit below is complete here (REPL-4), and the primary lets it be seen.
+//! - S1. It is min(`applied`, `show`): every commit below is complete here (REPL-4), and the primary allows it to be
+//!   seen.
 //! - S2. Both only grow, so it only grows.
-//! - S3. Who waits for a position registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
-//! - S4. The position moves a few instructions before new snapshots begin there (`Shared::shown_moved`). Whoever was told that it has
-//!   come to `lsn` takes no snapshot below: the wait itself has snapshots begin there.
-//! - S5. It begins with what the own log has, of which a primary that counts replicas may not have let everything be seen: only once
-//!   it is told a `show` from there on is that known ([`Shown::is_settled`]).
+//! - S3. A caller that waits for a position registers, then looks; a thread that moves a word stores it, then wakes (W2
+//!   of `collie_sync::Waiters`).
+//! - S4. The position moves a few instructions before new snapshots begin there (`Shared::shown_moved`). A caller that
+//!   learned that it has reached `lsn` takes no snapshot below: the wait itself makes snapshots begin there.
+//! - S5. It begins at the end of the own log, all of which a primary that counts replicas may not have allowed to be
+//!   seen yet: that is known only once the primary has sent a `show` at or above that position ([`Shown::is_settled`]).
 //!
-//! `show` carries nothing but itself: its Release pairs with the Acquire of readers, `applied` brings the rows.
+//! `show` carries no other data: its Release pairs with the Acquire of readers, `applied` brings the rows.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +31,7 @@ use crate::shared::Shared;
 pub(crate) struct Shown {
     applying: Arc<Applying>,
     show: AtomicU64,
-    /// Where `show` began (S5).
+    /// The initial value of `show` (S5).
     start: Lsn,
     is_settled: AtomicBool,
     waiters: Waiters,
@@ -37,14 +39,14 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// With `show` at `start`.
+    /// Returns a horizon with `show` at `start`.
     pub(crate) fn new(applying: Arc<Applying>, start: Lsn) -> Arc<Self> {
         let (show, is_settled, is_closed) =
             (AtomicU64::new(start.get()), AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { applying, show, start, is_settled, waiters: Waiters::new(), is_closed })
     }
 
-    /// Returns what sessions see.
+    /// Returns the position below which sessions see every commit.
     pub(crate) fn position(&self) -> Lsn {
         self.applied().min(self.show())
     }
@@ -54,12 +56,12 @@ impl Shown {
         self.applying.applied()
     }
 
-    /// Returns the position up to which the primary lets commits be seen.
+    /// Returns the position up to which the primary allows commits to be seen.
     pub(crate) fn show(&self) -> Lsn {
         Lsn::new(self.show.load(Ordering::Acquire))
     }
 
-    /// Takes note that the primary lets everything below `show` be seen.
+    /// Notes that the primary allows everything below `show` to be seen.
     pub(crate) fn told(&self, show: Lsn) {
         self.raise(show);
         if show >= self.start {
@@ -67,7 +69,7 @@ impl Shown {
         }
     }
 
-    /// Returns whether the primary has let be seen what is shown, all that was there at the opening too (S5).
+    /// Returns whether the primary has allowed the visible state to be seen, including that of the opening (S5).
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Acquire) || mutant!("OPENED_UNSETTLED")
     }
@@ -77,18 +79,18 @@ impl Shown {
         self.show.fetch_max(show.get(), Ordering::AcqRel);
     }
 
-    /// Wakes who waits for the position; after one of its words was moved.
+    /// Wakes the waiters for the position; called after one of its words was moved.
     pub(crate) fn wake(&self) {
         self.waiters.wake_through(self.position().get());
     }
 
-    /// Lets everybody go: nothing is applied any more.
+    /// Wakes all waiters: nothing is applied any more.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.waiters.wake_through(u64::MAX);
     }
 
-    /// Ready once `lsn` is shown.
+    /// Ready once `lsn` is visible.
     fn poll(&self, lsn: Lsn, ticket: &mut Option<Ticket>, waker: &Waker) -> Poll<Result<(), EngineError>> {
         if self.position() >= lsn {
             return Poll::Ready(Ok(()));
@@ -105,7 +107,7 @@ impl Shown {
         Poll::Pending
     }
 
-    /// Blocks until `lsn` is shown.
+    /// Blocks until `lsn` is visible.
     ///
     /// # Errors
     /// [`EngineError::ReplayStopped`].
@@ -114,30 +116,30 @@ impl Shown {
     }
 }
 
-/// Resolves when commits below a position can be seen on a replica: the next snapshot shows them.
+/// Resolves when commits below a position are visible on a replica: the next snapshot shows them.
 ///
 /// # Errors
-/// [`EngineError::ReplayStopped`]: they never will, unless the replica is opened again.
+/// [`EngineError::ReplayStopped`]: they never will be, unless the replica is opened again.
 ///
 /// # Cancel safety
-/// Dropping it waits no more.
+/// Dropping it ends the wait.
 #[must_use = "a wait that is dropped waits no more"]
 #[derive(Debug)]
 pub struct ShownWait {
     shown: Arc<Shown>,
     lsn: Lsn,
     ticket: Option<Ticket>,
-    /// Whose snapshots are to begin there.
+    /// The database whose snapshots are to begin there.
     shared: Option<Arc<Shared>>,
 }
 
 impl ShownWait {
-    /// For `lsn`.
+    /// Returns a wait for `lsn`.
     pub(crate) fn new(shown: &Arc<Shown>, lsn: Lsn) -> Self {
         Self { shown: Arc::clone(shown), lsn, ticket: None, shared: None }
     }
 
-    /// Has snapshots of `shared` begin at `lsn` or above once it is ready: S4.
+    /// Makes snapshots of `shared` begin at `lsn` or above once the wait is over: S4.
     pub(crate) fn telling(mut self, shared: &Arc<Shared>) -> Self {
         self.shared = Some(Arc::clone(shared));
         self
@@ -146,7 +148,7 @@ impl ShownWait {
     /// Waits on this thread.
     ///
     /// # Errors
-    /// As the future's.
+    /// Those of the future.
     pub fn block(mut self) -> Result<(), EngineError> {
         struct Unpark(std::thread::Thread);
         impl Wake for Unpark {
@@ -158,7 +160,7 @@ impl ShownWait {
         loop {
             match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+                Poll::Pending => std::thread::park(), // returns at once if a wake came first
             }
         }
     }

@@ -1,10 +1,11 @@
-//! `ShownTimes`: when sessions of a replica began to see the positions that are shown.
+//! `ShownTimes`: the times at which positions became visible to the sessions of a replica.
 //!
 //! # Invariants
-//! - N1. Everything below the position of a mark was shown by its time, and it was noted as soon as that was so: what lies between two marks
-//!   was shown between their times.
-//! - N2. Nobody who applies waits here. A mark that cannot be noted at once is left out; the next one covers it.
-//! - N3. Memory is bounded: of [`MARKS_MAX`] marks that nobody takes, every second one is forgotten, for which the one behind it stands.
+//! - N1. Everything below the position of a mark was visible by its time, and the mark was noted as soon as that was
+//!   so: everything between two marks became visible between their times.
+//! - N2. No thread that applies waits here. A mark that cannot be noted at once is left out; the next one covers it.
+//! - N3. Memory is bounded: when [`MARKS_MAX`] marks were not taken, every second one is dropped, and the one behind it
+//!   covers it.
 //!
 //! Checked by the tests here.
 
@@ -14,19 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use collie_base::Lsn;
 use parking_lot::Mutex;
 
-/// Most marks that wait to be taken.
+/// Maximum number of marks that were not taken yet.
 const MARKS_MAX: usize = 1024;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ShownTimes {
-    /// The position of the newest mark, for a look without the mutex.
+    /// The position of the newest mark, to be read without the mutex.
     last: AtomicU64,
     marks: Mutex<VecDeque<(Lsn, u64)>>,
 }
 
 impl ShownTimes {
-    /// Takes note that everything below `position` is shown; `now_ns` is asked after it was.
+    /// Notes that everything below `position` is visible; the clock `now_ns` is read after that.
     ///
     /// # Progress
     /// Wait-free (N2).
@@ -35,7 +36,7 @@ impl ShownTimes {
             return;
         }
         let Some(mut marks) = self.marks.try_lock() else { return };
-        // Again, now that nobody else notes anything.
+        // Look again, now that no other thread can note a mark.
         if position.get() <= self.last.load(Relaxed) {
             return;
         }
@@ -64,8 +65,8 @@ mod tests {
         out.into_iter().map(|(shown, at_ns)| (shown.get(), at_ns)).collect()
     }
 
-    /// Goal: N1: each position has the time at which it was shown first. Method: positions that grow, stand and fall; taken up to one in
-    /// between.
+    /// Goal: N1: each position has the time at which it first became visible. Method: positions that grow, stand still
+    /// and fall; taken up to one in between.
     #[test]
     fn positions_have_the_time_at_which_they_were_shown() {
         let times = ShownTimes::default();
@@ -77,8 +78,8 @@ mod tests {
         assert_eq!(taken(&times, u64::MAX), []);
     }
 
-    /// Goal: N3: marks that nobody takes are thinned out, and none that stays is earlier than what it stands for. Method: twice as many as
-    /// there is room for.
+    /// Goal: N3: marks that are not taken are thinned out, and none that stays has a time earlier than the positions
+    /// that it covers. Method: twice as many as there is room for.
     #[test]
     fn marks_that_nobody_takes_are_thinned_out() {
         let times = ShownTimes::default();
@@ -89,7 +90,8 @@ mod tests {
         assert_eq!(marks.last(), Some(&(2 * MARKS_MAX as u64, 2 * MARKS_MAX as u64)));
     }
 
-    /// Goal: N2: whoever applies does not wait for whoever takes marks. Method: a position while they are held, and one afterwards.
+    /// Goal: N2: a thread that applies does not wait for one that takes marks. Method: a position while the marks are
+    /// held, and one afterwards.
     #[test]
     fn a_position_beside_a_reader_is_covered_by_the_next() {
         let times = ShownTimes::default();

@@ -1,4 +1,5 @@
-//! Live replay against a map: random logs, any number of workers, any split into packets; and its rules one by one.
+//! Compares live replay with a map: random logs, any number of workers, any split into packets; and tests its rules one
+//! by one.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
 use crate::replica::live::{Begin, Follow, Live, VisitRecord};
 use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
 
-/// Every version is committed.
+/// A resolver for versions that are all committed.
 struct Stamped;
 
 impl Resolve for Stamped {
@@ -37,7 +38,7 @@ impl Resolve for Stamped {
     }
 }
 
-/// Family and key of a row; where it was committed, and its value.
+/// Rows: family and key, with CSN and value.
 type Rows = BTreeMap<(u32, Vec<u8>), (u64, Vec<u8>)>;
 
 fn rows_at(families: &Families, snapshot: Lsn) -> Rows {
@@ -73,7 +74,7 @@ fn named(name: &str, cf: u32) -> Change {
     Change { cf: 0, key: names::name_key(name), value: Some(names::name_value(CfId::new(cf), "")) }
 }
 
-/// A record of a made log.
+/// A record of a generated log.
 #[derive(Clone, Debug)]
 struct Made {
     lsn: u64,
@@ -109,7 +110,7 @@ struct Running {
     live: Vec<Change>,
 }
 
-/// A log, and what was committed in it, in order.
+/// A log, and everything that was committed in it, in order.
 #[derive(Clone, Debug, Default)]
 struct Log {
     records: Vec<Made>,
@@ -124,7 +125,7 @@ impl Log {
         Self { end: START, ..Self::default() }
     }
 
-    /// Appends a record; returns its position. Longer ones have their position at their last piece.
+    /// Appends a record; returns its position. The position of a longer record is that of its last piece.
     fn push(&mut self, tag: u8, body: Vec<u8>) -> u64 {
         let lsn = self.end + body.len() as u64 / 100 * 64;
         self.end = lsn + 16;
@@ -190,11 +191,11 @@ impl Log {
                 }
                 Step::Incarnation => {
                     running.clear();
-                    log.end += 64; // positions jump
+                    log.end += 64; // a jump of positions
                     log.push(tag::INCARNATION, incarnation().encode());
                 }
                 Step::Relog(changes) => {
-                    // States that no commit has: they must not be applied.
+                    // States that no commit has; they must not be applied.
                     let mut body = encode_relog(Lsn::new(START), true);
                     for change in changes {
                         body.extend_from_slice(&[1]); // a commit position
@@ -227,7 +228,7 @@ impl Log {
         log
     }
 
-    /// Returns the rows as commits below `snapshot` have left them.
+    /// Returns the rows after the commits below `snapshot`.
     fn rows_at(&self, snapshot: Lsn) -> Rows {
         let mut rows = Rows::new();
         for (csn, changes) in self.commits.iter().filter(|(csn, _)| Lsn::new(*csn) < snapshot) {
@@ -247,7 +248,7 @@ fn incarnation() -> Incarnation {
     Incarnation { term, history, previous_term: term, previous_history: HistoryId::new(1), reason: 1, wall_us: 0 }
 }
 
-/// A database that follows, without files.
+/// A database that follows a log, without files.
 #[derive(Debug)]
 struct World {
     families: Families,
@@ -255,10 +256,10 @@ struct World {
     large: LargeTransactions,
     log: Log,
     applying: Arc<Applying>,
-    /// Workers wait here after a batch while it is shut.
+    /// Workers wait here after a batch while the gate is shut.
     gate: Mutex<bool>,
     opened: Condvar,
-    /// A worker ends at the next row that it finds superseded.
+    /// Makes a worker panic at the next row with a superseded version.
     panics: AtomicBool,
     applied: AtomicU64,
     is_stopped: AtomicBool,
@@ -298,7 +299,7 @@ impl Target for World {
         self.is_stopped.store(true, SeqCst);
     }
 
-    /// A microsecond later each time.
+    /// Returns a time one microsecond later at each call.
     fn now_ns(&self) -> u64 {
         self.clock_ns.fetch_add(1000, SeqCst)
     }
@@ -362,9 +363,9 @@ struct Way {
     workers: usize,
     queue_bytes: usize,
     held_bytes_max: usize,
-    /// Records of each packet, over and over.
+    /// Records of each packet, in a cycle.
     packets: Vec<u8>,
-    /// Over how many lanes writes are to be spread after each packet, over and over.
+    /// The number of lanes to use after each packet, in a cycle.
     spread: Vec<u8>,
 }
 
@@ -413,14 +414,14 @@ fn take(live: &mut Live<World>, made: &Made) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Waits for what the last worker does after it has said that it is done.
+/// Waits for the work that the last worker does after it has announced the end of its batch.
 fn settle(world: &World, live: &Live<World>) {
     while world.applying.applied() < live.position() || world.applying.queued_bytes() > 0 {
         std::thread::yield_now();
     }
 }
 
-/// Replays a log and compares every position that is shown meanwhile, and the end, with the map. Returns the state hash.
+/// Replays a log and compares every position visible on the way, and the end, with the map. Returns the state hash.
 fn check(log: &Log, way: &Way) -> u64 {
     let (world, mut live) = follow(log, way, Map::default());
     let (mut packets, mut spread) = (way.packets.iter().cycle(), way.spread.iter().cycle());
@@ -457,7 +458,7 @@ fn check(log: &Log, way: &Way) -> u64 {
     let catalogs = log.commits.iter().filter(is_catalog).count();
     assert!(world.catalogs.lock().len() >= catalogs, "a commit of the catalog was not told");
     let hash = state_hash(&world.families, end, &Stamped, &[]);
-    // Everything that is superseded is in the queue of rows to be cleaned, and nothing stays but what is seen.
+    // Every superseded version is in the queue of rows to clean, and cleaning leaves only visible versions.
     let live_none = collie_base::LiveSnapshots::none_below(Lsn::MAX);
     for family in world.families.all() {
         let rows = family.take_unflushed();
@@ -477,7 +478,7 @@ fn check(log: &Log, way: &Way) -> u64 {
     hash
 }
 
-/// What opening the log would leave.
+/// Returns the rows that an opening with this log would leave.
 fn recovered(log: &Log) -> Rows {
     let families = Arc::new(Families::with_levels());
     let mut replay = Replay::new(&families, Appliers::new(&families, 1, 7));
@@ -489,7 +490,7 @@ fn recovered(log: &Log) -> Rows {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    // Family 0 is the catalog, whose rows of names begin with a byte 0.
+    // Family 0 is the catalog, whose name rows begin with a byte 0.
     let cf = prop_oneof![1 => Just(0_u32), 9 => 1..4_u32];
     let value = prop_oneof![3 => any::<u8>().prop_map(Some), 2 => Just(None)];
     (cf, 1..7_u8, value).prop_map(|(cf, key, value)| Change {
@@ -531,10 +532,11 @@ fn way() -> impl Strategy<Value = Way> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Goal: D1 to D3, L1, U1, U3, R3 to R5: parallel replay, replay by one worker, recovery and the map agree, whatever the number of
-    /// workers, over how many of them writes are spread meanwhile, the packets, the room of the queues and what is read back; every
-    /// position shown meanwhile is a state that was; what is superseded is freed and what is new is flushed. Method: random logs, catalog
-    /// commits, large transactions, re-logs and new histories among them.
+    /// Goal: D1 to D3, L1, U1, U3, R3 to R5: parallel replay, replay by one worker, recovery and the map agree,
+    /// whatever the number of workers, the lanes in use at each moment, the packets, the size of the queues and the
+    /// chunks that are read back; every position visible on the way is a state that existed; superseded versions are
+    /// freed and new ones are flushed. Method: random logs with catalog commits, large transactions, re-logs and new
+    /// histories.
     #[test]
     fn parallel_replay_serial_replay_and_recovery_leave_what_was_committed(
         steps in proptest::collection::vec(step(), 1..60), way in way(),
@@ -547,8 +549,8 @@ proptest! {
         prop_assert_eq!(recovered(&log), log.rows_at(Lsn::MAX));
     }
 
-    /// Goal: D7: as above, where large transactions make tables whose rows are applied ahead of the COMMIT. Method: the same logs with
-    /// such tables.
+    /// Goal: D7: the same as above, where large transactions make tables whose rows are applied ahead of the COMMIT.
+    /// Method: the same logs with such tables.
     #[test]
     fn rows_of_new_tables_are_those_of_their_commit(
         steps in proptest::collection::vec(step(), 1..60), way in way(),
@@ -562,8 +564,9 @@ proptest! {
     }
 }
 
-/// Goal: what applying has cost and done is counted: commits once each, whatever they wrote, and a worker's time once for each batch. Method:
-/// forty commits of two writes to one worker, whose clock moves by a microsecond whenever it is looked at.
+/// Goal: the work and cost of applying are counted: commits once each, whatever they wrote, and a worker's time once
+/// per batch. Method: forty commits of two writes to one worker, whose clock moves by a microsecond whenever it is
+/// read.
 #[test]
 fn commits_and_the_time_of_workers_are_counted() {
     let mut log = Log::new();
@@ -580,8 +583,8 @@ fn commits_and_the_time_of_workers_are_counted() {
     assert_eq!((stat.commits, stat.busy), (40, Duration::from_micros(40)), "each was a batch of its own");
 }
 
-/// Goal: D3: what the levels have is not applied again, by the commit's position, strictly. Method: three commits to two families, one
-/// of them flushed up to the second.
+/// Goal: D3: writes of commits strictly below the flush position of their family are not applied again. Method: three
+/// commits to two families, one of them flushed up to the second.
 #[test]
 fn commits_below_a_flush_are_not_applied() {
     let mut log = Log::new();
@@ -598,8 +601,8 @@ fn commits_below_a_flush_are_not_applied() {
     assert_eq!(live.row_writes(), 5);
 }
 
-/// Goal: L2: replay stops taking records when its queues are full, and goes on when there is room; what waits is counted. Method:
-/// workers that wait before a gate, a thread that gives more than fits.
+/// Goal: L2: replay stops taking records when its queues are full, and continues when there is room; waiting bytes are
+/// counted. Method: workers that wait at a gate, a thread that gives more than fits.
 #[test]
 fn full_queues_stop_the_dispatcher_until_there_is_room() {
     let mut log = Log::new();
@@ -616,12 +619,12 @@ fn full_queues_stop_the_dispatcher_until_there_is_room() {
         for made in &records {
             live.take(made.as_record()).unwrap();
             count.fetch_add(1, SeqCst);
-            // The dispatcher itself must not wait before the gate.
+            // The dispatcher itself must not wait for the gate.
             live.hand_over_all();
         }
         live
     });
-    // Each lane: 10,000 bytes of batches of one write that wait, the one at work, and one more that is handed over.
+    // Each lane: 10,000 bytes of waiting one-write batches, the batch being applied, and one more that is handed over.
     while world.applying.queued_bytes() < 10_000 {
         std::thread::yield_now();
     }
@@ -640,8 +643,8 @@ fn full_queues_stop_the_dispatcher_until_there_is_room() {
     assert_eq!(rows_at(&world.families, Lsn::MAX), log.rows_at(Lsn::MAX));
 }
 
-/// Goal: L3: when a worker ends before its time, whoever waits is told, and nothing more is taken. Method: one that panics at a row
-/// which is superseded; records after it, and a drain.
+/// Goal: L3: when a worker ends early, waiting threads are woken, and nothing more is taken. Method: a worker that
+/// panics at a row with a superseded version; records after it, and a drain.
 #[test]
 fn worker_that_ends_stops_replay_and_nobody_waits_for_it() {
     let mut log = Log::new();
@@ -658,12 +661,13 @@ fn worker_that_ends_stops_replay_and_nobody_waits_for_it() {
     assert!(matches!(take(&mut live, &log.records[49]), Err(EngineError::ReplayStopped)), "D5");
     assert!(world.applying.applied() < Lsn::new(log.end));
     while !world.is_stopped.load(SeqCst) {
-        std::thread::yield_now(); // who waits for the watermark is told, at the very last
+        std::thread::yield_now(); // waiters for the watermark are woken last
     }
 }
 
-/// Goal: D1, D5, U3: a record out of its order, one that cannot be read, a commit without its chunks, and a rollback to nowhere stop
-/// replay for good, and name their position. Method: each after a good commit, and another good one after it.
+/// Goal: D1, D5, U3: a record out of order, an unreadable one, a commit without its chunks, and a rollback to nowhere
+/// stop replay for good, and the error names their position. Method: each after a good commit, and another good one
+/// after it.
 #[test]
 fn records_that_make_no_sense_stop_replay_for_good() {
     let good = |log: &mut Log, key: u8| {
@@ -704,9 +708,9 @@ fn records_that_make_no_sense_stop_replay_for_good() {
     }
 }
 
-/// Goal: U1, U2, U3: chunks beyond the room for them are read back, once for a stretch, and the log is kept from the first chunk of a
-/// large transaction on, until its families are flushed above its commit. Method: a transaction of six chunks with room for the
-/// first two, an abort, a new history.
+/// Goal: U1, U2, U3: chunks beyond the room for them are read back, once per run of such chunks, and the log is kept
+/// from the first chunk of a large transaction on, until its families are flushed above its commit. Method: a
+/// transaction of six chunks with room for the first two, an abort, a new history.
 #[test]
 fn large_transactions_are_read_back_and_hold_the_log() {
     let mut log = Log::new();
@@ -807,8 +811,9 @@ fn rows_of_a_new_table_are_applied_before_their_commit() {
     }
 }
 
-/// Goal: D4: a dropped family is kept until no snapshot is at or below the drop, then freed once; a write to it afterwards is damage if
-/// it was a table's, and nobody's if a program made it. Method: both kinds, a horizon that is moved by hand.
+/// Goal: D4: a dropped family is kept until no snapshot is at or below the drop, then freed once; a write to it
+/// afterwards is damage if it belonged to a table, and ignored if it belonged to a program. Method: both kinds, a
+/// horizon that is moved by hand.
 #[test]
 fn dropped_families_stay_until_no_snapshot_shows_them() {
     for (name, is_damage) in [("sql:16384", true), ("orders", false)] {
@@ -842,8 +847,8 @@ fn dropped_families_stay_until_no_snapshot_shows_them() {
     }
 }
 
-/// Goal: D4: a family that one transaction makes, fills and drops is freed as any other, and so is one whose name it gives to another family
-/// (T264). Method: both in one commit, with rows; what is left.
+/// Goal: D4: a family that one transaction creates, fills and drops is freed as any other, and so is one whose name the
+/// transaction gives to another family (T264). Method: both in one commit, with rows; what is left.
 #[test]
 fn families_that_one_commit_makes_and_drops_are_freed() {
     let mut log = Log::new();
@@ -864,9 +869,10 @@ fn families_that_one_commit_makes_and_drops_are_freed() {
     assert_eq!(left, [false, false, true]);
 }
 
-/// Goal: a family that has an UNLOGGED commit is known to have a hole from there on, is told of once, and is left out of the state hash; so are
-/// those of its atomic group with lower ids, and none whose levels have what was written. Method: commits of a family and of a group of three,
-/// rows beside them, a family that was flushed above.
+/// Goal: a family that has an UNLOGGED commit is known to have a hole from there on, is reported once, and is left out
+/// of the state hash; so are those of its atomic group with lower ids, but none whose LSM levels have the written rows.
+/// Method: commits of a family and of a group of three, with rows of other families, and a family that was flushed
+/// above.
 #[test]
 fn unlogged_commits_leave_a_hole_that_is_told() {
     let mut log = Log::new();

@@ -1,15 +1,16 @@
-//! `Unfinished`: the transactions with chunks that a log has not ended yet, for who follows it.
+//! `Unfinished`: the transactions with chunks that a followed log has not ended yet.
 //!
 //! # Invariants
-//! - U1. Operations of chunks are held in memory up to [`HELD_BYTES_MAX`] for all transactions together; of the other chunks only
-//!   their place is known, and they are read back from the follower's own log when the COMMIT comes.
-//! - U4. Operations on a family that the transaction itself made are applied ahead of the COMMIT (`live.rs` D7), if all of the
-//!   transaction's chunks were taken by live replay. A chunk without other operations is not held; it is read back only if
-//!   ROLLBACK_TO voids a part of it.
-//! - U2. The log is needed from the first chunk of each transaction on (`since`), which `large.rs` is told.
-//! - U3. What ROLLBACK_TO voids, ABORT ends or an INCARNATION ends never counts; a COMMIT counts with all of its chunks or is damage.
+//! - U1. Operations of chunks are held in memory up to [`HELD_BYTES_MAX`] for all transactions together; of the other
+//!   chunks only the position is known, and they are read back from the follower's own log when the COMMIT comes.
+//! - U2. The log is needed from the first chunk of each transaction on (`since`), and `large.rs` is notified of that.
+//! - U3. Operations that ROLLBACK_TO voids, or that ABORT or an INCARNATION ends, never count; a COMMIT counts with all
+//!   of its chunks or is damage.
+//! - U4. Operations on a family that the transaction itself makes are applied ahead of the COMMIT (`live.rs` D7), if all
+//!   chunks of the transaction were taken by live replay. A chunk without other operations is not held; it is read back
+//!   only if ROLLBACK_TO voids a part of it.
 //!
-//! Memory: the held bytes, and some words a chunk.
+//! Memory: the held bytes, and a few words per chunk.
 
 use std::ops::Range;
 
@@ -20,15 +21,15 @@ use crate::course::Course;
 use crate::large::LargeTransactions;
 use crate::redo::{Op, Redo};
 
-/// Bytes of operations held for their COMMIT, of all transactions together.
+/// Bytes of operations held until their COMMIT, for all transactions together.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// Where a record of a log lies.
+/// The place of a record in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordAt {
     /// At or below its first byte: the end of the record before it.
     pub(crate) since: Lsn,
-    /// Its position: of its last piece.
+    /// Its position, which is that of its last piece.
     pub(crate) lsn: Lsn,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct RecordAt {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) at: RecordAt,
-    /// Its operations, when they are held (U1).
+    /// Its operations, if they are held (U1).
     pub(crate) ops: Option<Box<[u8]>>,
     /// The numbers of its operations.
     numbers: Range<u64>,
@@ -63,16 +64,16 @@ pub(crate) enum Ahead {
     All,
 }
 
-/// A transaction that is not over.
+/// A transaction that has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     pub(crate) course: Course,
     pub(crate) chunks: Vec<Chunk>,
-    /// Whether an operation is on the catalog, a void one perhaps.
+    /// Whether an operation, perhaps a void one, is on the catalog.
     pub(crate) writes_catalog: bool,
     /// The families whose rows are applied ahead of the COMMIT (U4).
     pub(crate) ahead: Vec<CfId>,
-    /// Whether a chunk was taken before live replay began: then nothing is applied ahead.
+    /// Whether a chunk was taken before live replay began; if so, nothing is applied ahead.
     began_earlier: bool,
     held_bytes: usize,
 }
@@ -91,21 +92,21 @@ pub(crate) struct Unfinished {
     open: Map<Xid, Open>,
     held_bytes: usize,
     held_bytes_max: usize,
-    /// From where on the log is there: what ROLLBACK_TO goes back to may lie below.
+    /// The start of the needed log: operations that ROLLBACK_TO voids may lie below.
     needed: Lsn,
 }
 
 impl Unfinished {
-    /// Of a log that is there from `needed` on.
+    /// Returns an empty set for a log that exists from `needed` on.
     pub(crate) fn new(needed: Lsn, held_bytes_max: usize) -> Self {
         Self { open: Map::default(), held_bytes: 0, held_bytes_max, needed }
     }
 
-    /// Takes a chunk. `is_new` states whether a family is known to no other transaction; of a transaction all of
-    /// whose chunks came with it, the operations on such families are to be applied ahead (U4): returns the families.
+    /// Adds a chunk. `is_new` states whether no other transaction knows a family. If it came with all chunks of the
+    /// transaction, the operations on such families are to be applied ahead (U4); returns those families.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// If it cannot be read.
     pub(crate) fn chunk(
         &mut self,
         at: RecordAt,
@@ -114,7 +115,7 @@ impl Unfinished {
         large: &LargeTransactions,
         is_new: Option<&dyn Fn(CfId) -> bool>,
     ) -> Result<&[CfId], &'static str> {
-        large.begin(xid, at.since); // U2: the first one counts
+        large.begin(xid, at.since); // U2: the call for the first chunk counts
         let open = self.open.entry(xid).or_default();
         open.course.note_chunk(at.lsn);
         open.began_earlier |= is_new.is_none();
@@ -147,21 +148,21 @@ impl Unfinished {
         Ok(if ahead == Ahead::None { &[] } else { &open.ahead })
     }
 
-    /// Leaves the first `kept` of the operations that count.
+    /// Keeps the first `kept` of the operations that are not void.
     ///
     /// # Errors
-    /// There are fewer.
+    /// If there are fewer.
     pub(crate) fn roll_back_to(&mut self, xid: Xid, kept: u64) -> Result<(), &'static str> {
         self.open.entry(xid).or_default().course.roll_back_to(kept, self.needed)
     }
 
-    /// Gives up a transaction. Returns the families whose rows were applied ahead.
+    /// Drops a transaction. Returns the families whose rows were applied ahead.
     pub(crate) fn abort(&mut self, xid: Xid, large: &LargeTransactions) -> Vec<CfId> {
         large.abort(xid);
         self.take(xid).map(|open| open.ahead).unwrap_or_default()
     }
 
-    /// Gives up all of them: a new history begins. Returns the families whose rows were applied ahead.
+    /// Drops all transactions, since a new history begins. Returns the families whose rows were applied ahead.
     pub(crate) fn clear(&mut self, large: &LargeTransactions) -> Vec<CfId> {
         self.held_bytes = 0;
         let give_up = |(xid, open): (Xid, Open)| {
@@ -171,14 +172,14 @@ impl Unfinished {
         self.open.drain().flat_map(give_up).collect()
     }
 
-    /// Takes a transaction out that is committed; `None`: it has no chunk here.
+    /// Removes and returns a committed transaction; `None` if it has no chunk here.
     pub(crate) fn take(&mut self, xid: Xid) -> Option<Open> {
         let open = self.open.remove(&xid)?;
         self.held_bytes -= open.held_bytes;
         Some(open)
     }
 
-    /// Tells `large` of all of them (U2), and holds up to `held_bytes_max` from now on.
+    /// Notifies `large` of all transactions (U2), and sets the limit of held bytes to `held_bytes_max`.
     pub(crate) fn begin(&mut self, large: &LargeTransactions, held_bytes_max: usize) {
         self.held_bytes_max = held_bytes_max;
         for (xid, open) in &self.open {
@@ -186,10 +187,10 @@ impl Unfinished {
         }
     }
 
-    /// Takes note of a record whose effect somebody else sees to.
+    /// Follows a record that other code applies.
     ///
     /// # Errors
-    /// It cannot be read, or makes no sense.
+    /// If it cannot be read, or contradicts the records before it.
     pub(crate) fn note(
         &mut self,
         at: RecordAt,

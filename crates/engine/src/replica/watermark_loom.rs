@@ -1,8 +1,8 @@
 //! Loom models of the watermark, on the product's words and batches: a dispatcher, two workers, a reader.
 //!
-//! Commits at 10, 20 and 30 whose records end at 20, 30 and 40: the first writes a row of each lane, the second one more of
-//! lane 0. Rows are words that are read Relaxed, so that their order must come from the watermark. A queue is as many words as
-//! there are batches; that the product's queue has a lock only orders more.
+//! Commits are at 10, 20 and 30, and their records end at 20, 30 and 40: the first writes a row of each lane, the
+//! second one more of lane 0. Rows are words that are read Relaxed, so their order must come from the watermark. A
+//! queue has one word per batch; the lock of the product's queue only adds order.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl World {
         self.watermark.hand(dispatched, lane, push);
     }
 
-    /// Applies the lane's batches as far as they have come.
+    /// Applies the batches of the lane that have arrived.
     fn work(&self, mut worked: Worked, batches: usize) {
         let (lane, watermark) = (&self.lanes[worked.lane], &self.watermark);
         for number in 0..batches {
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Looks at the rows that a snapshot shows.
+    /// Checks the rows that a snapshot shows.
     fn read(&self, snapshot: Lsn) {
         let is_seen = |csn: u64| match mutant!("SEEN_AT_THE_SNAPSHOT") {
             true => csn <= snapshot.get(),
@@ -80,7 +80,7 @@ impl World {
     }
 }
 
-/// A reader computes the watermark itself.
+/// The reader computes the watermark itself.
 fn look() {
     let (world, mut dispatched, workers) = World::new();
     let mut threads = Vec::new();
@@ -107,9 +107,9 @@ fn look() {
     threads.into_iter().for_each(|thread| thread.join().expect("it ran"));
 }
 
-/// Goal: W1 to W3, R4, R6: whoever takes the watermark as a snapshot finds every write of every commit below it. Method: a
-/// dispatcher, two workers and a reader in every order; the mistakes of `docs/design/replication.md`, each of which must be caught,
-/// and `at` stored late, which only lowers the bound and must pass.
+/// Goal: W1 to W3, R4, R6: a reader that takes the watermark as its snapshot finds every write of every commit below
+/// it. Method: a dispatcher, two workers and a reader in every order; the mistakes of `docs/design/replication.md`,
+/// each of which must be caught, and `at` stored late, which only lowers the bound and must pass.
 #[test]
 fn loom_watermark_shows_whole_commits_only() {
     let (preemptions, floor) = bounds((2, 10_000), (3, 100_000));
@@ -138,7 +138,7 @@ fn loom_watermark_shows_whole_commits_only() {
     check_variant("watermark", "AT_AFTER_THE_WRITE", look, preemptions, floor / 2);
 }
 
-/// Workers publish; a reader only loads what they have published.
+/// Workers publish; the reader only loads what they have published.
 fn publish() {
     let (world, mut dispatched, workers) = World::new();
     let mut threads = Vec::new();
@@ -155,14 +155,14 @@ fn publish() {
     world.watermark.publish();
     world.read(world.watermark.applied());
     threads.into_iter().for_each(|thread| thread.join().expect("it ran"));
-    // A worker that came before its batch has ended without it.
+    // A worker that ran before its batch arrived has ended without it.
     if [0, 1].iter().all(|lane| world.lanes[*lane].rows[0].load(Relaxed) == 10) {
         assert_eq!(world.watermark.applied(), Lsn::new(20), "W4: nobody published the end");
     }
 }
 
-/// Goal: W3, W4: what is published carries the writes, and the last one to come publishes all. Method: a dispatcher and two workers,
-/// each of whom publishes after its own store.
+/// Goal: W3, W4: the published watermark carries the writes, and the last publisher covers all stores. Method: a
+/// dispatcher and two workers, each of which publishes after its own store.
 #[test]
 fn loom_watermark_published_by_the_last_carries_the_writes() {
     let (preemptions, floor) = bounds((2, 1_000), (3, 10_000));
