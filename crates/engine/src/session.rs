@@ -1,25 +1,26 @@
-//! `Session`: one client's line of transactions: reads, writes, waits, savepoints, the end.
+//! `Session`: the transactions of one client: reads, writes, waits, savepoints, commit and rollback.
 //!
-//! Joins the three parts: rows (`Family`) say what stands in the way of a write, transactions (`collie_txn`) give snapshots,
-//! ids and waits, the log takes the redo. Holds no lock between calls but those of its transaction.
+//! A session joins three parts: rows (`Family`) report conflicts of a write, transactions (`collie_txn`) give
+//! snapshots, ids and waits, and the log takes the redo. Between calls it holds no locks but those of its transaction.
 //!
 //! # Invariants
 //! - N1. Every version and share lock of the open transaction is in `writes`, and every version that is no lock is in
 //!   `redo`, in one order.
-//! - N2. A call that fails leaves `writes` and `redo` as they were; `doomed` stands for a rollback to a savepoint that the
-//!   log did not take, after which the transaction can only be rolled back.
-//! - N3. What the session acted on although its snapshot does not show it is told to `txn` (`saw`), before the caller
-//!   hears of it.
-//! - N4. `reads` is there exactly while a SERIALIZABLE transaction is open that may write, and has every key that the caller
-//!   was told of, but those that versions in `writes` stand for: nothing newer can come under an own version.
-//! - N5. A check (`begin_check`) locks rows on their newest version at every level, but what it writes is based on the
-//!   transaction's snapshot, as any write: a row that the snapshot does not show is never changed at REPEATABLE READ. With
-//!   [`Sees::Newest`] it reads at a snapshot of its own that is above everything published when it began; `newest` holds
-//!   that snapshot when it is not the transaction's.
-//! - N6. What a read found, or did not find, is given to the caller only after the snapshot was seen to be in force: one
-//!   that was cancelled may have lost what it needs.
-//! - N7. Between two parts of an undo (`undo_some`) `is_undoing` is set and nothing commits: versions are gone that `redo`
-//!   still has. For others the transaction is unfinished until the last part, so no step of the undo can be seen.
+//! - N2. A call that fails leaves `writes` and `redo` as they were; `doomed` records a rollback to a savepoint that the
+//!   log did not accept, after which the transaction can only be rolled back.
+//! - N3. Each commit that the session acts on although its snapshot does not show it is passed to `txn` (`saw`) before
+//!   the caller gets the result.
+//! - N4. `reads` exists exactly while a SERIALIZABLE transaction is open that may write. It has every key whose state
+//!   the caller learned, except keys of versions in `writes`: no newer commit can come below an own version.
+//! - N5. A check (`begin_check`) locks rows on their newest version at every level, but its writes are based on the
+//!   transaction's snapshot, as all writes are: a row that the snapshot does not show is never changed at REPEATABLE
+//!   READ. With [`Sees::Newest`] it reads at a separate snapshot above everything that was published when it began;
+//!   `newest` holds that snapshot if it is not the transaction's.
+//! - N6. The result of a read, absent rows included, is returned only after the snapshot was found to be in force: a
+//!   cancelled snapshot may have lost versions that it needs.
+//! - N7. Between two parts of an undo (`undo_some`) `is_undoing` is set and nothing commits: `redo` still has versions
+//!   that are already removed. For others the transaction is unfinished until the last part, so no step of the undo is
+//!   visible.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -56,36 +57,36 @@ mod validated;
 
 use validated::Validated;
 
-/// One client's line of transactions, at most one open at a time. Dropping it rolls back.
+/// The transactions of one client, at most one open at a time. Dropping it rolls back.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     txn: collie_txn::Session<EngineLog>,
     open: Option<Transaction>,
-    /// What the current statement sees; `None` between statements of READ COMMITTED.
+    /// The view of the current statement; `None` between statements of READ COMMITTED.
     view: Option<View>,
     kind: StatementKind,
     writes: Writes,
     redo: RedoBuffer,
-    /// N4. Under a lock because reading takes `&self`; nobody else ever holds it.
+    /// See N4. It has a lock because reading takes `&self`; no other thread ever holds it.
     reads: Option<Box<Mutex<ReadSet>>>,
-    /// Of a transaction that has read much and is about to commit: how far the look at that has come.
+    /// The state of the validation in parts, in a transaction with a large read set that is about to commit.
     validated: Option<Validated>,
-    /// For who measures writes only.
+    /// Used only to measure writes.
     tried: Tried,
-    /// Whether the open statement judges constraints (N5).
+    /// Whether the open statement checks constraints (N5).
     checking: bool,
     /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
     newest: Option<Holder>,
     wrote_catalog: bool,
     /// How records of the open transaction are appended.
     manner: Manner,
-    /// Whether the log gets a marker in place of the open transaction's operations.
+    /// Whether the log gets a marker instead of the open transaction's operations.
     unlogged: bool,
-    /// Bytes stored that the limit of memory was not told of (M2 of `memory.rs`).
+    /// Stored bytes that the memory limit was not notified of yet (M2 of `memory.rs`).
     stored: u64,
     doomed: Option<EngineError>,
-    /// Whether a part of the open transaction's writes is undone (N7).
+    /// Whether a part of the open transaction's writes has been undone (N7).
     is_undoing: bool,
 }
 
@@ -118,10 +119,10 @@ impl Session {
         })
     }
 
-    /// Begins a transaction. Costs no snapshot and no id yet.
+    /// Begins a transaction. It takes no snapshot and no id yet.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] when one is open.
+    /// [`EngineError::InvalidArgument`] if one is open.
     pub fn begin(&mut self, isolation: Isolation, read_only: bool) -> Result<(), EngineError> {
         if self.open.is_some() {
             return Err(EngineError::InvalidArgument { what: "a transaction is open already: end it first" });
@@ -136,45 +137,45 @@ impl Session {
         Ok(())
     }
 
-    /// Returns what to wait for before a statement that writes, outside of one: the log is kept short by flushes, and these are
-    /// behind; or the transaction has not written yet, and this primary is handing over. `None`: nothing. The
-    /// session may hold locks meanwhile. Who writes without asking is not stopped.
+    /// Returns the wait that a statement that writes needs before it begins, if any: flushes, which keep the log short,
+    /// are behind; or the transaction has not written yet and this primary is in a switchover. To be called outside a
+    /// statement. The session may hold locks during the wait. A session that writes without this call is not stopped.
     ///
     /// # Progress
-    /// Three loads, if there is nothing to wait for.
+    /// Three loads, if no wait is needed.
     ///
     /// # Errors
-    /// [`EngineError::Busy`] in place of a wait, after [`Session::set_no_slowdown`].
+    /// [`EngineError::Busy`] instead of a wait, after [`Session::set_no_slowdown`].
     pub fn wait_for_room(&self) -> Result<Option<RoomWait>, EngineError> {
         let begins = self.xid().is_none();
         RoomWait::before_writing(&self.shared, begins, self.manner.no_slowdown, || self.txn.cancel_handle())
     }
 
-    /// [`Session::wait_for_room`] for a statement that is no reason to wait for flushes: it may be what they need.
+    /// As [`Session::wait_for_room`], for a statement that must not wait for flushes, since they may need it.
     ///
     /// # Errors
-    /// As there.
+    /// As of [`Session::wait_for_room`].
     pub fn wait_to_begin(&self) -> Result<Option<RoomWait>, EngineError> {
         let begins = self.xid().is_none();
         RoomWait::before_first_write(&self.shared, begins, self.manner.no_slowdown, || self.txn.cancel_handle())
     }
 
-    /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring, and
-    /// [`Session::wait_for_room`] where there is a wait.
+    /// Sets whether later appends fail with [`EngineError::Busy`] where they would wait for room in the log's ring, and
+    /// [`Session::wait_for_room`] where it would return a wait.
     pub const fn set_no_slowdown(&mut self, no_slowdown: bool) {
         self.manner.no_slowdown = no_slowdown;
     }
 
-    /// Says before a statement that writes whether it gives room on the disk back: DROP, TRUNCATE, DELETE. On a full disk the commit of a
-    /// transaction whose statements all do may use what the log keeps in reserve, where others get
+    /// Notes, before a statement that writes, whether it frees space on the disk: DROP, TRUNCATE, DELETE. On a full
+    /// disk the commit of a transaction with only such statements may use the log's reserve, where others get
     /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace).
     pub fn note_purpose(&mut self, gives_back: bool) {
         let is_first = self.xid().is_none();
         self.manner.gives_back = gives_back && (is_first || self.manner.gives_back);
     }
 
-    /// Sets whether the log gets a marker in place of what is written from now on, and of all of the transaction that is open at
-    /// its commit; where there is no log it does in any case.
+    /// Sets whether the log gets a marker instead of the later writes. The setting at the commit applies to the whole
+    /// transaction. Without a log all writes are unlogged.
     pub(crate) fn set_unlogged(&mut self, unlogged: bool) {
         self.unlogged = unlogged || self.shared.has_no_log();
     }
@@ -184,29 +185,29 @@ impl Session {
         self.open.is_some()
     }
 
-    /// Begins a statement: takes the snapshot that its level asks for and a new command number. Take table locks first,
-    /// so that the snapshot shows what their last holder did.
+    /// Begins a statement: takes the snapshot that its isolation level requires and a new command number. Table locks
+    /// must be taken first, so that the snapshot shows the changes of their last holder.
     ///
     /// # Progress
-    /// In a READ ONLY transaction it may wait for the disk, when the session saw more than is there; else for nothing
-    /// longer than another thread's append.
+    /// In a READ ONLY transaction it may wait for the disk, if the session acted on a commit that is not on disk;
+    /// otherwise only for an append of another thread.
     ///
     /// # Errors
-    /// When no transaction is open, the transaction has had 2^32 commands, or the log fails meanwhile.
+    /// If no transaction is open, the transaction has had 2^32 commands, or the log fails during a wait.
     pub fn begin_statement(&mut self, kind: StatementKind) -> Result<(), EngineError> {
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
         let mut from = kind;
         let snapshot = loop {
             match self.txn.begin_statement(t, from)? {
                 Start::Ready(snapshot) => break snapshot,
-                // Nothing above will ever be settled.
+                // After a failure of the log nothing more becomes durable.
                 Start::Wait(Behind::Settled(_)) if self.shared.txns.log().has_failed() => self.txn.forget_unsettled(),
-                // The newest state waits for no disk and is as good: the end of the transaction then waits instead.
+                // The newest state needs no wait for the disk and is as good: the end of the transaction waits instead.
                 Start::Wait(Behind::Settled(_)) if !t.is_read_only() && from == StatementKind::ReadOnly => {
                     from = StatementKind::Write;
                 }
                 Start::Wait(Behind::Settled(_)) if self.shared.txns.log().replicas().is_some() => {
-                    from = StatementKind::Newest; // replicas may stay away
+                    from = StatementKind::Newest; // replicas may stay away for long
                 }
                 Start::Wait(Behind::Boundary(lsn)) => self.shared.txns.log().wait_boundary(lsn)?,
                 Start::Wait(Behind::Settled(lsn)) => self.shared.txns.log().wait_durable(lsn)?,
@@ -218,21 +219,22 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a statement that judges whether constraints hold, for the transaction's own writes: a new command number,
-    /// and a snapshot as `sees` says. Locks of rows are then taken on the newest version at every level, which the caller
-    /// is told of as at READ COMMITTED; every other write keeps to the transaction's snapshot.
+    /// Begins a statement that checks constraints on the transaction's own writes: takes a new command number, and a
+    /// snapshot as `sees` says. Row locks are then taken on the newest version at every level, and the caller learns of
+    /// it as at READ COMMITTED; every other write is based on the transaction's snapshot.
     ///
-    /// What a SERIALIZABLE transaction reads in it counts as read: it commits only if that is unchanged since its snapshot.
+    /// Rows that a SERIALIZABLE transaction reads in it are part of its read set: it commits only if they are unchanged
+    /// since its snapshot.
     ///
     /// # Progress
-    /// With [`Sees::Newest`] it waits for appends of other threads that are under way.
+    /// With [`Sees::Newest`] it waits for appends of other threads that are in progress.
     ///
     /// # Errors
-    /// As of [`Session::begin_statement`]; [`EngineError::TooManySessions`] when there is no room for another snapshot.
+    /// As of [`Session::begin_statement`]; [`EngineError::TooManySessions`] if there is no slot for another snapshot.
     pub fn begin_check(&mut self, sees: Sees) -> Result<(), EngineError> {
         if sees == Sees::Newest && !is_planted("checks do not wait") {
-            // Row locks end when a commit is published, which may be before the boundary passes it. The rows of whoever
-            // held a lock that is ours now must be seen.
+            // Row locks end when a commit is published, which may be before the boundary passes it. The rows of the
+            // last holder of a lock that this session holds now must be visible.
             let end = self.shared.txns.log().wait_published()?;
             self.txn.saw(Lsn::new(end.get() - 1));
         }
@@ -253,7 +255,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a statement: leaves the queue it may still be in; READ COMMITTED gives its snapshot up.
+    /// Ends a statement: leaves a row queue if it is in one; at READ COMMITTED it releases the snapshot.
     pub fn end_statement(&mut self) {
         if let Some(t) = &mut self.open {
             self.txn.end_statement(t);
@@ -270,13 +272,13 @@ impl Session {
         self.view.as_ref().ok_or(if self.open.is_some() { NO_STATEMENT } else { NO_TRANSACTION })
     }
 
-    /// Returns what the current statement sees, for who writes it down.
+    /// Returns the view of the current statement, for a trace.
     #[cfg(feature = "trace-oracle")]
     pub(crate) const fn statement_view(&self) -> Option<View> {
         self.view
     }
 
-    /// Fails when the snapshot was cancelled. After each read and before its answer is used: N6.
+    /// Fails if the snapshot was cancelled. Called after each read and before its result is used: N6.
     fn check_snapshot(&self) -> Result<(), EngineError> {
         match &self.open {
             Some(t) => Ok(self.txn.check_snapshot(t)?),
@@ -288,11 +290,11 @@ impl Session {
         Fates(&self.shared.txns)
     }
 
-    /// Reads the value at `key`, own writes of earlier commands included. Copies no bytes.
+    /// Returns the value at `key`, without copying its bytes; own writes of earlier commands are visible.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] outside a statement; [`EngineError::TransactionLimit`] of a SERIALIZABLE
-    /// transaction that reads too many tables.
+    /// [`EngineError::InvalidArgument`] outside a statement; [`EngineError::TransactionLimit`] if a SERIALIZABLE
+    /// transaction reads too many tables.
     pub fn get(&self, f: &Family, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
         self.read_key(f, key)?;
         let value = self.read(f, key, &pin())?.map(|value| RowBytes(Arc::clone(value)));
@@ -300,7 +302,7 @@ impl Session {
         Ok(value)
     }
 
-    /// Reads the value at `key` in place. `read` must not wait: memory is held back until it returns.
+    /// Reads the value at `key` in place. `read` must not wait: no memory is reclaimed until it returns.
     ///
     /// # Errors
     /// As of [`Session::get`].
@@ -312,7 +314,7 @@ impl Session {
         Ok(value.map(|value| read(value)))
     }
 
-    /// Reads the value at `key`, which is measured.
+    /// Reads the value at `key`, measuring the read.
     #[inline]
     fn read<'p>(&self, f: &Family, key: &[u8], pin: &'p Pin) -> Result<Option<&'p Arc<[u8]>>, EngineError> {
         let (view, fates) = (self.view()?, self.fates());
@@ -324,9 +326,9 @@ impl Session {
         Ok(value)
     }
 
-    /// Visits up to `limit` visible rows of `range` in order, or in reverse order, strictly after the key `after` in that
-    /// order. `visit` must not wait; after `Break` the row it was given counts as visited. Holds nothing afterwards: go on
-    /// with the key in [`ScanEnd::More`].
+    /// Visits up to `limit` visible rows of `range` in order, or in reverse order, strictly after the key `after` in
+    /// that order. `visit` must not wait; a row for which it returns `Break` counts as visited. Nothing is held after
+    /// the call: the caller continues with the key in [`ScanEnd::More`].
     ///
     /// # Errors
     /// As of [`Session::get`]; [`EngineError::InvalidArgument`] for a limit of 0.
@@ -358,7 +360,7 @@ impl Session {
         if let Some(span) = span {
             measured::scan(span.end(), (f, request, reverse), [examined, rows, bytes], (view, &self.fates()));
         }
-        self.check_snapshot()?; // also for the rows that were not found
+        self.check_snapshot()?; // covers rows that were not found, too
         let end = match stop {
             ScanStop::Exhausted => ScanEnd::Exhausted,
             ScanStop::At(key) => ScanEnd::More(key),
@@ -373,7 +375,7 @@ impl Session {
         Ok(end)
     }
 
-    /// Notes that the caller is told whether there is a row at `key` (N4).
+    /// Notes that the caller learns whether there is a row at `key` (N4).
     fn read_key(&self, f: &Family, key: &[u8]) -> Result<(), EngineError> {
         match &self.reads {
             Some(reads) => reads.lock().read_key(f.id(), key),
@@ -384,9 +386,10 @@ impl Session {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the key was freed after the snapshot of a transaction of REPEATABLE READ or above;
-    /// [`EngineError::ReadChanged`] when it was taken since and the transaction is SERIALIZABLE and had read it;
-    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
+    /// [`EngineError::Conflict`] if the key was freed after the snapshot of a transaction of REPEATABLE READ or above;
+    /// [`EngineError::ReadChanged`] if it was taken since, and the transaction is SERIALIZABLE and had read it;
+    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; errors of the log
+    /// for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (mut view, rules) = self.prepare(f, key, Some(value))?;
         view.snapshot = self.written_at(&view);
@@ -428,8 +431,8 @@ impl Session {
         }
     }
 
-    /// Gives `key` the value, whether there is a row or not; the caller is not told. It never meets a duplicate, and what others
-    /// committed after the snapshot it writes over, at READ COMMITTED.
+    /// Sets `key` to the value, whether there is a row or not; the caller does not learn which. It never returns a
+    /// duplicate, and at READ COMMITTED it overwrites commits after the snapshot.
     ///
     /// # Errors
     /// As of [`Session::write`].
@@ -464,11 +467,11 @@ impl Session {
         }
     }
 
-    /// Returns what a write to a row that [`Self::insert`] met is based on: the row as it was met, whether the statement's
+    /// Returns the basis of a write to a row that [`Self::insert`] met: the row as it was met, whether the statement's
     /// snapshot shows it or not. A row of [`Origin::ThisCommand`] cannot be written again by this command.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the row was committed after the snapshot of a REPEATABLE READ transaction;
+    /// [`EngineError::Conflict`] if the row was committed after the snapshot of a REPEATABLE READ transaction;
     /// [`EngineError::InvalidArgument`] outside a statement.
     pub fn basis_on(&self, existing: &Existing) -> Result<Basis, EngineError> {
         let snapshot = self.view()?.snapshot;
@@ -485,11 +488,12 @@ impl Session {
         }
     }
 
-    /// Changes, deletes, moves or locks an existing row, computed from the version that `basis` names.
+    /// Changes, deletes, moves or locks an existing row, based on the version that `basis` names.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ or above;
-    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
+    /// [`EngineError::Conflict`] if a newer version was committed and the transaction is REPEATABLE READ or above;
+    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; errors of the log
+    /// for a large transaction.
     pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
         let (change, value) = match what {
             Write::Put(value) => (Change::Put(value), Some(value)),
@@ -570,12 +574,13 @@ impl Session {
         })
     }
 
-    /// Returns the snapshot that writes are based on: the transaction's, where the statement reads at another one (N5).
+    /// Returns the snapshot that writes are based on: the transaction's, if the statement reads at another one (N5).
     fn written_at(&self, view: &View) -> Lsn {
         self.open.as_ref().and_then(Transaction::snapshot).unwrap_or(view.snapshot)
     }
 
-    /// Checks that a write may be made now and gives it an id and its rules. `value` is what it stores.
+    /// Checks that a write is allowed now, assigns the transaction id if needed, and returns the view and the rules of
+    /// the write. `value` is the value to store.
     fn prepare(&mut self, f: &Family, key: &[u8], value: Option<&[u8]>) -> Result<(View, WriteRules), EngineError> {
         if key.len() > KEY_BYTES_MAX {
             return Err(EngineError::InvalidArgument { what: "a key is at most 65,531 bytes long" });
@@ -657,20 +662,20 @@ impl Session {
         EngineError::Conflict
     }
 
-    /// Marks this place in the transaction. Costs nothing, and may be done any number of times.
+    /// Returns a mark of the current state of the transaction. It is cheap and may be called any number of times.
     ///
     /// # Panics
-    /// When no transaction is open.
+    /// If no transaction is open.
     pub fn savepoint(&mut self) -> Mark {
         let t = self.open.as_ref().expect("a savepoint is set in an open transaction");
         Mark { txn: t.savepoint(&self.writes), ops: self.redo.position(), writes: self.writes.position() }
     }
 
-    /// Undoes everything since the mark and wakes who waited for it. Locks taken since are released, or go back to the
-    /// strength they had. The mark stays valid.
+    /// Undoes everything since the mark and wakes waiters. Locks taken since are released, or get back their former
+    /// strength. The mark stays valid.
     ///
     /// # Panics
-    /// When no transaction is open.
+    /// If no transaction is open.
     pub fn rollback_to(&mut self, m: Mark) {
         self.note_undone(m.writes);
         let t = self.open.as_mut().expect("a mark belongs to the open transaction");
@@ -689,28 +694,29 @@ impl Session {
         }
     }
 
-    /// Asks for a lock of table `id`, held to the end of the transaction.
+    /// Requests a lock of table `id`, held until the transaction ends.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] when no transaction is open.
+    /// [`EngineError::InvalidArgument`] if no transaction is open.
     pub fn lock_table(&mut self, id: u32, mode: TableLockMode) -> Result<TableLock, EngineError> {
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
         Ok(self.txn.lock_table(t, LockTarget::Table(id), mode))
     }
 
-    /// Returns the session's advisory locks. The handle is for the thread that runs the session, also in the midst of a call
-    /// to it.
+    /// Returns the session's advisory locks. Only the thread that runs the session may use the handle, even in the
+    /// middle of a call to the session.
     pub fn advisory(&self) -> Advisory {
         Advisory(self.txn.advisory())
     }
 
-    /// Joins the queue for what is in the way. Call again what said to wait once this resolves.
+    /// Returns a wait for the blocker, in its queue. Once it resolves, the caller repeats the call that returned the
+    /// blocker.
     pub fn wait(&self, b: Blocker) -> WaitFuture {
         let measured = measured::MeasuredLockWait::start(&b, &self.shared.txns);
         WaitFuture::new(self.txn.wait_while(&b, || self.is_in_the_way(&b)), measured)
     }
 
-    /// Returns whether the holder of a row still is in the way: it may have rolled back to a savepoint.
+    /// Returns whether the holder of a row still blocks: it may have rolled back to a savepoint.
     fn is_in_the_way(&self, b: &Blocker) -> bool {
         let Blocker::Row(RowWish { row, holder, strength }) = b else { return true };
         let family = self.shared.families.get(row.family());
@@ -722,15 +728,16 @@ impl Session {
         self.txn.cancel_handle()
     }
 
-    /// Returns the id of the open transaction, once it has written or locked.
+    /// Returns the id of the open transaction, if it has written or locked a row.
     pub fn xid(&self) -> Option<Xid> {
         self.open.as_ref().and_then(Transaction::xid)
     }
 
-    /// Gives the open transaction its id, which else comes with its first write or row lock.
+    /// Assigns the open transaction its id, which it otherwise gets with its first write or row lock.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] when no transaction is open; [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`].
+    /// [`EngineError::InvalidArgument`] if no transaction is open; [`EngineError::ReadOnly`],
+    /// [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`].
     pub fn assign_xid(&mut self) -> Result<Xid, EngineError> {
         self.shared.check_writable()?;
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
@@ -741,14 +748,14 @@ impl Session {
         Ok(xid)
     }
 
-    /// Returns the snapshot in force: commits below it are visible. `None` between statements of READ COMMITTED, and before
-    /// the first of other levels.
+    /// Returns the snapshot in force, which shows the commits below it. `None` between statements of READ COMMITTED,
+    /// and before the first statement at other levels.
     pub fn snapshot(&self) -> Option<Lsn> {
         self.open.as_ref().and_then(Transaction::snapshot)
     }
 
-    /// Returns whether locks of tables were given to the open transaction by commits that its snapshot does not show: what it
-    /// reads under them may be old. `false` while it has no snapshot.
+    /// Returns whether the open transaction got table locks from commits that its snapshot does not show: its reads
+    /// under these locks may be outdated. `false` while it has no snapshot.
     pub fn saw_beyond_snapshot(&self) -> bool {
         self.open.as_ref().is_some_and(|t| self.txn.saw_beyond_snapshot(t))
     }

@@ -1,19 +1,23 @@
-//! `Settled`: the position below which no failover takes a commit back, how far replicas have confirmed, and who waits for them.
+//! `Settled`: the quorum-durable position, below which no failover takes a commit back; the positions that replicas
+//! have confirmed, and their waiters.
 //!
-//! Not the decision how many replicas are enough: whoever serves them counts (`replica`), and tells [`Settled::confirm`].
+//! How many replicas are enough is decided elsewhere: the code that serves them counts (`replica`), and calls
+//! [`Settled::confirm`].
 //!
-//! While replicas are not counted (before the first count, while nobody is asked, and while lost redundancy is made do without) the
-//! position follows `durable`, and nobody waits here. They may be asked from any moment on, and no more from any other.
+//! While replicas are not counted (before the first count, without a quorum configuration, and while lost redundancy is
+//! tolerated) the position follows `durable`, and no caller waits here. Counting may begin and end at any moment.
 //!
 //! # Invariants
-//! - D1. `position` only grows, and is at or below `durable`: it is raised by a maximum only, with a `durable` that was loaded before.
-//!   What was ever given out as settled is at or below the word, also what followed `durable`: the word is raised before it
-//!   is given out, and before counting begins. So counting may begin and end at any time, and no horizon lies above a later snapshot.
-//! - D2. `position` is raised before `flushed`: whoever finds its commit confirmed finds it in every later snapshot of what is
-//!   settled.
-//! - D3. A commit counts as confirmed by what replicas said, never by `position`, which may have followed `durable` when they were
-//!   not counted.
-//! - D4. Who waits registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
+//! - D1. `position` only grows, and is at or below `durable`: it is only raised by a maximum, with a `durable` that was
+//!   loaded before. Every position that was ever returned as quorum-durable is at or below the word, even if it
+//!   followed `durable`: the word is raised before it is returned, and before counting begins. So counting may begin
+//!   and end at any time, and no horizon lies above a later snapshot.
+//! - D2. `position` is raised before `flushed`: a session that finds its commit confirmed finds it in every later
+//!   snapshot at the quorum-durable position.
+//! - D3. A commit counts as confirmed by the reports of replicas, never by `position`, which may have followed
+//!   `durable` while they were not counted.
+//! - D4. A waiter registers, then looks; a thread that moves a word stores it, then wakes (W2 of
+//!   `collie_sync::Waiters`).
 //!
 //! # Ordering
 //! | store                        | pairs with           | carries                                                    |
@@ -21,12 +25,14 @@
 //! | `position` AcqRel (maximum)  | its Acquire          | the `durable` loaded before: commits below are published   |
 //! | `flushed`... AcqRel (maximum)| their Acquire        | `position`, raised before (D2)                             |
 //! | `counted` Release            | its Acquire          | nothing: both answers are right at any time (D1)           |
-//! | `asked` Release              | its Acquire          | nothing: whoever was not asked looks at what is settled (G3 of `needs.rs`) |
+//! | `asked` Release              | its Acquire          | nothing: a commit without a quorum reads `position` (G3 of
+//! `needs.rs`) |
 //!
 //! # Progress
-//! `position`, `is_met`: wait-free but for the maximum while replicas are not counted. `confirm`: O(who is woken).
+//! `position`, `is_met`: wait-free except for the maximum while replicas are not counted. `confirm`: O(woken waiters).
 //!
-//! Checked by the models of readers of what is settled and of the wake (`loom_tests.rs`), and by the tests below.
+//! Checked by the models of readers at the quorum-durable position and of the wake (`loom_tests.rs`), and by the tests
+//! below.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,34 +43,34 @@ use collie_base::Lsn;
 use collie_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use collie_sync::{Padded, Ticket, Waiters, mutant, ord};
 
-/// When the reply to a commit may leave: `SET synchronous_commit`. Each asks for what those before it ask for. Without a quorum,
-/// and while replicas are made do without, the last three mean [`CommitLevel::Local`].
+/// When the reply to a commit may leave: `SET synchronous_commit`. Each level includes the ones before it. Without a
+/// quorum, and while lost redundancy is tolerated, the last three mean [`CommitLevel::Local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommitLevel {
-    /// It is in its place in the log's order, and on its way to the disk.
+    /// The commit has its position in the log, and is on its way to the disk.
     Async,
-    /// It is on this node's disk.
+    /// The commit is on this node's disk.
     Local,
-    /// So many replicas as the quorum asks for have received it.
+    /// A quorum of replicas has received it.
     RemoteWrite,
-    /// So many have it on their disks.
+    /// A quorum of replicas has it on disk.
     RemoteFlush,
-    /// So many show it to their readers.
+    /// A quorum of replicas shows it to its readers.
     RemoteApply,
 }
 
-/// How far so many replicas as the quorum asks for have come, at the least.
+/// The positions that a quorum of replicas has reached, at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// Received it.
+    /// They have received the log below this position.
     pub received: Lsn,
-    /// Have it on their disks.
+    /// They have the log below this position on disk.
     pub durable: Lsn,
-    /// Show it to their readers.
+    /// They show the commits below this position to their readers.
     pub applied: Lsn,
 }
 
-/// What of replicas is waited for.
+/// A kind of confirmation by replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirm {
     Received,
@@ -78,7 +84,7 @@ impl CommitLevel {
         !matches!(self, Self::Async)
     }
 
-    /// Returns what of replicas it waits for.
+    /// Returns the kind of confirmation that the level waits for.
     pub(crate) const fn confirm(self) -> Option<Confirm> {
         match self {
             Self::Async | Self::Local => None,
@@ -89,7 +95,7 @@ impl CommitLevel {
     }
 }
 
-/// A position that replicas have confirmed, and who waits for it.
+/// A position that replicas have confirmed, and its waiters.
 #[derive(Debug)]
 struct Word {
     position: Padded<AtomicU64>,
@@ -123,7 +129,7 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// Follows `durable` until replicas are counted.
+    /// Returns a position that follows `durable` until replicas are counted.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             position: Padded::new(AtomicU64::new(0)),
@@ -136,7 +142,7 @@ impl Settled {
         })
     }
 
-    /// Returns the position below which everything is settled; `durable` loads what is on this node's disk.
+    /// Returns the quorum-durable position; `durable` loads the position that is on this node's disk.
     pub(crate) fn position(&self, durable: impl FnOnce() -> Lsn) -> Lsn {
         if self.is_counted() {
             return Lsn::new(self.position.load(ord!("SETTLED_LOAD", Acquire)));
@@ -157,25 +163,25 @@ impl Settled {
         self.counted.load(Ordering::Acquire)
     }
 
-    /// Returns whether replicas are asked for commits at all.
+    /// Returns whether there is a quorum configuration, so that commits need replicas at all.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Has commits ask for replicas from now on, or ask nobody: then the levels that ask for them mean [`CommitLevel::Local`]. Whoever
-    /// says that nobody is asked stops counting next, which lets go who waits.
+    /// Sets whether there is a quorum configuration. Without one, the levels that wait for replicas mean
+    /// [`CommitLevel::Local`]. A caller that removes it then stops counting, which wakes the waiters.
     pub(crate) fn set_asked(&self, asked: bool) {
         self.asked.store(asked, Ordering::Release);
     }
 
-    /// Begins to count replicas, or makes do without: then nobody waits for them any more. `durable` is what is on this node's disk: it
-    /// counts as settled when counting begins.
+    /// Begins to count replicas, or stops: then no reply waits for them any more. `durable` loads the position on this
+    /// node's disk, which becomes quorum-durable when counting begins.
     pub(crate) fn set_counted(&self, counted: bool, durable: impl FnOnce() -> Lsn) {
         if mutant!("LET_GO_BEFORE_STORED") {
             self.wake(Lsn::MAX);
             return self.counted.store(counted, Ordering::Release);
         }
-        // Counted already, `durable` may be above what is settled.
+        // While replicas are already counted, `durable` may be above the quorum-durable position.
         if counted && !self.is_counted() && !mutant!("COUNTED_FROM_NOTHING") {
             self.position.fetch_max(durable().get(), Ordering::AcqRel); // D1
         }
@@ -185,7 +191,7 @@ impl Settled {
         }
     }
 
-    /// Takes note of how far replicas have come; `durable` is what is on this node's disk.
+    /// Records the positions that replicas have confirmed; `durable` loads the position on this node's disk.
     pub(crate) fn confirm(&self, confirmed: Confirmed, durable: impl FnOnce() -> Lsn) {
         if mutant!("WOKEN_BEFORE_CONFIRMED") {
             self.received.waiters.wake_through(confirmed.received.get());
@@ -200,7 +206,7 @@ impl Settled {
         }
     }
 
-    /// Stores what [`Settled::confirm`] was told.
+    /// Stores the positions of [`Settled::confirm`], without waking waiters.
     pub(crate) fn note(&self, confirmed: Confirmed, durable: impl FnOnce() -> Lsn) {
         if mutant!("FLUSHED_BEFORE_SETTLED") {
             self.flushed.raise(confirmed.durable);
@@ -210,7 +216,7 @@ impl Settled {
         self.position.fetch_max(flushed.get(), ord!("SETTLED_MAX", AcqRel)); // D1
         self.received.raise(confirmed.received.max(flushed));
         self.flushed.raise(flushed); // D2
-        // Shown before it is on those disks counts when it is there too.
+        // A commit that is visible there before a quorum has it on disk counts once it is on disk, too.
         self.applied.raise(confirmed.applied.min(flushed));
     }
 
@@ -222,7 +228,7 @@ impl Settled {
         }
     }
 
-    /// Returns how far replicas have confirmed.
+    /// Returns the positions that replicas have confirmed.
     pub(crate) fn confirmed(&self) -> Confirmed {
         let [received, durable, applied] = [&self.received, &self.flushed, &self.applied].map(Word::load);
         Confirmed { received, durable, applied }
@@ -233,19 +239,19 @@ impl Settled {
         self.word(confirm).load() >= lsn
     }
 
-    /// Returns whether nothing of replicas has to be waited for.
+    /// Returns whether there is nothing to wait for: replicas have confirmed `lsn` or are not counted.
     pub(crate) fn is_met(&self, confirm: Confirm, lsn: Lsn) -> bool {
         self.is_confirmed(confirm, lsn) || !self.is_counted()
     }
 
-    /// Wakes who waits for positions up to `lsn`, so that they look again.
+    /// Wakes the waiters for positions up to `lsn`, so that they look again.
     pub(crate) fn wake(&self, lsn: Lsn) {
         for word in [&self.received, &self.flushed, &self.applied] {
             word.waiters.wake_through(lsn.get());
         }
     }
 
-    /// Lets everybody go: nothing is confirmed any more.
+    /// Wakes all waiters: nothing is confirmed any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake(Lsn::MAX);
@@ -257,10 +263,10 @@ impl Settled {
     }
 }
 
-/// Resolves when it is worth while to look again whether replicas have confirmed `lsn`.
+/// Resolves when it is worthwhile to check again whether replicas have confirmed `lsn`.
 ///
 /// # Cancel safety
-/// Dropping it waits no more.
+/// Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct ConfirmWait {
     settled: Arc<Settled>,
@@ -274,7 +280,7 @@ impl ConfirmWait {
         Self { settled: Arc::clone(settled), confirm, lsn, ticket: None }
     }
 
-    /// Ready when `is_there` says so after `waker` was registered, or the registration was used up.
+    /// Ready if `is_there` returns true after `waker` was registered.
     pub(crate) fn poll_until(&mut self, waker: &Waker, is_there: impl FnOnce() -> bool) -> Poll<()> {
         let waiters = &self.settled.word(self.confirm).waiters;
         if self.ticket.as_ref().is_none_or(|ticket| !waiters.replace(*ticket, waker)) {

@@ -1,4 +1,4 @@
-//! `Shared`: what all handles of one open database share.
+//! `Shared`: the state that all handles of one open database share.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -39,7 +39,7 @@ use crate::write_pause::WritePause;
 use crate::writes::Writes;
 use crate::{EngineError, Options};
 
-/// Transaction ids promised by one XID_LIMIT record.
+/// Number of transaction ids that one XID_LIMIT record covers.
 pub(crate) const XID_BLOCK: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -48,70 +48,70 @@ pub(crate) struct Shared {
     pub(crate) families: Arc<Families>,
     pub(crate) txns: Arc<Txns<EngineLog>>,
     pub(crate) garbage: Arc<Garbage>,
-    /// What validated commits write, while somebody validates in steps.
+    /// Keys of validated commits, while a transaction validates in steps.
     pub(crate) serial_writes: SerialWrites,
     pub(crate) old: OldVersions,
     pub(crate) memory: MemoryLimit,
     pub(crate) env: Env,
-    /// The levels; `None` in a database opened read-only.
+    /// The LSM levels; `None` in a database opened read-only.
     pub(crate) base: Option<Base>,
     pub(crate) live: LiveOptions,
     log_limit: LogLimit,
     segment_bytes: u64,
-    /// Writers wait for it while flushes are behind.
+    /// Writers wait here while flushes are behind.
     pub(crate) room: LogRoom,
     /// [`Options::avoid_flush_at_close`].
     avoid_flush_at_close: bool,
     /// [`Options::allow_replication_holes`].
     allow_replication_holes: bool,
     control: Control,
-    /// Why nothing can be written, if nothing can, unless `promoted` is set.
+    /// The error of every write, if writes are refused; without effect once `promoted` is set.
     refusal: Option<EngineError>,
-    /// Largest payload of one piece of the log.
+    /// Largest payload of one piece of a record.
     pub(crate) chunk_bytes: u64,
     /// [`Options::stamped_at_commit_max`].
     stamped_at_commit_max: usize,
-    /// Of a database without a log (`no_log.rs`).
+    /// Present in a database without a log (`no_log.rs`).
     no_log: Option<Arc<Numbers>>,
     /// `None` in a database opened read-only, and in a replica.
     place: Option<LogPlace>,
     /// `None` in a database opened read-only, and in a replica.
     time_marks: Option<TimeMarks>,
-    /// Who is asked for commits. Grows with the log.
+    /// The quorum configuration, as QUORUM records set it. Grows with the log.
     pub(crate) quorum: QuorumNotes,
     /// For benchmarks.
     pub(crate) commit_times: CommitTimes,
     // Written once, by the promotion of a replica.
     promoted: OnceLock<Promoted>,
-    // Written by whoever commits.
+    // Written by committing sessions.
     /// Transactions that have committed with a record since the database was opened.
     pub(crate) commits: StripedCounter,
-    /// Transactions that had taken an id, and were rolled back.
+    /// Transactions that had an id and were rolled back.
     pub(crate) aborts: StripedCounter,
-    // Written by whoever ticks.
+    // Written by the tick.
     xid_limit: AtomicU64,
-    // Written by the opening, and by who gives up log.
-    /// Whether the control file lacks the newest history, which only the log has.
+    // Written by the opening, and by threads that release log.
+    /// Whether the control file lacks the newest history, which then only the log has.
     owes_control: AtomicBool,
     // Written once, by close.
     pub(crate) closed: AtomicBool,
     // Written once, when another node leads.
     deposed: AtomicBool,
-    // Written by whoever hands over.
+    // Written by a switchover.
     pub(crate) pause: WritePause,
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
     pub(crate) freer: Mutex<Option<Background>>,
     pub(crate) dropped: DroppedFamilies,
     pub(crate) scrubber: Mutex<Option<Background>>,
-    /// What has rotted.
+    /// Rot that was found.
     pub(crate) scrub: Scrub,
     /// Held while a copy of the database is made.
     pub(crate) checkpoints: Mutex<()>,
 }
 
 impl Shared {
-    /// Of a database without levels.
+    /// Returns the state of a database without LSM levels.
     pub(crate) fn new(
         families: Arc<Families>,
         txns: Arc<Txns<EngineLog>>,
@@ -165,7 +165,7 @@ impl Shared {
         }
     }
 
-    /// Of a database with levels.
+    /// Adds the LSM levels.
     pub(crate) fn over_levels(self, base: Base) -> Self {
         let start = base.levels().log_start();
         let this = Self { base: Some(base), ..self };
@@ -173,41 +173,41 @@ impl Shared {
         this
     }
 
-    /// Of a database whose log says who is asked for commits.
+    /// Adds the quorum configuration from the log.
     pub(crate) fn with_quorum(self, quorum: QuorumNotes) -> Self {
         Self { quorum, ..self }
     }
 
-    /// Of a database that may have no log.
+    /// Adds the numbers of a database without a log, if it has none.
     pub(crate) fn without_log(self, no_log: Option<Arc<Numbers>>) -> Self {
         Self { no_log, ..self }
     }
 
-    /// Returns whether there is no log, so that what survives is what was flushed.
+    /// Returns whether there is no log, so that only flushed writes survive.
     #[inline]
     pub(crate) fn has_no_log(&self) -> bool {
         self.no_log.is_some()
     }
 
-    /// Flushes the names of families where no log has them (`no_log` N3).
+    /// Flushes the names of families if there is no log to keep them (`no_log` N3).
     ///
     /// # Durability
-    /// What was committed of them before the call is on disk when it returns.
+    /// On return every name committed before the call is on disk.
     pub(crate) fn keep_names(&self) -> Result<(), EngineError> {
         if self.has_no_log() { self.flush(&[CfId::CATALOG], FlushCause::Call) } else { Ok(()) }
     }
 
-    /// Of a database whose log is there.
+    /// Adds the place of the log.
     pub(crate) fn in_place(self, place: LogPlace) -> Self {
         Self { place: Some(place), ..self }
     }
 
-    /// Of a database that writes marks of the time, none below `wall_us`.
+    /// Makes the database write time marks, none of them below `wall_us`.
     pub(crate) fn marking_time_from(self, wall_us: i64) -> Self {
         Self { time_marks: Some(self.time_marks_from(wall_us)), ..self }
     }
 
-    /// Returns what writes marks of the time, none below `wall_us`.
+    /// Returns a writer of time marks, none of them below `wall_us`.
     pub(crate) fn time_marks_from(&self, wall_us: i64) -> TimeMarks {
         let end = self.txns.log().next().unwrap_or(Lsn::ZERO);
         TimeMarks::new(wall_us, end, self.now())
@@ -217,23 +217,23 @@ impl Shared {
         self.time_marks.as_ref().or_else(|| self.promoted.get().map(|promoted| &promoted.time_marks))
     }
 
-    /// Returns where the log is; `None` in a database opened read-only, and in a replica.
+    /// Returns the place of the log; `None` in a database opened read-only, and in a replica.
     pub(crate) fn place(&self) -> Option<&LogPlace> {
         self.place.as_ref().or_else(|| self.promoted.get().map(|promoted| &promoted.place))
     }
 
-    /// Returns who the directory is.
+    /// Returns the identity of the directory.
     pub(crate) fn control(&self) -> &Control {
         self.promoted.get().map_or(&self.control, |promoted| &promoted.control)
     }
 
-    /// Returns whether the log is another one's. That of one that is promoted may be its own a moment before it is a replica no more: who it is
-    /// changes with that, at once.
+    /// Returns whether the database follows another one's log. During a promotion the log may become its own a moment
+    /// earlier; its identity changes in one step, with this answer.
     pub(crate) fn is_replica(&self) -> bool {
         self.promoted.get().is_none() && self.txns.log().has_followed()
     }
 
-    /// It is no replica from here on: the log that was followed is this database's own.
+    /// Ends being a replica: the followed log is now this database's own.
     pub(crate) fn promoted(&self, promoted: Promoted) {
         assert!(self.promoted.set(promoted).is_ok(), "a replica is promoted once");
     }
@@ -245,13 +245,13 @@ impl Shared {
         }
     }
 
-    /// Writes a mark of the time, for whoever will restore to one; returns the position behind it.
+    /// Writes a time mark, for a later restore to a time; returns the position behind it.
     pub(crate) fn mark_time(&self) -> Result<Lsn, EngineError> {
         let marks = self.time_marks();
         marks.map_or(Ok(Lsn::ZERO), |marks| marks.write(self.txns.log(), &*self.env.clock, self.now()))
     }
 
-    /// Of a database that refuses every write with this error.
+    /// Makes the database refuse every write with this error.
     pub(crate) fn refusing_writes(self, refusal: EngineError) -> Self {
         Self { refusal: Some(refusal), ..self }
     }
@@ -261,7 +261,7 @@ impl Shared {
         self.refusal.is_some() && self.promoted.get().is_none()
     }
 
-    /// Fails where every write is refused.
+    /// Fails if every write is refused.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
         match &self.refusal {
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Lets no transaction that wrote commit from here on.
+    /// Makes every later commit of a transaction that wrote fail.
     pub(crate) fn depose(&self) {
         self.deposed.store(true, Release);
         self.pause.end();
@@ -282,7 +282,7 @@ impl Shared {
         if self.deposed.load(Acquire) { Err(EngineError::Replica) } else { Ok(()) }
     }
 
-    /// Returns the levels to write to. A replica, which takes no writes, has some.
+    /// Returns the LSM levels to write to. A replica has them too, although it takes no writes.
     pub(crate) fn writable_base(&self) -> Result<&Base, EngineError> {
         match &self.base {
             Some(base) => Ok(base),
@@ -290,9 +290,9 @@ impl Shared {
         }
     }
 
-    /// More of the log that is followed is shown now, perhaps: snapshots begin there.
+    /// Makes new snapshots begin at the read horizon of the followed log, which may have moved.
     pub(crate) fn shown_moved(&self, followed: &Followed) {
-        // What is shown need not be on this machine's disk: the primary has it there.
+        // The visible position need not be on this node's disk: the primary has it on disk.
         let position = followed.shown.position();
         self.txns.acknowledge(position);
         followed.shown_times.note(position, || self.env.clock.now_ns());
@@ -304,25 +304,26 @@ impl Shared {
         Base::oldest(&self.families).map(|(cf, _)| cf)
     }
 
-    /// Tells writers that flushes need the log from `start` on.
+    /// Notifies writers that flushes need the log from `start` on.
     fn note_kept(&self, start: Lsn) {
         self.room.tell(start, self.log_bytes_max(), self.durable(), self.now());
     }
 
-    /// Makes the write set of a session.
+    /// Returns an empty write set for a session.
     pub(crate) fn writes(&self) -> Writes {
         Writes::new(&self.families, &self.garbage, &self.txns, self.stamped_at_commit_max)
     }
 
-    /// Frees the rows of a family, and forgets what they kept.
+    /// Frees the rows of a family, and its garbage.
     pub(crate) fn drop_family(&self, cf: CfId) {
-        self.txns.stamp_waiting(); // so that none of its versions is in other hands
+        self.txns.stamp_waiting(); // so that no other thread holds its versions
+        // The log that its rows need stays needed until MANIFEST has the drop.
         if let Some(base) = &self.base {
-            base.family_goes(cf, &self.parts()); // before it is taken out
+            base.family_goes(cf, &self.parts()); // before it leaves memory
         }
         let mut gone = None;
         self.garbage.while_nobody_cleans(|| gone = self.families.remove_counted(cf));
-        // Who cleans looks families up, and finds this one no more.
+        // The collector looks families up by id, and does not find this one any more.
         if let Some(family) = gone {
             self.garbage.freed(family.clear());
             self.families.freed(&family);
@@ -330,13 +331,13 @@ impl Shared {
         self.dropped.gone(cf);
     }
 
-    /// [`Shared::drop_family`] by the thread that is there for it; at once where there is none.
+    /// Frees a family as [`Shared::drop_family`] does, on the thread for that; here if there is none.
     pub(crate) fn free_family(&self, cf: CfId) {
         self.dropped.free(cf);
         self.free_due();
     }
 
-    /// Has the thread that is there for it free what is due; frees it here where there is none.
+    /// Wakes the thread that frees families; frees the due ones here if there is none.
     fn free_due(&self) {
         if let Some(freer) = &*self.freer.lock() {
             return freer.wake();
@@ -344,19 +345,19 @@ impl Shared {
         while self.free_next() {}
     }
 
-    /// Frees one family that is due; returns whether there was one.
+    /// Frees one due family; returns whether there was one.
     pub(crate) fn free_next(&self) -> bool {
         let Some(next) = self.dropped.due() else { return false };
         self.drop_family(next);
         true
     }
 
-    /// One round of background work. Returns how much there was.
+    /// Does one round of background work. Returns how much there was.
     pub(crate) fn tick(&self) -> usize {
         let before = self.txns.horizon();
         let unstamped = self.txns.unstamped();
         let horizon = self.txns.tick(self.now());
-        // The log refusing is no concern here: the next round tries again, and the ids of commits are in the log anyway.
+        // An error of the log is ignored: the next round tries again, and the ids of commits are in the log anyway.
         let _ = self.log_xid_limit();
         self.free_dropped();
         if let Some(marks) = self.time_marks().filter(|_| !self.is_read_only()) {
@@ -373,7 +374,7 @@ impl Shared {
             + self.garbage.len().0
     }
 
-    /// Returns the time since some fixed moment.
+    /// Returns the time since a fixed moment.
     pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.env.clock.now_ns())
     }
@@ -388,7 +389,7 @@ impl Shared {
         }
     }
 
-    /// Flushes these families as they are when this is called, and gives up the log that nobody needs then.
+    /// Flushes these families in their state at the call, and releases log that is no longer needed.
     pub(crate) fn flush(&self, cfs: &[CfId], cause: FlushCause) -> Result<(), EngineError> {
         let base = self.writable_base()?;
         let log = self.txns.log();
@@ -399,39 +400,41 @@ impl Shared {
         flushed
     }
 
-    /// Notes whether the control file is still to be written.
+    /// Notes whether the control file still has to be written.
     pub(crate) fn owe_control(&self, owes: bool) {
         self.owes_control.store(owes, Release);
     }
 
-    /// Writes the control file where a full disk kept the opening from it: its newest history must not go with the log.
+    /// Writes the control file if a full disk kept the opening from doing so: the log with its newest history must not
+    /// be released before.
     fn pay_control(&self, base: &Base) -> Result<(), EngineError> {
         if !self.owes_control.load(Acquire) {
             return Ok(());
         }
-        // The data directory is the first.
+        // The data directory is the first one.
         let Some(dir) = self.place().and_then(|place| place.dirs().next()) else { return Ok(()) };
         base.lending(&self.parts(), 0, || self.control().write(&self.env, dir))?;
         self.owe_control(false);
         Ok(())
     }
 
-    /// Returns whether the log refuses records since there is no room on the disk.
+    /// Returns whether the log refuses records because the disk is full.
     fn is_disk_full(&self) -> bool {
         self.txns.log().wal().is_some_and(|wal| wal.full().is_some())
     }
 
-    /// Gives up the log that nobody needs, and lets writers go on if there is room for them now. Returns from where on flushes need it.
+    /// Releases log that is no longer needed, and lets writers continue if there is room for them now. Returns the
+    /// position from which on flushes need the log.
     fn give_up_log(&self, base: &Base) -> Result<Option<Lsn>, EngineError> {
         self.pay_control(base)?;
-        // Small records fill a file long before as many positions have gone by.
+        // On a full disk even a small step counts: small records fill a file long before as many positions have passed.
         let step_bytes = if self.is_disk_full() { 1 } else { self.segment_bytes };
         let start = base.cut_log(step_bytes, &self.parts())?;
         start.iter().for_each(|start| self.note_kept(*start));
         Ok(start)
     }
 
-    /// Flushes the families with rows that the log has nothing of.
+    /// Flushes the families that have unlogged rows.
     pub(crate) fn flush_unlogged(&self) -> Result<(), EngineError> {
         let families = self.families.all();
         let unlogged: Vec<CfId> =
@@ -439,7 +442,7 @@ impl Shared {
         if self.avoid_flush_at_close || unlogged.is_empty() { Ok(()) } else { self.flush(&unlogged, FlushCause::Close) }
     }
 
-    /// Fails while unlogged writes would be missed by somebody who follows the log.
+    /// Fails if a consumer of the log would miss unlogged writes.
     pub(crate) fn check_unlogged(&self) -> Result<(), EngineError> {
         if self.txns.log().wal().is_some_and(collie_wal::Log::has_consumers) && !self.allow_replication_holes {
             return Err(EngineError::InvalidArgument {
@@ -450,17 +453,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the longest that the log should get, in bytes (`wal.max_total_wal_size`).
+    /// Returns the limit of the log's length, in bytes (`wal.max_total_wal_size`).
     pub(crate) fn log_bytes_max(&self) -> u64 {
         self.log_limit.bytes(self.families.len(), self.live.write_buffer_bytes())
     }
 
-    /// Changes `wal.max_total_wal_size`; 0 chooses. The next look of the flusher goes by it.
+    /// Changes `wal.max_total_wal_size`; 0 chooses. The next round of the flusher uses it.
     pub(crate) fn set_max_total_wal_size(&self, bytes: u64) {
         self.log_limit.ask(bytes);
     }
 
-    /// Flushes what is due. Returns whether there was anything.
+    /// Flushes the due families. Returns whether there were any.
     pub(crate) fn flush_due(&self) -> Result<bool, EngineError> {
         let Some(base) = &self.base else { return Ok(false) };
         let flushed = self.flush_due_of(base);
@@ -472,14 +475,14 @@ impl Shared {
         let before = base.stat();
         let parts = self.parts();
         let old_bytes = self.garbage.bytes();
-        // On a full disk log is what can be given back, and flushes let it go.
+        // On a full disk log can be released, and flushes make that possible.
         let for_memory = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
         let all = for_memory || self.is_disk_full();
         let write_buffer_bytes = self.live.write_buffer_bytes();
         let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= write_buffer_bytes;
         let due: Vec<CfId> =
             self.families.all().iter().filter(|family| is_due(family)).map(|family| family.id()).collect();
-        // What one tree fails for keeps no other from being flushed.
+        // A tree that fails does not keep the others from being flushed.
         let failed = base.flush(&base.levels().to_be_replaced(), FlushCause::Failure, &parts);
         let cause = match (all, for_memory) {
             (true, true) => FlushCause::Memory,
@@ -490,7 +493,7 @@ impl Shared {
         let dropped = base.flush(&base.levels().to_be_rewritten(), FlushCause::Drop, &parts);
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {
-            // A part that only open transactions need is not shortened by small flushes.
+            // Flushes cannot release the part of the log that only open transactions need.
             let durable = self.durable();
             let long = durable.bytes_since(start);
             let Some(oldest) = Base::oldest(&self.families).filter(|_| long > limit) else { break };
@@ -507,13 +510,13 @@ impl Shared {
     }
 
     fn clean(&self, reach: Reach) -> usize {
-        // A copy: the list is read under a pin, which must not last as long as cleaning does.
+        // The list is cloned: it is read under a pin, which must not last as long as cleaning.
         let live = self.txns.with_live(Clone::clone);
         self.garbage.note_round(self.now());
         self.garbage.clean(&self.families, &live, reach)
     }
 
-    /// Frees what nobody sees of a row that somebody just wrote, when that is worth it.
+    /// Frees invisible versions of a row that was just written, if that is worthwhile.
     pub(crate) fn prune(&self, family: &Family, row: &Row) {
         if row.is_grown() {
             let pruned = self.txns.with_live(|live| family.prune(row, live));
@@ -521,7 +524,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the limits of old versions (O1).
+    /// Enforces the limits of old versions (O1).
     fn limit_old_versions(&self) {
         if self.old.has_age_limit() {
             let held = self.txns.snapshots(self.now());
@@ -541,12 +544,12 @@ impl Shared {
         let mut keeping = held.iter().filter(|held| held.can_be_cancelled).peekable();
         self.old.refuse_writers(keeping.peek().is_none());
         if keeping.peek().is_none() {
-            self.txns.log().flush_soon(); // what is not durable yet is all that is left
+            self.txns.log().flush_soon(); // the rest cannot be freed before it is durable
         }
         keeping.find(|held| self.txns.cancel_snapshot(held, self.garbage.bytes()));
     }
 
-    /// Keeps the limit of all rows' memory.
+    /// Enforces the memory limit of all rows.
     pub(crate) fn limit_memory(&self) {
         let count = || self.families.memory_bytes();
         if self.memory.look(count) {
@@ -556,12 +559,12 @@ impl Shared {
         }
     }
 
-    /// Logs a bound of transaction ids, half a block before the last one is reached.
+    /// Logs a bound of transaction ids, half a block before the last bound is reached.
     pub(crate) fn log_xid_limit(&self) -> Result<(), EngineError> {
         if self.is_read_only() { Ok(()) } else { self.log_xid_limit_now() }
     }
 
-    /// [`Shared::log_xid_limit`], also before writes are let in.
+    /// Does the same as [`Shared::log_xid_limit`], even before writes are allowed.
     pub(crate) fn log_xid_limit_now(&self) -> Result<(), EngineError> {
         let next = self.txns.next_xid().get();
         let limit = self.xid_limit.load(Relaxed);

@@ -1,20 +1,21 @@
-//! Larger mixes than loom can hold, under shuttle: four sessions over three rows and one table lock, with waits of every kind
-//! (rows, shared rows, a table), deadlocks, savepoints, rollbacks, rows that are deleted and made again, cleaning, and commits
-//! that leave their stamps to a tick, on the product's own rows, transactions and queues. Run with `--cfg shuttle`; `SHUTTLE_LONG=1` draws more.
+//! Larger mixes than loom can hold, under shuttle: four sessions over three rows and one table lock, with waits of
+//! every kind (rows, shared rows, a table), deadlocks, savepoints, rollbacks, rows that are deleted and created again,
+//! cleaning, and commits whose versions a tick stamps, on the product's own rows, transactions and queues. Run with
+//! `--cfg shuttle`; `SHUTTLE_LONG=1` draws more.
 //!
 //! Schedules are drawn by two rules, any thread next and priorities with a few changes (PCT), from fixed seeds.
 //!
-//! What is checked, of each execution:
-//! - X1. Every snapshot shows amounts that add up, and shows them again when asked again.
-//! - X2. What is held FOR SHARE does not change until the holder ends.
-//! - X3. No committed change is lost and none that was rolled back stays: the rows end as the ledger of commits says.
-//! - X4. A table lock excludes: never two inside.
-//! - X5. Everybody comes to an end: nobody sleeps for ever, and no lock is left.
-//! - X6. Once nobody reads, no old version is left, and none is counted.
+//! Each execution is checked for these rules:
+//! - X1. Every snapshot shows amounts that add up, and shows the same amounts when read again.
+//! - X2. A row held FOR SHARE does not change until the holder ends.
+//! - X3. No committed change is lost and no rolled-back one stays: the rows end as the ledger of commits says.
+//! - X4. A table lock is exclusive: two sessions never hold it.
+//! - X5. Every session ends: none sleeps for ever, and no lock is left.
+//! - X6. Once there is no reader, no old version is left, and none is counted.
 //!
-//! Each mistake must be caught by one of these, and the test says by which. Orderings are not checked here (shuttle is
-//! sequentially consistent): that is the loom models' part. The log is one mutex; the lock-free one has mixes of its own
-//! (`collie-wal`).
+//! Each mistake must be caught by one of these rules, and the test names it. Orderings are not checked here, since
+//! shuttle is sequentially consistent; the loom models check them. The log is one mutex; the lock-free one has its own
+//! mixes (`collie-wal`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -40,11 +41,11 @@ const ROWS: usize = 3;
 const OPENING: i64 = 100;
 const SESSIONS: usize = 4;
 const TRANSACTIONS: usize = 3;
-/// Commits of more versions than this leave stamping to a tick.
+/// Commits of more versions than this leave the stamping to a tick.
 const STAMPED_AT_COMMIT_MAX: usize = 1;
 const TABLE: LockTarget = LockTarget::Table(7);
 
-/// One mutex; everything is durable at once.
+/// A log under one mutex; everything is durable at once.
 #[derive(Debug)]
 struct Line {
     next: Mutex<u64>,
@@ -87,7 +88,7 @@ struct World {
     families: Arc<Families>,
     garbage: Arc<Garbage>,
     family: Arc<Family>,
-    /// What commits added to each row.
+    /// The amount that commits added to each row.
     ledger: [AtomicI64; ROWS],
     /// Sessions that hold the table exclusively.
     inside: AtomicUsize,
@@ -113,30 +114,30 @@ impl World {
         Arc::new(Self { txns, families, garbage: Arc::default(), family, ledger, inside })
     }
 
-    /// A round of the background's work.
+    /// Runs a round of background work.
     fn tick(&self) {
         self.txns.tick(Duration::ZERO);
         let live = self.txns.with_live(Clone::clone);
         let _ = self.garbage.clean(&self.families, &live, Reach::Due);
     }
 
-    /// What a writer does for the row it has written.
+    /// Prunes a row as a writer does after its write.
     fn prune(&self, written: &Pending) {
         let pruned = self.txns.with_live(|live| written.row().prune(live, &pin()));
         self.garbage.freed(pruned.map_or(0, |pruned| pruned.bytes));
     }
 
-    /// The amount of a row; 0 where there is none.
+    /// Returns the amount of a row; 0 if there is none.
     fn read(&self, row: usize, view: &View) -> i64 {
         let pin = pin();
         self.family.read(&key(row), view, &Fates(&self.txns), &pin).map_or(0, |value| amount(value))
     }
 }
 
-/// Why a transaction cannot go on.
+/// A transaction cannot continue.
 struct Refused;
 
-/// What is done to a row.
+/// An action on a row.
 #[derive(Clone, Copy)]
 enum What {
     Add(i64),
@@ -168,7 +169,7 @@ struct Client {
     writes: Writes<Line>,
 }
 
-/// One open transaction, and what it will have added if it commits.
+/// One open transaction, and the amounts that its commit will add.
 struct Open<'a> {
     client: &'a mut Client,
     t: Transaction,
@@ -194,7 +195,7 @@ impl Open<'_> {
         loop {
             match self.client.session.begin_statement(&mut self.t, StatementKind::Write).expect("few commands") {
                 Start::Ready(snapshot) => return View { snapshot, me: self.t.xid(), command: self.t.command() },
-                // It acted on a commit that is published and not complete.
+                // It acted on a commit that is published and not yet below the boundary.
                 Start::Wait(_) => thread::yield_now(),
             }
         }
@@ -217,8 +218,8 @@ impl Open<'_> {
         }
     }
 
-    /// Changes, deletes, locks or makes one row, as the engine does, and returns its newest amount before that; `None`
-    /// for a row that is not there to be deleted or locked.
+    /// Changes, deletes, locks or creates one row, as the engine does, and returns its newest amount before that;
+    /// `None` if there is no row to delete or lock.
     fn write(&mut self, row: usize, what: What) -> Result<Option<i64>, Refused> {
         let xid = self.client.session.assign_xid(&mut self.t).expect("it may write");
         let view = self.begin_statement();
@@ -272,7 +273,7 @@ impl Open<'_> {
         Ok(Some(before))
     }
 
-    /// Makes a row that was not there; a row that is there now comes back with its amount.
+    /// Creates a row that did not exist; if it exists by now, returns its amount.
     fn make(
         &mut self,
         row: usize,
@@ -331,7 +332,7 @@ impl Open<'_> {
         self.write(row, What::Add(delta)).map(drop)
     }
 
-    /// All amounts of one statement add up, twice (X1).
+    /// Checks that the amounts of one statement add up, twice (X1).
     fn look(&mut self) {
         let view = self.begin_statement();
         let looks = [0, 1].map(|_| (0..ROWS).map(|row| self.client.world.read(row, &view)).collect::<Vec<_>>());
@@ -342,7 +343,7 @@ impl Open<'_> {
         self.end_statement();
     }
 
-    /// Holds two rows FOR SHARE: they stay as they are (X2).
+    /// Holds two rows FOR SHARE and checks that they do not change (X2).
     fn share(&mut self, rows: [usize; 2]) -> Result<(), Refused> {
         let mut held = Vec::new();
         for row in rows {
@@ -362,7 +363,7 @@ impl Open<'_> {
         Ok(())
     }
 
-    /// Has the table to itself (X4).
+    /// Takes the exclusive table lock and checks it (X4).
     fn lock_table(&mut self) -> Result<(), Refused> {
         while let TableLock::Wait(blocker) =
             self.client.session.lock_table(&mut self.t, TABLE, TableLockMode::AccessExclusive)
@@ -398,7 +399,7 @@ impl Open<'_> {
     fn commit(self) {
         self.leave_table();
         let Client { world, session, writes } = self.client;
-        // The ledger first: whoever sees the rows finds it in there.
+        // The ledger comes first: a thread that sees the rows finds the amounts in it.
         (0..ROWS).for_each(|row| _ = world.ledger[row].fetch_add(self.added[row], Relaxed));
         let record = (self.t.xid().is_some() && writes.position() > 0).then_some(CommitRecord { tag: 1, bytes: &[] });
         match session.commit(self.t, &mut (), record, writes) {
@@ -414,7 +415,7 @@ impl Open<'_> {
     }
 }
 
-/// What one transaction of the mix does.
+/// Runs one transaction of the mix.
 fn act(open: &mut Open<'_>) -> Result<(), Refused> {
     let (from, to) = (below(ROWS), below(ROWS));
     match below(8) {
@@ -423,7 +424,7 @@ fn act(open: &mut Open<'_>) -> Result<(), Refused> {
             open.add(to, 5)?;
         }
         2 => {
-            // What it takes in vain is given back while it goes on.
+            // The changes after the savepoint are undone while the transaction continues.
             open.add(from, -1)?;
             let savepoint = open.savepoint();
             open.add(to, 50)?;
@@ -433,18 +434,18 @@ fn act(open: &mut Open<'_>) -> Result<(), Refused> {
         }
         3 => open.share([from, to])?,
         4 => {
-            // Shared first, then changed: two of these are a deadlock.
+            // Shared locks first, then changes: two of these transactions deadlock.
             open.write(from, What::Lock(LockStrength::Share))?;
             open.add(from, 3)?;
             open.add(to, -3)?;
         }
         5 => {
-            // All of a row goes to another one, which may be gone as well.
+            // The whole amount of a row moves to another one, which may be deleted as well.
             let amount = open.write(from, What::Delete)?;
             open.add(to, amount.unwrap_or_default())?;
         }
         6 => {
-            // Whoever waits for the key goes with this, too.
+            // KEY SHARE conflicts with the deletion of the row, which is rolled back.
             open.write(from, What::Lock(LockStrength::KeyShare))?;
             open.add(to, 4)?;
             let savepoint = open.savepoint();
@@ -502,7 +503,7 @@ fn mix() {
 }
 
 const SEED: u64 = 1;
-/// Priority changes of the second rule, and one more.
+/// The rules: any thread next, and priorities with two numbers of changes.
 const DEPTHS: [Option<usize>; 3] = [None, Some(3), Some(6)];
 
 /// Goal: X1-X6 hold however sessions mix. Method: drawn schedules under each rule.
@@ -520,7 +521,7 @@ fn shuttle_sessions_keep_their_promises_in_a_mix() {
     }
 }
 
-/// Goal: the mix sees what goes wrong. Method: one mistake at a time, until one of its executions fails as was meant.
+/// Goal: the mix detects mistakes. Method: one mistake at a time, until one of its executions fails as intended.
 #[test]
 fn shuttle_mistakes_of_sessions_are_caught() {
     const EXECUTIONS_MAX: usize = 10_000;
@@ -546,7 +547,7 @@ fn shuttle_mistakes_of_sessions_are_caught() {
     for (mistake, meant) in mistakes {
         let caught = DEPTHS.iter().find_map(|depth| {
             let draw = Draw { seed: SEED, depth: *depth, executions: EXECUTIONS_MAX };
-            // On a thread of its own: a failed execution leaves rows behind, which end outside of any execution.
+            // On a separate thread: a failed execution leaves rows behind, which are dropped outside of any execution.
             match std::thread::spawn(move || sample(Some(mistake), draw, mix)).join().expect("it reports") {
                 Explored::Passed(_) => None,
                 Explored::Failed(message) => Some(message),

@@ -1,12 +1,12 @@
-//! `TracedSession`: a session that writes down what it did and saw, for a checker of histories (feature `trace-oracle`).
+//! `TracedSession`: a session that records what it did and saw, for a checker of histories (feature `trace-oracle`).
 //!
-//! It calls a [`Session`] and nothing else of the engine. What a read saw it learns where the row chose a version
-//! (`collie_store::watch`), what it answered from the answer. Judges nothing.
+//! It calls a [`Session`] and no other part of the engine. It observes the versions that a read chose where the row
+//! chooses them (`collie_store::watch`), and takes the answer from the result. It judges nothing.
 //!
 //! # Invariants
-//! - J1. `events` are in the order of the calls, and a call that failed left none but those it had acted on.
-//! - J2. The position of a write is the number of versions and share locks that its transaction had before it, so a rollback
-//!   to a savepoint undoes the writes at or above the savepoint's.
+//! - J1. `events` are in the order of the calls, and a failed call left only events that it had acted on.
+//! - J2. The position of a write is the number of versions and share locks that its transaction had before it, so a
+//!   rollback to a savepoint undoes the writes at or above the savepoint's position.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -20,14 +20,14 @@ use crate::{
     Session, Write,
 };
 
-/// What a write was told to be computed from.
+/// The basis of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Based {
-    /// What the statement sees.
+    /// The view of the statement.
     Snapshot,
     /// The commit at this position.
     After(Lsn),
-    /// That no live row was there when it was made.
+    /// The absence of a live row at the time of the write.
     Free,
 }
 
@@ -38,18 +38,18 @@ pub enum Event {
     Begin(Isolation),
     /// A statement began.
     Statement {
-        /// It sees commits strictly below.
+        /// Its snapshot: it sees commits strictly below.
         snapshot: Lsn,
-        /// Its number: it sees its transaction's versions of lower ones.
+        /// Its number: it sees the own transaction's versions with lower numbers.
         command: u32,
     },
     /// A row was read.
     Read {
         /// Its family.
         cf: CfId,
-        /// What was chosen; `None` when nothing was in view.
+        /// The chosen version; `None` if no version was visible.
         chosen: Option<RowRead>,
-        /// The key that was asked for.
+        /// The requested key.
         key: Box<[u8]>,
         /// Digest of the answer.
         answer: Option<u64>,
@@ -58,15 +58,15 @@ pub enum Event {
     Scan {
         /// Their family.
         cf: CfId,
-        /// The lower end of what was covered.
+        /// The lower end of the covered range.
         start: Bound<Box<[u8]>>,
-        /// The upper end of what was covered.
+        /// The upper end of the covered range.
         end: Bound<Box<[u8]>>,
-        /// Whether from the upper end down.
+        /// Whether the scan went from the upper end down.
         reverse: bool,
-        /// Keys and digests that the caller was given, in order.
+        /// Keys and digests that the caller got, in order.
         answers: Vec<(Box<[u8]>, u64)>,
-        /// What was chosen in the rows that were looked at, in order; goes on behind the last answer.
+        /// The versions chosen in the examined rows, in order; also beyond the last answer.
         chosen: Vec<RowRead>,
     },
     /// A row was written.
@@ -77,7 +77,7 @@ pub enum Event {
         key: Box<[u8]>,
         /// Digest of the new value; `None` for a deletion.
         value: Option<u64>,
-        /// What it was computed from.
+        /// Its basis.
         based: Based,
         /// J2.
         position: u64,
@@ -88,36 +88,36 @@ pub enum Event {
         cf: CfId,
         /// Its key.
         key: Box<[u8]>,
-        /// How strongly.
+        /// Its strength.
         strength: LockStrength,
-        /// What the lock was computed from.
+        /// The basis of the lock.
         based: Based,
         /// J2.
         position: u64,
     },
-    /// The session was told of this commit outside of its snapshot.
+    /// The session learned of this commit outside of its snapshot.
     ActedOn(Lsn),
-    /// A write was told whether a row is there, and left it.
+    /// A write learned whether a row exists, and did nothing.
     Met {
         /// Its family.
         cf: CfId,
         /// Its key.
         key: Box<[u8]>,
-        /// The commit that made the row; `None` for no row.
+        /// The commit that wrote the row; `None` for no row.
         made: Option<Lsn>,
     },
     /// Everything written at this position or above was undone.
     RollbackTo(u64),
     /// The transaction was committed and acknowledged.
     Commit {
-        /// Where, and as which transaction; `None` when it wrote nothing.
+        /// Its position and its transaction's id; `None` if it wrote nothing.
         at: Option<(Lsn, Xid)>,
     },
     /// The transaction was rolled back.
     Rollback,
 }
 
-/// A session with its history. Calls are those of [`Session`] of the same names, with their errors.
+/// A session with its history. Its calls are those of [`Session`] of the same names, with their errors.
 #[derive(Debug)]
 pub struct TracedSession {
     session: Session,
@@ -130,7 +130,7 @@ impl TracedSession {
         Self { session, events: Vec::new() }
     }
 
-    /// Returns the session, to wait with. What is done with it otherwise is not in the history.
+    /// Returns the session, to wait with. Other calls to it are not in the history.
     pub const fn session(&self) -> &Session {
         &self.session
     }
@@ -172,7 +172,7 @@ impl TracedSession {
         Ok(answer)
     }
 
-    /// Scans.
+    /// Scans a range.
     pub fn scan(
         &mut self,
         f: &Family,
@@ -240,7 +240,7 @@ impl TracedSession {
         Ok(outcome)
     }
 
-    /// Marks this place in the transaction.
+    /// Sets a mark in the transaction.
     pub fn savepoint(&mut self) -> Mark {
         self.session.savepoint()
     }
@@ -266,10 +266,10 @@ impl TracedSession {
     }
 }
 
-/// Returns the commits that the log holds durably, in its order.
+/// Returns the durable commits of the log, in its order.
 ///
 /// # Errors
-/// The log's; a record that makes no sense; [`EngineError::Closed`] in a database opened read-only.
+/// Those of the log; a record that cannot be decoded; [`EngineError::Closed`] in a database opened read-only.
 pub fn commits_in_log(db: &Db) -> Result<Vec<(Lsn, Xid)>, EngineError> {
     let mut commits = Vec::new();
     let log = db.log().ok_or(EngineError::Closed)?;
@@ -284,7 +284,7 @@ pub fn commits_in_log(db: &Db) -> Result<Vec<(Lsn, Xid)>, EngineError> {
     Ok(commits)
 }
 
-/// Returns how many questions about a transaction's end went past the ring of ids, to the map of those it has lapped.
+/// Returns how many look-ups of a transaction status went past the ring of ids to the map of overtaken transactions.
 pub fn lapped_lookups(db: &Db) -> u64 {
     db.shared.txns.lapped_lookups()
 }

@@ -1,18 +1,18 @@
-//! `Tried`: how often a statement had to come again to write a row, which it waited for or found changed: for who measures the write that
-//! stands at last.
+//! `Tried`: the number of unsuccessful attempts of a statement to write a row, which it waited for or found changed;
+//! used to measure the final write.
 //!
-//! A session knows no statement of SQL's: it counts calls for one row in a row. What another row is tried for in between is forgotten, as is
-//! everything when a statement begins.
+//! A session does not know SQL statements: it counts consecutive calls for one row. A call for another row in between
+//! resets the count, and so does the beginning of a statement.
 
 use collie_base::CfId;
 use collie_txn::RowKey;
 
-/// The row that the open statement has to come back to, and how often it was there.
+/// The row that the open statement tries to write, and the number of unsuccessful attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Tried(Option<(RowKey, u32)>);
 
 impl Tried {
-    /// A write of `row` did not stand: its caller has to come again.
+    /// Counts an unsuccessful write of the row, whose caller has to try again.
     pub(crate) fn again(&mut self, cf: CfId, key: &[u8]) {
         let times = self.times(cf, key);
         match &mut self.0 {
@@ -21,13 +21,13 @@ impl Tried {
         }
     }
 
-    /// Returns how often a write of the row did not stand.
+    /// Returns the number of unsuccessful writes of the row.
     pub(crate) fn times(&self, cf: CfId, key: &[u8]) -> u32 {
         let of_row = self.0.as_ref().filter(|(row, _)| row.family() == cf && row.key() == key);
         of_row.map_or(0, |(_, times)| *times)
     }
 
-    /// Another statement begins.
+    /// Resets the count, since another statement begins.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.0.is_some() {
@@ -41,8 +41,8 @@ impl Tried {
 mod tests {
     use super::*;
 
-    /// Goal: calls are counted for the row that they were for, and until a statement begins. Method: two rows with one key in two families,
-    /// and another key.
+    /// Goal: calls are counted for their row, and until a statement begins. Method: two rows with one key in two
+    /// families, and another key.
     #[test]
     fn calls_are_counted_by_their_row() {
         let (mut tried, one, two) = (Tried::default(), CfId::new(16), CfId::new(17));

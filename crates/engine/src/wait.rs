@@ -1,5 +1,5 @@
-//! `WaitFuture` and `Ack`: the two waits of a session, for a lock and for the log. Each is a future of the standard library
-//! with a blocking twin; neither needs a runtime.
+//! `WaitFuture` and `Ack`: the two waits of a session, for a lock and for the log. Each is a future of the standard
+//! library with a blocking variant; neither needs a runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use crate::needs::{Missing, Needs};
 use crate::settled::{CommitLevel, Confirm, ConfirmWait};
 use crate::{EngineError, Receipt};
 
-/// Resolves when what was in the way has probably gone: call again what said to wait.
+/// Resolves when the blocker is probably gone: the caller repeats the call that returned it.
 ///
 /// # Cancel safety
-/// Dropping it leaves the queue and hands on.
+/// Dropping it leaves the queue and wakes the next waiter.
 #[must_use = "a wait that is dropped leaves the queue"]
 #[derive(Debug)]
 pub struct WaitFuture {
@@ -34,7 +34,7 @@ impl WaitFuture {
         Self { wait, measured }
     }
 
-    /// Returns what ends this wait, and no other, with [`EngineError::LockTimeout`], from any thread.
+    /// Returns a handle that ends this wait, and no other, with [`EngineError::LockTimeout`], from any thread.
     pub fn limit(&self) -> WaitLimit {
         self.wait.limit()
     }
@@ -72,13 +72,13 @@ impl Future for WaitFuture {
 /// Resolves when the reply to the end of a transaction may leave.
 ///
 /// # Durability
-/// After `commit(true)`: the transaction is on disk. After `commit(false)`: it is visible to all and will be on disk soon. After
-/// `commit_at` of a higher level: so many replicas have it too, unless [`Ack::is_unconfirmed`] says otherwise.
-/// After the end of a transaction that wrote nothing: all it showed is.
+/// After `commit(true)`: the transaction is on disk. After `commit(false)`: it is visible to all and will be on disk
+/// soon. After `commit_at` with a higher level: a quorum of replicas has it too, unless [`Ack::is_unconfirmed`] returns
+/// true. After the end of a transaction that wrote nothing: the same holds for everything that it has seen.
 ///
 /// # Cancel safety
-/// Dropping it takes nothing back: the transaction stands, only nobody knows when it is on disk. A server whose client has
-/// gone still waits for it when the catalog was changed: its table locks go with it.
+/// Dropping it takes nothing back: the transaction is committed, but the caller does not learn when it is on disk. A
+/// server whose client has gone still waits for it if the catalog was changed, since it holds the table locks.
 #[must_use = "the reply may leave only when this resolves"]
 #[derive(Debug)]
 pub struct Ack {
@@ -88,12 +88,12 @@ pub struct Ack {
     reached: Option<Reached>,
     confirming: Option<ConfirmWait>,
     unconfirmed: bool,
-    /// Of a transaction that changed the catalog: the next holder's snapshot must show the change.
+    /// Table locks of a transaction that changed the catalog: the next holder's snapshot must show the change.
     locks: Option<TableLocksHeld>,
 }
 
 impl Ack {
-    /// For a transaction that was committed at `receipt` and whose record ends at `end`.
+    /// Returns the wait for a transaction that was committed at `receipt` and whose record ends at `end`.
     pub(crate) fn committed(
         txns: &Arc<Txns<EngineLog>>,
         receipt: Receipt,
@@ -110,23 +110,23 @@ impl Ack {
         Self { txns, receipt, needs, reached: None, confirming: None, unconfirmed: false, locks }
     }
 
-    /// For a transaction that wrote nothing.
+    /// Returns the wait for a transaction that wrote nothing.
     pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate, level: CommitLevel) -> Self {
         let needs = Needs::nothing_written(gate, level, txns.log().replicas().is_some());
         Self::new(txns, Receipt::default(), needs, None)
     }
 
-    /// Returns what must still happen.
+    /// Returns the next condition that is not met.
     fn missing(&self) -> Option<Missing> {
         self.needs.missing(&self.txns)
     }
 
-    /// Returns where the commit is in the log, if it wrote.
+    /// Returns the position of the commit in the log, if it wrote.
     pub const fn csn(&self) -> Option<Lsn> {
         self.receipt.csn
     }
 
-    /// Returns where the commit is in the log, if it wrote, also before this has resolved.
+    /// Returns the receipt, even before this has resolved.
     pub const fn receipt(&self) -> Receipt {
         self.receipt
     }
@@ -140,40 +140,40 @@ impl Ack {
         self.receipt
     }
 
-    /// Takes over the table locks of a transaction that changed the catalog, if it is one: they are released when the caller
-    /// drops them, and no longer when this resolves. For a caller that makes the change known in between: snapshots
-    /// that are taken once this has resolved show the transaction.
+    /// Takes the table locks of a transaction that changed the catalog, if it is one: they are released when the caller
+    /// drops them, and no longer when this resolves. It is meant for a caller that publishes the change in between:
+    /// snapshots taken after this has resolved show the transaction.
     pub fn take_locks(&mut self) -> Option<TableLocksHeld> {
         self.locks.take()
     }
 
-    /// Returns whether only replicas are waited for: this node's disk has the commit.
+    /// Returns whether only replicas are missing: this node's disk has the commit.
     pub fn waits_for_replicas(&self) -> bool {
         matches!(self.missing(), Some(Missing::Replicas(..)))
     }
 
-    /// Replicas are not waited for any more: it resolves once this node's disk has the commit, and [`Ack::is_unconfirmed`] says
-    /// so. Everybody may see the commit then, though the loss of this node may still take it back.
+    /// Stops waiting for replicas: this resolves once this node's disk has the commit, and [`Ack::is_unconfirmed`] then
+    /// returns true. All sessions may see the commit then, though the loss of this node can still take it back.
     pub fn give_up_replicas(&mut self) {
         self.needs.give_up_replicas();
     }
 
-    /// Returns, once it has resolved, whether it did so without the replicas that the level asked for: they were given up, or are not
-    /// counted now ([`Db::count_replicas`](crate::Db::count_replicas)).
+    /// Returns, once this has resolved, whether it did so without the replicas that the level requires: they were given
+    /// up, or are not counted now ([`Db::count_replicas`](crate::Db::count_replicas)).
     pub fn is_unconfirmed(&self) -> bool {
         self.unconfirmed && !mutant!("DEGRADED_SILENTLY")
     }
 
-    /// Returns whether the reply may leave already. One or two loads, and a look at the log's slots after a commit that
-    /// does not wait for the disk.
+    /// Returns whether the reply may leave already. It takes one or two loads, and a look at the log's slots after a
+    /// commit that does not wait for the disk.
     pub fn is_ready(&self) -> bool {
         self.missing().is_none()
     }
 
-    /// Waits on this thread, flushing the log itself if nobody else does.
+    /// Waits on this thread, and flushes the log itself if no other thread does.
     ///
     /// # Errors
-    /// The log's: the transaction may or may not be there after the next open.
+    /// Those of the log: the next opening may or may not find the transaction.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
         let waker = unparks_this_thread();
         loop {
@@ -182,13 +182,13 @@ impl Ack {
                 Some(Missing::Log(mark, lsn)) => self.txns.log().wait(mark, lsn)?,
                 Some(Missing::Replicas(..)) => match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(outcome) => return outcome,
-                    Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+                    Poll::Pending => std::thread::park(), // returns at once if a wake came first
                 },
             }
         }
     }
 
-    /// Waits for replicas: ready when it is worth while to look again.
+    /// Waits for replicas: ready when it is worthwhile to check again.
     fn poll_replicas(&mut self, confirm: Confirm, lsn: Lsn, cx: &Context<'_>) -> Poll<Result<(), EngineError>> {
         let Some(settled) = self.txns.log().replicas() else { return Poll::Ready(Ok(())) };
         if settled.is_closed() {
@@ -201,7 +201,7 @@ impl Ack {
     }
 }
 
-/// Returns what wakes the calling thread from its parking.
+/// Returns a waker that unparks the calling thread.
 fn unparks_this_thread() -> Waker {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -214,7 +214,7 @@ fn unparks_this_thread() -> Waker {
 
 impl Drop for Ack {
     fn drop(&mut self) {
-        // Nobody waits any more, but what was promised to be on its way to the disk is.
+        // No caller waits any more, but the record must get to the disk soon, as promised.
         if self.missing().is_some() {
             self.txns.log().flush_soon();
         }

@@ -1,4 +1,5 @@
-//! `Who`: whose a directory is, read without opening it; and what is changed before a former primary's log is cut.
+//! `Who`: the identity of a directory, read without opening it; and the change of it before a former primary's log is
+//! cut.
 
 use std::path::Path;
 
@@ -9,26 +10,26 @@ use crate::EngineError;
 use crate::control::Control;
 use crate::replica::HistoryStart;
 
-/// Whose a directory is.
+/// The identity of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// The database.
+    /// The id of the database.
     pub cluster_id: u128,
-    /// The directory.
+    /// The id of the node.
     pub node_id: u64,
-    /// The newest term that it has records of.
+    /// The newest term that the directory has records of.
     pub term: Term,
-    /// Whether it follows another one: it opens as a replica only.
+    /// Whether it follows another database: then it opens only as a replica.
     pub follows: bool,
-    /// Its lines of positions, the newest of them, oldest first.
+    /// Its newest histories, oldest first.
     pub histories: Vec<HistoryStart>,
 }
 
 impl Who {
-    /// Reads it; `None`: there is no database in `dir`.
+    /// Reads the identity; returns `None` if there is no database in `dir`.
     ///
     /// # Errors
-    /// The control file is damaged, of a newer version, or cannot be read.
+    /// If the control file is damaged, of a newer version, or cannot be read.
     pub fn read(dir: &Path, env: &Env) -> Result<Option<Self>, EngineError> {
         let who = |control: Control| Self {
             cluster_id: control.cluster,
@@ -41,14 +42,15 @@ impl Who {
     }
 }
 
-/// Forgets the histories of the closed database in `dir` that begin at or above `at`, where its log is about to be cut, and makes it a
-/// replica's. If the log is not cut after all, the next opening as a replica finds them in it.
+/// Removes the histories of the closed database in `dir` that begin at or above `at`, where its log is about to be cut,
+/// and makes it a replica's directory. If the log is not cut after all, the next opening as a replica finds the
+/// histories in it.
 ///
 /// # Durability
-/// Durable when it returns.
+/// Durable on return.
 ///
 /// # Errors
-/// There is no database, or the system's.
+/// If there is no database; those of the file system.
 pub fn forget_histories_from(dir: &Path, at: Lsn, env: &Env) -> Result<(), EngineError> {
     let mut control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
     control.histories.forget_from(at);

@@ -1,19 +1,21 @@
-//! `WritePause`: transactions that have not written yet wait before they do, while a primary hands over to one of its replicas.
+//! `WritePause`: makes transactions that have not written yet wait before their first write, during a switchover to a
+//! replica.
 //!
 //! | state | a transaction that has not written | one that has | the log |
 //! |---|---|---|---|
-//! | open | writes | goes on | takes records |
-//! | paused | waits | goes on, and may end | takes records, until it is held (`EngineLog::hold`) |
-//! | over | is refused | does not commit | takes what it took before |
+//! | open | writes | continues | takes records |
+//! | paused | waits | continues, and may end | takes records, until it is held (`EngineLog::hold`) |
+//! | over | is refused | does not commit | as before |
 //!
-//! Not what keeps records out of the log: that is `EngineLog::hold`. This only sees to it that few are refused there.
+//! `EngineLog::hold` keeps records out of the log. The pause only ensures that few are refused there.
 //!
 //! # Invariants
-//! - Z1. Who waits is noted under the lock under which the state was `paused`; whoever changes the state takes all who are noted, under
-//!   that lock, and wakes them. So nobody sleeps through it.
-//! - Z2. Over stays over.
+//! - Z1. A waiter is added under the lock under which the state was `paused`; a thread that changes the state takes all
+//!   waiters under that lock, and wakes them. So no waiter sleeps through a change.
+//! - Z2. The state `over` is final.
 //!
-//! `state` Release pairs with Acquire in [`WritePause::is_open`]; it carries nothing: who reads an old one writes once more.
+//! `state` Release pairs with Acquire in [`WritePause::is_open`]; it carries nothing: a session that reads an old state
+//! writes once more.
 //!
 //! Checked by the tests of `tests/handing_over.rs`.
 
@@ -34,33 +36,33 @@ const OVER: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct WritePause {
     state: AtomicU8,
-    /// By the slots of their sessions.
+    /// Wakers by the slots of their sessions.
     waiting: Mutex<BTreeMap<usize, Waker>>,
 }
 
 impl WritePause {
-    /// Returns whether whoever wants to may begin to write. One load.
+    /// Returns whether transactions may begin to write. One load.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state.load(Acquire) == OPEN
     }
 
-    /// Returns whether nobody may begin to write any more.
+    /// Returns whether no transaction may begin to write any more.
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Acquire) == OVER
     }
 
-    /// Has transactions wait that begin to write.
+    /// Makes transactions wait before their first write.
     pub(crate) fn pause(&self) {
         self.turn(PAUSED);
     }
 
-    /// Lets them write.
+    /// Lets transactions write again.
     pub(crate) fn resume(&self) {
         self.turn(OPEN);
     }
 
-    /// Refuses them for good.
+    /// Refuses first writes for good.
     pub(crate) fn end(&self) {
         self.turn(OVER);
     }
@@ -76,7 +78,7 @@ impl WritePause {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// Ready once the session in `slot` may begin to write, or never may; else notes that it waits (Z1).
+    /// Ready once the session in `slot` may begin to write, or never may; otherwise adds it to the waiters (Z1).
     pub(crate) fn poll(&self, slot: usize, waker: &Waker) -> Poll<Result<(), EngineError>> {
         let mut waiting = self.waiting.lock();
         match self.state.load(Acquire) {
@@ -89,7 +91,7 @@ impl WritePause {
         }
     }
 
-    /// Takes back that a session waits.
+    /// Removes a session from the waiters.
     pub(crate) fn leave(&self, slot: usize) {
         self.waiting.lock().remove(&slot);
     }

@@ -1,8 +1,10 @@
 //! `Writes`: the versions and share locks of one open transaction.
 //!
 //! # Invariants
-//! - W1. Versions and share locks are numbered together, in the order they came; what is kept has the lowest numbers.
-//! - W2. Share locks are given back before the transaction is marked done, so that whoever finds one and waits is woken.
+//! - W1. Versions and share locks are numbered together, in the order they came; an undo keeps those with the lowest
+//!   numbers.
+//! - W2. Share locks are released before the transaction is marked done, so that a transaction that finds one and waits
+//!   is woken.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::log::EngineLog;
 
-/// Answers the rows' questions: what became of a transaction, and who holds a row in shared strength.
+/// The resolver for rows: returns the status of a transaction, and the holders of a row in shared strength.
 pub(crate) struct Fates<'a, L = EngineLog>(pub(crate) &'a Txns<L>);
 
 impl<L: CommitLog> Resolve for Fates<'_, L> {
@@ -30,7 +32,7 @@ impl<L: CommitLog> Resolve for Fates<'_, L> {
     }
 }
 
-/// The holders of one row, as rows ask for them.
+/// The holders of one row, in the form that rows use.
 struct Holders<'a>(&'a mut RowShares);
 
 impl RowHolders for Holders<'_> {
@@ -57,7 +59,8 @@ impl<L: CommitLog> ShareLocks for Fates<'_, L> {
     }
 }
 
-/// Unlogged rows of families that are flushed one by one could be back in parts.
+/// The error for unlogged rows in families that are not flushed together: after a crash only a part of them might be
+/// there.
 pub(crate) const UNLOGGED_FAMILIES: EngineError = EngineError::InvalidArgument {
     what: "disable_wal, or wal.enabled = false, and writes to several families in one transaction: write them one by one, make them \
            in one atomic group, or have them logged",
@@ -72,7 +75,7 @@ pub(crate) struct Writes<L = EngineLog> {
     entries: Vec<(CfId, Pending)>,
     /// Each with its number (W1).
     shares: Vec<(u64, ShareLock)>,
-    /// More versions than this are stamped behind the commit's answer.
+    /// Commits with more versions than this stamp them after they have returned.
     stamped_at_commit_max: usize,
 }
 
@@ -102,10 +105,11 @@ impl<L: CommitLog> Writes<L> {
         }
     }
 
-    /// Tells the families that versions but locks are of that the log will have nothing of these; returns the highest one.
+    /// Marks the families of the written versions, locks excluded, as having rows that the log lacks; returns the
+    /// highest one.
     ///
     /// # Errors
-    /// [`UNLOGGED_FAMILIES`] when they are not flushed together.
+    /// [`UNLOGGED_FAMILIES`] if they are not flushed together.
     pub(crate) fn note_unlogged(&self) -> Result<Option<CfId>, EngineError> {
         let mut cfs = self.entries.iter().filter(|(_, pending)| pending.bytes() > 0).map(|(cf, _)| *cf);
         let Some(first) = cfs.next() else { return Ok(None) };
@@ -118,7 +122,7 @@ impl<L: CommitLog> Writes<L> {
         Ok(all.into_iter().max())
     }
 
-    /// Returns where the versions from `position` on lie.
+    /// Returns the keys of the versions from `position` on.
     pub(crate) fn keys_from(&self, position: u64) -> impl Iterator<Item = (CfId, &[u8])> {
         let shares = self.shares.iter().filter(|(number, _)| *number < position).count();
         let first = usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(shares); // W1
@@ -126,13 +130,13 @@ impl<L: CommitLog> Writes<L> {
     }
 }
 
-/// Stamps versions, and takes note of the rows in which that leaves garbage.
+/// Stamps versions, and queues the rows in which that leaves garbage.
 fn stamp_all(entries: &mut [(CfId, Pending)], csn: Lsn, garbage: &Garbage) {
     if mutant!("QUEUED_BEFORE_STAMPED") {
         garbage.add(csn, entries);
     }
     entries.iter_mut().for_each(|(_, pending)| pending.stamp(csn));
-    // Only now: whoever cleans takes out nothing below a version that is not stamped, and does not come back.
+    // Queued only after stamping: the collector removes nothing below an unstamped version, and does not look again.
     if !mutant!("QUEUED_BEFORE_STAMPED") {
         garbage.add(csn, entries);
     }
@@ -163,7 +167,7 @@ impl<L: CommitLog> WriteSet for Writes<L> {
             let Some((cf, pending)) = self.entries.pop() else { return };
             match self.families.get(cf) {
                 Some(family) => family.undo(pending),
-                None => drop(pending), // a dropped family has no index to take the row from
+                None => drop(pending), // a dropped family has no index to remove the row from
             }
         }
     }

@@ -13,14 +13,13 @@
 //!   at the same time one sees both stores.
 //!
 //! # Ordering
-//! | store                            | pairs with                    | carries                                         |
-//! |----------------------------------|-------------------------------|-------------------------------------------------|
-//! | `dispatched` Release, dispatcher | its Acquire, first of `look`  | the counts of `handed` below it (W1)            |
-//! | `handed` Relaxed, dispatcher     | its Relaxed, `look`           | nothing: a newer one only lowers what is found  |
-//! | `at` Release, worker             | its Acquire, `look`           | the writes of earlier commits, in place (W2)    |
-//! | `done` Release, worker           | its Acquire, `look`           | the writes of the batch, in place               |
-//! | `applied` AcqRel, publisher      | its Acquire, readers          | all of the above                               
-//! |
+//! | store                            | pairs with                   | carries                                      |
+//! |----------------------------------|------------------------------|----------------------------------------------|
+//! | `dispatched` Release, dispatcher | its Acquire, first of `look` | the counts of `handed` below it (W1)         |
+//! | `handed` Relaxed, dispatcher     | its Relaxed, `look`          | nothing: a newer one only lowers the result  |
+//! | `at` Release, worker             | its Acquire, `look`          | the writes of earlier commits, in place (W2) |
+//! | `done` Release, worker           | its Acquire, `look`          | the writes of the batch, in place            |
+//! | `applied` AcqRel, publisher      | its Acquire, readers         | all of the above                             |
 //!
 //! `look` reads `dispatched` before the lanes, just as a scan of the log's boundary reads the end before the flags:
 //! read after them, it might cover a commit whose writes the lanes did not show yet.

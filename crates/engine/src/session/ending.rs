@@ -1,8 +1,9 @@
-//! How a transaction ends: its record goes into the log and its writes stand, or they are undone. Either way its locks are released.
+//! How a transaction ends: its record is appended and its writes stand, or they are undone. Either way its locks are
+//! released.
 //!
-//! A commit: what it read is given back, what kind of record it gets is settled, redo that is too long for one record is in the log
-//! already; then under a place in the log the record is written and the writes are stamped with its position (`collie_txn`), and
-//! the [`Ack`] says when that is as safe as was asked.
+//! A commit takes its read set, determines the kind of its record, and has already logged redo that is too long for one
+//! record. Then, with a writer of the log, the record is appended and the versions are stamped with its position
+//! (`collie_txn`). The [`Ack`] resolves when the commit is as safe as requested.
 
 use collie_base::Xid;
 use collie_obs::{TxnAbort, TxnCommit};
@@ -21,31 +22,31 @@ use crate::wait::Ack;
 use crate::writes::Fates;
 use crate::{EngineError, Mark, Receipt};
 
-/// Versions and locks that are undone in one part: about a millisecond of work.
+/// Versions and locks that one part undoes: about a millisecond of work.
 const UNDO_PART: u64 = 256;
 
 impl Session {
-    /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
-    /// [`Ack`] resolves.
+    /// Commits. On return the transaction has ended and row locks are released; the reply may leave when the [`Ack`]
+    /// resolves.
     ///
     /// # Durability
-    /// None before the [`Ack`] resolves; then as `sync` asked: on disk, or on its way there.
+    /// None before the [`Ack`] resolves; then as `sync` requested: on disk, or on its way there.
     ///
     /// # Progress
-    /// A SERIALIZABLE transaction that wrote looks at everything it has read once more, and commits one at a time with its
-    /// like. No other waits for anything but room in a full log.
+    /// A SERIALIZABLE transaction that wrote validates its whole read set, and such transactions commit one at a time.
+    /// Other transactions wait only for room in a full log.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::InvalidArgument`] for `sync` without a log; the log's. The
-    /// transaction is then rolled back.
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::InvalidArgument`] for `sync` without
+    /// a log; errors of the log. The transaction is then rolled back.
     pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
         self.commit_at(if sync { CommitLevel::Local } else { CommitLevel::Async })
     }
 
-    /// [`Session::commit`] at any level.
+    /// Commits as [`Session::commit`] does, at any level.
     ///
     /// # Errors
-    /// As there.
+    /// As of [`Session::commit`].
     pub fn commit_at(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
         let span = collie_obs::start::<TxnCommit>();
         let written = span.as_ref().map(|_| measured::Written::of(&self.redo));
@@ -66,13 +67,15 @@ impl Session {
             return Err(UNDOING);
         }
         let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
-            // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
+            // Nothing was written: the transaction stands at its snapshot in the order of commits, unless it learned of
+            // later commits.
             if reads.is_some_and(|reads| reads.saw_beyond()) {
                 self.abort(t);
                 return Err(EngineError::ReadChanged);
             }
             return self.end_without_record(t, level);
         };
+        // Refusals come before anything of the commit is logged.
         if level >= CommitLevel::Local && self.shared.has_no_log() {
             self.abort(t);
             return Err(NOTHING_TO_SYNC);
@@ -90,6 +93,7 @@ impl Session {
                 return Err(error);
             }
         };
+        // Redo that is too long for one record must be in the log before the COMMIT record that counts its chunks.
         if marker.is_none()
             && self.redo.must_flush()
             && let Err(error) = self.write_chunk(xid)
@@ -98,6 +102,7 @@ impl Session {
             return Err(error);
         }
         let validated = self.validated.take();
+        // The keys are collected before the lock of validation is taken, to hold it for a short time.
         let watched = reads.is_some() && self.shared.serial_writes.is_watched();
         let keys = (watched && self.writes.position() <= KEYS_MAX as u64)
             .then(|| self.writes.keys_from(0).map(|(cf, key)| (cf, key.into())).collect());
@@ -134,7 +139,7 @@ impl Session {
                             ),
                             Since::Forgotten => reads.changed_since(snapshot, families, &Fates(txns)),
                         };
-                        // A row that was deleted since may be gone when the snapshot is in force no more (N6).
+                        // A row that was deleted since may be gone if the snapshot is no longer in force (N6).
                         let changed = changed.or_else(|| txns.is_cancelled(slot).then_some(snapshot));
                         if changed.is_none() {
                             self.shared.serial_writes.add(keys);
@@ -145,7 +150,7 @@ impl Session {
             };
             let counts = marker.is_none() && matches!(ended, Ok(Ended::Committed { .. }));
             if !counts && self.redo.has_chunks() {
-                // A log that refuses this too forgets the chunks at the next open.
+                // If the log refuses this too, the next opening drops the chunks.
                 let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
             }
             ended
@@ -167,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Tells who keeps the redo that was in the log before the commit what became of it.
+    /// Notifies `large` of the outcome for the transaction's redo that was logged before the commit.
     fn settle_chunks(&self, xid: Xid, is_logged: bool, ended: &Result<Ended, WalError>) {
         let Some(base) = self.shared.base.as_ref().filter(|_| self.redo.has_chunks()) else { return };
         match ended {
@@ -178,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Returns what the reply to a commit waits for whose record is in the log.
+    /// Returns the wait of the reply to a commit whose record is in the log.
     fn acknowledge(&self, at: Appended, level: CommitLevel, locks: Option<TableLocksHeld>) -> Ack {
         let log = self.shared.txns.log();
         let asked = if level.is_synchronous() { Level::Disk } else { Level::Memory };
@@ -194,9 +199,10 @@ impl Session {
         Ack::committed(&self.shared.txns, receipt, at.end, level, locks)
     }
 
-    /// Returns the payload of the record that a commit gets in place of operations; `None`: nothing was written.
+    /// Returns the payload of the record that an unlogged commit gets instead of operations; `None` if nothing was
+    /// written.
     fn marker(&self) -> Result<Option<Vec<u8>>, EngineError> {
-        let highest = self.writes.note_unlogged()?; // before the commit: a close that comes between flushes for nothing
+        let highest = self.writes.note_unlogged()?; // before the commit; a close in between only flushes in vain
         Ok(highest.map(|cf| encode_integers(&[u64::from(cf.get())])))
     }
 
@@ -214,7 +220,7 @@ impl Session {
         }
     }
 
-    /// Rolls back: undoes every write, releases every lock. Nothing happens when no transaction is open.
+    /// Rolls back: undoes every write, releases every lock. Does nothing if no transaction is open.
     pub fn rollback(&mut self) {
         self.view = None;
         (self.checking, self.newest) = (false, None);
@@ -223,13 +229,13 @@ impl Session {
         }
     }
 
-    /// Undoes a part of what the open transaction wrote since `to`, or since it began, if that is too much for one go: about a
-    /// millisecond of work. Returns whether what is left is little enough for [`Session::rollback_to`] or
-    /// [`Session::rollback`], one of which must follow. Until then others see the transaction as one that is open: they read
-    /// around it, and wait for its rows.
+    /// Undoes a part of the open transaction's writes since `to`, or since it began, if they are too many for one step:
+    /// about a millisecond of work. Returns whether the rest is small enough for [`Session::rollback_to`] or
+    /// [`Session::rollback`], one of which must follow. Until then others see the transaction as open: they do not read
+    /// its versions, and wait for its rows.
     ///
     /// # Cancel safety
-    /// Between two parts nothing but a rollback can be done; dropping the session is one.
+    /// Between two parts only a rollback is allowed; dropping the session is one.
     #[must_use]
     pub fn undo_some(&mut self, to: Option<Mark>) -> bool {
         let end = to.map_or(0, |mark| mark.writes);
@@ -245,7 +251,7 @@ impl Session {
         false
     }
 
-    /// Keeps that what was written from `position` on had been read.
+    /// Keeps in the read set that the keys written from `position` on had been read.
     pub(super) fn note_undone(&mut self, position: u64) {
         if let Some(reads) = &self.reads
             && let Err(error) = reads.lock().undone(self.writes.keys_from(position))
@@ -254,8 +260,8 @@ impl Session {
         }
     }
 
-    /// Returns what a reply has to wait for that reveals what this session has seen, outside of a commit: resolved at once
-    /// in nearly all cases.
+    /// Returns the wait of a reply, outside of a commit, that reveals what this session has seen. It is resolved at
+    /// once in nearly all cases.
     pub fn reply_gate(&self, level: CommitLevel) -> Ack {
         Ack::nothing_written(&self.shared.txns, self.txn.gate(level.is_synchronous()), level)
     }
@@ -272,18 +278,18 @@ impl Session {
         }
     }
 
-    /// Ends a transaction that is not in the log.
+    /// Ends a transaction that has no COMMIT record.
     fn undo(&mut self, t: Transaction) {
         let xid = t.xid();
         self.txn.abort(t, &mut self.writes);
         if let Some(xid) = xid.filter(|_| self.redo.has_chunks()) {
             let record = encode_integers(&[xid.get()]);
-            // A log that refuses forgets the chunks at the next open.
+            // If the log refuses, the next opening drops the chunks.
             let log = self.shared.txns.log();
             let _ = log.with_writer_that(self.manner, |writer| writer.append(tag::ABORT, &[&record]));
         }
         if let (Some(base), Some(xid)) = (&self.shared.base, xid) {
-            base.large.abort(xid); // noted even when its first chunk was refused
+            base.large.abort(xid); // begun even if the log refused its first chunk
         }
         self.redo.clear();
         (self.reads, self.validated) = (None, None);
@@ -291,7 +297,7 @@ impl Session {
     }
 }
 
-/// Returns the record of a commit: `record`, or in `timed` one that carries times.
+/// Returns the record of a commit: `record`, or a copy in `timed` that carries times.
 fn commit_record<'a>(shared: &Shared, t: &Transaction, record: &'a [u8], timed: &'a mut Vec<u8>) -> CommitRecord<'a> {
     if shared.commit_times.are_on() {
         *timed = commit_times::timed(record, t.snapshot().unwrap_or_default(), shared.txns.horizon());

@@ -1,7 +1,7 @@
-//! `Validated`: the look at what a SERIALIZABLE transaction has read, in parts before its commit.
+//! `Validated`: the validation of a SERIALIZABLE transaction's read set, in parts before its commit.
 //!
-//! Under the lock of validation, which its like wait for, only what they have committed since is looked at again
-//! (`serial_writes.rs`).
+//! Under the lock of validation, for which other SERIALIZABLE transactions wait, only the keys that such transactions
+//! have committed since are examined again (`serial_writes.rs`).
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use crate::serial_writes::Since;
 use crate::shared::Shared;
 use crate::writes::Fates;
 
-/// See the module's documentation. Dropping it ends the keeping of what others commit.
+/// See the module's documentation. Dropping it releases the mark, so that commits of others are kept no longer for it.
 #[derive(Debug)]
 pub(super) struct Validated {
     shared: Arc<Shared>,
     mark: u64,
     look: Look,
-    /// What was read when the look began.
+    /// The size of the read set when the look began.
     grown: u64,
-    /// Whether everything was looked at.
+    /// Whether the whole read set was examined.
     is_whole: bool,
 }
 
 impl Validated {
-    /// Says what of `reads` others of its level have committed since the look began. `Forgotten` unless it was a look at all of it.
+    /// Returns whether other SERIALIZABLE transactions have committed a key of `reads` since the look began;
+    /// `Forgotten` unless the look examined all of it.
     pub(super) fn since(&self, reads: &ReadSet) -> Since {
         if self.is_whole && self.grown == reads.grown() {
             self.shared.serial_writes.since(self.mark, reads)
@@ -42,12 +43,12 @@ impl Drop for Validated {
 }
 
 impl Session {
-    /// Looks at a part of what the open transaction has read, if it is SERIALIZABLE, wrote, and has read so much that its commit
-    /// would hold others up: about a millisecond of work. Returns whether that is done, after which it commits at once. Nothing may be read
-    /// in between.
+    /// Examines a part of the open transaction's read set, if it is SERIALIZABLE, wrote, and has read so much that its
+    /// commit would delay others: about a millisecond of work. Returns whether the examination is complete, after which
+    /// the caller commits at once. Nothing may be read between the parts.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`]: roll back, as the commit would.
+    /// [`EngineError::ReadChanged`]: the caller has to roll back, as the commit would.
     pub fn validate_some(&mut self) -> Result<bool, EngineError> {
         let (Some(t), Some(reads)) = (&self.open, &mut self.reads) else { return Ok(true) };
         let Some(snapshot) = t.snapshot().filter(|_| t.xid().is_some() && !self.redo.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Much reading that is validated in parts, beside commits of others.
+//! Validation of large read sets in parts, in parallel with commits of others.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{
     StatementKind, Write,
 };
 
-/// Rows that are read: more than one part of a look takes in.
+/// Number of rows that are read: more than one part of a look examines.
 const ROWS: u32 = 20_000;
 
 fn still() -> Db {
@@ -38,7 +38,8 @@ fn put(session: &mut Session, f: &Family, key: u32, value: &[u8]) {
     }
 }
 
-/// Begins a transaction that reads all rows of one family and writes one in another; it has looked at a part of what it read.
+/// Begins a transaction that reads all rows of one family and writes one in another; one part of its read set was
+/// examined.
 fn reader(db: &Db, read: &Family, written: &Family) -> Session {
     let mut session = begin(db, Isolation::Serializable);
     let mut after = None;
@@ -59,9 +60,10 @@ fn validate(session: &mut Session) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Goal: what others commit while much reading is looked at in parts is noticed, whether before a part or behind it, and nothing else is.
-/// Method: a transaction that read 20,000 rows, and others that commit in the midst of its look, or after it: to a row that was looked
-/// at, to one that was not, to a new row, to another family, and to so many rows that they are not kept.
+/// Goal: commits of others while a large read set is examined in parts are noticed, whether before a part or after it,
+/// and nothing else is. Method: a transaction that read 20,000 rows, and others that commit in the middle of its look,
+/// or after it: to a row that was examined, to one that was not, to a new row, to another family, and to so many rows
+/// that they are not kept.
 #[test]
 fn what_is_committed_during_the_look_is_noticed() {
     for (what, keys, changes, isolation) in [
@@ -74,7 +76,7 @@ fn what_is_committed_during_the_look_is_noticed() {
     ] {
         for is_late in [false, true] {
             if is_late && isolation == Isolation::ReadCommitted {
-                continue; // takes no part in the order
+                continue; // takes no part in the serial order
             }
             let db = still();
             let [read, other] = [(); 2].map(|()| db.family(db.create_family()));
@@ -101,7 +103,8 @@ fn what_is_committed_during_the_look_is_noticed() {
     }
 }
 
-/// Goal: what is read after the look is validated too. Method: look at everything, read one more family, have a row of it changed, commit.
+/// Goal: rows read after the look are validated too. Method: examine everything, read one more family, change a row of
+/// it, commit.
 #[test]
 fn what_is_read_after_the_look_is_validated_too() {
     let db = still();
