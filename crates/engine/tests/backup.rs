@@ -1,4 +1,5 @@
-//! Checkpoints, backups and restores: under writers, ended at every call to the disk, with each file damaged, to every position.
+//! Checkpoints, backups and restores: under writers, ended at every call to the disk, with each file damaged, to every
+//! position.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -18,7 +19,7 @@ use collie_wal::{CutRefusal, WalError, inspect};
 use common::copies::{COPY, LINK, Rows, go_on, open, open_in, rows};
 use common::{begin, put, put_one, tiny};
 
-/// Returns the rows of a family in the database in `dir`, which is closed again.
+/// Returns the rows of a family in the database in `dir`; closes it again.
 fn rows_in(dir: &Path, cf: CfId) -> Rows {
     let db = open(dir);
     let found = rows(&db, cf);
@@ -26,7 +27,7 @@ fn rows_in(dir: &Path, cf: CfId) -> Rows {
     found
 }
 
-/// Commits one row and returns where.
+/// Commits one row and returns its CSN.
 fn put_at(db: &Db, cf: CfId, key: &[u8], value: &[u8]) -> Lsn {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -34,12 +35,12 @@ fn put_at(db: &Db, cf: CfId, key: &[u8], value: &[u8]) -> Lsn {
     session.commit(true).unwrap().block().unwrap().csn.unwrap()
 }
 
-/// Copies a directory, new.
+/// Replaces the directory `to` by a copy of `from`.
 fn copy_dir(from: &Path, to: &Path) {
-    let _ = fs::remove_dir_all(to); // of an earlier round
+    let _ = fs::remove_dir_all(to); // from an earlier round
     for (path, bytes) in files_in(from) {
         let to = to.join(path);
-        // Nobody but its owner may look into a data directory.
+        // Only its owner may read a data directory.
         std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
             .create(to.parent().unwrap())
             .unwrap();
@@ -47,7 +48,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Returns all files below a directory, by their path in it.
+/// Returns all files below a directory, by their relative paths.
 fn files_in(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut todo) = (BTreeMap::new(), vec![dir.to_owned()]);
     while let Some(at) = todo.pop() {
@@ -63,13 +64,13 @@ fn files_in(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Returns the names in a directory that are not there for good.
+/// Returns the temporary names in a directory.
 fn leftovers(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.contains("partial")).collect()
 }
 
-/// A database with levels, a log of several files behind them, and a family that was flushed twice.
+/// Returns a database with LSM levels, a log of several files behind them, and a family that was flushed twice.
 fn sample(dir: &Path, env: Env) -> (Db, CfId) {
     let db = open_in(dir, env);
     let cf = db.create_family();
@@ -86,7 +87,7 @@ fn sample(dir: &Path, env: Env) -> (Db, CfId) {
     (db, cf)
 }
 
-/// A database with levels and a log behind them, as short as can be.
+/// Returns a database with LSM levels and a log behind them, as short as possible.
 fn short_sample(dir: &Path) -> (Db, CfId) {
     let db = open(dir);
     let cf = db.create_family();
@@ -96,9 +97,10 @@ fn short_sample(dir: &Path) -> (Db, CfId) {
     (db, cf)
 }
 
-/// Goal: a copy made under writers opens and holds every commit below its end and no other, those that returned before the call
-/// among them, also when they did not wait for the disk. Method: two threads commit rows to two families at once and note
-/// where; copies of both kinds meanwhile, between flushes; each is opened and compared with the notes, and checked.
+/// Goal: a copy made under writers opens and holds exactly the commits below its end, including those that returned
+/// before the call, even without waiting for the disk. Method: two threads commit rows to two families at once and note
+/// the positions; copies of both kinds are made meanwhile, between flushes; each is opened, compared with the notes,
+/// and checked.
 #[test]
 fn copy_under_writers_holds_exactly_the_commits_below_its_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,9 +162,9 @@ fn copy_under_writers_holds_exactly_the_commits_below_its_end() {
     db.close().unwrap();
 }
 
-/// Goal: K1: a large transaction that is open while the copy is made is whole in it if it commits in time, and absent if not,
-/// though log is given up below. Method: chunks in the log, flushes, a copy; then one in which it commits while the levels are
-/// copied.
+/// Goal: K1: a large transaction that is open while the copy is made is whole in it if it commits in time, and absent
+/// if not, although log is released below. Method: chunks in the log, flushes, a copy; then a copy in which it commits
+/// while the LSM levels are copied.
 #[test]
 fn large_transaction_is_whole_in_a_copy_or_absent() {
     let dir = tempfile::tempdir().unwrap();
@@ -193,8 +195,9 @@ fn large_transaction_is_whole_in_a_copy_or_absent() {
     }
 }
 
-/// Goal: a backup can be restored to every boundary of its log from `from` to its end, and holds exactly the commits below; and
-/// nowhere else. Method: commits while the levels are copied; each boundary restored and opened, positions beside them refused.
+/// Goal: a backup can be restored to every boundary of its log from `from` to its end, holds exactly the commits below,
+/// and cannot be restored to any other position. Method: commits while the LSM levels are copied; each boundary is
+/// restored and opened, positions next to them are refused.
 #[test]
 fn backup_is_restored_to_every_boundary_of_its_log_and_nowhere_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,8 +250,9 @@ fn backup_is_restored_to_every_boundary_of_its_log_and_nowhere_else() {
     assert_eq!(files_in(&backup), before, "a backup is only read");
 }
 
-/// Goal: whatever happens to a file of a backup, the check finds it, by name and place, and a restore refuses it and leaves
-/// nothing. Method: each file with a bit flipped at its begin, middle and end, made shorter, longer, empty, and removed.
+/// Goal: every damage to a file of a backup is found by the check, with its name and place, and a restore refuses the
+/// backup and leaves nothing. Method: each file with a bit flipped at its begin, middle and end, made shorter, longer,
+/// empty, and removed.
 #[test]
 fn every_damaged_file_of_a_backup_is_found_and_refused() {
     const PIECE: usize = 64 << 10;
@@ -308,8 +312,8 @@ fn every_damaged_file_of_a_backup_is_found_and_refused() {
     assert_eq!(verify_backup(&backup, &Env::real(), &mut go_on).unwrap().1, []);
 }
 
-/// Goal: where no copy can be made it is said in one line, and nothing is touched. Method: targets inside the data directory, by
-/// a link too, in use, a file, below nothing; a backup that is none; stopping by request.
+/// Goal: where no copy can be made the error says so in one line, and nothing is touched. Method: targets inside the
+/// data directory (also by a link), in use, a file, below nothing; a directory that is no backup; a stop by request.
 #[test]
 fn targets_that_cannot_be_are_refused_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
@@ -361,20 +365,20 @@ fn targets_that_cannot_be_are_refused_and_nothing_is_left() {
     assert!(!faults.is_empty(), "a checkpoint that was opened is no backup any more");
 }
 
-/// What goes wrong with the calls that make a copy.
+/// The fault in the calls that make a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// Nothing.
+    /// No fault.
     None,
-    /// The process dies at the call of this number: it is not made, nor any later one.
+    /// The process dies at the call with this number: neither it nor a later one is made.
     Death(u64),
-    /// The call of this number fails; later ones do not.
+    /// The call with this number fails; later ones do not.
     Fails(u64, io::ErrorKind),
-    /// Nothing can be linked.
+    /// No file can be linked.
     NoLinks,
 }
 
-/// The operating system's files, with trouble: calls that change what lies under a partial copy's name are counted.
+/// The operating system's files with a fault. It counts the calls that change files below a partial copy's name.
 #[derive(Clone, Debug)]
 struct Troubled {
     trouble: Trouble,
@@ -388,7 +392,7 @@ impl Troubled {
         (Env { files: Arc::new(files.clone()), ..Env::real() }, files)
     }
 
-    /// Decides about a call that changes `path`.
+    /// Decides whether a call that changes `path` succeeds.
     fn change(&self, path: &Path) -> io::Result<()> {
         if path.components().any(|part| part.as_os_str().to_string_lossy().ends_with(".collie-partial")) {
             let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
@@ -500,9 +504,9 @@ impl Files for Troubled {
     }
 }
 
-/// Goal: K4 and K5: a process that dies at any call of a copy leaves the source whole and no copy that opens, unless it is a whole
-/// one; the next open and the next copy clear away what it left. Method: a copy of each kind, dead at the first call to the disk,
-/// at the second, and so on until it lives; then everything opened.
+/// Goal: K4 and K5: a process that dies at any call of a copy leaves the source whole and no copy that opens, unless it
+/// is a whole one; the next opening and the next copy remove the remains. Method: a copy of each kind, dead at the
+/// first call to the disk, at the second, and so on until it survives; then everything is opened.
 #[test]
 fn copy_that_dies_at_any_call_leaves_the_source_whole_and_no_part_that_opens() {
     for options in [LINK, COPY] {
@@ -525,7 +529,7 @@ fn copy_that_dies_at_any_call_leaves_the_source_whole_and_no_part_that_opens() {
                 break;
             }
             assert!(made.is_err(), "a dead process cannot say that it is done");
-            // The last call of all may have come to the disk.
+            // The last call of all may have reached the disk.
             assert!(!to.exists() || rows_in(&to, cf) == expected, "call {at}");
             for left in leftovers(dir.path()) {
                 let partial = dir.path().join(&left);
@@ -547,8 +551,8 @@ fn copy_that_dies_at_any_call_leaves_the_source_whole_and_no_part_that_opens() {
     }
 }
 
-/// Goal: a call of the disk that fails, or a disk that is full, ends a copy with one line that names the file, and nothing of it
-/// is left, while the database goes on. Method: each call of a copy of each kind failing once.
+/// Goal: a failing call to the disk, or a full disk, ends a copy with one line that names the file, and nothing of the
+/// copy is left, while the database continues. Method: each call of a copy of each kind fails once.
 #[test]
 fn copy_on_a_failing_disk_leaves_nothing_and_the_database_goes_on() {
     for (options, kind) in [(LINK, io::ErrorKind::StorageFull), (COPY, io::ErrorKind::Other)] {
@@ -570,7 +574,7 @@ fn copy_on_a_failing_disk_leaves_nothing_and_the_database_goes_on() {
                     failed && !text.contains('\n') && (text.contains("/copy") || text.contains("partial")),
                     "{text}"
                 );
-                // Only the removal itself may have been what failed.
+                // Only the removal itself may have failed.
                 assert!(!to.exists() && leftovers(&data).is_empty(), "call {at}: {text}");
                 assert!(leftovers(dir.path()).is_empty(), "call {at}: {text}");
             }
@@ -588,8 +592,8 @@ fn copy_on_a_failing_disk_leaves_nothing_and_the_database_goes_on() {
     }
 }
 
-/// Goal: where the copy's file system has no links to the source's tables they are copied, and nothing of the detour stays; and
-/// a copy that shares nothing has no table in common with its source. Method: files that cannot be linked out of the data
+/// Goal: if the copy's file system cannot link the source's tables they are copied, and no temporary file stays; and a
+/// copy that shares nothing has no table in common with its source. Method: files that cannot be linked out of the data
 /// directory; then the inodes of the tables of both kinds of copy.
 #[test]
 fn tables_are_copied_where_they_cannot_be_linked_or_must_not_be() {
@@ -622,7 +626,7 @@ fn tables_are_copied_where_they_cannot_be_linked_or_must_not_be() {
     assert_eq!(rows(&db, cf), expected, "the copies were opened and changed nothing here");
 }
 
-/// Goal: T57: what is committed after a crash is in a new history from the first commit on, also in one that comes before anything
+/// Goal: T57: commits after a crash are in a new history from the first commit on, even if that comes before the log
 /// was flushed by itself. Method: a power cut and a kill on a simulated disk; the tokens before and after.
 #[test]
 fn first_token_after_a_crash_is_of_a_new_history() {
@@ -639,8 +643,8 @@ fn first_token_after_a_crash_is_of_a_new_history() {
     }
 }
 
-/// Goal: the key-value face makes a copy with everything acknowledged before, families by their names too, and the copy has a
-/// life of its own. Method: rows that did not wait for the disk, a copy, more rows on both sides.
+/// Goal: the key-value API makes a copy with everything acknowledged before, with families by their names, and the copy
+/// is independent of the source. Method: rows that did not wait for the disk, a copy, more rows on both sides.
 #[test]
 fn key_value_database_is_copied_with_its_named_families() {
     use collie_engine::kv::{CfOptions, Db, WriteOptions};

@@ -1,4 +1,4 @@
-//! Statements that judge constraints: what they see, what they lock and what they may write, at each level.
+//! Statements that check constraints: what they see, lock and may write, at each level.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -16,9 +16,9 @@ fn is_refused(outcome: Result<Outcome, EngineError>) -> bool {
 
 const LEVELS: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
 
-/// Goal: a check sees every commit there is when it asks for the newest state, and else what its transaction sees; the
-/// next statement sees what the transaction saw before. Method: at each level, a row is committed by another session
-/// after the transaction's first statement.
+/// Goal: a check sees every existing commit if it requests the newest state, and otherwise its transaction's view; the
+/// next statement has the transaction's earlier view. Method: at each level, another session commits a row after the
+/// transaction's first statement.
 #[test]
 fn check_sees_the_newest_state_or_the_transactions() {
     for level in LEVELS {
@@ -41,8 +41,8 @@ fn check_sees_the_newest_state_or_the_transactions() {
     }
 }
 
-/// Goal: a check that sees the newest state still sees its own transaction's writes, and not those of unfinished ones.
-/// Method: a row of its own, a row of an open transaction.
+/// Goal: a check that sees the newest state also sees its own transaction's writes, and not those of unfinished
+/// transactions. Method: an own row, and a row of an open transaction.
 #[test]
 fn check_sees_own_writes_and_no_unfinished_ones() {
     for level in LEVELS {
@@ -60,8 +60,8 @@ fn check_sees_own_writes_and_no_unfinished_ones() {
     }
 }
 
-/// Goal: a lock in a check goes by the newest version at every level, and is told of it; an ordinary lock of REPEATABLE
-/// READ is refused. Method: a row changed, and one removed, by commits after the snapshot.
+/// Goal: a lock in a check is based on the newest version at every level, and the caller learns of that version; an
+/// ordinary lock at REPEATABLE READ is refused. Method: a row changed, and one removed, by commits after the snapshot.
 #[test]
 fn check_locks_the_newest_version_at_every_level() {
     for level in LEVELS {
@@ -92,9 +92,9 @@ fn check_locks_the_newest_version_at_every_level() {
     }
 }
 
-/// Goal: what a check writes keeps to the transaction's snapshot: REPEATABLE READ changes no row that it does not show,
-/// though the check reads it. Method: a row inserted and one changed by commits after the snapshot, put and deleted in a
-/// check that sees both.
+/// Goal: writes of a check are based on the transaction's snapshot: REPEATABLE READ changes no row that the snapshot
+/// does not show, although the check reads it. Method: a row inserted and one changed by commits after the snapshot,
+/// put and deleted in a check that sees both.
 #[test]
 fn check_writes_only_what_the_snapshot_shows() {
     for level in LEVELS {
@@ -111,13 +111,13 @@ fn check_writes_only_what_the_snapshot_shows() {
         let refuses = level != Isolation::ReadCommitted;
         assert_eq!(is_refused(session.write(f, b"a", Basis::Snapshot, Write::Put(b"7"))), refuses, "{level:?}");
         assert_eq!(is_refused(session.write(f, b"c", Basis::Snapshot, Write::Delete)), refuses, "{level:?}");
-        // What the snapshot shows may be written.
+        // Rows that the snapshot shows may be written.
         assert_eq!(session.write(f, b"b", Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done, "{level:?}");
     }
 }
 
-/// Goal: a SERIALIZABLE transaction does not commit on what a check read beyond its snapshot. Method: a check that sees a
-/// later commit, then a commit with and without a write of its own; the same without the later commit.
+/// Goal: a SERIALIZABLE transaction does not commit if a check read a commit beyond its snapshot. Method: a check that
+/// sees a later commit, then a commit with and without an own write; the same without the later commit.
 #[test]
 fn serializable_answers_for_what_a_check_read() {
     for (later, writes) in [(true, true), (true, false), (false, true)] {

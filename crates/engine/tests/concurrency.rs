@@ -1,4 +1,4 @@
-//! Many threads at once: the sum of all accounts never changes, in any snapshot, nor after a reopen.
+//! Many threads at once: the sum of all accounts never changes, neither in a snapshot nor after a reopen.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -26,7 +26,7 @@ fn sum(session: &Session, f: &Family) -> i64 {
     all(session, f).values().map(|value| amount(value)).sum()
 }
 
-/// Adds to one account, waiting and looking again as often as needed.
+/// Adds to one account; waits and reads again as often as needed.
 fn add(session: &mut Session, f: &Family, account: u64, change: i64) -> Result<(), EngineError> {
     let mut basis = Basis::Snapshot;
     let mut old = session.get_with(f, &key(account), amount)?.expect("accounts are never closed");
@@ -81,7 +81,8 @@ fn bank_transfers_keep_the_sum_in_every_snapshot_and_after_reopen() {
                         Ok(()) => {
                             session.commit(dice >> 55 & 3 == 0).unwrap().block().unwrap();
                             let count = committed.fetch_add(1, Relaxed);
-                            // A conflict needs two threads to meet: on one busy core that takes as long as it takes.
+                            // A conflict needs two threads to meet: on one busy core there is no bound for the time
+                            // that this takes.
                             if count > 4000 && (retried.load(Relaxed) > 0 || count > 2_000_000) {
                                 stop.store(true, Relaxed);
                             }
@@ -123,7 +124,7 @@ fn bank_transfers_keep_the_sum_in_every_snapshot_and_after_reopen() {
     assert_eq!(sum(&session, &db.family(cf)), OPENING * i64::try_from(ACCOUNTS).unwrap());
 }
 
-/// Runs a future on this thread, as a server's worker would on many.
+/// Runs a future on this thread, as a worker of a server does with many.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -141,8 +142,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Goal: commits and lock waits work as futures, without a thread that blocks in them. Method: six threads add to two rows
-/// with futures alone; every acknowledged addition is there after a reopen.
+/// Goal: commits and lock waits work as futures, without a blocked thread. Method: six threads add to two rows with
+/// futures alone; every acknowledged addition is there after a reopen.
 #[test]
 fn futures_of_commits_and_locks_resolve_for_all() {
     const THREADS: i64 = 6;
@@ -189,8 +190,8 @@ fn futures_of_commits_and_locks_resolve_for_all() {
     assert_eq!(left(0) + left(1), THREADS * ROUNDS);
 }
 
-/// Goal: deleted rows leave memory, and what a snapshot needs does not. Method: insert and delete rows under an old
-/// snapshot, tick; drop the snapshot, tick again.
+/// Goal: deleted rows leave memory, and versions that a snapshot needs do not. Method: insert and delete rows under an
+/// old snapshot, tick; drop the snapshot, tick again.
 #[test]
 fn deleted_rows_leave_memory_once_no_snapshot_needs_them() {
     let (env, _disk) = Env::simulated(5);
@@ -223,8 +224,9 @@ fn deleted_rows_leave_memory_once_no_snapshot_needs_them() {
     assert_eq!(db.stat().garbage_rows, 0);
 }
 
-/// Goal: a commit of many rows is answered, seen, waited for and written over before any of its versions is stamped, and leaves
-/// nothing behind. Method: no background thread; a writer waits for the commit, the family is dropped, then the ticks.
+/// Goal: a commit of many rows is answered, visible, waited for and overwritten before any of its versions is stamped,
+/// and leaves nothing behind. Method: no background thread; a writer waits for the commit, the family is dropped, then
+/// the ticks.
 #[test]
 fn large_commit_is_whole_before_it_is_stamped() {
     let (env, _disk) = Env::simulated(8);
@@ -241,7 +243,7 @@ fn large_commit_is_whole_before_it_is_stamped() {
     common::begin(&mut other);
     assert!(all(&other, f).values().all(|value| value == b"again"));
     assert_eq!(other.write(f, &key(3), Basis::Snapshot, Write::Put(b"newer")).unwrap(), Outcome::Done);
-    // Rolled back over a version that is committed and not stamped, then written over it for good.
+    // A rollback over a version that is committed and not stamped, then a committed write over it.
     other.rollback();
     common::begin(&mut other);
     assert_eq!(other.write(f, &key(3), Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done);

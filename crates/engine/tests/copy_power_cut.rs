@@ -1,5 +1,5 @@
-//! Copies and restores that the power ends: at each call to a simulated disk, in what states the disk may then be. That a process dies
-//! is in `backup.rs`, in the operating system's files.
+//! Copies and restores that a power cut ends: at each call to a simulated disk, with states in which the disk may then
+//! be. The death of a process is tested in `backup.rs`, with the operating system's files.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -39,12 +39,12 @@ fn rows_in(disk: &SimFiles, dir: &str, seed: u64) -> Result<Rows, EngineError> {
     Ok(rows(&db))
 }
 
-/// Whether there is anything in a directory.
+/// Returns whether a directory exists and is not empty.
 fn is_there(disk: &SimFiles, dir: &str) -> bool {
     disk.list(dir.as_ref()).is_ok_and(|names| !names.is_empty())
 }
 
-/// A database with levels and a log behind them.
+/// Returns a database with LSM levels and a log behind them, and its rows.
 fn sample(disk: &SimFiles) -> (Db, Rows) {
     let (db, _) = open_tiny(Env::over(disk.clone(), 1)).unwrap();
     let f = db.family(CF);
@@ -56,7 +56,8 @@ fn sample(disk: &SimFiles) -> (Db, Rows) {
     (db, expected)
 }
 
-/// Calls `check` with states in which a power cut may leave the disk at each moment of `act`, and whether that had returned.
+/// Calls `check` with states in which a power cut may leave the disk at each moment of `act`, and whether `act` had
+/// returned.
 fn for_each_end(disk: &SimFiles, act: impl FnOnce(), check: impl Fn(&SimFiles, bool, u64)) -> usize {
     let returned = Arc::new(Mutex::new(false));
     let mut moments: Vec<(CrashPoint, bool)> = moments_of(disk, &returned, act);
@@ -73,9 +74,9 @@ fn for_each_end(disk: &SimFiles, act: impl FnOnce(), check: impl Fn(&SimFiles, b
     usize::try_from(states).unwrap()
 }
 
-/// Goal: K4, K5: whenever the power goes while a copy is made, the source is whole, the copy is whole or not there, what is left of it
-/// is restored by nobody, and the next copy can be made. Method: copies of both kinds; at each call to the disk some states; then
-/// everything opened, and copied again.
+/// Goal: K4, K5: whenever the power is cut while a copy is made, the source is whole, the copy is whole or absent, no
+/// restore accepts its remains, and the next copy can be made. Method: copies of both kinds; some states at each call
+/// to the disk; then everything is opened, and copied again.
 #[test]
 fn power_cut_at_any_call_of_a_copy_leaves_the_source_whole_and_no_half_of_a_copy() {
     for copy in [false, true] {
@@ -95,7 +96,7 @@ fn power_cut_at_any_call_of_a_copy_leaves_the_source_whole_and_no_half_of_a_copy
             }
             if is_there(disk, PARTIAL) {
                 let env = Env::over(disk.clone(), seed);
-                // Without a list it is no backup; with a whole one it lacks only its name.
+                // Without a list it is no backup; with a complete one it lacks only its name.
                 let restored = restore(PARTIAL.as_ref(), RESTORED.as_ref(), None, &env, &mut go_on);
                 if restored.is_ok() {
                     assert_eq!(rows_in(disk, RESTORED, seed).unwrap(), expected);
@@ -110,8 +111,8 @@ fn power_cut_at_any_call_of_a_copy_leaves_the_source_whole_and_no_half_of_a_copy
     }
 }
 
-/// Goal: what a copy that the power ended has left is cleared away by the next open and the next copy. Method: as above; the next copy
-/// goes to the same place.
+/// Goal: the next opening and the next copy remove the remains of a copy that a power cut ended. Method: as above; the
+/// next copy goes to the same place.
 #[test]
 fn copy_after_a_power_cut_takes_the_place_of_what_was_left() {
     for copy in [false, true] {
@@ -121,7 +122,7 @@ fn copy_after_a_power_cut_takes_the_place_of_what_was_left() {
         let act = || _ = db.checkpoint(COPY.as_ref(), options, &mut go_on).unwrap();
         for_each_end(&disk, act, |disk, _, seed| {
             if is_there(disk, COPY) {
-                return; // whole: the test above
+                return; // the copy is whole: see the test above
             }
             let (db, _) = open_tiny(Env::over(disk.clone(), seed)).unwrap();
             let left: Vec<String> = disk.list(DIR.as_ref()).unwrap();
@@ -134,8 +135,8 @@ fn copy_after_a_power_cut_takes_the_place_of_what_was_left() {
     }
 }
 
-/// Goal: a restore that the power ends has made the database or nothing that opens, and leaves the backup as it was. Method: at each
-/// call of a restore some states.
+/// Goal: a restore that a power cut ends has made the database or nothing that opens, and leaves the backup unchanged.
+/// Method: some states at each call of a restore.
 #[test]
 fn power_cut_at_any_call_of_a_restore_leaves_all_or_nothing() {
     let disk = SimFiles::new();

@@ -1,4 +1,4 @@
-//! What the next open finds: after power cuts, in foreign directories, with large transactions in the log.
+//! The state that the next opening finds: after power cuts, in foreign directories, with large transactions in the log.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -10,8 +10,9 @@ use collie_engine::{Basis, Db, EngineError, Env, Isolation, Options, Outcome, St
 use collie_env::Fault;
 use common::{DIR, all, begin, get_one, next_statement, open_still, put, put_one};
 
-/// Goal: what was acknowledged as durable is back, what was not is all there or not at all. Method: one durable commit, an
-/// unfinished transaction, an asynchronous commit of two rows, a power cut with many seeds, two reopens.
+/// Goal: every commit acknowledged as durable is back, and every other transaction is there wholly or not at all.
+/// Method: one durable commit, an unfinished transaction, an asynchronous commit of two rows, a power cut with many
+/// seeds, two reopens.
 #[test]
 fn reopen_after_power_cut_keeps_every_acknowledged_commit() {
     for seed in 0..40 {
@@ -70,8 +71,8 @@ fn every_nth_asynchronous_commit_reaches_the_disk() {
     }
 }
 
-/// Goal: a transaction larger than a piece of the log is whole after a reopen, without what it rolled back. Method: rows of
-/// 10 kB around savepoints, some voided after they went to the log; then one that never commits.
+/// Goal: a transaction larger than a piece of the log is whole after a reopen, without the writes that it rolled back.
+/// Method: rows of 10 kB around savepoints, some voided after they were logged; then a transaction that never commits.
 #[test]
 fn large_transaction_comes_back_whole_without_what_it_rolled_back() {
     let (env, disk) = Env::simulated(11);
@@ -123,7 +124,7 @@ fn value_larger_than_the_ring_comes_back() {
     assert!(get_one(&db, &db.family(cf), b"large") == Some(value));
 }
 
-/// Goal: ids of transactions and families are never given out twice. Method: compare over a crash.
+/// Goal: ids of transactions and families are never assigned twice. Method: compare ids before and after a crash.
 #[test]
 fn ids_grow_over_a_crash() {
     let (env, disk) = Env::simulated(21);
@@ -144,7 +145,7 @@ fn ids_grow_over_a_crash() {
     assert!(db.create_family() > cf);
 }
 
-/// Goal: a directory that is no database, is in use or is absent is refused by name. Method: each of them.
+/// Goal: a directory that is no database, is in use or is absent is refused with its name. Method: each of them.
 #[test]
 fn wrong_directories_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,7 +172,7 @@ fn wrong_directories_are_refused() {
     bad[20] ^= 1;
     std::fs::write(&control, bad).unwrap();
     assert!(matches!(open(existing.clone()), Err(EngineError::BadControlFile { .. })));
-    // The log is kept whole: a database whose log is gone is not an empty one.
+    // The log must be whole: a database whose log is gone is not an empty one.
     std::fs::write(&control, good).unwrap();
     std::fs::remove_dir_all(dir.path().join("wal")).unwrap();
     let missing = open(existing).unwrap_err();
@@ -179,7 +180,7 @@ fn wrong_directories_are_refused() {
 }
 
 /// Goal: a database whose oldest log files are gone is refused before anything is written. Method: a log of several
-/// files; the oldest one removed; every name and byte is the same afterwards.
+/// files, the oldest one removed; every name and byte is the same afterwards.
 #[test]
 fn database_without_its_oldest_log_file_is_refused_untouched() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,8 +210,9 @@ fn database_without_its_oldest_log_file_is_refused_untouched() {
     assert!(files() == before);
 }
 
-/// Goal: a database whose very first opening was cut short by the disk is not refused for want of the file which that one
-/// began (track record T28). Method: let each write and sync of the first opening fail, open again, commit, cut the power.
+/// Goal: a database whose very first opening was cut short by the disk is not refused for lack of the file which that
+/// opening began (track record T28). Method: each write and sync of the first opening fails in turn; open again,
+/// commit, cut the power.
 #[test]
 fn database_whose_first_opening_was_cut_short_opens_after_a_power_cut() {
     let mut cut_short = 0;
@@ -240,7 +242,7 @@ fn database_whose_first_opening_was_cut_short_opens_after_a_power_cut() {
     assert!(cut_short > 3, "{cut_short}");
 }
 
-/// Goal: a database that was opened without its damaged beginning, and so is empty, keeps what comes then. Method: flip a
+/// Goal: a database that was opened without its damaged beginning, and so is empty, keeps later commits. Method: flip a
 /// byte of the first frame, open under point_in_time, commit, cut the power, open as usual.
 #[test]
 fn database_opened_without_its_damaged_beginning_opens_again() {
@@ -264,8 +266,8 @@ fn database_opened_without_its_damaged_beginning_opens_again() {
     assert_eq!(get_one(&db, &f, b"old"), None);
 }
 
-/// Goal: one transaction is one place in the order, over families. Method: a snapshot between two commits that each write
-/// two families; the catalog is family 0.
+/// Goal: one transaction over several families has one place in the order. Method: a snapshot between two commits that
+/// each write two families; the catalog is family 0.
 #[test]
 fn commit_over_two_families_is_seen_whole() {
     let (env, _disk) = Env::simulated(31);
@@ -286,8 +288,8 @@ fn commit_over_two_families_is_seen_whole() {
     assert!(Path::new(DIR).is_absolute());
 }
 
-/// Goal: a database whose log was cut opens with the commits below the cut, gives no number twice and goes on. Method:
-/// twenty commits of one row, closed or cut off by the power; the log cut at one of them; two more opens.
+/// Goal: a database whose log was cut opens with the commits below the cut, assigns no number twice and continues.
+/// Method: twenty commits of one row, closed or cut off by the power; the log cut at one of them; two more openings.
 #[test]
 fn cut_log_opens_with_the_commits_below_the_cut() {
     for (seed, at, closed) in [(41, 7, true), (42, 0, false), (43, 19, false), (44, 12, true)] {
@@ -338,10 +340,10 @@ fn control_file(env: &Env) -> (Vec<u8>, usize) {
     (bytes, count as usize)
 }
 
-/// Goal: a directory opens however often it started after a crash, also one whose control file an older program had let grow until
-/// it could not read it any more; the file does not grow with each start, and the newest history is the one that began last. Method: a
-/// database whose control file gets 40,000 histories from before its log, as that program wrote them (1.2 MiB); then 20 starts after a
-/// crash, each with a commit, on the simulated disk.
+/// Goal: a directory opens however often it started after a crash, even if an older program had let its control file
+/// grow until it could not read it any more; the file does not grow with each start, and the newest history is the one
+/// that began last. Method: a database whose control file gets 40,000 histories from before its log, as that program
+/// wrote them (1.2 MiB); then 20 starts after a crash, each with a commit, on the simulated disk.
 #[test]
 fn crash_loop_never_bricks_the_control_file() {
     let (env, mut disk) = Env::simulated(19);
@@ -371,6 +373,6 @@ fn crash_loop_never_bricks_the_control_file() {
         assert!(!histories.contains(&newest), "a start after a crash begins a history");
         histories.push(newest);
         assert_eq!(control_file(&env).1, 501, "the newest 500 from before, and this start's");
-        disk = disk.power_cut(start); // before the database goes, which would end its log in order
+        disk = disk.power_cut(start); // before the drop of the database, which would end its log in order
     }
 }

@@ -1,5 +1,6 @@
-//! The same life on lsm-tree, on the map that stands for it on a simulated disk, and in RocksDB: every committed byte is the same.
-//! RocksDB is written and read by its own tool, `ldb` of the package rocksdb-tools; nothing of it is linked.
+//! The same sequence of calls with lsm-tree, with the map that replaces it on a simulated disk, and in RocksDB: every
+//! committed byte is the same. RocksDB is written and read by its own tool, `ldb` of the package rocksdb-tools; nothing
+//! of it is linked.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -13,7 +14,7 @@ use collie_engine::kv::{Batch, CfOptions, Db, WriteOptions};
 use collie_env::{SimFiles, SimRandom};
 use common::tiny;
 
-/// Families, by their names.
+/// Names of the families.
 const NAMES: [&str; 2] = ["a", "b"];
 const SYNC: WriteOptions = WriteOptions::sync();
 
@@ -24,21 +25,21 @@ type State = BTreeMap<&'static str, BTreeMap<Key, Vec<u8>>>;
 /// A write to a family; `None` deletes.
 type Put = (&'static str, Key, Option<Vec<u8>>);
 
-/// One step of a life.
+/// One step of a sequence.
 #[derive(Clone, Debug)]
 enum Step {
     /// One commit.
     Write(Vec<Put>),
     Flush(&'static str),
     Compact(&'static str),
-    /// What is due: flushes, re-logs, cuts of the log.
+    /// Flushes, re-logs and cuts of the log that are due.
     FlushDue,
     Drop(&'static str),
-    /// Closed, or ended as it stands.
+    /// The database is closed, or dropped as it is.
     Reopen {
         closed: bool,
     },
-    /// The life goes on in a copy.
+    /// The sequence continues in a copy.
     MoveToCopy,
 }
 
@@ -46,13 +47,13 @@ fn below(random: &SimRandom, end: usize) -> usize {
     usize::try_from(random.below(end as u64)).unwrap()
 }
 
-/// Keys that begin with each other, the empty one among them.
+/// Returns keys that are prefixes of each other, including the empty one.
 fn key(number: usize) -> Key {
     let bytes = [0x00, 0xFF, b'k', u8::try_from(number / 9).unwrap()];
     bytes[..number % 5 % 4 + usize::from(number > 0)].iter().map(|byte| byte ^ u8::try_from(number).unwrap()).collect()
 }
 
-/// Draws a life.
+/// Draws a sequence of steps.
 fn life(seed: u64, steps: usize) -> Vec<Step> {
     let random = SimRandom::new(seed);
     let name = || NAMES[below(&random, 2)];
@@ -74,7 +75,7 @@ fn life(seed: u64, steps: usize) -> Vec<Step> {
     (0..steps).map(step).collect()
 }
 
-/// A database and where it lies.
+/// A database and its directory.
 struct Side {
     env: Env,
     dir: PathBuf,
@@ -135,7 +136,7 @@ impl Side {
     }
 
     fn reopen(&mut self) {
-        // The one in use lets go first: the directory is locked.
+        // The open one must be dropped first: the directory is locked.
         self.db = open(&Env::over(SimFiles::new(), 8), Path::new("/nowhere"));
         self.db = open(&self.env, &self.dir);
     }
@@ -151,7 +152,7 @@ impl Side {
         NAMES.into_iter().map(rows).collect()
     }
 
-    /// Flushes and merges everything; returns how many keys the tables say they have.
+    /// Flushes and merges everything; returns the number of keys that the tables report.
     fn merge(&self) -> u64 {
         NAMES.iter().for_each(|name| self.db.compact(&self.db.cf(name).unwrap()).unwrap());
         let ids = NAMES.map(|name| self.db.cf(name).unwrap().id());
@@ -160,7 +161,7 @@ impl Side {
     }
 }
 
-/// What a life leaves, by a plain map.
+/// Returns the state after a sequence, computed with a plain map.
 fn after(steps: &[Step]) -> State {
     let mut state: State = NAMES.into_iter().map(|name| (name, BTreeMap::new())).collect();
     for step in steps {
@@ -181,9 +182,9 @@ fn after(steps: &[Step]) -> State {
     state
 }
 
-/// Goal: on lsm-tree, in the operating system's files, and on the map, on a simulated disk, the engine commits, flushes, merges, re-logs,
-/// drops, copies and opens to the same bytes. Method: random lives on both; each state after an open compared, and at the end the tables
-/// alone, merged.
+/// Goal: with lsm-tree, in the operating system's files, and with the map, on a simulated disk, the engine commits,
+/// flushes, merges, re-logs, drops, copies and opens to the same bytes. Method: random sequences on both; each state
+/// after an opening is compared, and at the end the tables alone, merged.
 #[test]
 fn engine_is_the_same_on_lsm_tree_and_on_the_map() {
     for seed in 0..3 {
@@ -210,7 +211,7 @@ fn engine_is_the_same_on_lsm_tree_and_on_the_map() {
     }
 }
 
-/// Runs `ldb` on a database; returns what it printed.
+/// Runs `ldb` on a database; returns its output.
 fn ldb(dir: &Path, arguments: &[String]) -> String {
     let mut command = Command::new("ldb");
     let output = command.arg(format!("--db={}", dir.display())).args(arguments).arg("--hex").output();
@@ -229,8 +230,9 @@ fn bytes_of(hex: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Goal: RocksDB, told the same, holds the same bytes in the same order. Method: a life's writes by `ldb`, a process for each run of
-/// puts and each deletion, families as databases of their own; `ldb scan` before and after it compacts, beside our scan.
+/// Goal: RocksDB holds the same bytes in the same order after the same writes. Method: the writes of a sequence by
+/// `ldb`, one process per run of puts and per deletion, each family as a separate database; `ldb scan` before and after
+/// it compacts, compared with our scan.
 #[test]
 fn engine_holds_what_rocksdb_holds() {
     let steps = life(77, 60);

@@ -1,4 +1,4 @@
-//! Families that come and go while the power does: at each call to a simulated disk.
+//! Families that are created and dropped under power cuts: at each call to a simulated disk.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -15,10 +15,10 @@ use common::{moments_of, open_tiny};
 const SYNC: WriteOptions = WriteOptions::sync();
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// The rows of each family that there is.
+/// The rows of each existing family.
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// What a life has done: the state after each call that returned, and of the one under way.
+/// The progress of a run: the state after the last call that returned, and after the one in progress.
 #[derive(Clone, Default)]
 struct Progress {
     before: State,
@@ -38,7 +38,7 @@ fn state(db: &Db) -> State {
     db.list_cfs().unwrap().into_iter().map(|(name, _)| (name.clone(), rows(&name))).collect()
 }
 
-/// Makes families, writes to them, flushes them and drops them.
+/// Creates families, writes to them, flushes them and drops them.
 fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     let random = SimRandom::new(seed);
     let below = |end: u64| usize::try_from(random.below(end)).unwrap();
@@ -59,7 +59,7 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
                 db.drop_cf(&cf).unwrap();
             }
             (Ok(cf), 2 | 3) => db.flush_cf(&[&cf]).unwrap(),
-            (Ok(_), 4) => _ = db.engine().flush_due().unwrap(), // settles drops, gives up log
+            (Ok(_), 4) => _ = db.engine().flush_due().unwrap(), // settles drops, releases log
             (Ok(cf), _) => {
                 let (key, value) = (vec![u8::try_from(below(4)).unwrap()], vec![round; [8, 6000][below(2)]]);
                 next.get_mut(name).unwrap().insert(key.clone(), value.clone());
@@ -72,9 +72,9 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     }
 }
 
-/// Goal: whenever the power goes while families are made, flushed and dropped, each is there with all of its rows or gone with all of them,
-/// its levels too, and a family of the same name starts empty. Method: random lives; at each call some states; opened twice, gone on
-/// with, opened again.
+/// Goal: whenever the power is cut while families are created, flushed and dropped, each is there with all of its rows
+/// or gone with all of them, and so are its LSM levels, and a family of the same name starts empty. Method: random
+/// runs; some states at each call; opened twice, continued, opened again.
 #[test]
 fn power_cut_anywhere_leaves_families_whole_or_gone() {
     let (mut checked, mut undone) = (0, 0);
@@ -103,7 +103,7 @@ fn power_cut_anywhere_leaves_families_whole_or_gone() {
                 db.put(&cf, [9], [9], &SYNC).unwrap();
                 db.flush_cf(&[&cf]).unwrap();
             }
-            db.engine().flush_due().unwrap(); // settles what was dropped before the end
+            db.engine().flush_due().unwrap(); // settles the drops before the end
             let then = state(&db);
             let ids: Vec<_> = db.list_cfs().unwrap().into_iter().map(|(_, id)| id).collect();
             let trees = db.engine().level_stat().trees;

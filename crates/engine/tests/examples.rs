@@ -1,4 +1,4 @@
-//! The examples run, twice over one directory.
+//! Runs the examples, twice over one directory.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 #[allow(dead_code, reason = "its main is for cargo run")]
@@ -8,7 +8,7 @@ mod quickstart;
 #[path = "../examples/transfer.rs"]
 mod transfer;
 
-/// Goal: what a newcomer runs first works, also again. Method: run it; look at what it says.
+/// Goal: the first program that a newcomer runs works, also a second time. Method: run it; look at its output.
 #[test]
 fn quickstart_says_what_it_reads() {
     let dir = tempfile::tempdir().unwrap();
@@ -19,7 +19,7 @@ fn quickstart_says_what_it_reads() {
     }
 }
 
-/// Goal: no transfer makes or loses money. Method: run it; count.
+/// Goal: the sum never changes. Method: run the example; check the sum.
 #[test]
 fn transfer_keeps_the_sum() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Families that go while transactions still write to them, and who is let in after a change of the catalog.
+//! Families that are freed while transactions still write to them, and table locks after a change of the catalog.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -7,7 +7,7 @@ use collie_base::CfId;
 use collie_engine::{Env, Isolation, TableLock, TableLockMode};
 use common::{all, begin, get_one, next_statement, open_still, put, put_one};
 
-/// How the writer ends whose family was taken away.
+/// How the writer ends whose family was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Commit,
@@ -16,10 +16,10 @@ enum End {
     PowerCut,
 }
 
-/// Goal: the DROP TABLE race of Angulo's thesis (figure 3.3) at the engine, which knows no table locks: a family that is freed
-/// while a transaction has staged writes to it breaks neither memory nor the log. Whatever the transaction does next, other
-/// families keep their rows, the log replays, and no new family gets the old one's id and rows. Method: free it between
-/// writes of many log pieces, end the writer each way, cut the power, open twice.
+/// Goal: the DROP TABLE race of Angulo's thesis (figure 3.3) at the engine, which knows no table locks: a family that
+/// is freed while a transaction has staged writes to it breaks neither memory nor the log. Whatever the transaction
+/// does next, other families keep their rows, the log replays, and no new family gets the old one's id and rows.
+/// Method: free it between writes of many log pieces, end the writer each way, cut the power, open twice.
 #[test]
 fn family_freed_under_a_writer_breaks_nothing() {
     let ends = [End::Commit, End::Rollback, End::RollbackToSavepoint, End::PowerCut];
@@ -42,7 +42,7 @@ fn family_freed_under_a_writer_breaks_nothing() {
         db.drop_family(freed);
         assert_eq!(db.rows_in(freed), 0);
         assert!(!db.families().contains(&freed), "to ask for its size does not make it");
-        // Who has the family in hand goes on, and who asks for it gets an empty one.
+        // A transaction that holds the old family continues, and a request for the id gives an empty family.
         put(&mut writer, &g, b"late", b"1");
         let again = db.family(freed);
         next_statement(&mut writer);
@@ -55,7 +55,7 @@ fn family_freed_under_a_writer_breaks_nothing() {
                 writer.rollback_to(mark);
                 writer.commit(true).unwrap().block().unwrap();
             }
-            End::PowerCut => put_one(&db, &f, b"other", b"1"), // makes durable what the writer has in the log
+            End::PowerCut => put_one(&db, &f, b"other", b"1"), // makes the writer's logged chunks durable
         }
         db.tick();
         let beside = matches!(end, End::Commit | End::RollbackToSavepoint).then_some(&b"1"[..]);
@@ -68,7 +68,7 @@ fn family_freed_under_a_writer_breaks_nothing() {
             assert_eq!(get_one(&db, &db.family(kept), b"row").as_deref(), Some(&b"kept"[..]), "{end:?}");
             assert_eq!(get_one(&db, &db.family(kept), b"beside").as_deref(), beside, "{end:?}");
             assert_eq!(get_one(&db, &db.family(new), b"row").as_deref(), Some(&b"new"[..]), "{end:?}");
-            // The log names the family still: who dropped it in its catalog frees it again.
+            // The log still names the family: the catalog that dropped it frees it again.
             let row = get_one(&db, &db.family(freed), b"row");
             assert_eq!(row.as_deref(), Some(if end == End::Commit { &b"new"[..] } else { b"old" }), "{end:?}");
             db.drop_family(freed);
@@ -78,7 +78,7 @@ fn family_freed_under_a_writer_breaks_nothing() {
     }
 }
 
-/// Goal: locks taken over from the acknowledgement of a change of the catalog end when the caller lets go of them; else with
+/// Goal: locks taken from the acknowledgement of a change of the catalog end when the caller drops them; otherwise with
 /// it. Method: another session asks for the table at each moment.
 #[test]
 fn locks_of_a_changed_catalog_end_when_their_owner_says() {

@@ -1,5 +1,5 @@
-//! Flushing families to levels: what the next open finds in levels and log, crashes between any two calls to the disk, failing
-//! disks, and the length of the log.
+//! Flushing families to LSM levels: the state that the next opening finds in levels and log, crashes between any two
+//! calls to the disk, failing disks, and the length of the log.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -25,7 +25,7 @@ fn rows(db: &Db, f: &Family) -> Rows {
     all(&session, f)
 }
 
-/// Returns the disk as it may be after a power cut now; this one goes on.
+/// Returns the disk as it may be after a power cut now; the original continues.
 fn copy_after_power_cut(disk: &SimFiles, seed: u64) -> SimFiles {
     let point = disk.crash_point();
     point.state(&point.drawn(&SimRandom::new(seed)))
@@ -38,8 +38,9 @@ fn delete_one(db: &Db, f: &Family, key: &[u8]) {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// Goal: after a flush an open takes rows from the levels and replays only what came later, in the operating system's files.
-/// Method: rows put, changed, deleted before and after a flush, a deleted row put again; two opens, and a second flush.
+/// Goal: after a flush an opening takes rows from the LSM levels and replays only later commits, with the operating
+/// system's files. Method: rows put, changed, deleted before and after a flush, a deleted row put again; two openings,
+/// and a second flush.
 #[test]
 fn reopen_takes_flushed_rows_from_levels_and_replays_the_rest() {
     let dir = tempfile::tempdir().unwrap();
@@ -74,8 +75,9 @@ fn reopen_takes_flushed_rows_from_levels_and_replays_the_rest() {
     assert_eq!(rows(&db, &db.family(cf)), expected);
 }
 
-/// Goal: the log is cut behind flushes and what replay would have taken from it survives: ids of transactions and families, the
-/// histories. Method: many files' worth of rows, a family that was dropped in log that is gone, clean and unclean ends.
+/// Goal: the log is cut behind flushes, and the facts that replay would have taken from it survive: ids of transactions
+/// and families, the histories. Method: rows for many files, a family that was dropped in log that is gone, clean and
+/// unclean ends.
 #[test]
 fn log_is_cut_behind_flushes_and_nothing_needed_goes_with_it() {
     let (env, disk) = Env::simulated(5);
@@ -119,8 +121,9 @@ fn log_is_cut_behind_flushes_and_nothing_needed_goes_with_it() {
     }
 }
 
-/// Goal: a transaction over a flush, with chunks below it, is there after the log was cut, and what it rolled back is not.
-/// Method: chunks before the flush, more after it; then the flush that takes it, and a cut with others' rows in between.
+/// Goal: a transaction over a flush, with chunks below it, is there after the log was cut, and the writes that it
+/// rolled back are not. Method: chunks before the flush, more after it; then the flush that takes it, and a cut with
+/// others' rows in between.
 #[test]
 fn large_transaction_over_a_flush_is_whole_before_and_after_it_is_flushed() {
     for rolled_back in [false, true] {
@@ -135,7 +138,7 @@ fn large_transaction_over_a_flush_is_whole_before_and_after_it_is_flushed() {
         let mark = large.savepoint();
         (10..14_u8).for_each(|n| put(&mut large, &f, &[n], &[n; 20_000]));
         if rolled_back {
-            // A family of which nothing is left must not hold the log for ever.
+            // A family without remaining writes of the transaction must not hold the log for ever.
             (0..2_u8).for_each(|n| put(&mut large, &db.family(void), &[n], &[n; 20_000]));
         }
         (0..30_u8).for_each(|n| put_one(&db, &db.family(other), &[n], &[n; 3000]));
@@ -155,7 +158,7 @@ fn large_transaction_over_a_flush_is_whole_before_and_after_it_is_flushed() {
             report
         };
         assert!(reopen(8).rows > 0, "it comes from the log");
-        // Held as long as it was not flushed, and cut behind that.
+        // The log is held until the transaction is flushed, and cut after that.
         let start = db.flush_stat().log_start;
         (0..30_u8).for_each(|n| put_one(&db, &db.family(other), &[n], &[n; 3000]));
         db.flush_cf(&[other]).unwrap();
@@ -167,8 +170,8 @@ fn large_transaction_over_a_flush_is_whole_before_and_after_it_is_flushed() {
     }
 }
 
-/// Goal: a row that the levels hold stays in memory when it is deleted, until that is flushed, also over an open, and then goes.
-/// Method: count rows and old bytes at each step.
+/// Goal: a deleted row that the LSM levels hold stays in memory until its deletion is flushed, also over an opening,
+/// and is then removed. Method: count rows and old bytes at each step.
 #[test]
 fn deleted_row_leaves_memory_once_its_deletion_is_flushed() {
     let (env, disk) = Env::simulated(9);
@@ -202,8 +205,8 @@ fn deleted_row_leaves_memory_once_its_deletion_is_flushed() {
     assert_eq!(rows(&db, &db.family(cf)).len(), 1, "{report:?}");
 }
 
-/// Goal: a dropped family's tree goes with it, and not before the drop is durable. Method: a row of another family stands for the
-/// drop's commit; power cuts before and after it is durable.
+/// Goal: a dropped family's tree is removed with it, and not before the drop is durable. Method: a row of another
+/// family stands for the drop's commit; power cuts before and after it is durable.
 #[test]
 fn dropped_family_keeps_its_levels_until_the_drop_is_durable() {
     let (env, disk) = Env::simulated(13);
@@ -216,7 +219,7 @@ fn dropped_family_keeps_its_levels_until_the_drop_is_durable() {
     put(&mut session, &db.family(catalog), b"dropped", b"");
     session.commit(false).unwrap().block().unwrap();
     db.drop_family(cf);
-    db.flush_due().unwrap(); // looks which drops are durable
+    db.flush_due().unwrap(); // checks which drops are durable
     let point = disk.crash_point();
     let lost = point.state(&point.none_kept());
     let (again, _) = open_tiny(Env::over(lost, 14)).unwrap();
@@ -232,20 +235,21 @@ fn dropped_family_keeps_its_levels_until_the_drop_is_durable() {
     }
 }
 
-/// What a workload has promised at a moment, and what it has done.
+/// The states that a workload has committed, and how many of them are durable.
 #[derive(Clone, Default)]
 struct Progress {
     states: Vec<Rows>,
     durable: usize,
 }
 
-/// Commits and flushes over and over, so that families are flushed, deletions too, and log is cut; returns what stopped it.
+/// Commits and flushes repeatedly, so that families and deletions are flushed and log is cut; returns the error that
+/// stopped it.
 fn work(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) -> Result<(), EngineError> {
     let random = SimRandom::new(seed);
     let (db, _) = open_tiny(Env::over(disk.clone(), seed))?;
     let f = db.family(CfId::new(1));
     let commit = |session: &mut Session, rows: Rows, sync: bool| -> Result<(), EngineError> {
-        // It may survive from the moment its record is appended.
+        // The transaction may survive from the moment its record is appended.
         progress.lock().unwrap().states.push(rows);
         session.commit(sync)?.block()?;
         if sync {
@@ -278,7 +282,8 @@ fn work(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) -> Result<(), En
     db.close()
 }
 
-/// Checks that the disk has one of the states from the last durable one on, twice, and that it goes on from there.
+/// Checks that the disk has one of the states from the last durable one on, twice, and that the database continues from
+/// there.
 fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     let cf = CfId::new(1);
     let (db, _) = open_tiny(Env::over(disk.clone(), seed)).unwrap();
@@ -292,8 +297,9 @@ fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     assert_eq!(rows(&db, &db.family(cf)), found, "what was found once stays");
 }
 
-/// Goal: the power may go between any two calls to the disk, in flushes, in MANIFEST, in cutting the log and in opening: the next
-/// open finds a state that was promised. Method: random work; at each call some of the states that a power cut could leave.
+/// Goal: the power may be cut between any two calls to the disk, in flushes, in MANIFEST, in cutting the log and in
+/// opening: the next opening finds an allowed state. Method: random work; at each call some of the states that a power
+/// cut could leave.
 #[test]
 fn power_cut_between_any_two_calls_leaves_what_was_promised() {
     let mut checked = 0;
@@ -306,8 +312,8 @@ fn power_cut_between_any_two_calls_leaves_what_was_promised() {
     assert!(checked > 300, "only {checked} moments");
 }
 
-/// Goal: a disk that refuses any one call costs no row: neither while the process lives nor at the next open. Method: as above,
-/// each call refused once, as a full disk and as a broken one.
+/// Goal: a disk that refuses any one call costs no row, neither while the process runs nor at the next opening. Method:
+/// as above, each call refused once, as by a full disk and as by a broken one.
 #[test]
 fn any_call_may_fail_and_no_row_is_lost() {
     for (nth, fault) in (0..160_u64).step_by(3).map(|nth| (nth, if nth % 2 == 0 { Fault::Enospc } else { Fault::Eio }))
@@ -326,9 +332,10 @@ fn any_call_may_fail_and_no_row_is_lost() {
     }
 }
 
-/// Goal: what a flush could not write is written by the next one in the same process, whatever failed, with deletions whose rows the
-/// levels got meanwhile: a tree whose files failed is written anew from memory (F4). Method: each call of a flush fails once, the disk being
-/// full or broken; a row is deleted before the flush is made again; then the power goes.
+/// Goal: rows that a flush could not write are written by the next one in the same process, whatever failed, including
+/// deletions of rows that the LSM levels got in between: a tree whose files failed is rewritten from memory (F4).
+/// Method: each call of a flush fails once, the disk being full or broken; a row is deleted before the flush is
+/// repeated; then the power is cut.
 #[test]
 fn flush_that_failed_is_made_good_by_the_next() {
     let (mut failed, mut anew) = (0, 0);
@@ -339,7 +346,7 @@ fn flush_that_failed_is_made_good_by_the_next() {
         let f = db.family(cf);
         put_one(&db, &f, b"old", b"1");
         if nth % 2 == 0 {
-            db.flush_all().unwrap(); // the tree is there, with a row that is not listed
+            db.flush_all().unwrap(); // the tree exists, with a row that is not listed
         }
         put_one(&db, &f, b"stays", b"1");
         put_one(&db, &f, b"goes", b"1");
@@ -364,8 +371,8 @@ fn flush_that_failed_is_made_good_by_the_next() {
     assert!(failed > 10 && anew > 5, "{failed} flushes failed, {anew} trees were written anew");
 }
 
-/// Goal: a flush that is due takes what is durable and no more. Method: a row that is not, beside one that is; the power goes and takes it
-/// along.
+/// Goal: a due flush takes the durable rows and no more. Method: a row that is not durable next to one that is; a power
+/// cut takes the former.
 #[test]
 fn flush_takes_what_is_durable_and_no_more() {
     let (env, disk) = Env::simulated(52);
@@ -385,8 +392,9 @@ fn flush_takes_what_is_durable_and_no_more() {
     assert_eq!(rows(&db, &db.family(cf)).into_keys().collect::<Vec<_>>(), [b"durable"]);
 }
 
-/// Goal: the log is kept for what a failed flush took, also where a newer change has the row listed again meanwhile. Method: the first call
-/// of a flush fails, beside a transaction that is open; another family's rows let the log be cut as far as it goes; then the power goes.
+/// Goal: the log is kept for the rows of a failed flush, even if a newer change lists a row again in between. Method:
+/// the first call of a flush fails while a transaction is open; another family's rows let the log be cut as far as
+/// possible; then the power is cut.
 #[test]
 fn log_is_kept_for_the_rows_of_a_failed_flush() {
     let (env, disk) = Env::simulated(51);
@@ -411,8 +419,9 @@ fn log_is_kept_for_the_rows_of_a_failed_flush() {
     assert_eq!(rows(&db, &db.family(other)).len(), 60);
 }
 
-/// Goal: with the limit of the log at its floor and writers at work, flushes keep the log short and lose nothing. Method: threads
-/// that transfer between rows and delete and put others, in real files; the length of the log as they go; then an open.
+/// Goal: with the limit of the log at its minimum and writers at work, flushes keep the log short and lose nothing.
+/// Method: threads that transfer between rows and delete and put others, in real files; the length of the log on the
+/// way; then an opening.
 #[test]
 fn log_stays_within_its_limit_while_writers_and_flushes_run() {
     const THREADS: u8 = 2;
@@ -430,7 +439,7 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
                 for round in 0..150_u8 {
                     let mut session = db.session().unwrap();
                     begin(&mut session);
-                    // All three families or none have this round.
+                    // Either all three families have this round or none.
                     for cf in families {
                         let f = db.family(*cf);
                         put(&mut session, &f, &[thread, round % 16], &[round; 1500]);
@@ -446,7 +455,7 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
     });
     let written = db.durable().bytes_since(Lsn::FIRST);
     assert!(written > 8 * limit, "{written} bytes of log: the test needs more");
-    // The thread comes to it by itself.
+    // The flusher thread gets there by itself.
     let clock = Env::real().clock;
     let deadline_ns = clock.now_ns() + 60_000_000_000;
     let kept = || db.durable().bytes_since(db.flush_stat().log_start);
@@ -465,7 +474,8 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
     assert_eq!(found, expected);
 }
 
-/// Goal: flushes have a place for their snapshot that no session can take, and errors do not count it. Method: take every session, flush.
+/// Goal: flushes have a snapshot slot that no session can take, and error messages do not count it. Method: take every
+/// session, flush.
 #[test]
 fn flush_goes_on_when_every_session_is_taken() {
     let (env, _disk) = Env::simulated(21);
@@ -478,8 +488,9 @@ fn flush_goes_on_when_every_session_is_taken() {
     assert_eq!((db.unflushed(cf).since, db.flush_stat().rows), (None, 1));
 }
 
-/// Goal: a log that ends below what the levels hold, one that starts above what is needed, and a salvage of a database whose
-/// beginning is in the levels alone are refused. Method: an older copy of the log under newer levels; a cut log.
+/// Goal: a log that ends below the contents of the LSM levels, one that starts above the needed position, and a salvage
+/// of a database whose beginning is in the LSM levels alone are refused. Method: an older copy of the log under newer
+/// levels; a cut log.
 #[test]
 fn log_that_does_not_fit_the_levels_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -523,7 +534,7 @@ fn log_that_does_not_fit_the_levels_is_refused() {
     drop(db);
     let mut salvage = tiny();
     salvage.log.recovery_mode = collie_wal::RecoveryMode::SkipAnyCorruptedRecords;
-    // Of the levels every whole tree is read.
+    // The salvage reads every whole tree of the LSM levels.
     open(salvage).unwrap();
     std::fs::remove_dir_all(dir.path().join("levels")).unwrap();
     let refused = open(tiny()).unwrap_err();

@@ -1,4 +1,5 @@
-//! Flushes of several families at a time, while these are written to, made, dropped and copied, and log is given up.
+//! Flushes of several families in parallel, while these are written to, created, dropped and copied, and log is
+//! released.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -11,7 +12,7 @@ use collie_engine::{Env, ErrorKind, Options};
 
 const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
 const UNLOGGED: WriteOptions = WriteOptions { disable_wal: true, ..ASYNC };
-/// Of `one` and `two` and of `three` and `four`.
+/// `one` and `two` form a group, and `three` and `four` another.
 const NAMES: [&str; 6] = ["one", "two", "three", "four", "alone", "alone too"];
 const KEYS: u8 = 40;
 
@@ -29,10 +30,10 @@ fn open(dir: &std::path::Path) -> Db {
     Db::over(&collie_engine::Db::open(dir, options, Env::real(), &mut |_| ()).unwrap().0)
 }
 
-/// Goal: flushes of different families run beside each other, beside the flusher and beside drops without losing a row: each
-/// family has its last writes after a clean close that flushes none of the logged ones, and after a copy is opened each group shows one
-/// round in all its families. Method: a writer for each group, three threads that flush at random, one that makes and drops a member,
-/// the smallest log there can be, on the real file system.
+/// Goal: flushes of different families run in parallel with each other, with the flusher and with drops without losing
+/// a row: each family has its last writes after a clean close that flushes none of the logged ones, and in an opened
+/// copy each group shows one round in all its families. Method: a writer for each group, three threads that flush at
+/// random, one that creates and drops a member, the smallest possible log, on the real file system.
 #[test]
 fn families_are_flushed_beside_each_other_without_losing_a_row() {
     let dir = tempfile::tempdir().unwrap();
@@ -53,7 +54,7 @@ fn families_are_flushed_beside_each_other_without_losing_a_row() {
                             batch.put(&cfs[name], [round % KEYS], vec![round; 300]);
                             batch.put(&cfs[name], "round", [round]);
                         }
-                        // The first group's are not in the log: what is left of them is what flushes brought.
+                        // The first group's writes are not in the log: only flushed ones survive.
                         let unlogged = names[0] == "one";
                         db.write(batch, if unlogged { &UNLOGGED } else { &ASYNC }).unwrap();
                         if round % 32 == 31 {

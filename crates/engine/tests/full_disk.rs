@@ -1,4 +1,5 @@
-//! A disk that the database fills with its own rows: what still goes, and how it comes back without room from outside.
+//! A disk that the database fills with its own rows: which operations still work, and how it recovers without more
+//! room.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -11,10 +12,10 @@ use collie_engine::{Basis, Db, EngineError, Env, ErrorKind, Family, Options, Out
 use collie_env::SimFiles;
 use common::{DIR, all, begin, get_one, put, put_one, tiny};
 
-/// How often a server is started on a full disk: more often than it has log files to spare.
+/// Number of starts of a server on a full disk: more than it has spare log files.
 const STARTS: u64 = 12;
 
-/// [`tiny`], with a log file in reserve.
+/// Returns [`tiny`] settings with a reserve log file.
 fn options() -> Options {
     let mut options = tiny();
     options.log.spares = 2;
@@ -30,7 +31,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// One transaction with one row, as a server's: refused where there is no room.
+/// Runs one transaction with one row, as a server does: refused if there is no room.
 fn try_put(db: &Db, f: &Family, key: &[u8]) -> Result<(), EngineError> {
     let mut session = db.session().unwrap();
     session.note_purpose(false);
@@ -39,7 +40,7 @@ fn try_put(db: &Db, f: &Family, key: &[u8]) -> Result<(), EngineError> {
     session.commit(true)?.block().map(drop)
 }
 
-/// One transaction that deletes rows, and says so.
+/// Runs one transaction that deletes rows, and declares that purpose.
 fn try_delete(db: &Db, f: &Family, numbers: std::ops::Range<u32>) -> Result<(), EngineError> {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -50,7 +51,7 @@ fn try_delete(db: &Db, f: &Family, numbers: std::ops::Range<u32>) -> Result<(), 
     session.commit(true)?.block().map(drop)
 }
 
-/// What the threads of a server do between calls.
+/// Does the work that a server's threads do between calls.
 fn rounds(db: &Db) {
     for _ in 0..4 {
         let _no_room = db.flush_due();
@@ -59,7 +60,7 @@ fn rounds(db: &Db) {
     }
 }
 
-/// Puts rows until nothing the database does by itself makes room for one more; returns how many it has.
+/// Puts rows until no work of the database makes room for another one; returns the number of rows.
 fn fill(db: &Db, f: &Family) -> u32 {
     for number in 0..20_000 {
         let Err(refused) = try_put(db, f, &key(number)) else { continue };
@@ -72,7 +73,7 @@ fn fill(db: &Db, f: &Family) -> u32 {
     panic!("the disk is never full");
 }
 
-/// A database that has filled its disk.
+/// Returns a database that has filled its disk.
 fn filled(seed: u64) -> (SimFiles, Db, Arc<Family>, u32) {
     let (_, disk) = Env::simulated(seed);
     let db = open(&disk, seed).unwrap();
@@ -84,9 +85,9 @@ fn filled(seed: u64) -> (SimFiles, Db, Arc<Family>, u32) {
     (disk, db, f, count)
 }
 
-/// Goal: a disk that the database's own rows have filled has a way out without restart and without room from outside: rows can be deleted,
-/// which uses the log's reserve, and then rows can be put again. Method: disks of several sizes are filled; most rows are deleted, a hundred
-/// at a time, with rounds of the flusher between; then puts.
+/// Goal: a disk filled by the database's own rows recovers without a restart and without more room: rows can be
+/// deleted, which uses the log's reserve, and then rows can be put again. Method: disks of several sizes are filled;
+/// most rows are deleted, a hundred at a time, with rounds of the flusher between; then puts.
 #[test]
 fn disk_filled_by_its_own_rows_is_emptied_by_deletes() {
     for seed in 0..24 {
@@ -108,9 +109,10 @@ fn disk_filled_by_its_own_rows_is_emptied_by_deletes() {
     }
 }
 
-/// Goal: a process that is killed while its disk is full starts again on the same full disk, without one byte of room, reads, and can delete;
-/// once there is room, the history that began then is in the control file before log goes. Method: filled disks, killed and cut, bounded to
-/// the bytes that they hold; opened twice, since the first opening must not need what the second one has not.
+/// Goal: a process that is killed while its disk is full starts again on the same full disk, without one byte of room,
+/// reads, and can delete; once there is room, the history that began then is in the control file before log is
+/// released. Method: filled disks, killed and cut, limited to the bytes that they hold; opened twice, since the first
+/// opening must not need anything that the second one lacks.
 #[test]
 fn full_disk_that_a_kill_left_behind_opens_again() {
     for seed in 0..24 {

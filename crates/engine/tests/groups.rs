@@ -1,4 +1,4 @@
-//! Atomic groups: families that are flushed together, what a crash leaves of them, and what becomes of a member that is dropped.
+//! Atomic groups: families that are flushed together, their state after a crash, and dropped members.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -15,7 +15,7 @@ const SYNC: WriteOptions = WriteOptions::sync();
 const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
 const UNLOGGED: WriteOptions = WriteOptions { disable_wal: true, ..ASYNC };
 
-/// Rows of each family that there is.
+/// Rows of each existing family.
 type Rows = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 fn open(disk: &SimFiles, seed: u64) -> Db {
@@ -39,7 +39,7 @@ fn trees(db: &Db) -> Vec<Vec<u32>> {
     trees.into_iter().map(|tree| tree.state.cfs.into_iter().map(|cf| cf.get()).collect()).collect()
 }
 
-/// One row in each family.
+/// Returns a batch that writes one row in each family.
 fn batch(cfs: &[&Cf], key: u8, value: Option<&[u8]>) -> Batch {
     let mut batch = Batch::new();
     for cf in cfs {
@@ -51,10 +51,10 @@ fn batch(cfs: &[&Cf], key: u8, value: Option<&[u8]>) -> Batch {
     batch
 }
 
-/// One step of a life.
+/// One step of a run.
 #[derive(Clone)]
 enum Op {
-    /// The same to every member that there is.
+    /// The same write to every existing member.
     Write {
         key: u8,
         value: Option<Vec<u8>>,
@@ -64,29 +64,30 @@ enum Op {
     Drop(&'static str),
 }
 
-/// How it goes on after a drop.
+/// How the run continues after a drop.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Nothing,
-    /// MANIFEST is told.
+    /// MANIFEST is notified of the drop.
     Settle,
     Flush,
 }
 
-/// What a life has done and promised at a moment.
+/// The steps of a run so far, and how many of them must survive.
 #[derive(Clone, Default)]
 struct Progress {
-    /// The last one may be under way.
+    /// The last step may be in progress.
     ops: Vec<Op>,
-    /// The log has so many of them durably.
+    /// Number of steps that are durable in the log.
     durable: usize,
-    /// How many of them the group's last flush has.
+    /// Number of steps that the group's last flush holds.
     flushed: usize,
     is_flushing: bool,
 }
 
 impl Progress {
-    /// Returns the rows after the first `logged` steps, of whose unlogged writes the first `flushed` steps' are in tables.
+    /// Returns the rows after the first `logged` steps, where only the unlogged writes of the first `flushed` steps are
+    /// in tables.
     fn expected(&self, flushed: usize, logged: usize) -> Rows {
         let mut rows = Rows::new();
         for (at, op) in self.ops.iter().enumerate().take(logged) {
@@ -103,7 +104,7 @@ impl Progress {
         rows
     }
 
-    /// Whether these rows may be there: of one length of the log, and of one flush for all members.
+    /// Returns whether these rows are allowed: for one length of the log, and one flush for all members.
     fn allows(&self, found: &Rows) -> bool {
         (self.durable..=self.ops.len()).any(|logged| {
             let under_way = self.is_flushing.then_some(self.ops.len());
@@ -113,7 +114,7 @@ impl Progress {
     }
 }
 
-/// Batches over a group of which members come and go, logged and not, with flushes between them.
+/// Writes batches over a group whose members come and go, logged and not, with flushes between them.
 fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     let random = SimRandom::new(seed);
     let db = open(disk, seed);
@@ -159,7 +160,7 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     }
 }
 
-/// Opens what a crash left, checks it, and goes on: what comes on top of it is there again after the next crash.
+/// Opens the state after a crash, checks it, and continues: later writes are there after the next crash.
 fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     let db = open(disk, seed);
     let found = rows(&db);
@@ -181,9 +182,10 @@ fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     assert_eq!(rows(&db), then, "what was flushed stays");
 }
 
-/// Goal: whenever the power goes, also in the midst of a flush, a drop or while a member is made, all families of a group have one
-/// prefix of their unlogged writes: a batch over them is there as a whole or not at all. Method: random lives; at each call to the
-/// disk a state that a power cut could leave; opened twice, written to, flushed, cut off again.
+/// Goal: whenever the power is cut, also in the middle of a flush, a drop or the creation of a member, all families of
+/// a group have one prefix of their unlogged writes: a batch over them is there wholly or not at all. Method: random
+/// runs; at each call to the disk a state that a power cut could leave; opened twice, written to, flushed, cut off
+/// again.
 #[test]
 fn power_cut_anywhere_leaves_one_prefix_of_all_families_of_a_group() {
     let mut checked = 0;
@@ -200,9 +202,10 @@ fn power_cut_anywhere_leaves_one_prefix_of_all_families_of_a_group() {
     assert!(checked > 400, "only {checked} moments");
 }
 
-/// Goal: a flush that fails anywhere, and a member that is dropped after it, leave a database that opens with every row of the
-/// others and goes on (F8 of the flush, A5 of MANIFEST). Method: each call of a flush fails once, the disk being full or broken;
-/// then a drop, which MANIFEST is told of or not, another flush or none, a kill or a power cut, and a flush after it.
+/// Goal: a flush that fails anywhere, and a member that is dropped after it, leave a database that opens with every row
+/// of the others and continues (F8 of the flush, A5 of MANIFEST). Method: each call of a flush fails once, the disk
+/// being full or broken; then a drop, of which MANIFEST is notified or not, another flush or none, a kill or a power
+/// cut, and a flush after it.
 #[test]
 fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
     let (mut failed, mut call) = (0, 0);
@@ -223,11 +226,11 @@ fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
             disk.fail_call(before + 1 + call, fault);
             let flushed = db.flush_cf(&[&b]);
             if flushed.is_ok() && disk.calls() <= before + 1 + call {
-                break 'calls; // no such call any more
+                break 'calls; // there is no such call any more
             }
             disk.clear_faults();
             failed += u32::from(flushed.is_err());
-            // A log that failed takes no drop.
+            // A log that failed accepts no drop.
             if db.drop_cf(&b).is_err() {
                 continue;
             }
@@ -257,9 +260,9 @@ fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
     assert!(failed > 20, "{failed} flushes failed");
 }
 
-/// Goal: members of a group share a tree, also those made later; a group outlives its directory's closing and its first member; a
-/// batch without the log over families that are not one group is refused. Method: groups beside each other, made before and after
-/// a flush, over an open.
+/// Goal: members of a group share a tree, also those created later; a group outlives the closing of its directory and
+/// its first member; an unlogged batch over families that are not one group is refused. Method: several groups, created
+/// before and after a flush, over an opening.
 #[test]
 fn families_of_a_group_share_a_tree_for_good() {
     let (env, disk) = Env::simulated(1);
@@ -304,8 +307,8 @@ fn families_of_a_group_share_a_tree_for_good() {
     assert_eq!(rows(&db)["c"].len(), 1);
 }
 
-/// Goal: a member that is dropped takes up space no longer than until the next round of the flusher, though nobody writes to the
-/// others, and what is left opens. Method: a large member and a small one on the real file system.
+/// Goal: a dropped member occupies space no longer than until the next round of the flusher, even without writes to the
+/// others, and the rest opens. Method: a large member and a small one on the real file system.
 #[test]
 fn space_of_a_dropped_member_is_given_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A primary that hands over: who begins to write waits, who has written ends, the log takes nothing more; and it can go on.
+//! A switchover at the primary: transactions that begin to write wait, those that have written end, the log takes
+//! nothing more; and the primary can continue.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -20,7 +21,7 @@ fn open() -> Db {
     db
 }
 
-/// A session whose transaction has written `key`.
+/// Returns a session whose transaction has written `key`.
 fn writer(db: &Db, key: &[u8]) -> Session {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -28,9 +29,9 @@ fn writer(db: &Db, key: &[u8]) -> Session {
     session
 }
 
-/// Goal: while writes are paused a transaction that has not written waits and one that has goes on; with the log held not even background
-/// work appends, everything is on disk, and a commit that comes all the same is refused and undone; then all goes on. Method: one
-/// session of each kind, a commit behind the hold, writes to its key afterwards.
+/// Goal: while writes are paused a transaction that has not written waits and one that has continues; with the log held
+/// even background work appends nothing, everything is on disk, and a late commit is refused and undone; after that all
+/// sessions continue. Method: one session of each kind, a commit after the hold, later writes to its key.
 #[test]
 fn paused_writers_wait_and_a_held_log_takes_nothing() {
     let db = open();
@@ -71,15 +72,15 @@ fn paused_writers_wait_and_a_held_log_takes_nothing() {
     assert_eq!(get_one(&db, &f, b"c").as_deref(), Some(&b"4"[..]));
 }
 
-/// A session in a transaction that is rolled back at the end of the statement.
+/// Returns a session with an open transaction; the caller's statement drops it, which rolls it back.
 fn late_again(db: &Db) -> Session {
     let mut session = db.session().unwrap();
     begin(&mut session);
     session
 }
 
-/// Goal: who waits to write is refused once another node leads, and when the database is closed; nobody sleeps on. Method: one waiting
-/// session each.
+/// Goal: a session that waits to write is refused once another node leads, and when the database is closed; no session
+/// sleeps on. Method: one waiting session each.
 #[test]
 fn who_waits_to_write_is_refused_once_another_node_leads() {
     for closes in [false, true] {

@@ -15,8 +15,7 @@
 //! | RELOG | skipped: its rows came with their own commits |
 //! | UNLOGGED | holes (see below) |
 //! | QUORUM | remembered for a promotion (`quorum_note.rs`) |
-//! | XID_LIMIT, TIME | remembered for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime)
-//! |
+//! | XID_LIMIT, TIME | remembered for a promotion; [`ReplayTime`](crate::replica::replay_time::ReplayTime) too |
 //!
 //! A commit of the catalog is applied after everything before it is in place, and is in place before anything after it;
 //! users of the catalog are notified before a snapshot shows it. An UNLOGGED record makes a hole in its family from

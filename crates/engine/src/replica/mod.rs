@@ -16,8 +16,7 @@
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
 //! | `shown_times.rs` | [`ShownTimes`](shown_times::ShownTimes): the times at which positions became visible |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
-//! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): measured commits before the
-//! watermark |
+//! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): before the watermark |
 //! | `apply_stat.rs` | [`ApplyStat`]: work and cost of applying |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): the position below which everything is applied |
 //! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): the age of the visible state, by the primary's clock |

@@ -8,8 +8,7 @@
 //! | killed | the directory is |
 //! |---|---|
 //! | before the record is durable | a replica, as before the promotion |
-//! | before the control file is replaced | a replica whose log ends with a history without commits; its positions are
-//! not reused |
+//! | before the control file is replaced | a replica whose log ends with an empty history; positions are not reused |
 //! | later | a primary's: it opens with [`Db::open`](crate::Db::open) |
 //!
 //! # Invariants

@@ -1,4 +1,4 @@
-//! What tests of copies of a database share: copies that link and that do not, and databases in real directories.
+//! Shared code for tests of copies of a database: copies that link and that do not, and databases in real directories.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,12 +12,12 @@ use super::{all, begin, tiny};
 /// The rows of a family.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Shares its tables with the database.
+/// The copy shares its tables with the database.
 pub(crate) const LINK: CheckpointOptions = CheckpointOptions { copy: false };
-/// Shares nothing.
+/// The copy shares nothing.
 pub(crate) const COPY: CheckpointOptions = CheckpointOptions { copy: true };
 
-/// Ends no copy.
+/// A progress callback that lets the copy continue.
 pub(crate) fn go_on(_: &CopyProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

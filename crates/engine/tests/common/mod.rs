@@ -1,4 +1,4 @@
-//! What the tests of the engine share: opening on a simulated disk, and calls that wait by themselves.
+//! Shared code for the tests of the engine: opening on a simulated disk, and calls that wait by themselves.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part and may stop where it stands")]
 
 pub(crate) mod copies;
@@ -15,17 +15,17 @@ use collie_engine::{
 use collie_env::{CrashPoint, SimFiles, SimRandom};
 use proptest::prelude::ProptestConfig;
 
-/// Where the database lies on a simulated disk.
+/// The directory of the database on a simulated disk.
 pub(crate) const DIR: &str = "/db";
 
-/// A new database in a directory of its own, with one family.
+/// A new database with its own directory and one family.
 pub(crate) struct Fixture {
     pub(crate) _dir: tempfile::TempDir,
     pub(crate) db: Db,
     pub(crate) f: Arc<Family>,
 }
 
-/// A database with rows `a` and `b` of one value.
+/// Returns a database with rows `a` and `b` of one value.
 pub(crate) fn two_rows(value: &[u8]) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let (db, report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
@@ -36,26 +36,27 @@ pub(crate) fn two_rows(value: &[u8]) -> Fixture {
     Fixture { _dir: dir, db, f }
 }
 
-/// How many cases a model draws. Where a mistake is planted nobody wants the smallest case that shows it.
+/// Returns the number of cases that a model draws. With a planted mistake cases are not shrunk, since the smallest one
+/// is not needed.
 pub(crate) fn drawn(cases: u32) -> ProptestConfig {
     let max_shrink_iters = if cfg!(feature = "planted-bugs") { 0 } else { 2000 };
     ProptestConfig { cases, max_shrink_iters, ..ProptestConfig::default() }
 }
 
-/// Makes the mistake in this process that the environment names (`planted.rs`).
+/// Makes the mistake in this process that the environment variable names (`planted.rs`).
 pub(crate) fn plant() {
     #[cfg(feature = "planted-bugs")]
     std::env::var("COLLIE_PLANT").iter().for_each(|mistake| collie_sync::plant(mistake));
 }
 
-/// Opens the database without any thread of its own: nothing happens between calls.
+/// Opens the database without threads: nothing happens between calls.
 pub(crate) fn open_still(env: Env) -> Result<(Db, OpenReport), EngineError> {
     let mut options = Options { background: false, ..Options::small() };
     options.log.threads = false;
     Db::open(Path::new(DIR), options, env, &mut |_| ())
 }
 
-/// Settings with the smallest log files there can be, so that log is given up often, and no thread.
+/// Returns settings with the smallest possible log files, so that log is released often, and without threads.
 pub(crate) fn tiny() -> Options {
     let mut options = Options { background: false, ..Options::small() };
     let log = &mut options.log;
@@ -115,7 +116,7 @@ pub(crate) fn all(session: &Session, f: &Family) -> BTreeMap<Vec<u8>, Vec<u8>> {
     forward.into_iter().collect()
 }
 
-/// Inserts or replaces, in a transaction that nobody disturbs.
+/// Inserts or replaces a row, in a transaction without conflicts.
 pub(crate) fn put(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) {
     match session.insert(f, key, value).unwrap() {
         Insert::Done => {}
@@ -126,7 +127,7 @@ pub(crate) fn put(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) {
     }
 }
 
-/// One committed transaction that puts one row.
+/// Puts one row in one committed transaction.
 pub(crate) fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -134,14 +135,14 @@ pub(crate) fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// Reads one row in a transaction of its own.
+/// Reads one row in a new transaction.
 pub(crate) fn get_one(db: &Db, f: &Family, key: &[u8]) -> Option<Vec<u8>> {
     let mut session = db.session().unwrap();
     begin(&mut session);
     session.get(f, key).unwrap().map(|value| value.to_vec())
 }
 
-/// Runs `live` on the disk, and returns every moment of it: what the disk may keep, and how far `live` had come by then.
+/// Runs `live` on the disk, and returns all its moments: what the disk may keep, and the progress of `live` by then.
 pub(crate) fn moments_of<P: Clone + Send + 'static>(
     disk: &SimFiles,
     progress: &Arc<Mutex<P>>,
@@ -159,8 +160,8 @@ pub(crate) fn moments_of<P: Clone + Send + 'static>(
     std::mem::take(&mut *moments.lock().unwrap())
 }
 
-/// Runs `live` on the disk, and calls `check` with a state in which a power cut may leave it at each of its moments, with how far it had
-/// come, and a number; returns how many moments there were.
+/// Runs `live` on the disk, and calls `check` for each of its moments with a state in which a power cut may leave the
+/// disk then, the progress, and a number; returns the number of moments.
 pub(crate) fn at_each_moment<P: Clone + Send + 'static>(
     disk: &SimFiles,
     progress: &Arc<Mutex<P>>,
