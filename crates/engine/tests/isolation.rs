@@ -1,4 +1,4 @@
-//! What two sessions tell each other: waiting, looking again, conflicts, deadlocks, locks.
+//! Interactions of two sessions: waiting, reading again, conflicts, deadlocks, locks.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -37,8 +37,9 @@ fn commit(session: &mut Session) {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// Goal: READ COMMITTED looks at the newest version after a wait and loses no update; nobody sees a statement's own
-/// writes. Method: two sessions add to one row, the second waits, is shown the first's value, writes on top of it.
+/// Goal: READ COMMITTED judges the newest version after a wait and loses no update; a statement's own writes are
+/// invisible to it. Method: two sessions add to one row; the second waits, gets the first's value, and writes on top of
+/// it.
 #[test]
 fn read_committed_update_waits_and_then_builds_on_the_newest_value() {
     let Fixture { db, f, .. } = &fixture();
@@ -62,8 +63,8 @@ fn read_committed_update_waits_and_then_builds_on_the_newest_value() {
     assert_eq!(get_one(db, f, b"a").as_deref(), Some(&b"one two"[..]));
 }
 
-/// Goal: REPEATABLE READ refuses what was changed since its snapshot, and goes on when the other rolled back. Method: both
-/// endings of the other, then a read that does not move.
+/// Goal: REPEATABLE READ refuses a row that was changed since its snapshot, and continues if the other transaction
+/// rolled back. Method: both endings of the other, then a read that does not change.
 #[test]
 fn repeatable_read_fails_on_a_newer_commit_and_not_on_a_rollback() {
     let Fixture { db, f, .. } = &fixture();
@@ -90,7 +91,7 @@ fn repeatable_read_fails_on_a_newer_commit_and_not_on_a_rollback() {
     assert_eq!(two.get(f, b"b").unwrap().as_deref(), Some(&b"one"[..]), "the retry sees what it failed on");
 }
 
-/// Goal: who would close a cycle of waits is told. Method: two rows in two orders.
+/// Goal: a session that would close a cycle of waits gets an error. Method: two rows in two orders.
 #[test]
 fn deadlock_is_found_when_the_second_would_wait() {
     let Fixture { db, f, .. } = &fixture();
@@ -158,9 +159,9 @@ fn second_insert_of_a_key_waits_for_the_first() {
     assert_eq!(get_one(db, f, b"new").as_deref(), Some(&b"1"[..]));
 }
 
-/// Goal: a session that inserted where a row was just deleted does not see that row again. Method: the deletion is committed
-/// after the statement began and is not on disk; the insert is rolled back, and the session reads, which starts at what is
-/// on disk.
+/// Goal: a session that inserted where a row was just deleted does not see that row again. Method: the deletion is
+/// committed after the statement began and is not on disk; the insert is rolled back, and the session reads at a
+/// snapshot of the durable state.
 #[test]
 fn session_that_used_a_freed_key_does_not_see_the_row_again() {
     let (env, _disk) = Env::simulated(1);
@@ -180,8 +181,8 @@ fn session_that_used_a_freed_key_does_not_see_the_row_again() {
     assert_eq!(one.get(&f, b"a").unwrap(), None);
 }
 
-/// Goal: an insert that meets a row says whose it is and what a write may be based on. Method: a row below the snapshot,
-/// one above it under both levels, the transaction's own of an earlier and of this command; each followed by a write.
+/// Goal: an insert that meets a row returns its origin and the basis for a write. Method: a row below the snapshot, one
+/// above it at both levels, the transaction's own row of an earlier command and of this one; each followed by a write.
 #[test]
 fn insert_tells_the_row_it_meets_and_what_to_base_a_write_on() {
     let Fixture { db, f, .. } = &fixture();
@@ -225,7 +226,7 @@ fn insert_tells_the_row_it_meets_and_what_to_base_a_write_on() {
     }
 }
 
-/// Goal: a moved row is followed. Method: one moves a to z, two waits for a and is sent to z.
+/// Goal: a moved row is followed. Method: one moves a to z; two waits for a and is sent to z.
 #[test]
 fn waiter_of_a_moved_row_is_told_the_new_key() {
     let Fixture { db, f, .. } = &fixture();
@@ -248,7 +249,7 @@ fn waiter_of_a_moved_row_is_told_the_new_key() {
     assert_eq!((get_one(db, f, b"a"), get_one(db, f, b"z")), (None, Some(b"two".to_vec())));
 }
 
-/// Goal: a row lock holds writers off, changes nothing and needs no log. Method: lock, try, commit, write at once.
+/// Goal: a row lock blocks writers, changes nothing and needs no log. Method: lock, try, commit, write at once.
 #[test]
 fn row_lock_holds_writers_off_until_the_end() {
     let Fixture { db, f, .. } = &fixture();
@@ -273,7 +274,7 @@ fn row_lock_holds_writers_off_until_the_end() {
     done(update(&mut one, f, b"b", b"one"));
 }
 
-/// Goal: a table lock keeps its promise to the end of the transaction. Method: PostgreSQL's modes of DML and DROP.
+/// Goal: a table lock is held to the end of the transaction. Method: PostgreSQL's modes of DML and DROP.
 #[test]
 fn exclusive_table_lock_waits_for_writers() {
     let Fixture { db, .. } = &fixture();
@@ -288,7 +289,7 @@ fn exclusive_table_lock_waits_for_writers() {
     assert_eq!(two.lock_table(9, TableLockMode::AccessExclusive).unwrap(), TableLock::Granted);
 }
 
-/// Goal: calls out of order are refused, not guessed at. Method: each of them.
+/// Goal: calls out of order are refused, not interpreted. Method: each of them.
 #[test]
 fn calls_out_of_order_are_refused() {
     let Fixture { db, f, .. } = &fixture();
@@ -318,8 +319,8 @@ fn calls_out_of_order_are_refused() {
     assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"0"[..]), "a failed commit is rolled back");
 }
 
-/// Goal: an asynchronous commit is readable at once and acknowledged before the disk has it; a read-only statement shows
-/// it afterwards. Method: commit, poll once, read at the read-only boundary.
+/// Goal: an asynchronous commit is readable at once and acknowledged before the disk has it; a read-only statement
+/// shows it afterwards. Method: commit, poll once, read at a read-only snapshot.
 #[test]
 fn asynchronous_commit_is_acknowledged_and_readable_at_once() {
     let Fixture { db, f, .. } = &fixture();
@@ -334,8 +335,8 @@ fn asynchronous_commit_is_acknowledged_and_readable_at_once() {
     assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"async"[..]));
 }
 
-/// Goal: the counters of how transactions end count each that wrote once, and none that only read or locked and went well. Method: each
-/// way to end, one after the other.
+/// Goal: the counters of commits and rollbacks count each transaction that wrote once, and none that only read or
+/// locked and ended well. Method: each way to end, one after the other.
 #[test]
 fn ends_of_transactions_are_counted_once() {
     let Fixture { db, f, .. } = &fixture();

@@ -1,4 +1,4 @@
-//! The key-value face: what each call promises, one by one.
+//! The key-value API: the guarantees of each call, one by one.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -36,8 +36,8 @@ fn value(db: &Db, cf: &Cf, key: &str) -> Option<String> {
     db.get(cf, key).unwrap().map(|value| String::from_utf8_lossy(&value).into_owned())
 }
 
-/// Goal: what a write promises when it returns holds after a crash, and what is lost is lost from the end; `flush_wal` and
-/// `sync_wal` add what they say. Method: writes of each kind on a simulated disk without threads; the process killed, or the
+/// Goal: the guarantees of a write at its return hold after a crash, and lost writes form a suffix; `flush_wal` and
+/// `sync_wal` add theirs. Method: writes of each kind on a simulated disk without threads; the process killed, or the
 /// power cut with many seeds, with and without a sync at the end.
 #[test]
 fn writes_survive_what_their_options_say() {
@@ -81,8 +81,8 @@ fn impossible_options_are_refused() {
     assert_eq!(value(&db, &cf, "k"), None);
 }
 
-/// Goal: limits are refused before anything is reserved, and what is just within them goes in and comes back. Method: keys and
-/// values at and over the limit, also after a reopen.
+/// Goal: sizes beyond a limit are refused before anything is reserved, and sizes just within it go in and come back.
+/// Method: keys and values at and over the limit, also after a reopen.
 #[test]
 fn limits_are_refused_before_anything_is_reserved() {
     let (db, cf, disk) = still(2);
@@ -109,8 +109,9 @@ fn limits_are_refused_before_anything_is_reserved() {
     assert_eq!(rows, [(vec![], b"empty".to_vec()), (vec![0], vec![]), (long_key, b"long".to_vec())]);
 }
 
-/// Goal: with `no_slowdown` a write that would wait for room in the ring is `Busy`, all of it, and goes through later. Method:
-/// no thread flushes; fill the ring with asynchronous writes, with small ones and with one of many pieces.
+/// Goal: with `no_slowdown` a write that would wait for room in the ring is wholly refused as `Busy`, and goes through
+/// later. Method: no thread flushes; fill the ring with asynchronous writes, with small ones and with one of many
+/// pieces.
 #[test]
 fn no_slowdown_is_busy_instead_of_waiting() {
     let (db, cf, disk) = still(3);
@@ -126,7 +127,7 @@ fn no_slowdown_is_busy_instead_of_waiting() {
     assert_eq!(db.get(&cf, 0_u32.to_be_bytes()).unwrap().unwrap()[..], [1; 1_000]);
     db.flush_wal(true).unwrap();
     db.put(&cf, [9; 9], "v", &hasty).unwrap();
-    // The same session waits again where nobody asked it not to.
+    // The same session waits again for a write without `no_slowdown`.
     db.write(batch, &SYNC).unwrap();
     let db = Db::over(&open_still(Env::over(disk.power_cut(1), 3)).unwrap().0);
     let cf = db.cf("rows").unwrap();
@@ -134,8 +135,8 @@ fn no_slowdown_is_busy_instead_of_waiting() {
     assert_eq!(twos, 500);
 }
 
-/// Goal: a snapshot shows one state for good, a scan gives its rows in order, either way, in any range, and goes on where it
-/// was left. Method: 1,000 rows, then writes over all of them; ranges of every kind against the list.
+/// Goal: a snapshot shows one state for good; a scan returns its rows in order, in either direction and any range, and
+/// continues where it stopped. Method: 1,000 rows, then writes over all of them; ranges of every kind against the list.
 #[test]
 fn snapshot_scans_one_state_in_any_range() {
     let (db, cf, _disk) = still(4);
@@ -182,15 +183,15 @@ fn snapshot_scans_one_state_in_any_range() {
     assert_eq!(db.snapshot().unwrap().scan(&large, ..).count(), 20);
 }
 
-/// Goal: transactions do what their level says, see their own writes, and end as a whole. Method: two side by side at each
-/// level; own reads, scans, savepoints.
+/// Goal: transactions behave as their level says, see their own writes, and end as a whole. Method: two concurrent ones
+/// at each level; own reads, scans, savepoints.
 #[test]
 fn transactions_keep_to_their_level() {
     let (db, cf, _disk) = still(5);
     db.put(&cf, "k", "0", &SYNC).unwrap();
     let at = |isolation| TxnOptions { isolation, ..TxnOptions::default() };
     let read = |txn: &mut collie_engine::kv::Txn| txn.get(&cf, "k").unwrap().unwrap().to_vec();
-    // Snapshot isolation: the first to commit wins, and reads do not move.
+    // Snapshot isolation: the first to commit wins, and reads do not change.
     let (mut one, mut two) = (db.begin(TxnOptions::default()).unwrap(), db.begin(TxnOptions::default()).unwrap());
     assert_eq!((read(&mut one), read(&mut two)), (b"0".to_vec(), b"0".to_vec()));
     one.put(&cf, "k", "1").unwrap();
@@ -203,7 +204,7 @@ fn transactions_keep_to_their_level() {
     assert_eq!(kind(two.put(&cf, "new", "2")), ErrorKind::Conflict);
     assert_eq!(kind(two.get_for_update(&cf, "k")), ErrorKind::Conflict);
     drop(two);
-    // Read committed: each call sees what is there, and writes over it.
+    // Read committed: each call sees the committed state, and overwrites it.
     let mut late = db.begin(at(Isolation::ReadCommitted)).unwrap();
     assert_eq!(read(&mut late), b"1");
     db.put(&cf, "k", "2", &SYNC).unwrap();
@@ -215,7 +216,7 @@ fn transactions_keep_to_their_level() {
     late.put(&cf, "k", "3").unwrap();
     late.commit(&ASYNC).unwrap();
     assert_eq!(value(&db, &cf, "k").as_deref(), Some("3"));
-    // Serializable: no skew.
+    // Serializable: no write skew.
     let (mut one, mut two) =
         (db.begin(at(Isolation::Serializable)).unwrap(), db.begin(at(Isolation::Serializable)).unwrap());
     assert_eq!(one.scan(&cf, ..).unwrap().count(), 2);
@@ -232,7 +233,8 @@ fn transactions_keep_to_their_level() {
     assert_eq!(reader.commit(&SYNC).unwrap().token, None);
 }
 
-/// Goal: a savepoint undoes what came after it and no more, and one that is gone or foreign is refused. Method: nested ones.
+/// Goal: a savepoint undoes the later writes and no more, and a savepoint that is gone or foreign is refused. Method:
+/// nested ones.
 #[test]
 fn savepoints_undo_what_came_after() {
     let (db, cf, _disk) = still(6);
@@ -256,8 +258,8 @@ fn savepoints_undo_what_came_after() {
     assert_eq!(rows, [(b"a".to_vec(), b"1".to_vec()), (b"c".to_vec(), b"3".to_vec())]);
 }
 
-/// Goal: a write waits for who holds its row and goes on top of what that leaves; a lock timeout, a deadlock and a conflict end
-/// the wait of a transaction. Method: threads on the real file system.
+/// Goal: a write waits for the holder of its row and is based on the row that the holder leaves; a lock timeout, a
+/// deadlock and a conflict end the wait of a transaction. Method: threads on the real file system.
 #[test]
 fn writes_wait_for_whoever_holds_the_row() {
     let dir = tempfile::tempdir().unwrap();
@@ -269,7 +271,7 @@ fn writes_wait_for_whoever_holds_the_row() {
     let mut holder = db.begin(committed).unwrap();
     holder.put(&cf, "a", "1").unwrap();
     holder.put(&cf, "new", "1").unwrap();
-    // In time.
+    // The lock timeout ends the wait.
     let mut hasty = db.begin(TxnOptions { lock_timeout: Some(Duration::from_millis(20)), ..committed }).unwrap();
     assert_eq!(kind(hasty.put(&cf, "a", "2")), ErrorKind::LockTimeout);
     assert_eq!(kind(hasty.get_for_update(&cf, "a")), ErrorKind::LockTimeout);
@@ -292,7 +294,7 @@ fn writes_wait_for_whoever_holds_the_row() {
     });
     assert_eq!(value(&db, &cf, "a").as_deref(), Some("after"));
     assert_eq!(value(&db, &cf, "new").as_deref(), Some("after"));
-    // A circle of two is found at once; one of them goes on.
+    // A cycle of two is found at once; one of them continues.
     let (mut one, mut two) = (db.begin(committed).unwrap(), db.begin(committed).unwrap());
     one.put(&cf, "a", "one").unwrap();
     two.put(&cf, "b", "two").unwrap();
@@ -329,8 +331,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Goal: `write_async` does what `write` does without a thread that waits, and a future that is dropped in time leaves nothing.
-/// Method: 200 futures in flight from one thread; one that waits for a lock, dropped, and one that is woken.
+/// Goal: `write_async` does the same as `write` without a waiting thread, and a future that is dropped in time leaves
+/// nothing. Method: 200 concurrent futures from one thread; one that waits for a lock, dropped, and one that is woken.
 #[test]
 fn asynchronous_writes_need_no_thread() {
     let dir = tempfile::tempdir().unwrap();
@@ -371,8 +373,8 @@ fn asynchronous_writes_need_no_thread() {
     assert_eq!(block_on(db.write_async(Batch::new(), &SYNC)).unwrap().token, None);
 }
 
-/// Goal: kept sessions never make a call fail, and a closed or salvaged database says what it is. Method: more snapshots than
-/// there are sessions, after calls that keep some; then close; then open read-only.
+/// Goal: cached sessions never make a call fail, and calls to a closed or salvaged database return that as the error.
+/// Method: more snapshots than there are sessions, after calls that cache some; then close; then open read-only.
 #[test]
 fn sessions_run_out_only_when_in_use() {
     let (env, disk) = Env::simulated(8);
@@ -416,8 +418,8 @@ fn sessions_run_out_only_when_in_use() {
     db.flush_wal(true).unwrap();
 }
 
-/// Goal: a compaction leaves one table of the rows that there are, in use and after a reopen; the figures tell of it. Method: rows in the
-/// operating system's files, flushed in several rounds, half of them deleted.
+/// Goal: a compaction leaves one table of the existing rows, in use and after a reopen; the figures show it. Method:
+/// rows in the operating system's files, flushed in several rounds, half of them deleted.
 #[test]
 fn compaction_leaves_one_run_of_what_there_is() {
     let dir = tempfile::tempdir().unwrap();

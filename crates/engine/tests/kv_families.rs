@@ -1,4 +1,4 @@
-//! Column families by name: made, found, dropped, and what of them is there after a crash.
+//! Column families by name: created, found, dropped, and their state after a crash.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -24,8 +24,9 @@ fn kind<T>(outcome: Result<T, EngineError>) -> ErrorKind {
     outcome.err().expect("it is refused").kind()
 }
 
-/// Goal: a family is there with its rows after a crash, or gone with them, and no id comes twice, whatever lay between.
-/// Method: make, fill, drop and make again under the same names; cut the power after each step, some times twice.
+/// Goal: a family is there with its rows after a crash, or gone with them, and no id is used twice, whatever happened
+/// in between. Method: create, fill, drop and create again under the same names; cut the power after each step,
+/// sometimes twice.
 #[test]
 fn families_and_ids_survive_power_cuts() {
     let (mut seed, mut ids) = (0, BTreeSet::new());
@@ -68,8 +69,9 @@ fn families_and_ids_survive_power_cuts() {
     }
 }
 
-/// Goal: an id is not given out again although nothing but the counter in the catalog knows it. Method: make and drop families
-/// until the row of a dropped one is forgotten (it never had a row, so the log names it only in the catalog), reopen between.
+/// Goal: an id is not assigned again even if only the counter in the catalog has it. Method: create and drop families
+/// until the row of a dropped one is forgotten (it never had a row, so the log names it only in the catalog); reopen
+/// between.
 #[test]
 fn dropped_family_is_forgotten_and_its_id_is_not() {
     let (env, mut disk) = Env::simulated(7);
@@ -93,8 +95,8 @@ fn dropped_family_is_forgotten_and_its_id_is_not() {
     }
 }
 
-/// Goal: handles of a dropped family fail with `NotFound`, whoever has them, and never see the family that takes its name.
-/// Method: reads, writes, a batch, a snapshot, a scan under way and two transactions over a drop; then the name again.
+/// Goal: all handles of a dropped family fail with `NotFound`, and never see the family that takes its name. Method:
+/// reads, writes, a batch, a snapshot, a running scan and two transactions over a drop; then the name again.
 #[test]
 fn handles_of_a_dropped_family_fail() {
     let (env, _disk) = Env::simulated(1);
@@ -135,7 +137,8 @@ fn handles_of_a_dropped_family_fail() {
     assert_eq!(names(&db), ["a", "other"]);
 }
 
-/// Goal: names are unique, bounded, and those of SQL are SQL's. Method: each wrong name, a name twice, a family that SQL named.
+/// Goal: names are unique and bounded, and SQL's names are reserved. Method: each wrong name, a name twice, a family
+/// that SQL named.
 #[test]
 fn names_are_checked() {
     let (env, disk) = Env::simulated(2);
@@ -150,7 +153,7 @@ fn names_are_checked() {
     make("taken").unwrap();
     assert!(matches!(make("taken"), Err(EngineError::FamilyExists { name }) if name == "taken"));
     assert_eq!(db.engine().families().len(), families.len().max(1) + 2, "a refused one leaves nothing");
-    // As SQL does: the definition and the name of its family in one transaction.
+    // As SQL does, in one transaction: the definition and the name of its family.
     let table = db.engine().create_family();
     put_one(db.engine(), &db.engine().family(table), b"row", b"1");
     let mut session = db.engine().session().unwrap();
@@ -169,8 +172,8 @@ fn names_are_checked() {
     assert_eq!(kind(db.drop_cf(&table)), ErrorKind::InvalidArgument);
 }
 
-/// Goal: two who make, drop and use one name at a time disturb each other only by `NotFound` and `FamilyExists`, and the
-/// last state is right after a reopen. Method: threads at it on the real file system.
+/// Goal: threads that create, drop and use one name concurrently get no errors but `NotFound` and `FamilyExists`, and
+/// the last state is right after a reopen. Method: threads on the real file system.
 #[test]
 fn threads_make_and_drop_one_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,9 +217,9 @@ fn threads_make_and_drop_one_name() {
     assert_eq!(db.engine().families().len(), 1 + there.len(), "the catalog and what has a name");
 }
 
-/// Goal: of a thousand families the one with an old unflushed row keeps no log, gets no tiny table, and the busy one no table below
-/// the least flush. Method: each family is made and written to once, then one is written over until the log has passed its limit
-/// several times; the log that is kept, every tree, and the rows at the next open.
+/// Goal: of a thousand families the one with an old unflushed row keeps no log and gets no tiny table, and the busy one
+/// gets no table below the minimum flush. Method: each family is created and written to once, then one is overwritten
+/// until the log has passed its limit several times; the retained log, every tree, and the rows at the next opening.
 #[test]
 fn idle_families_keep_no_log_and_get_no_tiny_tables() {
     const FAMILIES: u32 = 1_000;
@@ -234,7 +237,7 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
         db.put(cf, "row", cf.id().get().to_be_bytes(), &soon).unwrap();
     }
     let busy = db.create_cf("busy", CfOptions::default()).unwrap();
-    // 24 MiB that do not compress, over and over: what is unflushed of them is above the least flush (16 MiB).
+    // 24 MiB that do not compress, repeatedly: their unflushed part exceeds the minimum flush (16 MiB).
     let mut random = 1_u64;
     let mut value = || -> Vec<u8> {
         let word = |_| {
@@ -253,7 +256,7 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
     let clock = Env::real().clock;
     let deadline_ns = clock.now_ns() + 60_000_000_000;
     let kept = || engine.durable().bytes_since(engine.flush_stat().log_start);
-    // The thread comes to it by itself.
+    // The flusher thread gets there by itself.
     while kept() > limit + (8 << 20) {
         assert!(clock.now_ns() < deadline_ns, "{} bytes are kept: {:?}", kept(), engine.flush_stat());
         std::thread::yield_now();
@@ -279,8 +282,9 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
     }
 }
 
-/// Goal: `store.compression` and `store.compaction_threads` reach the levels: bytes on disk are fewer, and what was written with other
-/// settings is read. Method: the same rows by settings given as text, opened again with the other ones in between.
+/// Goal: `store.compression` and `store.compaction_threads` reach the LSM levels: the disk holds fewer bytes, and
+/// tables written with other settings are read. Method: the same rows with settings given as text, opened again with
+/// the other settings in between.
 #[test]
 fn settings_of_the_levels_reach_their_tables() {
     let dir = tempfile::tempdir().unwrap();
@@ -312,8 +316,9 @@ fn settings_of_the_levels_reach_their_tables() {
     }
 }
 
-/// Goal: `wal.max_total_wal_size` of an open database changes at once, and the flusher goes by it; what an open alone reads is refused,
-/// as is what is no option, and then nothing changes. Method: a log above a limit that is set later; wrong names and values.
+/// Goal: `wal.max_total_wal_size` of an open database changes at once, and the flusher uses it; an option that only an
+/// opening reads is refused, and so is an unknown one, and then nothing changes. Method: a log above a limit that is
+/// set later; wrong names and values.
 #[test]
 fn limit_of_the_log_changes_while_the_database_is_open() {
     let (env, _disk) = Env::simulated(4);
@@ -341,8 +346,9 @@ fn limit_of_the_log_changes_while_the_database_is_open() {
     assert_eq!(db.engine().log_bytes_max(), chosen);
 }
 
-/// Goal: what decides how often flushes and the collector come changes while the database is open, and the flusher goes by it; what an
-/// open would refuse is refused, and changes nothing. Method: each option by its name; a family that is flushed once its buffer is small.
+/// Goal: the options that determine how often flushes and the collector run change while the database is open, and the
+/// flusher uses them; a value that an opening would refuse is refused, and changes nothing. Method: each option by its
+/// name; a family that is flushed once its buffer is small.
 #[test]
 fn buffers_and_intervals_change_while_the_database_is_open() {
     let (env, _disk) = Env::simulated(4);

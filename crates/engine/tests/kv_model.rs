@@ -1,5 +1,6 @@
-//! The key-value face against a map with versions: writes, logged and unlogged, batches, transactions, savepoints, snapshots, scans, flushes, families that
-//! come and go, atomic groups of them, closing, crashes and reopening, at random.
+//! Compares the key-value API with a map with versions: writes, logged and unlogged, batches, transactions, savepoints,
+//! snapshots, scans, flushes, families that are created and dropped, atomic groups of them, closing, crashes and
+//! reopening, at random.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -15,7 +16,7 @@ use collie_wal::RingKind;
 use common::DIR;
 use proptest::prelude::*;
 
-/// Families that there may be. The first two are an atomic group.
+/// Names of families. The first two are an atomic group.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Returns the atomic group of a family.
@@ -23,7 +24,7 @@ fn group(name: &str) -> &'static str {
     if name == "c" { "" } else { "g" }
 }
 
-/// The keys: empty, beginning with zeros, next to each other, as long as may be.
+/// Returns one of the keys: empty, beginning with zeros, adjacent, of the maximum length.
 fn key(number: u8) -> Vec<u8> {
     match number {
         0 => vec![],
@@ -39,7 +40,7 @@ fn key(number: u8) -> Vec<u8> {
 
 const KEYS: u8 = 10;
 
-/// The longest key that is compared in full in a message.
+/// Formats a key for a message, in full if it is short.
 fn short(key: &[u8]) -> String {
     if key.len() <= 8 { format!("{key:02x?}") } else { format!("{:02x?}.. {} bytes", &key[..4], key.len()) }
 }
@@ -51,7 +52,7 @@ struct Write {
     value: Option<Vec<u8>>,
 }
 
-/// How a write is made.
+/// The options of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Sync,
@@ -91,7 +92,7 @@ enum Step {
 }
 
 fn write() -> impl Strategy<Value = Write> {
-    // A value of several pieces of the log now and then.
+    // Some values take several pieces of the log.
     let value = prop_oneof![
         6 => proptest::collection::vec(any::<u8>(), 0..20).prop_map(Some),
         1 => any::<u8>().prop_map(|byte| Some(vec![byte; 40_000])),
@@ -134,34 +135,34 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-/// Of each family that there is: its id and rows.
+/// The id and rows of each existing family.
 type State = BTreeMap<&'static str, (CfId, Rows)>;
 /// Id of a family, and a key.
 type Place = (CfId, Vec<u8>);
-/// What was written where; `None` deletes.
+/// The written rows; `None` deletes.
 type Writes = BTreeMap<Place, Option<Vec<u8>>>;
 
-/// What a commit wrote.
+/// The writes of a commit.
 #[derive(Default)]
 struct Commit {
     writes: Writes,
     unlogged: bool,
 }
 
-/// The transaction that is open.
+/// The open transaction.
 struct Own {
     txn: Txn,
     isolation: Isolation,
-    /// The state that it reads at; `None` before its first call, and at READ COMMITTED.
+    /// The state at which it reads; `None` before its first call, and at READ COMMITTED.
     snapshot: Option<usize>,
     writes: Writes,
-    /// Families that it wrote to, also what was not there to be deleted, or was rolled back.
+    /// Families that it wrote to, including deletions of absent rows and writes that were rolled back.
     written: BTreeSet<CfId>,
-    /// Rows that others would have to wait for.
+    /// Rows for which others would have to wait.
     locked: BTreeSet<Place>,
-    /// What it read.
+    /// Rows that it read.
     reads: BTreeSet<Place>,
-    /// Whether it was told of something that its snapshot does not show.
+    /// Whether it learned of a commit that its snapshot does not show.
     told: bool,
     savepoints: Vec<(Savepoint, Writes, BTreeSet<Place>)>,
 }
@@ -174,13 +175,13 @@ struct Run {
     cfs: BTreeMap<&'static str, Cf>,
     /// A handle of a family that was dropped.
     dropped: Option<Cf>,
-    /// The state after each commit, those that make and drop families included; the first is empty.
+    /// The state after each commit, including those that create and drop families; the first is empty.
     states: Vec<State>,
     /// The commit before each state.
     commits: Vec<Commit>,
-    /// The state that each family was flushed at last, or made in.
+    /// The state at which each family was last flushed, or created.
     flushed: BTreeMap<CfId, usize>,
-    /// After which states a row was written.
+    /// The states after which a row was written.
     versions: BTreeMap<Place, Vec<usize>>,
     /// States up to this one survive a power cut.
     durable: usize,
@@ -237,7 +238,7 @@ impl Run {
         &self.states[self.last()]
     }
 
-    /// Notes a commit: the state after it, and the rows that it wrote.
+    /// Records a commit: the state after it, and the rows that it wrote.
     fn committed(&mut self, state: State, writes: Writes, unlogged: bool, durable: bool) {
         self.states.push(state);
         let last = self.last();
@@ -252,7 +253,7 @@ impl Run {
         self.newest().iter().find(|(_, family)| family.0 == cf).map(|(name, _)| *name)
     }
 
-    /// Notes that the family was flushed, and its group, if that has anything to flush.
+    /// Records that the family was flushed with its group, if that has unflushed rows.
     fn note_flushed(&mut self, cf: &Cf, at: usize) {
         let together = self
             .cfs
@@ -266,7 +267,7 @@ impl Run {
         self.cfs.get(NAMES[cf]).map(|handle| (NAMES[cf], handle.clone()))
     }
 
-    /// Compares what a reader sees with a state, family by family, both ways.
+    /// Compares the rows that a reader sees with a state, family by family, in both directions.
     fn compare(&self, state: &State, snapshot: &Snapshot) {
         for (name, (id, rows)) in state {
             let cf = &self.cfs[name];
@@ -290,7 +291,7 @@ impl Run {
             }
         }
         if let Some((held, at)) = &self.held {
-            // Of the families that are still there.
+            // Only families that still exist are compared.
             let mut then = self.states[*at].clone();
             then.retain(|name, then| self.newest().get(name).is_some_and(|now| now.0 == then.0));
             self.compare(&then, held);
@@ -300,7 +301,7 @@ impl Run {
         }
     }
 
-    /// Writes outside of the transaction, what does not wait for it.
+    /// Makes those of the writes outside of the transaction that do not have to wait for it.
     fn write(&mut self, writes: Vec<Write>, how: How) {
         let (mut state, mut wrote, mut batch) = (self.newest().clone(), Writes::new(), Batch::new());
         let mut calls = Vec::new();
@@ -319,7 +320,7 @@ impl Run {
             calls.push((name, cf, key, value));
         }
         let newest = self.newest();
-        // What is deleted and was not there is not written, whatever the batch said about it before.
+        // Deleting an absent row is no write, whatever the batch did to the row before.
         wrote.retain(|(id, key), _| {
             let there = |state: &State| state.values().any(|family| family.0 == *id && family.1.contains_key(key));
             there(newest) || there(&state)
@@ -342,7 +343,7 @@ impl Run {
         }
     }
 
-    /// Notes that the transaction makes a call; returns the rows that it sees in the family, its own included.
+    /// Records that the transaction makes a call; returns the rows that it sees in the family, including its own.
     fn seen(&mut self, name: &'static str) -> Rows {
         let last = self.last();
         let own = self.own.as_mut().unwrap();
@@ -359,13 +360,13 @@ impl Run {
         rows
     }
 
-    /// Whether somebody committed the row after the transaction's snapshot.
+    /// Returns whether another transaction committed the row after this one's snapshot.
     fn changed(&self, own: &Own, place: &Place) -> bool {
         let written = self.versions.get(place).and_then(|versions| versions.last());
         own.snapshot.is_some_and(|snapshot| written.is_some_and(|at| *at > snapshot))
     }
 
-    /// Whether the newest state has the row.
+    /// Returns whether the newest state has the row.
     fn is_there(&self, name: &str, key: &[u8]) -> bool {
         self.newest()[name].1.contains_key(key)
     }
@@ -380,8 +381,8 @@ impl Run {
             Some(value) => own.txn.put(&cf, &key, value),
             None => own.txn.delete(&cf, &key),
         };
-        // The newest state decides, but for a row that it does not have and that is deleted: there is nothing to do, or
-        // too late to say so.
+        // The newest state decides, except for the deletion of a row that it does not have: there is nothing to do, or
+        // it is too late to report it.
         let gone = changed && value.is_none() && !self.is_there(name, &key);
         match outcome {
             Ok(()) => {
@@ -538,7 +539,7 @@ impl Run {
 
     fn drop_family(&mut self, name: &'static str) {
         let Some(cf) = self.cfs.remove(name) else { return };
-        // What became of the reads of a transaction that goes on is a matter of its own.
+        // Whether the reads of a continuing SERIALIZABLE transaction stay valid over a drop is not modelled.
         if self.own.as_ref().is_some_and(|own| own.isolation == Isolation::Serializable) {
             self.own = None;
         }
@@ -549,8 +550,8 @@ impl Run {
         self.committed(state, Writes::new(), false, true);
     }
 
-    /// Returns what is there after a crash that left the log up to the commit before state `at`: of each family what its last flush
-    /// has, and all logged writes since.
+    /// Returns the state after a crash that left the log up to the commit before state `at`: for each family the rows
+    /// of its last flush, and all logged writes since.
     fn recovered(&self, at: usize) -> State {
         let mut state = self.states[at].clone();
         for (name, (id, rows)) in &mut state {
@@ -570,7 +571,7 @@ impl Run {
             Crash::Close => {
                 self.db.close().unwrap();
                 let last = self.last();
-                self.flushed.values_mut().for_each(|at| *at = last); // those that need it
+                self.flushed.values_mut().for_each(|at| *at = last); // flushes the families that need it
                 (self.disk.process_kill(), self.last())
             }
             Crash::Kill => {
@@ -663,8 +664,9 @@ impl Run {
 proptest! {
     #![proptest_config(common::drawn(120))]
 
-    /// Goal: the key-value face is the map, whatever is done to it: every answer, every conflict and none besides, every state
-    /// after a crash, unlogged writes back to the last flush of their family. Method: random steps on a simulated disk, with a private and a shared ring, compared after each.
+    /// Goal: the key-value API equals the map, whatever is done to it: every answer, every conflict and no other, every
+    /// state after a crash, with unlogged writes back to the last flush of their family. Method: random steps on a
+    /// simulated disk, with a private and a shared ring, compared after each.
     #[test]
     fn key_value_face_equals_the_model(shared: bool, steps in proptest::collection::vec(step(), 1..70)) {
         let mut run = Run::new(if shared { RingKind::Shared } else { RingKind::Private });

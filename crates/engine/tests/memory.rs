@@ -1,4 +1,4 @@
-//! The limit of memory (`store.memory_limit`): reached, felt by those who store and by nobody else, and left again.
+//! The memory limit (`store.memory_limit`): reached, affecting only writes that store values, and left again.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -30,7 +30,7 @@ fn options(background: bool) -> (Options, Arc<Mutex<Vec<String>>>) {
     (options, said)
 }
 
-/// A database with a limit of a mebibyte and an empty family.
+/// Returns a database with a limit of a mebibyte and an empty family.
 fn limited(background: bool) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let (options, said) = options(background);
@@ -39,7 +39,7 @@ fn limited(background: bool) -> Fixture {
     Fixture { dir, db, cf, said }
 }
 
-/// Puts rows of a kilobyte until one is refused; returns how many there are.
+/// Puts rows of a kilobyte until one is refused; returns the number of rows.
 fn fill(db: &Db, cf: &Cf) -> u32 {
     for number in 0..2000_u32 {
         match db.put(cf, number.to_be_bytes(), [7; 1000], &ASYNC) {
@@ -55,9 +55,10 @@ fn fill(db: &Db, cf: &Cf) -> u32 {
     panic!("nothing was refused: {:?}", db.engine().stat());
 }
 
-/// Goal: at the limit a write that stores a value fails with a clear message and leaves nothing, alone or in a transaction; reads,
-/// deletions, locks, commits of what is written, families that are made and dropped go on; once rows are gone so do all writes.
-/// Method: rows until the limit, each kind of call, deletions, a round of cleaning, and the same calls again.
+/// Goal: at the limit a write that stores a value fails with a clear message and leaves nothing, alone or in a
+/// transaction; reads, deletions, locks, commits of earlier writes, and creating and dropping families continue; once
+/// rows are gone, so do all writes. Method: rows until the limit, each kind of call, deletions, a round of cleaning,
+/// and the same calls again.
 #[test]
 fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     let Fixture { dir: _dir, db, cf, said } = limited(false);
@@ -103,8 +104,8 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     assert!(said[0].contains("store.memory_limit") && said[0].contains("53200"), "{said:?}");
 }
 
-/// Goal: near the limit what is old goes although it is not much; one warning is given for it, however long it stays so. Method: one
-/// row of nine tenths of the limit, small rows that are changed again and again, a round after each.
+/// Goal: near the limit old versions are freed even if they are few; there is one warning, however long the state
+/// lasts. Method: one row of nine tenths of the limit, small rows that are changed repeatedly, a round after each.
 #[test]
 fn near_the_limit_there_is_one_warning_and_changes_go_on() {
     let Fixture { dir: _dir, db, cf, said } = limited(false);
@@ -120,8 +121,8 @@ fn near_the_limit_there_is_one_warning_and_changes_go_on() {
     db.put(&cf, "small", "x", &ASYNC).unwrap();
 }
 
-/// Goal: after a wait for the end of a drop the room of the dropped rows is there, at the limit too (T302). Method: families filled to the
-/// limit and dropped, one after the other; a write right after each wait.
+/// Goal: after a wait for the end of a drop the room of the dropped rows is available, also at the limit (T302).
+/// Method: families filled to the limit and dropped, one after the other; a write right after each wait.
 #[test]
 fn room_of_a_dropped_family_is_there_after_the_wait() {
     let Fixture { dir: _kept, db, .. } = limited(true);
@@ -138,9 +139,9 @@ fn room_of_a_dropped_family_is_there_after_the_wait() {
     }
 }
 
-/// Goal: rows that the levels hold go as well once they are deleted, by the engine's threads alone; a database above its limit
-/// opens, is read, and recovers in the same way. Method: rows to the limit, flushed; all deleted; a write is tried until it goes
-/// through. The same after a close with the limit's rows and a reopen.
+/// Goal: deleted rows that the LSM levels hold are freed too, by the engine's threads alone; a database above its limit
+/// opens, is read, and recovers in the same way. Method: rows to the limit, flushed; all deleted; a write is tried
+/// until it succeeds. The same after a close with the limit's rows and a reopen.
 #[test]
 fn flushed_rows_make_room_by_themselves_once_deleted() {
     let Fixture { dir, db, cf, .. } = limited(true);

@@ -1,5 +1,5 @@
-//! What families count as their memory, against what the allocator was asked for. Alone in its program: it counts every
-//! allocation there is.
+//! Compares the memory that families count with the bytes requested from the allocator. It is a separate program, since
+//! it counts every allocation in the process.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,21 +9,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use collie_engine::kv::{Batch, Cf, CfOptions, Db, WriteOptions};
 use collie_engine::{Env, Options};
 
-/// Bytes asked for and not given back.
+/// Bytes that were allocated and not freed.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
 fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The system's allocator, counted.
+/// The system's allocator with a counter.
 struct Counting;
 
-// SAFETY: hands every call on as it came; counting allocates nothing.
+// SAFETY: passes every call on unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(signed(layout.size()), Relaxed);
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: the caller's promise is the one that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Puts rows `from..to` with keys of `key_bytes`, in an order that is not that of the keys if `shuffled`.
+/// Puts rows `from..to` with keys of `key_bytes`, not in the order of the keys if `shuffled`.
 fn fill(db: &Db, cf: &Cf, (from, to): (u64, u64), (key_bytes, value_bytes): (usize, usize), shuffled: bool) {
     let mut batch = Batch::new();
     for number in from..to {
@@ -53,22 +53,22 @@ fn fill(db: &Db, cf: &Cf, (from, to): (u64, u64), (key_bytes, value_bytes): (usi
     db.flush_wal(true).unwrap();
 }
 
-/// Goal: what is counted is what the rows take up, within a seventh, and nothing once they are gone. Method: rows of several shapes, in
-/// and out of order, compared with the allocator's own figure; all of them changed and cleaned, which changes nothing; deleted and
-/// cleaned.
+/// Goal: the counted memory is that of the rows, within a seventh, and nothing once they are gone. Method: rows of
+/// several shapes, in and out of order, compared with the allocator's own figure; all of them changed and cleaned,
+/// which changes nothing; deleted and cleaned.
 #[test]
 fn counted_memory_is_what_the_allocator_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options { background: false, ..Options::small() };
-    options.log.threads = false; // which allocate what they write
+    options.log.threads = false; // its threads allocate memory for writes
     let db = Db::over(&collie_engine::Db::open(dir.path(), options, Env::real(), &mut |_| ()).unwrap().0);
     let shapes = [((16, 100), false), ((16, 100), true), ((8, 0), false), ((60, 40), true), ((16, 1000), false)];
     let counted = |cf: &Cf| i64::try_from(db.cf_stats(cf).unwrap().memory_bytes).unwrap();
     let mut filled = Vec::new();
-    // Nothing is freed meanwhile.
+    // Nothing is freed in this loop.
     for (number, (shape, shuffled)) in shapes.into_iter().enumerate() {
         let cf = db.create_cf(&format!("cf{number}"), CfOptions::default()).unwrap();
-        fill(&db, &cf, (0, 1000), shape, shuffled); // what is made once
+        fill(&db, &cf, (0, 1000), shape, shuffled); // one-time allocations
         db.engine().tick();
         let before = (LIVE.load(Relaxed), counted(&cf));
         fill(&db, &cf, (1000, 6000), shape, shuffled);

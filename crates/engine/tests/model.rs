@@ -1,5 +1,5 @@
-//! The engine against a plain map: transactions, savepoints, snapshots, scans, flushes to levels that let the log be cut,
-//! reopening and power cuts at random.
+//! Compares the engine with a plain map: transactions, savepoints, snapshots, scans, flushes to LSM levels that allow
+//! the log to be cut, reopening and power cuts at random.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -35,7 +35,7 @@ enum Step {
     Tick,
     Flush(u32),
     FlushDue,
-    /// Of what is durable without it.
+    /// A due flush of commits that are already durable.
     FlushLarge,
     Reopen,
     PowerCut(u64),
@@ -43,7 +43,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let (cf, key) = (1..3_u32, 0..8_u8);
-    // A value of several pieces of the log now and then, so that transactions have chunks.
+    // Some values take several pieces of the log, so that transactions have chunks.
     let value = prop_oneof![
         9 => proptest::collection::vec(any::<u8>(), 0..20),
         1 => any::<u8>().prop_map(|byte| vec![byte; 20_000]),
@@ -69,14 +69,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Rows = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
-/// What is expected.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     /// The state after each commit; the first is empty.
     states: Vec<Rows>,
     /// Commits up to this one were acknowledged as durable.
     durable: usize,
-    /// The state the open transaction sees, and its savepoints.
+    /// The state that the open transaction sees, and its savepoints.
     own: Option<Rows>,
     marks: Vec<(Mark, Rows)>,
 }
@@ -100,7 +100,7 @@ impl Run {
         plant();
         let options = Options { write_buffer_size: 30 << 10, ..tiny() };
         let (db, _report) = Db::open(DIR.as_ref(), options, Env::over(disk.clone(), opens), &mut |_| ()).unwrap();
-        db.set_max_total_wal_size(1); // so that a round of the flusher has something to do, a re-log mostly
+        db.set_max_total_wal_size(1); // so that a flusher round has work, mostly a re-log
         let writer = db.session().unwrap();
         Self { disk, opens, db, writer, reader: None }
     }
@@ -185,14 +185,14 @@ fn apply(run: &mut Run, model: &mut Model, step: Step) {
             run.db.tick();
         }
         Step::Flush(cf) => {
-            // Two families one by one, and both.
+            // The two families one by one, and both together.
             let cfs = if cf == 3 { vec![1, 2] } else { vec![cf] };
             let cfs: Vec<CfId> = cfs.into_iter().map(CfId::new).collect();
             run.db.flush_cf(&cfs).unwrap();
             model.durable = model.states.len() - 1; // the log is durable up to the call
         }
         Step::FlushDue => {
-            // Rows of a third family make the log too long: it is flushed, the others are re-logged, if they are small.
+            // Rows of a third family make the log too long: it is flushed; the others are re-logged if they are small.
             let padding = run.db.family(CfId::new(3));
             (0..6).for_each(|key| put_one(&run.db, &padding, &[key], &[key; 20_000]));
             model.durable = model.states.len() - 1;
@@ -226,8 +226,8 @@ fn apply(run: &mut Run, model: &mut Model, step: Step) {
 proptest! {
     #![proptest_config(common::drawn(150))]
 
-    /// Goal: the engine is the map, whatever is done to it. Method: random steps on a simulated disk, compared after each;
-    /// after a power cut the rows are those of some commit at or after the last durable one.
+    /// Goal: the engine equals the map, whatever is done to it. Method: random steps on a simulated disk, compared
+    /// after each; after a power cut the rows are those of some commit at or after the last durable one.
     #[test]
     fn engine_equals_the_model_through_reopens_and_power_cuts(steps in proptest::collection::vec(step(), 1..60)) {
         let (_, disk) = Env::simulated(1);

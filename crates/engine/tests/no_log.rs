@@ -1,5 +1,5 @@
-//! A database without a log (`wal.enabled = false`): what was flushed survives and nothing else does, no number comes twice, and a
-//! directory takes a log and leaves it without losing a row.
+//! A database without a log (`wal.enabled = false`): exactly the flushed writes survive, no number is assigned twice,
+//! and a directory can begin and stop to have a log without losing a row.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -40,12 +40,12 @@ fn named(db: &Db) -> BTreeSet<String> {
     db.list_cfs().unwrap().into_iter().map(|(name, _)| name).collect()
 }
 
-/// What a family holds.
+/// The rows of a family.
 #[derive(Clone, Default)]
 struct Held {
     group: &'static str,
     live: Rows,
-    /// As an end of the process leaves it.
+    /// The rows that survive the end of the process.
     kept: Rows,
 }
 
@@ -84,7 +84,7 @@ impl Model {
     }
 }
 
-/// One life of a database: writes, flushes, families made and dropped.
+/// Runs a database for a while: writes, flushes, families created and dropped.
 fn live(db: &Db, model: &mut Model, logged: bool, random: &SimRandom) {
     const NAMES: [(&str, &str); 4] = [("a", ""), ("b", ""), ("c", "g"), ("d", "g")];
     for step in 0..random.below(30) {
@@ -120,7 +120,7 @@ fn live(db: &Db, model: &mut Model, logged: bool, random: &SimRandom) {
                     }
                 }
                 let receipt = db.write(batch, if logged { &SYNC } else { &SOON }).unwrap();
-                // None: it deleted what was not there.
+                // There is no token if the batch only deleted absent rows.
                 if let Some(token) = receipt.token {
                     assert_eq!(receipt.durable, logged);
                     let end = token.lsn;
@@ -135,9 +135,10 @@ fn live(db: &Db, model: &mut Model, logged: bool, random: &SimRandom) {
     }
 }
 
-/// Goal: N1 to N4: after an orderly close all rows are there, unless the flush was to be left out; after a kill or a power cut each family
-/// is as its last flush left it, and families are those that were made and not dropped; no position and no id comes twice, whether
-/// lives have a log or not. Method: random lives against a model, ended in each way, each opened with a log or without.
+/// Goal: N1 to N4: after an orderly close all rows are there, unless the flush was to be left out; after a kill or a
+/// power cut each family is as its last flush left it, and the families are those that were created and not dropped; no
+/// position and no id is assigned twice, with or without a log. Method: random runs against a model, ended in each way,
+/// each opened with a log or without.
 #[test]
 fn database_without_a_log_equals_its_last_flushes_through_closes_and_kills() {
     for seed in 0..40 {
@@ -168,7 +169,7 @@ fn database_without_a_log_equals_its_last_flushes_through_closes_and_kills() {
     }
 }
 
-/// How far the life below has come.
+/// The progress of the runs below.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Come {
     Nowhere,
@@ -176,7 +177,7 @@ enum Come {
     Dropped,
 }
 
-/// Opens some states of the disk at each moment, twice each, with a log and without in turn.
+/// Opens some states of the disk at each moment, twice each, alternately with a log and without.
 fn in_each_state(moments: &[(CrashPoint, Come)], seed: u64, check: impl Fn(&Db, Come, &str)) {
     let (random, mut states) = (SimRandom::new(seed), 0_u64);
     for (point, come) in moments {
@@ -193,9 +194,9 @@ fn in_each_state(moments: &[(CrashPoint, Come)], seed: u64, check: impl Fn(&Db, 
     }
 }
 
-/// Goal: N2: wherever the power goes, a directory that leaves its log keeps every row that the log had, and what was flushed since; a
-/// family that was dropped is gone whole. Method: a log with rows that no level has; then a life without it; at each call to the disk
-/// some states, each opened twice, with a log and without in turn.
+/// Goal: N2: wherever the power is cut, a directory that stops to have a log keeps every row that the log had and every
+/// row flushed since; a dropped family is gone whole. Method: a log with rows that no LSM level has, then a run without
+/// a log; some states at each call to the disk, each opened twice, alternately with a log and without.
 #[test]
 fn power_cut_while_a_log_is_left_keeps_what_it_had() {
     let disk = SimFiles::new();
@@ -232,8 +233,8 @@ fn power_cut_while_a_log_is_left_keeps_what_it_had() {
     });
 }
 
-/// Goal: N1, N2: wherever the power goes, a directory that takes a log up again keeps what was flushed without one and what was
-/// acknowledged as durable with it. Method: as above, the other way.
+/// Goal: N1, N2: wherever the power is cut, a directory that begins to have a log again keeps the rows flushed without
+/// one and the writes acknowledged as durable with it. Method: as above, in the other direction.
 #[test]
 fn power_cut_while_a_log_is_taken_up_again_keeps_what_was_flushed() {
     let disk = SimFiles::new();
@@ -260,7 +261,8 @@ fn power_cut_while_a_log_is_taken_up_again_keeps_what_was_flushed() {
     });
 }
 
-/// Goal: what asks for a log that is not kept is refused, and both are named; what is left goes on. Method: each setting and each call.
+/// Goal: settings and calls that need a log are refused without one, and the error names both; everything else
+/// continues. Method: each setting and each call.
 #[test]
 fn what_needs_a_log_is_refused_without_one_and_both_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -317,8 +319,8 @@ fn what_needs_a_log_is_refused_without_one_and_both_are_named() {
     assert!(names.into_iter().all(|name| !name.to_string_lossy().ends_with(".wal")), "no file of a log");
 }
 
-/// Goal: a disk that refuses to reserve more numbers makes no database that hands them out. Method: a life without a log that cannot
-/// write its first reservation; then one that can.
+/// Goal: if the disk refuses to reserve more numbers, the database does not assign them. Method: a run without a log
+/// that cannot write its first reservation; then one that can.
 #[test]
 fn numbers_that_cannot_be_reserved_are_not_handed_out() {
     let disk = SimFiles::new();
@@ -334,7 +336,7 @@ fn numbers_that_cannot_be_reserved_are_not_handed_out() {
 
 const CHILD: &str = "COLLIE_NO_LOG_CHILD";
 
-/// The life of the process that is killed: writes and flushes, and says what it has flushed.
+/// Runs the process that is killed: it writes and flushes, and prints what it has flushed.
 fn write_until_killed(dir: PathBuf) {
     let mut options = kv::Options::small();
     options.set("wal.enabled", "false").unwrap();
@@ -349,8 +351,8 @@ fn write_until_killed(dir: PathBuf) {
     }
 }
 
-/// Goal: of a process that is killed there is what it had flushed, and no row from the middle is missing; its numbers are not handed out
-/// again. Method: this test as a process of its own on the real file system, killed while it writes.
+/// Goal: a killed process leaves what it had flushed, and no row from the middle is missing; its numbers are not
+/// assigned again. Method: this test as a separate process on the real file system, killed while it writes.
 #[test]
 fn killed_process_leaves_what_it_had_flushed() {
     if let Some(dir) = std::env::var_os(CHILD) {

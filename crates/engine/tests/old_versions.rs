@@ -1,4 +1,5 @@
-//! Old versions: what one old snapshot keeps, what happens at the limits, and that memory stays flat under a mix of writes.
+//! Old versions: the versions that one old snapshot keeps, the behavior at the limits, and constant memory under a mix
+//! of writes.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -12,7 +13,7 @@ use collie_engine::{
 };
 use common::{all, begin, begin_at, put, put_one};
 
-/// Opens a database of its own that does nothing between calls.
+/// Opens a new database that does nothing between calls.
 fn open(old_version_memory: u64) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { background: false, old_version_memory, ..Options::small() };
@@ -24,8 +25,9 @@ fn is_cancelled<T: std::fmt::Debug>(result: Result<T, EngineError>) -> bool {
     matches!(result, Err(EngineError::SnapshotCancelled(_)))
 }
 
-/// Goal: one old snapshot keeps one version of a row, not every one since, and its row waits once. Method: 500 commits to one
-/// row under an old snapshot with rounds between them, then the end of the snapshot; bytes, rows and the answer are looked at.
+/// Goal: one old snapshot keeps one version of a row, not every one since, and its row is queued once. Method: 500
+/// commits to one row under an old snapshot with rounds between them, then the end of the snapshot; bytes, rows and the
+/// answer are checked.
 #[test]
 fn old_snapshot_keeps_one_version_of_a_hot_row() {
     let (_dir, db) = open(1 << 30);
@@ -56,8 +58,9 @@ fn old_snapshot_keeps_one_version_of_a_hot_row() {
     assert_eq!((stat.old_version_bytes, stat.held_rows, stat.garbage_rows), (0, 0, 0));
 }
 
-/// Goal: at the limit the oldest snapshot is cancelled, also of a session that does nothing; every later answer of it fails,
-/// younger ones and writers go on. Method: an idle old reader, a younger one, commits until the limit; each kind of call.
+/// Goal: at the limit the oldest snapshot is cancelled, even that of an idle session; every later answer of it fails,
+/// younger snapshots and writers continue. Method: an idle old reader, a younger one, commits until the limit; each
+/// kind of call.
 #[test]
 fn oldest_snapshot_is_cancelled_at_the_limit_and_no_writer() {
     let (_dir, db) = open(15_000);
@@ -110,8 +113,8 @@ fn oldest_snapshot_is_cancelled_at_the_limit_and_no_writer() {
     assert_eq!(old.get(f, &[0]).unwrap().as_deref(), Some(&[1; 400][..]), "its write was undone");
 }
 
-/// Goal: with nothing left to cancel writes are refused, and only until there is room. Method: old versions that are not
-/// durable yet, above the limit; a write; the flush; the write again.
+/// Goal: if no snapshot can be cancelled, writes are refused, and only until there is room. Method: old versions that
+/// are not durable yet, above the limit; a write; the flush; the write again.
 #[test]
 fn writers_are_refused_only_while_nothing_can_be_freed() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,8 +151,8 @@ fn writers_are_refused_only_while_nothing_can_be_freed() {
     assert_eq!(update(&mut session).unwrap(), Outcome::Done);
 }
 
-/// Goal: an old snapshot that keeps something ends at its age. Method: a limit of nothing, a commit above the snapshot; one
-/// beside it that keeps nothing stays.
+/// Goal: an old snapshot that keeps versions is cancelled at its age. Method: a limit of zero, a commit above the
+/// snapshot; another snapshot that keeps nothing stays.
 #[test]
 fn snapshot_is_cancelled_at_its_age_when_it_keeps_something() {
     let dir = tempfile::tempdir().unwrap();
@@ -167,7 +170,7 @@ fn snapshot_is_cancelled_at_its_age_when_it_keeps_something() {
     assert!(is_cancelled(reader.get(f, b"k")));
 }
 
-/// Goal: dropping a family forgets what its old versions took up. Method: updates and deletions under an old snapshot.
+/// Goal: dropping a family frees its old versions. Method: updates and deletions under an old snapshot.
 #[test]
 fn dropped_family_takes_its_old_versions_along() {
     let (_dir, db) = open(1 << 30);
@@ -193,7 +196,8 @@ fn dropped_family_takes_its_old_versions_along() {
     assert_eq!((db.stat().old_version_bytes, db.stat().garbage_rows, db.stat().held_rows), (0, 0, 0));
 }
 
-/// One transaction of the mix: changes a few rows, sometimes deletes one and puts one in its place; may wait until that is on disk.
+/// Runs one transaction of the mix: it changes a few rows, sometimes deletes one and inserts it again, and may wait
+/// until that is on disk.
 fn mix(session: &mut Session, f: &Family, dice: u64, waits: bool) -> Result<(), EngineError> {
     session.begin(Isolation::ReadCommitted, false)?;
     session.begin_statement(StatementKind::Write)?;
@@ -209,16 +213,17 @@ fn mix(session: &mut Session, f: &Family, dice: u64, waits: bool) -> Result<(), 
             }
         };
         if !done {
-            break; // another is there: commit what is done
+            break; // a row exists there: commit the changes so far
         }
     }
     let committed = session.commit(waits)?;
     if waits { committed.block().map(drop) } else { Ok(()) }
 }
 
-/// Goal: memory is flat under a mix of a day's kind with one old snapshot, which keeps its answer. Method: two writers, which wait for the
-/// disk now and then, a reader of short snapshots and an old one for two seconds (`COLLIE_SOAK_SECONDS` for more) and a hundred commits;
-/// bytes of old versions and rows that wait are looked at all the time and stay below what the rows alone allow; at the end nothing is left.
+/// Goal: memory stays constant under a typical mix with one old snapshot, which keeps its answer. Method: two writers,
+/// which wait for the disk now and then, a reader of short snapshots and an old one for two seconds
+/// (`COLLIE_SOAK_SECONDS` for more) and a hundred commits; bytes of old versions and queued rows are checked all the
+/// time and stay below a bound given by the number of rows; at the end nothing is left.
 #[test]
 fn memory_stays_flat_under_a_mix_beside_an_old_snapshot() {
     const ROWS: u64 = 100;
@@ -246,7 +251,8 @@ fn memory_stays_flat_under_a_mix_beside_an_old_snapshot() {
                         break;
                     }
                     dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    // What is not durable yet cannot go: nobody runs ahead of a slow disk.
+                    // Old versions are freed only once they are superseded durably, so writers must not outrun a slow
+                    // disk.
                     let waits = number % 64 == 0;
                     if mix(&mut session, f, dice.rotate_left(31), waits).is_err() {
                         session.rollback();
@@ -291,6 +297,6 @@ fn memory_stays_flat_under_a_mix_beside_an_old_snapshot() {
     }
     let stat = db.stat();
     assert_eq!((stat.old_version_bytes, stat.garbage_rows, stat.held_rows), (0, 0, 0), "{stat:?}");
-    // What is not durable yet cannot go, so a round of the disk may leave much; but not more as time goes on.
+    // A slow sync may leave many versions, but not more as time passes.
     assert!(late <= 2 * early + 4 * ROWS * VERSION_BYTES, "{early} bytes, then {late}");
 }

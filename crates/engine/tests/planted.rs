@@ -1,9 +1,9 @@
-//! Mistakes in flushing, re-logging, cutting the log and replay, planted in a whole process, one at a time: a test of this crate must
-//! notice each. Mistakes that only threads can make are caught by the models (`docs/models.md`), those that need a commit within a re-log by
-//! `src/relog_tests.rs`.
+//! Mistakes in flushing, re-logging, cutting the log and replay, planted in a whole process, one at a time: a test of
+//! this crate must notice each. The models catch mistakes that only threads can make (`docs/models.md`), and
+//! `src/relog_tests.rs` those that need a commit within a re-log.
 //!
-//! The tests of this crate stand in this binary too. For each mistake it runs one of them in a process of its own, with the same
-//! draws each time.
+//! This binary contains the tests of this crate too. For each mistake it runs one of them in a separate process, with
+//! the same random draws each time.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 #![allow(clippy::duplicate_mod, reason = "each test binary brings what they share")]
 
@@ -22,13 +22,13 @@ const MODEL: &str = "model::engine_equals_the_model_through_reopens_and_power_cu
 const KEY_VALUE: &str = "kv_model::key_value_face_equals_the_model";
 const POWER_CUTS: &str = "flush::power_cut_between_any_two_calls_leaves_what_was_promised";
 const UNLOGGED: &str = "unlogged::power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush";
-/// What the models say about rows that no commit left so.
+/// Messages of the models about rows that no commit left in this state.
 const NO_STATE: &[&str] = &["is no state", "no state between commits", "a clean close loses nothing", "was durable"];
 
-/// What is drawn for a mistake, one after the other until it is noticed: a model that learns a new step draws all others anew.
+/// Seeds that are tried for a mistake until one notices it: a model that gets a new step draws all others differently.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
 
-/// Runs a test of this binary with a mistake, or none; returns whether it passed, and what it said.
+/// Runs a test of this binary with a mistake, or none; returns whether it passed, and its output.
 fn run(test: &str, seed: u64, mistake: Option<&str>) -> (bool, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture"]).env_remove("COLLIE_PLANT");
@@ -40,7 +40,7 @@ fn run(test: &str, seed: u64, mistake: Option<&str>) -> (bool, String) {
     (output.status.success(), said)
 }
 
-/// Checks that `test` fails with the mistake, and says one of `meant`.
+/// Checks that `test` fails with the mistake, and that its output contains one of `meant`.
 fn noticed(mistake: &str, test: &str, meant: &[&str]) {
     for seed in SEEDS {
         let (passed, said) = run(test, seed, Some(mistake));
@@ -62,14 +62,15 @@ fn planted_nothing_is_noticed() {
     }
 }
 
-/// Goal: S6: a commit at f is not in the flush at f. Method: the filter of replay takes it for flushed.
+/// Goal: S6: a commit at f is not in the flush at f. Method: the filter of replay treats it as flushed.
 #[test]
 fn planted_filter_that_takes_the_flushes_position_is_noticed() {
     noticed("a commit at the flush counts as flushed", MODEL, NO_STATE);
     noticed("a commit at the flush counts as flushed", KEY_VALUE, NO_STATE);
 }
 
-/// Goal: S6: a transaction with chunks below a flush and its commit above is not flushed. Method: chunks are filtered by where they lie.
+/// Goal: S6: a transaction with chunks below a flush and its commit above is not flushed. Method: chunks are filtered
+/// by their own positions.
 #[test]
 fn planted_filter_by_a_chunks_position_is_noticed() {
     noticed("chunks are filtered by their own position", MODEL, NO_STATE);
@@ -81,13 +82,13 @@ fn planted_cut_below_a_large_transaction_is_noticed() {
     noticed("large transactions hold no log", MODEL, NO_STATE);
 }
 
-/// Goal: S2: log is given up for a re-log that is durable. Method: nobody waits for that.
+/// Goal: S2: log is released only for a re-log that is durable. Method: the wait for that is left out.
 #[test]
 fn planted_relog_that_is_not_waited_for_is_noticed() {
     noticed("re-log is not waited for", MODEL, NO_STATE);
 }
 
-/// Goal: S1: levels hold nothing that the log could lose. Method: a flush at the boundary.
+/// Goal: S1: the LSM levels hold nothing that the log could lose. Method: a flush at the boundary.
 #[test]
 fn planted_flush_at_the_boundary_is_noticed() {
     noticed(
@@ -97,7 +98,8 @@ fn planted_flush_at_the_boundary_is_noticed() {
     );
 }
 
-/// Goal: S9: a deleted row stays until its deletion is flushed. Method: it dies at once; the flush leaves its deletion out.
+/// Goal: S9: a deleted row stays until its deletion is flushed. Method: it is removed at once; the flush leaves its
+/// deletion out.
 #[test]
 fn planted_loss_of_a_deletion_is_noticed() {
     noticed("ON_DISK_IGNORED", MODEL, NO_STATE);
@@ -114,8 +116,9 @@ fn planted_record_of_a_flush_before_its_tables_is_noticed() {
     noticed("FLUSH_DONE_FIRST", POWER_CUTS, &["LiveKeysDiffer", "no state between commits"]);
 }
 
-/// Goal: a flush whose tables are there and whose record is not is recorded by the next load; else a logged put comes back over its unlogged
-/// deletion, and a half of what was flushed is gone. Method: the load forgets it.
+/// Goal: a flush whose tables are written but whose record is missing is recorded by the next load; otherwise a logged
+/// put would come back over its unlogged deletion, and half of the flushed rows would be gone. Method: the load forgets
+/// it.
 #[test]
 fn planted_loss_of_an_interrupted_flush_is_noticed() {
     noticed("INTERRUPTED_FLUSH_FORGOTTEN", UNLOGGED, &["writes"]);
@@ -123,20 +126,20 @@ fn planted_loss_of_an_interrupted_flush_is_noticed() {
     noticed("INTERRUPTED_FLUSH_FORGOTTEN", test, &["a half of what was flushed"]);
 }
 
-/// Goal: F6: MANIFEST says where the log starts before log goes. Method: the other way round.
+/// Goal: F6: MANIFEST records where the log starts before log is released. Method: the other order.
 #[test]
 fn planted_cut_before_its_record_is_noticed() {
     noticed("log goes before MANIFEST says so", POWER_CUTS, &["MissingStart"]);
 }
 
-/// Goal: a tree lives until its drop is durable. Method: it goes at once.
+/// Goal: a tree stays until its drop is durable. Method: it is removed at once.
 #[test]
 fn planted_drop_of_a_tree_before_its_time_is_noticed() {
     let test = "flush::dropped_family_keeps_its_levels_until_the_drop_is_durable";
     noticed("tree goes before its drop is durable", test, &["and its tree"]);
 }
 
-/// Goal: F4: after a failed flush the levels may hold what it took. Method: that is forgotten.
+/// Goal: F4: after a failed flush the LSM levels may hold its rows. Method: that is forgotten.
 #[test]
 fn planted_loss_of_a_failed_flush_is_noticed() {
     noticed(
@@ -146,7 +149,7 @@ fn planted_loss_of_a_failed_flush_is_noticed() {
     );
 }
 
-/// Goal: what a failed flush took needs the log as before. Method: it is listed again without that.
+/// Goal: the rows of a failed flush need the log as before. Method: they are listed again without that need.
 #[test]
 fn planted_cut_after_a_failed_flush_is_noticed() {
     noticed(

@@ -1,4 +1,4 @@
-//! Replicas that become primaries where they stand, and what is found when the power goes meanwhile.
+//! Replicas that become primaries in place, and the state after a power cut during a promotion.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -58,7 +58,7 @@ fn rows(db: &Db) -> Rows {
     all(&session, &db.family(CF))
 }
 
-/// A primary with some rows, a flush, and a transaction that has not ended and of which the log has chunks.
+/// Returns a primary with some rows, a flush, and an unfinished transaction with chunks in the log.
 fn primary() -> (Db, Session) {
     let (_, disk) = Env::simulated(1);
     let (db, _) = open_tiny(Env::over(disk, 2)).unwrap();
@@ -76,8 +76,8 @@ fn primary() -> (Db, Session) {
     (db, open)
 }
 
-/// Goal: whoever sees that a replica is none any more sees in which term it leads: never that of the primary that it followed (T146).
-/// Method: another thread looks at both without a pause while replicas are promoted.
+/// Goal: a caller that sees that a node is no longer a replica sees the term in which it leads, never that of its
+/// former primary (T146). Method: another thread reads both without a pause while replicas are promoted.
 #[test]
 fn promoted_replica_is_never_seen_in_its_old_term() {
     let (primary, _unfinished) = primary();
@@ -100,10 +100,11 @@ fn promoted_replica_is_never_seen_in_its_old_term() {
     }
 }
 
-/// Goal: a replica becomes a primary where it stands: sessions and snapshots that are open go on, sessions write, what had not ended
-/// never happened, ids of transactions and positions go on above; it takes no records any more; its replicas follow the jump, and the
-/// directory opens as a primary's from then on and as nothing else before. Method: a promotion in the middle of a large transaction,
-/// writes by old and new sessions, another replica over the whole log, an open.
+/// Goal: a replica becomes a primary in place: open sessions and snapshots continue, sessions write, unfinished
+/// transactions never happened, transaction ids and positions continue above; it takes no records any more; its
+/// replicas follow the jump, and its directory opens as a primary's from then on and only as a replica's before.
+/// Method: a promotion in the middle of a large transaction, writes by old and new sessions, another replica over the
+/// whole log, an opening.
 #[test]
 fn promoted_replica_goes_on_where_it_stands() {
     let (primary, unfinished) = primary();
@@ -162,9 +163,9 @@ fn promoted_replica_goes_on_where_it_stands() {
     drop(unfinished);
 }
 
-/// Goal: who is asked for commits is known of all that a replica has on its disk, also while replay of it stands still (T109): a candidate
-/// that goes by less is elected by the wrong list. Method: a record of it behind a change of the catalog whose hook waits; it is asked for
-/// meanwhile.
+/// Goal: the quorum configuration is known from everything that a replica has on its disk, even while its replay stands
+/// still (T109): a candidate that used less would be elected by the wrong list. Method: a QUORUM record behind a change
+/// of the catalog whose hook waits; the configuration is read meanwhile.
 #[test]
 fn who_is_asked_is_known_of_all_that_was_received() {
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -185,7 +186,7 @@ fn who_is_asked_is_known_of_all_that_was_received() {
     let note = QuorumNote { list: "ANY 1 (a)".to_owned(), ..QuorumNote::default() };
     let end = primary.note_quorum(&note).unwrap();
     thread::scope(|scope| {
-        let (go_on, primary) = (go_on, &primary); // dropped with a failure here, which lets replay go on
+        let (go_on, primary) = (go_on, &primary); // dropped here on a failure, so that replay continues
         scope.spawn(move || ship(primary, replica));
         stands.recv_timeout(PATIENCE).unwrap();
         assert!(replica.end() >= end, "it is received");
@@ -199,9 +200,9 @@ fn who_is_asked_is_known_of_all_that_was_received() {
     assert_eq!(replica.promote(Term::new(9)).unwrap().quorum_note(), Some(note), "it goes on by it");
 }
 
-/// Goal: a directory that follows is opened as a replica only, also a former primary's from its first record on: another life of it
-/// would write at the positions of its primary. Method: an open as a database of its own, before and after a promotion; a primary that
-/// follows its own replica.
+/// Goal: a directory that follows opens only as a replica, also a former primary's from its first record on: otherwise
+/// it would write at the positions of its primary. Method: an opening as a primary, before and after a promotion; a
+/// primary that follows its own replica.
 #[test]
 fn directory_that_follows_opens_as_nothing_else() {
     let (primary, unfinished) = primary();
@@ -215,7 +216,7 @@ fn directory_that_follows_opens_as_nothing_else() {
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("--replica-of"), "{text}");
 
-    // A database of its own, closed in order, follows one that was promoted from its log.
+    // A primary that was closed in order follows a replica that was promoted from its log.
     let old_disk = SimFiles::new();
     let (old, _) = open_tiny(Env::over(old_disk.clone(), 6)).unwrap();
     put_one(&old, &old.family(CF), b"a", b"1");
@@ -239,9 +240,9 @@ fn directory_that_follows_opens_as_nothing_else() {
     assert!(matches!(refused, Err(EngineError::Follows { .. })), "{refused:?}");
 }
 
-/// Goal: whenever the power goes during a promotion and the first commit after it, the directory is a replica's, which has everything and
-/// can be promoted to a higher term, or a primary's, which has everything and what it acknowledged. Method: states of the disk at each
-/// call; each opened in the one way that it allows.
+/// Goal: whenever the power is cut during a promotion and the first commit after it, the directory is a replica's,
+/// which has everything and can be promoted to a higher term, or a primary's, which has everything including its
+/// acknowledged commits. Method: states of the disk at each call; each opened in the one way that it allows.
 #[test]
 fn power_cut_at_any_call_of_a_promotion_leaves_a_replica_or_a_primary() {
     let (primary, unfinished) = primary();
@@ -300,7 +301,8 @@ fn power_cut_at_any_call_of_a_promotion_leaves_a_replica_or_a_primary() {
     assert!(found[0] > 30 && found[1] > 10, "{found:?} states of a replica and of a primary");
 }
 
-/// Goal: once another node leads nothing commits any more, and reads go on (REPL-8). Method: a transaction that wrote before.
+/// Goal: once another node leads nothing commits any more, and reads continue (REPL-8). Method: a transaction that
+/// wrote before.
 #[test]
 fn nothing_commits_once_another_node_leads() {
     let (_, disk) = Env::simulated(60);

@@ -1,5 +1,5 @@
-//! Commits that wait for replicas, seen from the engine: what is shown, flushed and replied while replicas confirm, stay away, and
-//! are made do without. Replicas are numbers that the test gives.
+//! Commits that wait for replicas, at the engine: visibility, flushes and replies while replicas confirm, stay away,
+//! and lost redundancy is tolerated. Replicas are positions that the test reports.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -15,7 +15,7 @@ use collie_engine::{
 use collie_wal::Lsn;
 use common::{DIR, begin, put};
 
-/// A database whose replicas are counted, and a family of it.
+/// Returns a database that can count replicas, and a family of it.
 fn counted() -> (Db, Arc<Family>) {
     let (env, _disk) = Env::simulated(7);
     let db = open(&env, true);
@@ -23,14 +23,14 @@ fn counted() -> (Db, Arc<Family>) {
     (db, f)
 }
 
-/// Opens it without a thread: nothing is flushed by itself.
+/// Opens the database without threads: nothing is flushed by itself.
 fn open(env: &Env, quorum: bool) -> Db {
     let mut options = Options { background: false, quorum, ..Options::small() };
     options.log.threads = false;
     Db::open(DIR.as_ref(), options, env.clone(), &mut |_| ()).unwrap().0
 }
 
-/// Wakes, counted.
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -45,7 +45,7 @@ fn poll(ack: &mut Ack, woken: &Arc<Woken>) -> Poll<bool> {
     Pin::new(ack).poll(&mut Context::from_waker(&waker)).map(|outcome| outcome.unwrap().csn.is_some())
 }
 
-/// Commits a row and has the log flushed; replicas are all that is left.
+/// Commits a row and flushes the log; only replicas are missing then.
 fn commit_at(db: &Db, f: &Family, key: &[u8], level: CommitLevel) -> (Session, Ack) {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -63,13 +63,13 @@ fn has(session: &mut Session, f: &Family, key: &[u8], read_only: bool) -> bool {
     found
 }
 
-/// What all replicas have.
+/// Reports these positions for all replicas.
 fn confirm(db: &Db, received: Lsn, durable: Lsn, applied: Lsn) {
     db.confirm(Confirmed { received, durable, applied });
 }
 
-/// Goal: each level leaves with what it asks for and not before; what is not settled is not shown to others. Method: commits at each
-/// level, confirmed step by step; a reader before and after.
+/// Goal: the reply at each level leaves when its condition is met and not before; commits that are not quorum-durable
+/// are invisible to others. Method: commits at each level, confirmed step by step; a reader before and after.
 #[test]
 fn each_level_leaves_with_what_it_asks_for() {
     let (db, f) = counted();
@@ -105,8 +105,8 @@ fn each_level_leaves_with_what_it_asks_for() {
     assert_eq!((db.settled(), db.confirmed().unwrap().applied), (end, end), "nothing is taken back");
 }
 
-/// Goal: what replicas claim beyond this node's disk settles nothing; shown before it is on their disks confirms nothing. Method:
-/// claims of both kinds.
+/// Goal: positions that replicas report beyond this node's disk make nothing quorum-durable; a position that is visible
+/// there before it is on their disks confirms nothing. Method: reports of both kinds.
 #[test]
 fn claims_beyond_the_disk_settle_nothing() {
     let (db, f) = counted();
@@ -124,8 +124,8 @@ fn claims_beyond_the_disk_settle_nothing() {
     assert!(poll(&mut ack, &woken).is_pending());
 }
 
-/// Goal: a wait that is given up, and one that is made do without, resolve, say so, and show the commit; what comes after waits again
-/// when replicas are counted again. Method: each once.
+/// Goal: a wait that is given up, and one that ends because replicas are no longer counted, resolve, report that, and
+/// show the commit; later commits wait again once replicas are counted again. Method: each once.
 #[test]
 fn who_is_let_go_is_told_and_shown() {
     let (db, f) = counted();
@@ -159,8 +159,8 @@ fn who_is_let_go_is_told_and_shown() {
     assert!(matches!(outcome, Poll::Ready(Err(EngineError::Closed))), "{outcome:?}");
 }
 
-/// Goal: a commit at a lower level does not wait, is shown, and so is everything before it; a session reads its own writes. Method: one
-/// commit that waits, one local, one asynchronous behind it.
+/// Goal: a commit at a lower level does not wait and is visible, as is everything before it; a session reads its own
+/// writes. Method: one commit that waits, one local, one asynchronous after it.
 #[test]
 fn lower_levels_wait_for_no_replica() {
     let (db, f) = counted();
@@ -176,8 +176,8 @@ fn lower_levels_wait_for_no_replica() {
     assert!(poll(&mut ack, &woken).is_pending(), "shown to others, and still not confirmed");
 }
 
-/// Goal: a session that has seen more than is settled reads on in a READ ONLY transaction, and the end of it waits at its level.
-/// Method: a row that another commit has changed meanwhile.
+/// Goal: a session that has seen commits above the quorum-durable position continues to read in a READ ONLY
+/// transaction, whose end waits at its level. Method: a row that another commit has changed meanwhile.
 #[test]
 fn who_has_seen_more_reads_on_and_waits_at_the_end() {
     let (db, f) = counted();
@@ -203,8 +203,8 @@ fn who_has_seen_more_reads_on_and_waits_at_the_end() {
     assert!(!end.is_unconfirmed());
 }
 
-/// Goal: levels hold nothing above what is settled, and old versions that a settled snapshot may need stay. Method: an overwritten
-/// row, flushes and rounds of cleaning before and after its confirmation.
+/// Goal: the LSM levels hold nothing above the quorum-durable position, and old versions that a snapshot there may need
+/// stay. Method: an overwritten row, flushes and rounds of cleaning before and after its confirmation.
 #[test]
 fn levels_and_garbage_keep_to_what_is_settled() {
     let (db, f) = counted();
@@ -233,8 +233,8 @@ fn note(list: &str, before: Option<&str>, degraded: bool) -> QuorumNote {
     QuorumNote { list, before, degraded, node: 7, configured: String::new() }
 }
 
-/// Goal: what is said of the quorum is in the log, and the newest of it is found by whoever opens the directory. Method: notes, the log
-/// as it is described, and another open after each.
+/// Goal: states of the quorum are in the log, and an opening finds the newest of them. Method: notes, the log in its
+/// described form, and another opening after each.
 #[test]
 fn states_of_the_quorum_are_in_the_log() {
     let (env, _disk) = Env::simulated(8);
@@ -250,7 +250,7 @@ fn states_of_the_quorum_are_in_the_log() {
         let end = db.note_quorum(expected).unwrap();
         assert_eq!(db.quorum_note().as_ref(), Some(expected));
         db.wait_durable(end).unwrap();
-        drop(db); // as in a crash: what is durable is there
+        drop(db); // as in a crash: only durable log is left
         assert_eq!(open(&env, true).quorum_note().as_ref(), Some(expected));
     }
     let found = collie_wal::inspect(&env, &std::path::Path::new(DIR).join("wal")).unwrap();
@@ -265,8 +265,8 @@ fn states_of_the_quorum_are_in_the_log() {
     assert_eq!(open(&env, false).confirmed(), None);
 }
 
-/// Goal: who is asked is known when the log that said so is gone, and a newer note counts before an older one that was carried. Method:
-/// a note, so many flushed rows that the log is cut above it, two opens; then another note.
+/// Goal: the quorum configuration is known when the log with its record is gone, and a newer note counts before an
+/// older carried one. Method: a note, enough flushed rows to cut the log above it, two openings; then another note.
 #[test]
 fn who_is_asked_outlives_the_log_that_said_so() {
     let (env, _disk) = Env::simulated(9);
@@ -299,8 +299,8 @@ fn who_is_asked_outlives_the_log_that_said_so() {
     assert_eq!(open(&env, false).quorum_note(), Some(newer));
 }
 
-/// Goal: counting that has begun, and is begun again, settles nothing (T91). Method: as a promotion does, with a commit in between that nobody
-/// has confirmed.
+/// Goal: beginning to count again while replicas are already counted makes nothing quorum-durable (T91). Method: as a
+/// promotion does, with an unconfirmed commit in between.
 #[test]
 fn counting_that_has_begun_settles_nothing_more() {
     let (db, f) = counted();
@@ -312,9 +312,9 @@ fn counting_that_has_begun_settles_nothing_more() {
     assert!(db.settled() == settled && !has(&mut reader, &f, b"k", true), "a failover may take it back");
 }
 
-/// Goal: replicas may be asked from any moment on, and no more from any other: who waits then is let go without a warning, what was
-/// answered stays seen, and what is settled never falls (D1, G3). Method: commits before, between and after the switches, some of which
-/// wait over one; a reader after each.
+/// Goal: commits may begin and stop to need replicas at any moment: waiters then end without a warning, answered
+/// commits stay visible, and the quorum-durable position never falls (D1, G3). Method: commits before, between and
+/// after the switches, some of which wait over one; a reader after each.
 #[test]
 fn asking_may_begin_and_end_while_commits_wait() {
     let (db, f) = counted();
@@ -332,7 +332,7 @@ fn asking_may_begin_and_end_while_commits_wait() {
     let (_one, mut alone) = commit_at(&db, &f, b"1", CommitLevel::RemoteApply);
     answered(&db, &mut alone, &mut reader, b"1", &mut settled);
 
-    // It was looked at before anybody was asked, and answered after: it is not confirmed by anybody.
+    // The commit was made without a quorum and is polled after one was set: it is not confirmed yet.
     let (_two, mut over) = commit_at(&db, &f, b"2", CommitLevel::RemoteFlush);
     db.ask_replicas(true);
     db.count_replicas(true);

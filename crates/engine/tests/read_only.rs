@@ -1,4 +1,4 @@
-//! Opening read-only: the rows of an ordinary opening, and nothing written anywhere.
+//! Opening read-only: the rows of an ordinary opening, and nothing is written anywhere.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -24,7 +24,7 @@ fn engine_options(ring: RingKind, read_only: bool) -> collie_engine::Options {
     options
 }
 
-/// Every row of every named family.
+/// Returns every row of every named family.
 fn rows(db: &Db) -> Rows {
     let snapshot = db.snapshot().unwrap();
     let mut rows = Rows::new();
@@ -45,7 +45,7 @@ fn over(env: Env, ring: RingKind, read_only: bool) -> Result<Db, EngineError> {
     Ok(Db::over(&engine))
 }
 
-/// One life of a database on a simulated disk: puts, deletes, large transactions, drops and flushes, and a sudden end.
+/// Runs a database on a simulated disk: puts, deletes, large transactions, drops and flushes, and a sudden end.
 fn live(disk: SimFiles, ring: RingKind, random: &SimRandom) -> SimFiles {
     let below = |bound: u64| usize::try_from(random.below(bound)).unwrap();
     let db = over(Env::over(disk.clone(), random.u64()), ring, false).unwrap();
@@ -81,9 +81,9 @@ fn live(disk: SimFiles, ring: RingKind, random: &SimRandom) -> SimFiles {
     if below(2) == 0 { disk.process_kill() } else { disk.power_cut(random.u64()) }
 }
 
-/// Goal: D1, D2: opened read-only a database has the rows of an ordinary opening, wherever its last life ended, with rows in
-/// levels, in the log and in a shared ring, and nothing on the disk or in memory under a name is changed. Method: lives
-/// of random steps; before each the directory is opened both ways and compared.
+/// Goal: D1, D2: a database opened read-only has the rows of an ordinary opening, wherever its last run ended, with
+/// rows in LSM levels, in the log and in a shared ring, and nothing on the disk or in named memory is changed. Method:
+/// runs of random steps; before each the directory is opened both ways and compared.
 #[test]
 fn read_only_opening_finds_what_an_opening_finds() {
     let mut seen = 0;
@@ -111,7 +111,7 @@ fn kind<T>(result: Result<T, EngineError>) -> (ErrorKind, Remedy) {
     (error.kind(), error.remedy())
 }
 
-/// Every file below `dir`, with its bytes and when it was changed.
+/// Returns every file below `dir`, with its bytes and the time of its last change.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -126,7 +126,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     found
 }
 
-/// Takes the right to write away from everything below `dir`, or gives it back.
+/// Removes the write permission from everything below `dir`, or restores it.
 fn allow_writing(dir: &Path, allowed: bool) {
     use std::os::unix::fs::PermissionsExt;
     let mut paths: Vec<PathBuf> = files(dir).into_keys().collect();
@@ -137,9 +137,9 @@ fn allow_writing(dir: &Path, allowed: bool) {
     }
 }
 
-/// Goal: D1, D3: on the operating system's disk, where nothing may be written, every read works and every write fails with
-/// `ReadOnly` and says what to do; what a crash left in the levels stays. Method: a database with levels, a log and parts of an
-/// interrupted compaction, without permission to write; every call of the interface; all files compared.
+/// Goal: D1, D3: on the operating system's disk, where nothing may be written, every read works, and every write fails
+/// with `ReadOnly` and a remedy; the remains of a crash in the levels stay. Method: a database with LSM levels, a log
+/// and parts of an interrupted compaction, without write permission; every call of the interface; all files compared.
 #[test]
 fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
     assert!(files(&data) == before, "a file was changed");
     allow_writing(&data, true);
 
-    // Everything was read: whoever opens it now is no concern of the one that is still open.
+    // Everything was read, so a later opening by another handle does not affect the one that is still open.
     let writer = Db::open(&data, Options::small()).unwrap();
     let cf = writer.cf("kept").unwrap();
     writer.put(&cf, [4], "later", &SYNC).unwrap();
@@ -222,8 +222,9 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
     );
 }
 
-/// Goal: what is not a whole database is not opened, nor made, and damage is refused as by an opening. Method: no directory, an empty
-/// one, a foreign one; a log that is gone, and one with a flipped bit, in each recovery mode.
+/// Goal: a directory without a whole database is neither opened nor created, and damage is refused as by an ordinary
+/// opening. Method: no directory, an empty one, a foreign one; a log that is gone, and one with a flipped bit, in each
+/// recovery mode.
 #[test]
 fn read_only_opening_makes_nothing_and_refuses_damage() {
     let (env, disk) = Env::simulated(3);

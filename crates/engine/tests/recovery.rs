@@ -1,5 +1,5 @@
 //! Opening after a crash: killed in any phase and between any two calls to the disk, by any number of threads, over
-//! several families with levels and transactions larger than memory should be.
+//! several families with LSM levels and transactions larger than the memory limit of waiting chunks.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -32,9 +32,9 @@ fn delete(session: &mut Session, db: &Db, cf: CfId, key: &[u8]) {
     assert_eq!(session.write(&db.family(cf), key, Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done);
 }
 
-/// Fills families, flushes some, goes on with small transactions, some of several families, deletions, and a large one that
-/// rolls back a part, over others; and leaves another one open, which is returned. What is large are the first and the rolled back
-/// values of it: seven, of so many bytes.
+/// Fills families, flushes some, and continues with small transactions, some over several families, deletions, and a
+/// large transaction that rolls back a part; leaves another one open and returns it. The first four values of the large
+/// one and the three that it rolls back have `value_bytes` bytes each.
 #[must_use]
 fn fill(db: &Db, value_bytes: usize) -> Session {
     let families: Vec<CfId> = (0..5).map(|_| db.create_family()).collect();
@@ -79,9 +79,9 @@ fn fill(db: &Db, value_bytes: usize) -> Session {
     large
 }
 
-/// Goal: an opening that is cut short anywhere, by a kill or by the power, changes nothing of what the next finds, nor the one
-/// after that. Method: a crashed database with levels and chunks; at every sync of its opening both kinds of ends; each is opened
-/// twice, with a number of threads of its own.
+/// Goal: an opening that is cut short anywhere, by a kill or a power cut, changes nothing of the state that the next
+/// opening finds, nor the one after that. Method: a crashed database with LSM levels and chunks; both kinds of ends at
+/// every sync of its opening; each is opened twice, with different numbers of threads.
 #[test]
 fn opening_cut_short_between_any_two_calls_is_repeated() {
     let open = |disk: &SimFiles, seed: u64, recovery_threads| {
@@ -119,7 +119,7 @@ fn opening_cut_short_between_any_two_calls_is_repeated() {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    // Nobody but its owner may look into a data directory.
+    // Only its owner may read a data directory.
     std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700).create(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -132,19 +132,19 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Goal: a kill in each phase of an opening is harmless: levels, replay, and the survey of transactions larger than memory should
-/// be. Method: in the operating system's files, a directory copied in each phase, which nobody writes to then; each copy is opened
-/// twice.
+/// Goal: a kill in each phase of an opening is harmless: loading of LSM levels, replay, and the scan for transactions
+/// larger than the memory limit of waiting chunks. Method: with the operating system's files, a directory copied in
+/// each phase, in which no thread writes to it; each copy is opened twice.
 #[test]
 fn kill_in_each_phase_of_an_opening_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let mut options = Options { background: false, ..Options::small() };
-    // Nothing is written by itself while a copy is made.
+    // No thread writes while a copy is made.
     options.log.threads = false;
     options.log.segment_bytes = 16 << 20;
     let (db, _) = Db::open(&at("first"), options.clone(), Env::real(), &mut |_| ()).unwrap();
-    // 6 MiB more than may wait for a COMMIT.
+    // 6 MiB more than the chunks that may wait for a COMMIT.
     let unfinished = fill(&db, 12 << 20);
     let expected = rows(&db);
     copy_dir(&at("first"), &at("crashed"));
@@ -173,8 +173,8 @@ fn kill_in_each_phase_of_an_opening_is_harmless() {
     }
 }
 
-/// Goal: many trees are loaded side by side, each family whole, and what is reported is the sum. Method: thirty families with
-/// levels of different sizes, one of them empty again; opened by one thread and by several.
+/// Goal: many trees are loaded in parallel, each family whole, and the reported figure is the sum. Method: thirty
+/// families with LSM levels of different sizes, one of them empty again; opened by one thread and by several.
 #[test]
 fn trees_are_loaded_whole_by_any_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();

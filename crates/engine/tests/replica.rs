@@ -1,4 +1,4 @@
-//! A primary, and a replica with a log of its own: what is shipped is applied, whatever is killed meanwhile.
+//! A primary, and a replica with its own log: everything shipped is applied, whichever of them is killed.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -23,7 +23,7 @@ impl Draw {
     }
 }
 
-/// A database of one role, on a disk of its own.
+/// A primary or a replica, on its own disk.
 struct Node<D> {
     disk: SimFiles,
     db: D,
@@ -41,7 +41,7 @@ fn open_replica(disk: &SimFiles, seed: u64) -> Replica {
     Replica::open(Path::new(common::DIR), tiny(), replica, &Env::over(disk.clone(), seed), &mut |_| ()).unwrap().0
 }
 
-/// Makes a primary and a replica of it that has nothing yet.
+/// Returns a primary and an empty replica of it.
 fn pair(seed: u64) -> (Node<Db>, Node<Replica>) {
     let (_, disk) = Env::simulated(seed);
     let primary = Node { db: open_primary(&disk, seed), disk };
@@ -55,7 +55,7 @@ fn pair(seed: u64) -> (Node<Db>, Node<Replica>) {
     (primary, replica)
 }
 
-/// Ships what is durable, in packets of up to `most_bytes`, or only some of them.
+/// Ships durable log, in packets of up to `most_bytes`, at most `packets` of them.
 fn ship(primary: &Db, replica: &Replica, most_bytes: usize, packets: usize) {
     let log = primary.log().unwrap();
     log.flush_wal(true).unwrap();
@@ -117,9 +117,10 @@ fn write_some(session: &mut Session, db: &Db, draw: &mut Draw, most: u64) {
     }
 }
 
-/// Goal: a replica has what its primary has, at the same positions, whatever of the two is killed or loses its power, at any point of
-/// the stream, with flushes and cuts of the log on both sides; a new history of the primary reaches the replica. Method: random
-/// steps of each kind, twenty seeds; state hash, rows and histories compared again and again.
+/// Goal: a replica has the same state as its primary, at the same positions, whichever of the two is killed or loses
+/// its power, at any point of the stream, with flushes and cuts of the log on both sides; a new history of the primary
+/// reaches the replica. Method: random steps of each kind, twenty seeds; state hash, rows and histories compared
+/// repeatedly.
 #[test]
 fn replica_equals_its_primary_through_kills_of_either() {
     for seed in 0..20 {
@@ -148,7 +149,7 @@ fn replica_equals_its_primary_through_kills_of_either() {
                     replica = Node { db: open_replica(&disk, disk_seed), disk };
                 }
                 _ => {
-                    // What is durable is not lost; what is not was not shipped.
+                    // Durable log is not lost, and other log was not shipped.
                     let disk = primary.disk.power_cut(disk_seed);
                     primary = Node { db: open_primary(&disk, disk_seed), disk };
                 }
@@ -163,8 +164,8 @@ fn replica_equals_its_primary_through_kills_of_either() {
     }
 }
 
-/// Goal: what does not continue the log is refused and changes nothing; what is no record stops replay, across opens, and what was
-/// applied stays to be read. Method: a gap, a record that is whole and makes no sense.
+/// Goal: bytes that do not continue the log are refused and change nothing; a record that is no redo stops replay,
+/// across openings, and the applied state stays readable. Method: a gap; a record that is whole and cannot be decoded.
 #[test]
 fn stream_that_does_not_continue_or_makes_no_sense_is_refused() {
     let (primary, replica) = pair(7);
@@ -178,7 +179,7 @@ fn stream_that_does_not_continue_or_makes_no_sense_is_refused() {
     assert!(matches!(gap, Err(EngineError::Log(_))), "{gap:?}");
     assert_eq!((replica.db.end(), replica.db.failure().is_none()), (end, true));
 
-    // A log that goes on at the same position with a record of another kind.
+    // A log that continues at the same position with a record of another kind.
     let (env, _disk) = Env::simulated(70);
     let options = collie_wal::Options { first_lsn: end, ..tiny().log };
     let (other, _) = collie_wal::Log::open(&env, Path::new("/other"), options).unwrap();
@@ -207,7 +208,7 @@ fn stream_that_does_not_continue_or_makes_no_sense_is_refused() {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    // Nobody but its owner may look into a data directory.
+    // Only its owner may read a data directory.
     std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700).create(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (entry, to) = (entry.as_ref().unwrap().path(), to.join(entry.as_ref().unwrap().file_name()));
@@ -219,9 +220,10 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Goal: a replica that gets the levels of a checkpoint, and the log from where they need it, has every row, also those that were
-/// re-logged in place of a flush, whose commits that log does not have (T69); nothing is shown before. Method: a family of one row
-/// beside one that is written until the log is cut; a kill in the middle of catching up.
+/// Goal: a replica that gets the LSM levels of a checkpoint, and the log from where they need it, has every row,
+/// including those that were re-logged instead of flushed, whose commits that log does not have (T69); nothing is shown
+/// before. Method: a family of one row and one that is written until the log is cut; a kill in the middle of catching
+/// up.
 #[test]
 fn rows_that_were_relogged_come_with_a_base_backup() {
     let dir = tempfile::tempdir().unwrap();
@@ -272,8 +274,9 @@ fn rows_that_were_relogged_come_with_a_base_backup() {
     check_equal(&primary, &open());
 }
 
-/// Goal: a replica whose copy has all that its primary has shows it at once: nothing comes that would tell it so (T198). Method: a primary
-/// that has flushed everything and is idle, in its first life and after a crash; then what it writes later.
+/// Goal: a replica whose copy has everything that its primary has shows it at once: no record comes that would allow it
+/// later (T198). Method: a primary that has flushed everything and is idle, in its first incarnation and after a crash;
+/// then its later writes.
 #[test]
 fn copy_of_an_idle_primary_is_shown_before_it_writes() {
     let dir = tempfile::tempdir().unwrap();
@@ -303,6 +306,6 @@ fn copy_of_an_idle_primary_is_shown_before_it_writes() {
         write(b"after");
         check_equal(&primary, &replica);
         replica.close().unwrap();
-        drop(primary); // as a kill would
+        drop(primary); // as a kill does
     }
 }

@@ -1,4 +1,4 @@
-//! Rot in the levels of an open database: found, mended from memory, and carried into no copy.
+//! Rot in the LSM levels of an open database: found, repaired from memory, and carried into no copy.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -23,7 +23,8 @@ fn delete_one(db: &Db, cf: CfId, key: &[u8]) {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// A database with two families in the levels, of which the first has rows that are deleted and newer behind its last flush.
+/// Returns a database with two families in the LSM levels, of which the first has deleted and newer rows behind its
+/// last flush.
 fn sample(dir: &Path) -> (Db, CfId) {
     let db = open(dir);
     let (cf, other) = (db.create_family(), db.create_family());
@@ -63,9 +64,9 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Goal: K7: a copy of a database of which a table has rotted is whole: the tree is written anew from memory first, the damaged file
-/// stays in quarantine, and the database itself opens afterwards. Method: a bit of each table in turn, a copy that links and one that
-/// shares nothing, and a copy of the levels alone; each is verified, restored and opened.
+/// Goal: K7: a copy of a database with a rotten table is whole: the tree is rewritten from memory first, the damaged
+/// file stays in quarantine, and the database itself opens afterwards. Method: a bit of each table in turn, a copy that
+/// links and one that shares nothing, and a copy of the LSM levels alone; each is verified, restored and opened.
 #[test]
 fn copy_of_a_database_with_a_rotten_table_is_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,8 +107,9 @@ fn copy_of_a_database_with_a_rotten_table_is_whole() {
     db.close().unwrap();
 }
 
-/// Goal: where the tree cannot be written anew no copy is made, one line names the table and its family, and nothing is left of the copy;
-/// the next try, once there is room, is whole. Method: a file in place of the directory of the next tree.
+/// Goal: if the tree cannot be rewritten no copy is made, one line names the table and its family, and nothing is left
+/// of the copy; the next attempt, once there is room, is whole. Method: a file in the place of the directory of the
+/// next tree.
 #[test]
 fn copy_fails_by_name_where_rot_cannot_be_mended() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,9 +138,9 @@ fn copy_fails_by_name_where_rot_cannot_be_mended() {
     db.close().unwrap();
 }
 
-/// Goal: S1, S2: looking for rot finds a bit in any file of the levels of an open database, says so in lines, and makes up for it, so that
-/// the next look finds nothing and the next opening has every row. Method: a bit of each file of the levels in turn, a look, a write
-/// and a flush, an opening.
+/// Goal: S1, S2: the scrub finds a flipped bit in any file of the LSM levels of an open database, reports it in lines,
+/// and repairs it, so that the next scrub finds nothing and the next opening has every row. Method: a bit of each file
+/// of the levels in turn, a scrub, a write and a flush, an opening.
 #[test]
 fn scrub_finds_rot_in_each_file_of_the_levels_and_makes_up_for_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -168,7 +170,7 @@ fn scrub_finds_rot_in_each_file_of_the_levels_and_makes_up_for_it() {
         let found = db.scrub().unwrap();
         if is_needed {
             let [rot] = &found[..] else { panic!("{}: {found:?}", path.display()) };
-            // Which of `current` and the list that it names has rotted cannot be told.
+            // It is unknown which of `current` and the list that it names has rotted.
             let is_named = rot.path == **path || path.ends_with("current") && rot.path.parent() == path.parent();
             assert!(rot.is_mended && is_named, "{}: {rot:?}", path.display());
             let said = lines.lock().unwrap().clone();
@@ -190,9 +192,9 @@ fn scrub_finds_rot_in_each_file_of_the_levels_and_makes_up_for_it() {
     assert!(met >= 7, "{met}");
 }
 
-/// Goal: A1: whatever is written, deleted, flushed and read meanwhile, a tree that is written anew has every row and no other, for
-/// this life and the next. Method: seeded operations on one family, its tables flipped and looked at between them, snapshots held
-/// over some; compared with a map after each opening.
+/// Goal: A1: whatever is written, deleted, flushed and read meanwhile, a rewritten tree has every row and no other, in
+/// this incarnation and the next. Method: seeded operations on one family, with bits of its tables flipped and scrubbed
+/// between them and snapshots held over some; compared with a map after each opening.
 #[test]
 fn tree_written_anew_among_other_work_equals_a_map() {
     let mut mended = 0;
@@ -256,8 +258,8 @@ fn tree_written_anew_among_other_work_equals_a_map() {
     assert!(mended > 8, "{mended}");
 }
 
-/// Goal: writers, flushes and merges go on while trees are written anew. Method: two writers of rows with a value that follows from the key, a
-/// thread that flips and looks; then an opening has every row that was acknowledged.
+/// Goal: writers, flushes and merges continue while trees are rewritten. Method: two writers of rows whose value
+/// follows from the key, a thread that flips bits and scrubs; then an opening has every acknowledged row.
 #[test]
 fn writers_and_flushes_go_on_while_trees_are_written_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -286,7 +288,7 @@ fn writers_and_flushes_go_on_while_trees_are_written_anew() {
         while db.scrub_stat().mended < 6 {
             db.flush_cf(&[cf]).unwrap();
             tables(data).first().into_iter().for_each(|table| {
-                // It may be merged away by now.
+                // A merge may have removed it by now.
                 if let Ok(mut bytes) = fs::read(table) {
                     bytes[50] ^= 1;
                     let _gone = fs::OpenOptions::new().write(true).open(table).and_then(|file| {
@@ -309,8 +311,9 @@ fn writers_and_flushes_go_on_while_trees_are_written_anew() {
     db.close().unwrap();
 }
 
-/// Goal: K7 at the other end: a directory whose levels rotted on their way gets no control file, so that it opens as nothing, and the file is
-/// named; whole levels do. Method: a copy of the levels, a bit of a table flipped and put back.
+/// Goal: K7 at the other end: a directory whose LSM levels rotted on their way gets no control file, so that it cannot
+/// be opened, and the file is named; one with whole levels does get it. Method: a copy of the levels, a bit of a table
+/// flipped and put back.
 #[test]
 fn seed_is_not_planted_over_rotten_levels() {
     let dir = tempfile::tempdir().unwrap();
@@ -332,7 +335,7 @@ fn seed_is_not_planted_over_rotten_levels() {
     db.close().unwrap();
 }
 
-/// Goal: a database opened read-only, or closed, is not looked at, and says so. Method: both.
+/// Goal: a database opened read-only, or closed, is not scrubbed, and the call returns an error. Method: both.
 #[test]
 fn scrub_of_what_cannot_be_written_is_refused() {
     let dir = tempfile::tempdir().unwrap();

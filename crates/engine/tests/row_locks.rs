@@ -36,7 +36,7 @@ fn lock(session: &mut Session, f: &Family, row: &[u8], strength: LockStrength) -
     write(session, f, row, Write::Lock(strength))
 }
 
-/// Writes in a statement of its own; returns what is in the way.
+/// Writes in a new statement; returns the blocker, if any.
 fn write(session: &mut Session, f: &Family, row: &[u8], what: Write<'_>) -> Option<Blocker> {
     next_statement(session);
     match session.write(f, row, Basis::Snapshot, what).unwrap() {
@@ -61,7 +61,7 @@ enum Step {
     Rollback,
 }
 
-/// What one transaction holds and wrote, in order.
+/// The locks and writes of one transaction, in order.
 #[derive(Default)]
 struct Model {
     held: Vec<(usize, LockStrength)>,
@@ -160,17 +160,17 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Goal: who may hold a row beside whom is what the matrix says, through upgrades, writes, savepoints and ends.
-    /// Method: random steps of three transactions on two rows against lists of what each holds and wrote; whoever is in the
-    /// way is really waited for, readers see the values, and no lock outlives its transaction.
+    /// Goal: locks of a row are compatible exactly as the matrix says, through upgrades, writes, savepoints and ends.
+    /// Method: random steps of three transactions on two rows against lists of their locks and writes; each blocker is
+    /// really waited for, readers see the values, and no lock outlives its transaction.
     #[test]
     fn held_locks_are_those_of_the_model(steps in proptest::collection::vec((0..3_usize, step()), 0..60)) {
         run(&steps);
     }
 }
 
-/// Goal: a writer waits for every holder of a share lock, one after the other, and then goes on. Method: three holders, one
-/// of them the writer itself; they end in an order that is not the order of their coming.
+/// Goal: a writer waits for every holder of a share lock, one after the other, and then continues. Method: three
+/// holders, one of them the writer itself; they end in an order that differs from that of their locks.
 #[test]
 fn writer_waits_for_one_share_holder_after_the_other() {
     let (db, f) = world();
@@ -191,8 +191,8 @@ fn writer_waits_for_one_share_holder_after_the_other() {
     assert_eq!(get_one(&db, &f, b"a"), None);
 }
 
-/// Goal: two holders of SHARE that both want to write find out at once. Method: the first waits, the second is refused,
-/// rolls back, and the first goes on.
+/// Goal: two holders of SHARE that both want to write get a deadlock at once. Method: the first waits, the second is
+/// refused and rolls back, and the first continues.
 #[test]
 fn upgrade_of_two_share_locks_is_a_deadlock_at_once() {
     let (db, f) = world();
@@ -211,9 +211,9 @@ fn upgrade_of_two_share_locks_is_a_deadlock_at_once() {
     assert_eq!(write(&mut one, &f, b"a", Write::Put(b"1")), None);
 }
 
-/// Goal: rolling back to a savepoint gives back what was locked since and no more, and wakes who waits for that. Method:
-/// KEY SHARE before the mark, SHARE or a deletion after it; a writer that keeps the keys waits meanwhile and one that does
-/// not waits still.
+/// Goal: rolling back to a savepoint releases the locks taken since and no more, and wakes their waiters. Method: KEY
+/// SHARE before the mark, SHARE or a deletion after it; a writer that keeps the keys waits until then, and one that
+/// does not keeps waiting.
 #[test]
 fn rollback_to_a_savepoint_weakens_locks_and_wakes_waiters() {
     for stronger in [Write::Lock(LockStrength::Share), Write::Delete, Write::PutKeys(b"x")] {
@@ -235,8 +235,8 @@ fn rollback_to_a_savepoint_weakens_locks_and_wakes_waiters() {
     }
 }
 
-/// Goal: a row that was given up between the look and the wait is not waited for. Method: the holder rolls back to a
-/// savepoint after the other was told to wait and before it does.
+/// Goal: a row that was released between the look and the wait is not waited for. Method: the holder rolls back to a
+/// savepoint after the other session got the blocker and before it waits.
 #[test]
 fn wait_for_what_was_rolled_back_meanwhile_is_over_at_once() {
     for strength in LockStrength::ALL {
@@ -251,8 +251,8 @@ fn wait_for_what_was_rolled_back_meanwhile_is_over_at_once() {
     }
 }
 
-/// Goal: under threads no writer gets past a share lock, no update is lost, and nobody waits for ever. Method: six threads
-/// lock two rows in random strengths and orders, some add one, some read a value twice and find it unchanged.
+/// Goal: among threads no writer gets past a share lock, no update is lost, and no session waits for ever. Method: six
+/// threads lock two rows in random strengths and orders, some add one, some read a value twice and find it unchanged.
 #[test]
 fn share_locks_hold_writers_off_among_threads() {
     const ROUNDS: u64 = 150;
@@ -277,7 +277,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// Runs transactions until `rounds` of them were committed; returns how much they added.
+/// Runs transactions until `rounds` of them were committed; returns the amount that they added.
 fn adder(db: &Db, f: &Family, seed: u64, rounds: u64) -> u64 {
     let mut session = db.session().unwrap();
     let mut dice = seed;
@@ -316,7 +316,7 @@ fn adder(db: &Db, f: &Family, seed: u64, rounds: u64) -> u64 {
     added
 }
 
-/// Writes one more than the row's newest value, or only locks it, waiting as often as it takes.
+/// Writes one more than the row's newest value, or only locks it, waiting as often as needed.
 fn take(
     session: &mut Session,
     f: &Family,

@@ -29,9 +29,10 @@ fn files(disk: &SimFiles) -> BTreeMap<String, Vec<u8>> {
     names.map(|name| (name.clone(), read_all(disk, &dir.join(name), 4 << 20).unwrap())).collect()
 }
 
-/// Goal: a transaction is there whole or not at all whatever of the log is lost, the rest is there, a write is refused,
-/// and nothing in the directory changes. Method: transactions over two families, one in several chunks around others and
-/// with a part rolled back; one frame after another is damaged; open read-only, compare, write; then undamaged.
+/// Goal: a transaction is there whole or not at all, whatever part of the log is lost, the rest is there, a write is
+/// refused, and nothing in the directory changes. Method: transactions over two families, one in several chunks around
+/// others and with a part rolled back; one frame after another is damaged; open read-only, compare, write; then
+/// undamaged.
 #[test]
 fn salvaged_database_has_every_whole_transaction_and_changes_nothing() {
     let (env, disk) = Env::simulated(61);
@@ -54,7 +55,7 @@ fn salvaged_database_has_every_whole_transaction_and_changes_nothing() {
         put(&mut large, &db.family(f), &[200 + n], &[9; 40_000]);
         large.rollback_to(mark);
         put(&mut large, &db.family(f), &[100 + n], &[n; 40_000]);
-        // So that its chunks have frames of their own.
+        // So that its chunks have separate frames.
         db.log().unwrap().flush_wal(true).unwrap();
         write(&mut small, n);
     }
@@ -124,8 +125,9 @@ fn salvaged_database_has_every_whole_transaction_and_changes_nothing() {
     assert!(report.notices[0].contains(" that are lost: 0, bytes in them: 0, "), "{:?}", report.notices);
 }
 
-/// Goal: commits that only the shared ring of a killed process has are not shown, and a line says so; the ring stays for
-/// the opening that brings them back. Method: one commit on disk, one in the ring, a kill; read-only, then as usual.
+/// Goal: commits that only the shared ring of a killed process has are not shown, and a line reports them; the ring
+/// stays for the opening that recovers them. Method: one commit on disk, one in the ring, a kill; read-only, then as
+/// usual.
 #[test]
 fn ring_of_a_killed_process_is_named_and_left_for_the_next_open() {
     let (env, disk) = Env::simulated(65);
@@ -167,7 +169,8 @@ fn ring_of_a_killed_process_is_named_and_left_for_the_next_open() {
     assert_eq!(names(&report.notices), 0, "{:?}", report.notices);
 }
 
-/// Goal: opening read-only makes nothing and waits for nobody. Method: no directory; a database that is open.
+/// Goal: opening read-only creates nothing and waits for no other process. Method: no directory; a database that is
+/// open.
 #[test]
 fn nothing_is_made_or_shared_by_opening_read_only() {
     let (env, disk) = Env::simulated(64);
@@ -190,9 +193,10 @@ fn nothing_is_made_or_shared_by_opening_read_only() {
     session.commit(true).unwrap().block().unwrap();
 }
 
-/// Goal: R4: once log was given up, every family of a tree that is whole has its rows, those of the tree that is not are named and have what
-/// the log still has, whichever file of the levels is damaged; an ordinary opening refuses it by name; nothing is changed.
-/// Method: two families and a group, flushed until log goes, rows behind that; a bit of each file of the levels, and MANIFEST gone.
+/// Goal: R4: once log was released, every family of a whole tree has its rows, those of a damaged tree are named and
+/// have the rows in the remaining log, whichever file of the LSM levels is damaged; an ordinary opening refuses the
+/// file by name; nothing is changed. Method: two families and a group, flushed until log is released, rows behind that;
+/// a bit of each file of the levels, and MANIFEST gone.
 #[test]
 fn damaged_levels_leave_every_whole_family_and_name_the_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -242,7 +246,7 @@ fn damaged_levels_leave_every_whole_family_and_name_the_others() {
     let mut damaged = [0; 2];
     for (path, bytes) in everything("levels") {
         let is_manifest = path.ends_with("MANIFEST");
-        // Which of `current` and the list that it names has rotted cannot be told.
+        // It is unknown which of `current` and the list that it names has rotted.
         let named = if path.ends_with("current") { path.parent().unwrap() } else { path.as_path() };
         let mut bad = bytes.clone();
         bad[if is_manifest { 40 } else { bytes.len() / 2 }] ^= 32;

@@ -1,4 +1,4 @@
-//! Operating units of the log and the engine, measured: alone in its program, since there is one sampler in a process.
+//! Measured operating units of the log and the engine, in a separate program, since a process has only one sampler.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -28,8 +28,9 @@ fn open(dir: &Path) -> Db {
     Db::open(dir, Options::small(), Env::real(), &mut |_| ()).unwrap().0
 }
 
-/// A session waits twice for a row that another one has written, until that is rolled back and until that is committed, and writes it then.
-/// Returns for how long at most it was held when the first wait began, in microseconds.
+/// Makes a session wait twice for a row that another one has written, until that is rolled back and until that is
+/// committed, and then write it. Returns an upper bound of the time that the row had been held when the first wait
+/// began, in microseconds.
 fn wait_for_a_row(db: &Db, f: &Family, key: &[u8]) -> u64 {
     let (mut holder, mut waiter) = (db.session().unwrap(), db.session().unwrap());
     begin(&mut waiter);
@@ -57,8 +58,8 @@ fn wait_for_a_row(db: &Db, f: &Family, key: &[u8]) -> u64 {
     ages_us.into_iter().max().unwrap()
 }
 
-/// Rows inserted, read, changed, deleted, scanned, rolled back, waited for, flushed, merged, cleaned and copied to and fro, then an open that
-/// finds them. Returns what [`wait_for_a_row`] does.
+/// Inserts, reads, changes, deletes, scans, rolls back, waits for, flushes, merges, cleans and copies rows, then opens
+/// the database again, which finds them. Returns the result of [`wait_for_a_row`].
 fn work_of_a_primary(dir: &Path) -> u64 {
     let db = open(dir);
     let cf = db.create_family();
@@ -83,7 +84,7 @@ fn work_of_a_primary(dir: &Path) -> u64 {
     session.rollback();
     begin(&mut session);
     assert_eq!(all(&session, &f).len(), 57);
-    // What the flushes lack, for the next open to replay.
+    // A row that the flushes lack, for the next opening to replay.
     put(&mut session, &f, b"late", b"");
     session.commit(true).unwrap().block().unwrap();
     db.compact(cf).unwrap();
@@ -103,7 +104,7 @@ fn work_of_a_primary(dir: &Path) -> u64 {
     held_us
 }
 
-/// Of a unit whose probability is 0 there are no samples, whatever the others have.
+/// Checks that a unit with probability 0 has no samples, whatever the others have.
 fn unit_that_is_off_gives_none(dir: &Path, drain: &mut Drain, batch: &mut Batch) {
     const ROW_READ: u8 = 9;
     let mut table = RateTable::all(1.0);
@@ -128,8 +129,8 @@ fn unit_that_is_off_gives_none(dir: &Path, drain: &mut Drain, batch: &mut Batch)
     db.close().unwrap();
 }
 
-/// A commit that a replica receives and applies with three workers, then one with fewer: their number follows after the next packet. Returns
-/// how many commits were shipped.
+/// Ships a commit to a replica that applies it with three workers, then one with fewer: their number follows after the
+/// next packet. Returns the number of shipped commits.
 fn work_of_a_replica() -> u32 {
     let (env, _disk) = Env::simulated(1);
     let primary = open_tiny(env).unwrap().0;
@@ -167,14 +168,14 @@ fn work_of_a_replica() -> u32 {
     u32::try_from(commits).unwrap()
 }
 
-/// Goal: every unit that the document calls measured, in the log and the engine, gives samples with numbers in them; one that is
-/// not gives none, nor does one whose probability is 0. Method: a primary's work in real files and a replica's, every call measured;
-/// what is known of the work is looked for in the samples; once more with one unit off.
+/// Goal: every unit of the log and the engine that the document calls measured gives samples with numbers in them;
+/// another one gives none, nor does one with probability 0. Method: a primary's work in real files and a replica's,
+/// every call measured; the known figures of the work are looked for in the samples; once more with one unit off.
 #[test]
 fn every_measured_unit_gives_samples() {
     let mut drain = Drain::open(&now_ns).expect("nobody else drains");
     let dir = tempfile::tempdir().unwrap();
-    // Opened once without samples, which offers a clock where the processor has none.
+    // Opened once without samples; this offers a clock if the processor has none.
     open(dir.path()).close().unwrap();
     set_default_source(Source::Calibration);
     assert!(publish(&RateTable::all(1.0)));
@@ -206,7 +207,7 @@ fn every_measured_unit_gives_samples() {
             && flush.labels[0] >= flush.labels[1]
     });
     has(4, &|scan| scan.features[0] > 0);
-    // How long ticks are is known to about a thousandth.
+    // The length of ticks is known to about a thousandth.
     has(8, &|wait| wait.features[..2] == [2, 0] && (1..=held_us * 11 / 10).contains(&u64::from(wait.features[2])));
     assert!(of(8).all(|wait| wait.features[2] > 0));
     has(6, &|commit| commit.features[0] == 22 && commit.features[1] > 2_000 && commit.features[3] == 0);
@@ -214,7 +215,7 @@ fn every_measured_unit_gives_samples() {
     has(9, &|read| read.features == [2, 100, 1, 1, 0, 0, 0, 0]);
     has(10, &|insert| insert.features[..3] == [2, 100, 1] && insert.labels[1] > 100);
     has(11, &|update| update.features[..2] == [2, 7] && update.features[2] > 0);
-    // Two waits and a row that was changed; nobody else came again.
+    // Two waits and a row that was changed; no other write was repeated.
     assert_eq!(
         of(11).filter_map(|update| Some(update.features[3]).filter(|times| *times > 0)).collect::<Vec<_>>(),
         [3]
@@ -234,7 +235,7 @@ fn every_measured_unit_gives_samples() {
     has(25, &|applied| applied.features[..4] == [20, 160, 1, 3]);
     has(25, &|applied| applied.features[..4] == [1, 8, 1, 1]);
     assert!(of(25).all(|applied| applied.source == Source::Apply.number()));
-    // Of each of both copies the rows that live: the merge flushed the late one too.
+    // The live rows of each of both copies: the merge flushed the late one too.
     has(27, &|piece| piece.features[1] > 0);
     assert_eq!(of(27).map(|piece| piece.features[0]).sum::<u32>(), 2 * 58);
     has(28, &|scan| scan.features[1] > 0 && scan.features[2] == 1 && scan.labels[1] > 0);

@@ -1,4 +1,5 @@
-//! SERIALIZABLE, anomaly by anomaly: what would let two transactions pass each other ends one of them, and only then.
+//! SERIALIZABLE, anomaly by anomaly: a conflict that would break the serial order ends one of the transactions, and
+//! nothing else does.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -12,7 +13,7 @@ use collie_engine::{
 };
 use common::{Fixture, begin, begin_at, get_one, next_statement, put_one, two_rows};
 
-/// Rows `a` and `b`, both of value 50.
+/// Returns a database with rows `a` and `b`, both with value 50.
 fn fixture() -> Fixture {
     two_rows(b"50")
 }
@@ -53,7 +54,7 @@ fn refused(session: &mut Session) {
     assert!(!session.in_transaction(), "it is rolled back");
 }
 
-/// Goal: of two transactions that each read both rows and change another one, one commits and the other goes through when
+/// Goal: of two transactions that each read both rows and change another one, one commits and the other succeeds when
 /// run again. Method: write skew at SERIALIZABLE; at REPEATABLE READ both commit, which shows that the test can fail.
 #[test]
 fn write_skew_on_two_rows_ends_one_of_two() {
@@ -79,8 +80,8 @@ fn write_skew_on_two_rows_ends_one_of_two() {
     commit(&mut two).unwrap();
 }
 
-/// Goal: write skew through what is not there: each inserts a row that the other found absent. Method: both by key, then
-/// both by range.
+/// Goal: write skew through absent rows: each transaction inserts a row that the other found absent. Method: both by
+/// key, then both by range.
 #[test]
 fn write_skew_on_absent_rows_ends_one_of_two() {
     let Fixture { db, f, .. } = &fixture();
@@ -103,8 +104,8 @@ fn write_skew_on_absent_rows_ends_one_of_two() {
     }
 }
 
-/// Goal: a row that comes into a range that was read, or leaves it, ends the reader that writes; a row beside the range does
-/// not. Method: insert, delete, and move a row by its key, each into, out of and beside the range.
+/// Goal: a row that enters a range that was read, or leaves it, ends the reader if it writes; a row outside of the
+/// range does not. Method: insert, delete, and move a row by its key, each into, out of and outside of the range.
 #[test]
 fn range_that_was_read_must_stay_as_it_was() {
     let Fixture { db, f, .. } = &fixture();
@@ -143,7 +144,7 @@ fn range_that_was_read_must_stay_as_it_was() {
     check(true, &|session| move_to(session, b"p", b"q"));
     check(false, &|session| move_to(session, b"q", b"l"));
     check(false, &|session| move_to(session, b"l", b"z"));
-    // One that is there and gone again within one commit was never there for anybody, but counts as a change.
+    // A row that is inserted and deleted within one commit was never visible, but counts as a change.
     check(false, &|session| {
         insert(session, b"kk");
         next_statement(session);
@@ -151,8 +152,8 @@ fn range_that_was_read_must_stay_as_it_was() {
     });
 }
 
-/// Goal: a scan answers for the part of its range that it came to, and no more. Method: one row asked for from either end;
-/// changes beyond it, and before it.
+/// Goal: a scan reads only the part of its range that it covered. Method: one row requested from either end; changes
+/// beyond it, and before it.
 #[test]
 fn scan_that_stops_early_has_read_up_to_there() {
     let Fixture { db, f, .. } = &fixture();
@@ -174,8 +175,8 @@ fn scan_that_stops_early_has_read_up_to_there() {
     }
 }
 
-/// Goal: what the transaction wrote itself is no change, nor is what never committed. Method: read, write, read again in
-/// other commands, beside an open and a rolled back writer of the same range.
+/// Goal: the transaction's own writes and uncommitted writes are no changes. Method: read, write, read again in other
+/// commands, with an open and a rolled-back writer of the same range.
 #[test]
 fn own_and_unfinished_writes_are_no_changes() {
     let Fixture { db, f, .. } = &fixture();
@@ -196,8 +197,8 @@ fn own_and_unfinished_writes_are_no_changes() {
     commit(&mut open).unwrap();
 }
 
-/// Goal: a transaction that wrote nothing never fails, and what it shows is one state of the serial order: the anomaly of
-/// Fekete, O'Neil and O'Neil ends the writer that would make it. Method: their three transactions; the reader sees the
+/// Goal: a transaction that wrote nothing never fails, and it shows one state of the serial order: the anomaly of
+/// Fekete, O'Neil and O'Neil ends the writer that would cause it. Method: their three transactions; the reader sees the
 /// deposit and not the withdrawal, so the withdrawal, which had not seen the deposit, must not commit after it.
 #[test]
 fn reader_never_fails_and_the_writer_that_it_contradicts_does() {
@@ -224,8 +225,8 @@ fn reader_never_fails_and_the_writer_that_it_contradicts_does() {
     }
 }
 
-/// Goal: a row that was locked has been read; the lock alone writes nothing and cannot fail. Method: the lock is given back
-/// with a savepoint, the row changes; with and without a write of its own.
+/// Goal: a locked row counts as read; the lock alone writes nothing and cannot fail. Method: the lock is released with
+/// a savepoint, the row changes; with and without an own write.
 #[test]
 fn locked_row_counts_as_read() {
     let Fixture { db, f, .. } = &fixture();
@@ -245,9 +246,9 @@ fn locked_row_counts_as_read() {
     }
 }
 
-/// Goal: a key found taken by a commit that the snapshot does not show cannot stand beside what the snapshot shows. Method:
-/// with the key read before, refused at once; without, told as a duplicate, and the commit refused even of nothing; a key
-/// taken before the snapshot is an ordinary duplicate.
+/// Goal: a transaction cannot commit if it learned that a key was taken by a commit that its snapshot does not show.
+/// Method: with the key read before, it is refused at once; without, it gets a duplicate, and even an empty commit is
+/// refused; a key taken before the snapshot is an ordinary duplicate.
 #[test]
 fn duplicate_from_after_the_snapshot_ends_the_transaction() {
     let Fixture { db, f, .. } = &fixture();
@@ -267,8 +268,8 @@ fn duplicate_from_after_the_snapshot_ends_the_transaction() {
     commit(&mut session).unwrap();
 }
 
-/// Goal: other levels neither validate nor are validated, as before. Method: a SERIALIZABLE reader's range changed by READ
-/// COMMITTED ends it; a REPEATABLE READ transaction with the same reads goes on.
+/// Goal: other levels neither validate nor are validated, as before. Method: a SERIALIZABLE reader whose range READ
+/// COMMITTED changed ends; a REPEATABLE READ transaction with the same reads continues.
 #[test]
 fn other_levels_take_no_part() {
     let Fixture { db, f, .. } = &fixture();
@@ -308,9 +309,9 @@ fn refused_commit_of_a_large_transaction_leaves_nothing() {
     assert!(keys(&session, &f, b"x", b"y").is_empty());
 }
 
-/// Goal: the sum that every transaction checks before it writes never breaks, with threads that commit at the same time.
-/// Method: four threads withdraw from either of two accounts if the two together allow it, which is write skew; at
-/// SERIALIZABLE no pair of balances is ever below zero.
+/// Goal: the constraint that every transaction checks before it writes never breaks, with threads that commit at the
+/// same time. Method: four threads withdraw from either of two accounts if the two together allow it, which is write
+/// skew; at SERIALIZABLE no pair of balances is ever below zero.
 #[test]
 fn constraint_over_two_rows_holds_under_concurrent_commits() {
     let Fixture { db, f, .. } = &fixture();

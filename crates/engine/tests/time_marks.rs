@@ -1,4 +1,4 @@
-//! Marks of the time in the log, and restoring to one.
+//! Time marks in the log, and restoring to a time.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -14,7 +14,7 @@ use collie_env::Clock;
 use collie_wal::{Lsn, inspect};
 use common::{DIR, all, begin, open_still, put_one};
 
-/// A clock that is set.
+/// A clock that the test sets.
 #[derive(Debug, Default)]
 struct SetClock {
     now_ns: AtomicU64,
@@ -22,7 +22,7 @@ struct SetClock {
 }
 
 impl SetClock {
-    /// Lets time go by.
+    /// Advances the clock.
     fn pass_ms(&self, ms: u64) {
         self.now_ns.fetch_add(ms * 1_000_000, Relaxed);
         self.wall_us.fetch_add(i64::try_from(ms).unwrap() * 1_000, Relaxed);
@@ -48,7 +48,7 @@ fn clocked(seed: u64) -> (Env, collie_env::SimFiles, Arc<SetClock>) {
     (Env { clock: clock.clone(), ..env }, disk, clock)
 }
 
-/// The marks in the log, as they are described, with their positions.
+/// Returns the descriptions of the marks in the log, with their positions.
 fn marks(env: &Env) -> Vec<(Lsn, String)> {
     let found = inspect(env, &Path::new(DIR).join("wal")).unwrap();
     let records = found.records(Lsn::ZERO).map(|record| record.unwrap());
@@ -56,8 +56,9 @@ fn marks(env: &Env) -> Vec<(Lsn, String)> {
     described.filter(|(_, line)| line.starts_with("TIME ")).collect()
 }
 
-/// Goal: T2, T3: a mark comes a second after the last one if anything was written since, none where nothing was, and its time never
-/// falls, also over an opening. Method: commits, ticks and pauses, with the clock set back; the log read after each.
+/// Goal: T2, T3: a mark comes a second after the last one if anything was written since, none otherwise, and its time
+/// never falls, also over an opening. Method: commits, ticks and pauses, with the clock set back; the log is read after
+/// each.
 #[test]
 fn marks_come_once_a_second_while_something_is_written() {
     let (env, _disk, clock) = clocked(1);
@@ -128,9 +129,9 @@ fn count_in(dir: &Path, env: &Env, cf: CfId) -> usize {
     numbers.len()
 }
 
-/// Goal: a copy restored to a time has nothing later, and everything up to a second before; what its log cannot tell is refused with
-/// the times that it can be restored to. Method: a copy, commits every 100 ms while it is made; restored to times before,
-/// in and after that.
+/// Goal: a copy restored to a time has nothing later, and everything up to a second before; a time that its log does
+/// not cover is refused with the times that it can be restored to. Method: a copy, commits every 100 ms while it is
+/// made; restored to times before, in and after that.
 #[test]
 fn copy_is_restored_to_a_time_without_anything_later() {
     let dir = tempfile::tempdir().unwrap();

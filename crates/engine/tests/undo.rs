@@ -6,11 +6,11 @@ mod common;
 use collie_engine::{Basis, Blocker, Db, Family, Outcome, Session, Write};
 use common::{Fixture, begin, get_one, next_statement, put, put_one, two_rows};
 
-/// Rows that the transaction writes: several parts of an undo.
+/// Number of rows that the transaction writes: several parts of an undo.
 const ROWS: u16 = 1_500;
 
-/// Opens a transaction that has changed all rows, and stands before its undo; `savepoint` says whether there is a mark, before all but the
-/// first change.
+/// Opens a transaction that has changed all rows and is about to be undone; the returned mark lies after its first
+/// change.
 fn changed(db: &Db, f: &Family) -> (Session, collie_engine::Mark) {
     for n in 0..ROWS {
         put_one(db, f, &n.to_be_bytes(), b"old");
@@ -27,7 +27,7 @@ fn changed(db: &Db, f: &Family) -> (Session, collie_engine::Mark) {
     (session, mark)
 }
 
-/// Tries to change a row; what is in the way.
+/// Tries to change a row; returns the blocker, if any.
 fn blocked(db: &Db, f: &Family, n: u16) -> Option<Blocker> {
     let mut session = db.session().unwrap();
     begin(&mut session);
@@ -38,9 +38,9 @@ fn blocked(db: &Db, f: &Family, n: u16) -> Option<Blocker> {
     }
 }
 
-/// Goal: between the parts of an undo others read what was there before and wait for every row that is not undone, and a commit
-/// is none. Method: a rollback in parts of 1,500 changes, looked at between them by another session; the same, with a commit in the
-/// midst; the same, with the session dropped.
+/// Goal: between the parts of an undo others read the former state and wait for every row that is not undone, and a
+/// commit is refused. Method: a rollback of 1,500 changes in parts, checked between them by another session; the same
+/// with a commit in the middle; the same with the session dropped.
 #[test]
 fn no_part_of_a_rollback_is_seen() {
     for end in ["rollback", "commit", "drop"] {
@@ -71,8 +71,8 @@ fn no_part_of_a_rollback_is_seen() {
     }
 }
 
-/// Goal: a rollback to a savepoint in parts leaves what came before the mark, and the transaction goes on. Method: undo in parts, more
-/// writes, commit, and open again.
+/// Goal: a rollback to a savepoint in parts keeps the changes before the mark, and the transaction continues. Method:
+/// undo in parts, more writes, commit, and open again.
 #[test]
 fn a_rollback_to_a_savepoint_in_parts_keeps_what_came_before() {
     let Fixture { db, f, _dir } = two_rows(b"0");

@@ -1,4 +1,4 @@
-//! Writes that are not in the log (`disable_wal`): what a crash, a flush and a close make of them.
+//! Unlogged writes (`disable_wal`): their state after a crash, a flush and a close.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -33,7 +33,7 @@ fn put(db: &Db, cf: &Cf, key: u8, value: &str, options: WriteOptions) {
     db.put(cf, [key], value, &options).unwrap();
 }
 
-/// One write of a life.
+/// One write of a run.
 #[derive(Clone)]
 struct Op {
     cf: usize,
@@ -42,21 +42,22 @@ struct Op {
     unlogged: bool,
 }
 
-/// What a life has done and promised at a moment.
+/// The writes of a run so far, and how many of them must survive.
 #[derive(Clone, Default)]
 struct Progress {
-    /// The last one may be under way.
+    /// The last write may be in progress.
     ops: Vec<Op>,
-    /// The log has so many of them durably.
+    /// Number of writes that are durable in the log.
     durable: usize,
-    /// How many of them the last flush of each family has.
+    /// Number of writes that the last flush of each family holds.
     flushed: [usize; 2],
     /// The family that is being flushed.
     flushing: Option<usize>,
 }
 
 impl Progress {
-    /// Returns the rows of a family whose last flush came after `flushed` writes, in a log that has the first `logged`.
+    /// Returns the rows of a family whose last flush came after `flushed` writes, with a log that has the first
+    /// `logged`.
     fn expected(&self, cf: usize, flushed: usize, logged: usize) -> Rows {
         let mut rows = Rows::new();
         for (at, op) in self.ops.iter().enumerate().take(logged).filter(|(_, op)| op.cf == cf) {
@@ -71,7 +72,8 @@ impl Progress {
         rows
     }
 
-    /// Whether these are rows that may be there: of one length of the log, and of the last flush or the one under way.
+    /// Returns whether these rows are allowed: for one length of the log, and for the last flush or the one in
+    /// progress.
     fn allows(&self, found: &[Rows; 2]) -> bool {
         (self.durable..=self.ops.len()).any(|logged| {
             (0..2).all(|cf| {
@@ -87,7 +89,7 @@ impl Progress {
     }
 }
 
-/// Writes of each kind to two families, with flushes between them.
+/// Makes writes of each kind to two families, with flushes between them.
 fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     let random = SimRandom::new(seed);
     let db = open(disk, seed);
@@ -118,7 +120,7 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
     }
 }
 
-/// Opens what a crash left, checks it, and goes on: what comes on top of it is there again after the next crash.
+/// Opens the state after a crash, checks it, and continues: later writes are there after the next crash.
 fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     let db = open(disk, seed);
     let found = NAMES.map(|name| rows(&db, name));
@@ -142,9 +144,9 @@ fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     assert_eq!(NAMES.map(|name| rows(&db, name)), then, "what was flushed stays");
 }
 
-/// Goal: whenever the power goes, also in the midst of a flush, each family has exactly the unlogged writes below its last flush
-/// and all logged ones, and goes on from there. Method: random lives; at each call to the disk a state that a power cut could
-/// leave; opened twice, written to, flushed, cut off again.
+/// Goal: whenever the power is cut, also in the middle of a flush, each family has exactly the unlogged writes below
+/// its last flush and all logged ones, and continues from there. Method: random runs; at each call to the disk a state
+/// that a power cut could leave; opened twice, written to, flushed, cut off again.
 #[test]
 fn power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush() {
     let mut checked = 0;
@@ -160,8 +162,9 @@ fn power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush() {
     assert!(checked > 600, "only {checked} moments");
 }
 
-/// Goal: a flush whose tables are there and whose record is not counts: replay does not bring back what an unlogged deletion took. Method: a
-/// logged put, its unlogged deletion and another unlogged put; the power goes at each call of their flush; opened twice.
+/// Goal: a flush whose tables are written but whose record is missing counts: replay does not bring back a row that an
+/// unlogged deletion removed. Method: a logged put, its unlogged deletion and another unlogged put; the power is cut at
+/// each call of their flush; opened twice.
 #[test]
 fn flush_whose_record_is_lost_counts_when_its_tables_are_there() {
     let (env, disk) = Env::simulated(61);
@@ -192,8 +195,8 @@ fn flush_whose_record_is_lost_counts_when_its_tables_are_there() {
     assert!(counts[0] > 5 && counts[1] > 5, "{counts:?} before and after, all before the call returned");
 }
 
-/// Goal: a close keeps unlogged writes, unless it is told not to flush for them; logged ones stay in either case, and a kill takes
-/// unlogged ones along. Method: one row of each kind, each end of a life.
+/// Goal: a close keeps unlogged writes, unless it is set not to flush for them; logged ones stay in either case, and a
+/// kill loses unlogged ones. Method: one row of each kind, each kind of end.
 #[test]
 fn close_flushes_unlogged_rows_unless_told_not_to() {
     for (avoid, close) in [(false, true), (true, true), (false, false)] {
@@ -219,8 +222,9 @@ fn close_flushes_unlogged_rows_unless_told_not_to() {
     }
 }
 
-/// Goal: what could come back in parts is refused, and nothing of it is there. Method: batches and transactions over two families;
-/// a follower of the log, who sees a hole once he allows for it; the same batch over one family.
+/// Goal: unlogged writes that could survive in part are refused, and nothing of them is there. Method: batches and
+/// transactions over two families; a follower of the log, which sees a hole once the option allows it; the same batch
+/// over one family.
 #[test]
 fn unlogged_writes_that_somebody_would_miss_are_refused() {
     let (env, _disk) = Env::simulated(1);
@@ -269,8 +273,8 @@ fn unlogged_writes_that_somebody_would_miss_are_refused() {
     db.put(&a, "n", "1", &UNLOGGED).unwrap();
 }
 
-/// Goal: a transaction that is too large for one record and turns out to be unlogged leaves nothing of it in the log that counts;
-/// flushed, all of it is there. Method: values of several pieces; a kill before and after a flush.
+/// Goal: a transaction that is too large for one record and is then committed unlogged leaves nothing in the log that
+/// counts; once flushed, all of it is there. Method: values of several pieces; a kill before and after a flush.
 #[test]
 fn large_transaction_can_be_committed_unlogged() {
     for flush in [false, true] {

@@ -1,4 +1,4 @@
-//! A log outside of the data directory: which one is taken, which one is refused, who keeps whom out.
+//! A log outside of the data directory: which one is accepted, which one is refused, and the locks of both directories.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -12,7 +12,7 @@ use collie_wal::WalError;
 
 const SYNC: WriteOptions = WriteOptions::sync();
 
-/// Moves a directory, as a person does.
+/// Moves a directory, as an operator does.
 fn rename(from: &Path, to: &Path) {
     Env::real().files.replace(from, to).unwrap();
 }
@@ -27,7 +27,7 @@ fn open(data: &Path, wal_dir: Option<&Path>) -> Result<Db, EngineError> {
     Db::open(data, with_log(wal_dir))
 }
 
-/// Opens, adds a row, and closes; returns how many rows there are.
+/// Opens, adds a row, and closes; returns the number of rows, including that one.
 fn add(data: &Path, wal_dir: Option<&Path>) -> usize {
     let db = open(data, wal_dir).unwrap();
     let cf = db.cf("rows").or_else(|_| db.create_cf("rows", CfOptions::default())).unwrap();
@@ -37,7 +37,7 @@ fn add(data: &Path, wal_dir: Option<&Path>) -> usize {
     count + 1
 }
 
-/// Returns the refusal, which must name all of `paths` and be the caller's to mend.
+/// Returns the refusal, which must name all of `paths` and have a remedy for the caller.
 fn refused(data: &Path, wal_dir: Option<&Path>, paths: &[&Path]) -> EngineError {
     let error = open(data, wal_dir).unwrap_err();
     for path in paths {
@@ -47,9 +47,10 @@ fn refused(data: &Path, wal_dir: Option<&Path>, paths: &[&Path]) -> EngineError 
     error
 }
 
-/// Goal: G1, G2: a database goes on with its own log wherever that was moved as a whole, and with no other: both directories are named,
-/// nothing is made, and nothing is lost. Method: one database, its log moved from place to place; opened with the wrong
-/// place each time, with another database's, and with one that does not say whose it is.
+/// Goal: G1, G2: a database continues with its own log wherever that was moved as a whole, and with no other: both
+/// directories are named, nothing is created, and nothing is lost. Method: one database, its log moved from place to
+/// place; opened with the wrong place each time, with another database's log, and with one that does not name its
+/// owner.
 #[test]
 fn database_stays_with_its_log_wherever_that_is_moved() {
     let dir = tempfile::tempdir().unwrap();
@@ -70,7 +71,7 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
     assert!(!inner.exists() && !two.exists(), "nothing is made");
     assert!(matches!(refused(&data, Some(&data.join("in")), &[]), EngineError::InvalidArgument { .. }));
 
-    // Another database's log, as it is and in the place of this one's.
+    // Another database's log, unchanged and in the place of this one's.
     assert_eq!(add(&other, None), 1);
     let theirs = other.join("wal");
     assert!(matches!(
@@ -99,9 +100,9 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
     assert_eq!(add(&renamed, Some(&one)), 6);
     assert_eq!(data_dir_of(&one, &Env::real()).unwrap(), Some(renamed.clone()));
 
-    // A copy of the data directory alone is not given the log of the original.
+    // A copy of the data directory alone does not get the log of the original.
     for name in ["control", "log-dir"] {
-        // Nobody but its owner may look into a data directory.
+        // Only its owner may read a data directory.
         std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
             .create(&data)
             .unwrap();
@@ -115,8 +116,8 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
     assert!(Db::open(&renamed, Options { read_only: true, ..with_log(None) }).is_err());
 }
 
-/// Goal: G3: who has the database open keeps others out of both directories. Method: an open database; its log opened for another,
-/// its data directory's lock taken by hand.
+/// Goal: G3: an open database keeps other processes out of both directories. Method: an open database; its log opened
+/// for another, its data directory's lock taken by hand.
 #[test]
 fn open_database_locks_its_log_and_its_directory() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,8 +138,8 @@ fn open_database_locks_its_log_and_its_directory() {
     open(&data, Some(&log)).unwrap().close().unwrap();
 }
 
-/// Goal: a copy of such a database opens by itself with its log inside, is not made in either directory, and its log can be moved out
-/// once it is restored. Method: a checkpoint and a restore of one.
+/// Goal: a copy of such a database opens by itself with its log inside, cannot be made in either directory, and its log
+/// can be moved out once it is restored. Method: a checkpoint and a restore of one.
 #[test]
 fn copy_of_a_database_with_its_log_elsewhere_stands_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,8 +160,9 @@ fn copy_of_a_database_with_its_log_elsewhere_stands_alone() {
     assert_eq!(add(&data, Some(&log)), 2);
 }
 
-/// Goal: making such a database, and moving its log, can be cut short anywhere and done again. Method: power cuts at each call to the
-/// disk until it lives, of the first opening and of one after; then opened again, with all that was acknowledged.
+/// Goal: creating such a database, and moving its log, can be cut short anywhere and repeated. Method: power cuts at
+/// each call to the disk until the opening succeeds, of the first opening and of a later one; then opened again, with
+/// everything acknowledged.
 #[test]
 fn power_cut_at_any_call_of_an_opening_leaves_a_database_with_its_log() {
     let options = |wal_dir: &str| {
@@ -201,9 +203,9 @@ fn power_cut_at_any_call_of_an_opening_leaves_a_database_with_its_log() {
     }
 }
 
-/// Goal: an `owner` or `log-dir` that does not read is refused, the file is named, and nothing is changed; without its `owner` a log in
-/// `wal` is taken and signed anew, one elsewhere only by way of there. Method: each byte of both files damaged, a newer version, an
-/// empty file; then what the documentation says helps.
+/// Goal: an `owner` or `log-dir` that cannot be read is refused, the file is named, and nothing is changed; without its
+/// `owner` a log in `wal` is accepted and signed again, one elsewhere only by moving it to `wal` first. Method: each
+/// byte of both files damaged, a newer version, an empty file; then the documented remedy.
 #[test]
 fn damaged_note_of_a_log_is_refused_by_name_and_can_be_made_anew() {
     let dir = tempfile::tempdir().unwrap();
