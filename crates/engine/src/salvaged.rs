@@ -96,6 +96,7 @@ pub(crate) fn open(
         lost.take(&format!("wal: everything from LSN {needed} to {start} is gone"), start.bytes_since(needed));
     }
     let Replayed { rows, xid_limit: first_xid, incarnations, .. } = replay.finish();
+    // Unreadable names do not keep the rows from being read.
     if let Err(error) = names::after_replay(&families) {
         lost.names = Some(error.to_string());
     }

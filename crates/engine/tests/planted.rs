@@ -76,7 +76,8 @@ fn planted_filter_by_a_chunks_position_is_noticed() {
     noticed("chunks are filtered by their own position", MODEL, NO_STATE);
 }
 
-/// Goal: S2: the log of a transaction with chunks is kept until its families are flushed above its commit. Method: nothing holds it.
+/// Goal: S2: the log of a transaction with chunks is kept until its families are flushed above its commit. Method:
+/// nothing holds it.
 #[test]
 fn planted_cut_below_a_large_transaction_is_noticed() {
     noticed("large transactions hold no log", MODEL, NO_STATE);

@@ -285,8 +285,8 @@ fn other_levels_take_no_part() {
     }
 }
 
-/// Goal: a refused commit leaves nothing, chunks in the log included. Method: a transaction of many log pieces is refused;
-/// the database opens again without it.
+/// Goal: a refused commit leaves nothing, chunks in the log included. Method: a transaction of many log pieces is
+/// refused; the database opens again without it.
 #[test]
 fn refused_commit_of_a_large_transaction_leaves_nothing() {
     let Fixture { _dir: dir, db, f } = fixture();

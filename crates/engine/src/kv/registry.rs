@@ -39,8 +39,8 @@ pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOpt
     Ok(Cf::in_group(name, &options.group, family))
 }
 
-/// Runs the transaction that names `cf` and records its group; it also deletes the rows of dropped families in
-/// `forgotten`, whose rows are gone.
+/// Runs the transaction that names `cf` and records its group; it also deletes the catalog's notes of the
+/// dropped families in `forgotten`, whose rows are gone.
 fn write_name(
     db: &Db,
     session: &mut Session,

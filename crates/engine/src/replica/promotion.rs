@@ -126,6 +126,7 @@ impl Inner {
             reason: PROMOTED,
             wall_us: self.env.clock.wall_us(),
         };
+        // The following log is flushed and ended before the directory is opened as a leading one.
         let end = log.follower().clone().promote()?;
         let base = open.db.shared.writable_base()?;
         let options = collie_wal::Options {
@@ -142,6 +143,7 @@ impl Inner {
             found.end,
             found.next
         );
+        // P2: the INCARNATION record is durable before the control file names its history.
         wal.flush_wal(true)?;
         fault_point!("promote.record");
         place.sign(&self.env, control, &[])?;

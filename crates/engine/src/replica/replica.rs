@@ -285,6 +285,7 @@ impl Replica {
             Levels::open(env, &Control::levels_dir(dir), &options.levels).map_err(EngineError::levels)?;
         let needed = levels.log_start().max(CHECKPOINT);
         let (start, end) = (own.start(), own.end());
+        // Replay over a log with a gap above the LSM levels would lose commits.
         if start > needed {
             return Err(EngineError::MissingLog { path: Control::log_dir(dir), start: Some(start), needed });
         }
@@ -721,6 +722,7 @@ impl Inner {
         let shared = Arc::new(shared.over_levels(base).with_quorum(quorum).refusing_writes(EngineError::Replica));
         shared.garbage.loaded(old_bytes);
         shared.garbage.freed(cleared_bytes);
+        // Snapshots begin at the read horizon before any thread or session can take one.
         shared.shown_moved(&followed);
         shared.txns.tick(shared.now());
         shared.limit_memory();

@@ -1,7 +1,7 @@
 //! How a transaction ends: its record is appended and its writes stand, or they are undone. Either way its locks are
 //! released.
 //!
-//! A commit takes its read set, determines the kind of its record, and has already logged redo that is too long for one
+//! A commit takes its read set, determines the kind of its record, and first logs redo that is too long for one
 //! record. Then, with a writer of the log, the record is appended and the versions are stamped with its position
 //! (`collie_txn`). The [`Ack`] resolves when the commit is as safe as requested.
 
