@@ -214,8 +214,6 @@ impl Client for Printer {
         print_error(error.state().as_str(), error.report(), text);
     }
 
-    fn parameter(&mut self, _name: &str, _value: &str) {}
-
     fn copy_in(&mut self, _columns: usize) {}
 
     fn copy_out(&mut self, _columns: usize) {}

@@ -212,10 +212,6 @@ impl Client for Remote {
         self.report(severity, error.report(), text);
     }
 
-    fn parameter(&mut self, name: &str, value: &str) {
-        self.output.parameter_status(name, value);
-    }
-
     fn copy_in(&mut self, columns: usize) {
         self.output.copy_in(columns);
     }

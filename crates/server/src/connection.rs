@@ -12,7 +12,7 @@ use collie_sql::{
     error::{SqlError, SqlState},
     session::{
         COMMIT_PARAMETER, Client, DATABASE, Database, Session, Status, no_database,
-        settings::{RESERVED_CONNECTION, SETTINGS, parse_bool},
+        settings::{RESERVED_CONNECTION, parse_bool},
     },
 };
 use collie_wire::{Describe, Frontend, Severity, Startup, TransactionStatus};
@@ -252,8 +252,8 @@ fn command_line_settings(options: &str) -> Result<Vec<(String, String)>, SqlErro
 
 fn greet(remote: &mut Remote, session: &mut Session) {
     remote.output.authentication_ok();
-    for setting in SETTINGS.iter().filter(|setting| setting.reported) {
-        remote.output.parameter_status(setting.display(), session.settings().get(setting.name));
+    for (name, value) in session.all_parameters() {
+        remote.output.parameter_status(name, &value);
     }
     remote.output.backend_key(session.pid(), session.secret());
     ready(remote, session);
@@ -263,6 +263,9 @@ fn ready(remote: &mut Remote, session: &mut Session) {
     if remote.ended || session.is_told_to_end() {
         // The end of the session follows, not another message.
         return;
+    }
+    for (name, value) in session.parameters_to_report() {
+        remote.output.parameter_status(name, &value);
     }
     if let Some(token) = session.commit_to_report() {
         remote.output.parameter_status(COMMIT_PARAMETER, &token);

@@ -87,7 +87,6 @@ impl Client for Counter {
     fn error(&mut self, error: &SqlError, text: &str) {
         panic!("{text}: {error}");
     }
-    fn parameter(&mut self, _: &str, _: &str) {}
     fn copy_in(&mut self, _: usize) {}
     fn copy_out(&mut self, _: usize) {}
     fn copy_data(&mut self, _: &[u8]) {}

@@ -69,6 +69,42 @@ fn settings_of_the_startup_packet_are_in_force() {
     }
 }
 
+/// Goal: a client receives the new value of a reported setting once, before ReadyForQuery, whatever changed it, and none
+/// that a rollback has taken back (T305). Method: each way to change one, and the reports behind it.
+#[test]
+fn each_change_of_a_reported_setting_is_sent_once() {
+    let server = Server::fresh();
+    let mut wire = Wire::open(server.address());
+    wire.send(&startup(&[("user", "collie"), ("database", "collie")]));
+    wire.until_ready();
+    let steps: [(&str, &[&str]); 12] = [
+        ("SET application_name = 'a'", &["application_name=a"]),
+        ("SET application_name = 'a'", &[]),
+        ("SELECT set_config('application_name', 'b', false)", &["application_name=b"]),
+        ("BEGIN; SET LOCAL application_name = 'c'", &["application_name=c"]),
+        ("COMMIT", &["application_name=b"]),
+        (
+            "BEGIN; SELECT set_config('timezone', 'UTC', true), set_config('application_name', 'd', false)",
+            &["application_name=d"],
+        ),
+        ("SAVEPOINT s; SET datestyle = 'German'", &["DateStyle=German, DMY"]),
+        ("ROLLBACK TO s", &["DateStyle=ISO, MDY"]),
+        ("ROLLBACK", &["application_name=b"]),
+        ("BEGIN; SET application_name = 'e'; ROLLBACK", &[]),
+        ("SET application_name = 'f'; SELECT 1/0", &[]),
+        ("DISCARD ALL", &["application_name"]),
+    ];
+    for (sql, expected) in steps {
+        let messages = wire.query(sql);
+        assert_eq!(reported(&messages), expected, "{sql}: {messages:?}");
+        let kinds: Vec<u8> = messages.iter().map(|message| message.kind).collect();
+        assert!(
+            kinds.ends_with(b"Z") && !kinds[..kinds.len() - 1 - expected.len()].contains(&b'S'),
+            "{sql}: {kinds:?}"
+        );
+    }
+}
+
 /// Goal: the greeting is what drivers expect. Method: message kinds and reported settings.
 #[test]
 fn startup_answers_with_settings_key_and_readiness() {

@@ -85,8 +85,6 @@ impl Client for Slices<'_> {
 
     fn error(&mut self, _: &SqlError, _: &str) {}
 
-    fn parameter(&mut self, _: &str, _: &str) {}
-
     fn copy_in(&mut self, _: usize) {}
 
     fn copy_out(&mut self, _: usize) {}

@@ -7,7 +7,7 @@
 //! - T2. A row that another transaction changed first is checked again by the whole condition of its level, on its
 //!   newest
 //!   version and with the rows of the other ranges as first fetched, and is then written on top of exactly that
-//! version.
+//!   version.
 
 use std::sync::Arc;
 

@@ -58,8 +58,6 @@ pub trait Client: Send {
     fn notice(&mut self, level: NoticeLevel, report: &Report);
     /// Appends the error of a failed statement. `text` is the query string that its position refers to.
     fn error(&mut self, error: &SqlError, text: &str);
-    /// Reports the new value of a setting that clients are informed of.
-    fn parameter(&mut self, name: &str, value: &str);
     /// Asks for COPY input of this many columns.
     fn copy_in(&mut self, columns: usize);
     /// Announces COPY output of this many columns.

@@ -53,10 +53,6 @@ impl<C: Client> Client for Described<'_, C> {
         self.client.error(error, text);
     }
 
-    fn parameter(&mut self, name: &str, value: &str) {
-        self.client.parameter(name, value);
-    }
-
     fn copy_in(&mut self, columns: usize) {
         self.client.copy_in(columns);
     }

@@ -38,6 +38,14 @@ use crate::{
     types::{Value, XidSnapshot},
 };
 
+/// A change of a setting by `set_config`.
+pub(super) struct Change {
+    pub(super) name: String,
+    pub(super) value: String,
+    /// Whether it ends with the transaction.
+    pub(super) local: bool,
+}
+
 /// The view of the session during one step.
 pub(super) struct Facts<'a> {
     pub(super) database: &'a Arc<Database>,
@@ -57,7 +65,7 @@ pub(super) struct Facts<'a> {
     pub(super) cancel: &'a CancelHandle,
     pub(super) advisory: &'a Advisory,
     /// Settings to change after the step.
-    pub(super) changes: RefCell<Vec<(String, String)>>,
+    pub(super) changes: RefCell<Vec<Change>>,
     /// Warnings for the client after the step.
     pub(super) warnings: RefCell<Vec<SqlError>>,
 }
@@ -71,9 +79,9 @@ impl Facts<'_> {
             return Cow::Borrowed(self.settings);
         }
         let mut settings = self.settings.clone();
-        for (name, value) in changes.iter() {
+        for change in changes.iter() {
             // Each change was tried when it was noted, so none fails here.
-            let _ = settings.set(name, Some(value));
+            let _ = settings.set(&change.name, Some(&change.value));
         }
         Cow::Owned(settings)
     }
@@ -132,11 +140,11 @@ impl SessionFacts for Facts<'_> {
         SETTINGS.iter().map(row).collect()
     }
 
-    fn set_config(&self, name: &str, value: &str, _local: bool) -> Result<String> {
+    fn set_config(&self, name: &str, value: &str, local: bool) -> Result<String> {
         let mut settings = self.current_settings().into_owned();
         settings.set(name, Some(value))?;
         let shown = settings.show(name)?;
-        self.changes.borrow_mut().push((name.to_owned(), value.to_owned()));
+        self.changes.borrow_mut().push(Change { name: name.to_owned(), value: value.to_owned(), local });
         Ok(shown)
     }
 

@@ -46,7 +46,6 @@ impl Client for Answers {
     fn error(&mut self, error: &SqlError, _: &str) {
         self.0.push(String::from_utf8_lossy(&error.state().0).into_owned());
     }
-    fn parameter(&mut self, _: &str, _: &str) {}
     fn copy_in(&mut self, _: usize) {}
     fn copy_out(&mut self, _: usize) {}
     fn copy_data(&mut self, _: &[u8]) {}

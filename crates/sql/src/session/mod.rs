@@ -61,6 +61,7 @@ mod promotion;
 mod publication;
 mod referential;
 mod replicas;
+mod reported;
 mod resource_limits;
 mod run;
 mod sampled;
@@ -90,6 +91,7 @@ use prepared::Names;
 pub use prepared::{Planned, Prepared};
 pub use promotion::Promote;
 pub use replicas::ReplicasAsked;
+use reported::Reported;
 pub use resource_limits::{ResourceLimits, ResourcesAsked};
 use run::is_long;
 pub use sampled::{ReadSession, ReadShare, ReadSink, Rerun, TakenRead, fuzz_parameters};
@@ -120,6 +122,7 @@ pub struct Session {
     pid: u32,
     identity: Connected,
     settings: Settings,
+    reported: Reported,
     transaction: Transaction,
     names: Names,
     limits: Limits,
@@ -177,6 +180,7 @@ impl Session {
             pid,
             identity,
             settings,
+            reported: Reported::default(),
             transaction: Transaction::default(),
             names: Names::default(),
             limits,

@@ -54,7 +54,6 @@ impl Client for Heard {
         self.words.push(format!("{severity} {}", error.state().as_str()));
         self.detail = error.report().detail.clone().unwrap_or_default();
     }
-    fn parameter(&mut self, _: &str, _: &str) {}
     fn copy_in(&mut self, _: usize) {}
     fn copy_out(&mut self, _: usize) {}
     fn copy_data(&mut self, _: &[u8]) {}
@@ -158,6 +157,27 @@ impl World {
 }
 
 const INSERT: &str = "INSERT INTO t VALUES (1)";
+
+/// Goal: SET LOCAL and `set_config` choose the level of their own transaction's commit, in both directions, and no
+/// longer than that (T305). Method: a session that waits for replicas and one that does not, each with one
+/// transaction of the other kind and one without.
+#[test]
+fn a_transaction_commits_at_the_level_that_it_sets() {
+    let world = World::new(None);
+    let local = "BEGIN; SET LOCAL synchronous_commit = local; INSERT INTO t VALUES (1); COMMIT";
+    let function = "BEGIN; SELECT set_config('synchronous_commit', 'local', true); INSERT INTO t VALUES (1); COMMIT";
+    let mut session = world.session();
+    assert!(ask(&mut session, local).is_empty(), "it waits for no replica");
+    assert_eq!(ask(&mut session, function), ["local"]);
+    assert_eq!(ask(&mut session, "SHOW synchronous_commit"), ["on"]);
+    world.confirm();
+    let sets = "SET synchronous_commit = local; BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO t VALUES (1); COMMIT; \
+                INSERT INTO t VALUES (1)";
+    let heard = world.heard(sets, |world, _, _| world.confirm());
+    assert_eq!(heard.words, ["SET", "BEGIN", "SET", "INSERT 0 1", "COMMIT", "INSERT 0 1"]);
+    world.confirm();
+    assert_eq!(world.rows(), "4");
+}
 
 /// Goal: the table at the head of `replicas.rs`, row by row: no tag leaves unless the replicas have the commit, except
 /// after a cancel by the client and while commits are answered without replicas, then with a warning and on a node that

@@ -27,7 +27,7 @@ use crate::{
     session::{
         Client, DATABASE, Database, Formats, NoticeLevel, Session, cache,
         client::draining,
-        facts::Facts,
+        facts::{Change, Facts},
         named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
         resource_limits::KeptRows,
@@ -571,8 +571,8 @@ impl Session {
         let result = work(&mut context, &facts);
         let (changes, warnings) = (facts.changes.into_inner(), facts.warnings.into_inner());
         self.warnings.extend(warnings);
-        for (name, value) in changes {
-            self.settings.set(&name, Some(&value))?;
+        for Change { name, value, local } in changes {
+            self.change_setting(&name, Some(&value), local)?;
         }
         result
     }

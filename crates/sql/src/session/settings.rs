@@ -307,17 +307,21 @@ impl Settings {
         self.get(name) == "on"
     }
 
-    /// Sets a value; `None` restores the default. Returns the setting if its changes are reported to clients.
+    /// Returns the names of the settings with a dot that have a value.
+    pub(in crate::session) fn custom_names(&self) -> Vec<String> {
+        self.custom.names()
+    }
+
+    /// Sets a value; `None` restores the default.
     ///
     /// # Errors
     /// 42704 for an unknown name, 22023 for a value that it cannot take, 53200 for too many settings with a dot.
-    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Option<&'static Setting>> {
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let Some(setting) = find(name) else {
             if !name.contains('.') {
                 return Err(unknown(name));
             }
-            self.custom.set(name, value)?;
-            return Ok(None);
+            return self.custom.set(name, value);
         };
         match value {
             Some(value) => {
@@ -329,7 +333,7 @@ impl Settings {
             }
         }
         self.refresh();
-        Ok(setting.reported.then_some(setting))
+        Ok(())
     }
 
     /// Sets the value that RESET restores.

@@ -94,6 +94,7 @@ struct Savepoint {
     modes: Modes,
     overlay: Option<Arc<Catalog>>,
     settings: Settings,
+    settings_after_commit: Option<Settings>,
     replaced: usize,
     made: usize,
     timing: Timing,
@@ -270,7 +271,12 @@ impl Session {
                 client.notice(NoticeLevel::Warning, warning(SqlState::ACTIVE_SQL_TRANSACTION, text).report());
             }
             Block::None => self.open_block(Block::Explicit),
-            Block::Implicit => self.transaction.block = Block::Explicit,
+            Block::Implicit => {
+                self.transaction.block = Block::Explicit;
+                if !self.transaction.used {
+                    self.transaction.modes = self.usual_modes(); // SET may have changed them in the same query string
+                }
+            }
         }
         let applied = self.transaction_modes(modes);
         if applied.is_err() && block != Block::Explicit {
@@ -368,22 +374,23 @@ impl Session {
         self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
         self.names.portals.clear();
-        if let Some(settings) = transaction.settings_after_commit {
-            self.settings = settings;
-        }
+        // Loaded while SET LOCAL still holds: it may choose the level of its own transaction.
+        let level = self.settings.effective().synchronous_commit;
         if !self.engine.in_transaction() {
+            self.restore_settings(transaction.settings_after_commit);
             return Ok(());
         }
-        let level = self.settings.effective().synchronous_commit;
         let begun_ns = self.database.env.clock.now_ns();
         let mut ack = match self.engine.commit_at(level) {
             Ok(ack) => ack,
             Err(error) => {
                 self.engine.rollback();
+                self.restore_settings(transaction.settings_before);
                 self.free(&transaction.made);
                 return Err(error.into());
             }
         };
+        self.restore_settings(transaction.settings_after_commit);
         // The table locks stay until the changed catalog is published (P1 of `publication.rs`).
         let publication = transaction
             .overlay
@@ -460,9 +467,7 @@ impl Session {
         if self.engine.in_transaction() {
             self.engine.rollback();
         }
-        if let Some(settings) = transaction.settings_before {
-            self.settings = settings;
-        }
+        self.restore_settings(transaction.settings_before);
         self.free(&transaction.made);
     }
 
@@ -502,6 +507,7 @@ impl Session {
             modes: self.transaction.modes,
             overlay: self.transaction.overlay.clone(),
             settings: self.settings.clone(),
+            settings_after_commit: self.transaction.settings_after_commit.clone(),
             replaced: self.transaction.replaced.len(),
             made: self.transaction.made.len(),
             timing: self.transaction.timing.clone(),
@@ -535,7 +541,9 @@ impl Session {
         self.transaction.deferred = savepoint.deferred.clone();
         self.transaction.replaced.truncate(savepoint.replaced);
         let unmade = self.transaction.made.split_off(savepoint.made);
-        self.settings = savepoint.settings.clone();
+        self.transaction.settings_after_commit = savepoint.settings_after_commit.clone();
+        let settings = savepoint.settings.clone();
+        self.restore_settings(Some(settings));
         self.transaction.block = Block::Explicit;
         self.names.portals.clear();
         self.free(&unmade);
@@ -566,26 +574,36 @@ impl Session {
         local: bool,
         client: &mut C,
     ) -> Result<()> {
-        let in_block = self.transaction.block != Block::None;
         if local && self.transaction.block != Block::Explicit {
             let text = "SET LOCAL can only be used in transaction blocks";
             client.notice(NoticeLevel::Warning, warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).report());
             return Ok(());
         }
+        self.change_setting(name, value, local)
+    }
+
+    /// Sets a setting for the session or, if `local`, until the transaction ends; outside a block the transaction is that
+    /// of the statement's query string or pipeline. A rollback restores the former value.
+    pub(super) fn change_setting(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let before = self.settings.clone();
-        let reported = self.settings.set(name, value)?;
-        if in_block {
-            self.transaction.settings_before.get_or_insert(before.clone());
-            if local {
-                self.transaction.settings_after_commit.get_or_insert(before);
-            } else if let Some(after) = &mut self.transaction.settings_after_commit {
-                after.set(name, value)?;
-            }
-        }
-        if let Some(setting) = reported {
-            client.parameter(setting.display(), self.settings.get(setting.name));
+        self.settings.set(name, value)?;
+        self.reported.note_change();
+        self.ensure_block();
+        self.transaction.settings_before.get_or_insert(before.clone());
+        if local {
+            self.transaction.settings_after_commit.get_or_insert(before);
+        } else if let Some(after) = &mut self.transaction.settings_after_commit {
+            after.set(name, value)?;
         }
         Ok(())
+    }
+
+    /// Replaces the settings by those that the end of a transaction or of a part of it restores, if it changed any.
+    fn restore_settings(&mut self, settings: Option<Settings>) {
+        if let Some(settings) = settings {
+            self.settings = settings;
+            self.reported.note_change();
+        }
     }
 }
 

@@ -161,9 +161,9 @@ impl Session {
             }
             None => {
                 for setting in SETTINGS {
-                    self.set_in_transaction(setting.name, None, false, client)?;
+                    self.change_setting(setting.name, None, false)?;
                 }
-                Ok(())
+                self.settings.custom_names().iter().try_for_each(|name| self.change_setting(name, None, false))
             }
         }
     }
@@ -365,6 +365,7 @@ impl Session {
                 self.names.statements.clear();
                 self.names.portals.clear();
                 self.settings.reset_all();
+                self.reported.note_change();
                 self.advisory.give_all_back();
             }
             ast::Discard::Plans => self.database.plans.clear(),

@@ -67,8 +67,6 @@ impl Client for Rows {
         self.failed = Some(error.clone());
     }
 
-    fn parameter(&mut self, _name: &str, _value: &str) {}
-
     fn copy_in(&mut self, _columns: usize) {}
 
     fn copy_out(&mut self, _columns: usize) {}
