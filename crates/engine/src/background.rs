@@ -84,8 +84,7 @@ impl Background {
                 told.wake = false;
                 drop(told);
                 let Some(shared) = shared.upgrade() else { return };
-                // While the log takes no records, samples count this work as replay's.
-                let _scope = shared.txns.log().is_held().then(|| work_for(Source::Apply));
+                let _scope = source_of(&shared).map(work_for);
                 pause = round(&shared);
             }
         })?;
@@ -97,6 +96,11 @@ impl Background {
         self.signal.told.lock().wake = true;
         self.signal.changed.notify_all();
     }
+}
+
+/// Returns the source that samples of background work have, if it is not the default: a replica's is part of replay.
+pub(crate) fn source_of(shared: &Shared) -> Option<Source> {
+    shared.txns.log().followed().is_some().then_some(Source::Apply)
 }
 
 impl Drop for Background {

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Term};
 use collie_env::Env;
+use collie_obs::Source;
 use collie_wal::ShipOptions;
 
+use crate::background::source_of;
 use crate::{Db, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, Session, StatementKind, names};
 
 const DIR: &str = "/data";
@@ -61,6 +63,7 @@ fn promotion_ends_the_transactions_of_the_old_primary() {
         std::mem::forget(session); // its transaction stays open
     });
     let db = replica.db().unwrap();
+    assert_eq!(source_of(&db.shared), Some(Source::Apply), "a replica's background work is replay's (T308)");
     let rows = || db.shared.families.get(made.get()).map_or(0, |family| family.stat().rows);
     assert!(rows() > 10, "{} rows are applied ahead of the COMMIT", rows());
     let large = &db.shared.base.as_ref().unwrap().large;
@@ -69,6 +72,7 @@ fn promotion_ends_the_transactions_of_the_old_primary() {
     let promoted = replica.promote(Term::new(term.get() + 1)).unwrap();
     assert_eq!(large.lower(Lsn::MAX, |_| Lsn::MAX), Lsn::MAX, "and no longer");
     promoted.tick();
+    assert_eq!(source_of(&promoted.shared), None, "a primary's is its own");
     assert_eq!((rows(), promoted.shared.families.get(made.get()).is_some()), (0, false));
     replica.close().unwrap();
 }
