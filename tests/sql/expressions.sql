@@ -48,3 +48,8 @@ SELECT 1 +;
 SELECT 'unterminated;
 ';
 SELECT U&'\0041', E'\x41\t|', $$dollar$$, $tag$a $$ b$tag$, 'it''s';
+SELECT '[2147483647:2147483647]={1}'::int[];
+SELECT '[2147483646:2147483647]={1,2}'::int[];
+SELECT array_upper('[2147483646:2147483646]={1}'::int[], 1), '[-2147483648:-2147483648]={1}'::int[];
+SELECT '[2147483646:2147483646]={1}'::int[] || 2;
+SELECT 'nosuch'::regtype;

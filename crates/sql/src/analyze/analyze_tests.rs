@@ -341,6 +341,24 @@ fn bound_shapes_are_those_agreed() {
     assert_eq!(run("select a as z from t").unwrap().columns[0].origin, Some((20_100, 1)));
 }
 
+/// Goal: text that is no type name is refused as a mistake of the client, not as damage (T307). Method: names, and texts
+/// that would continue an expression or a statement.
+#[test]
+fn text_that_is_no_type_name_is_a_syntax_error() {
+    for (text, state) in [
+        ("int4", None),
+        ("double precision", None),
+        ("integer[]", None),
+        ("nosuch", Some(SqlState::UNDEFINED_OBJECT)),
+        ("int4; select 1", Some(SqlState::SYNTAX_ERROR)),
+        ("int4 + 1", Some(SqlState::SYNTAX_ERROR)),
+        ("int4(", Some(SqlState::SYNTAX_ERROR)),
+        ("no such type", Some(SqlState::SYNTAX_ERROR)),
+    ] {
+        assert_eq!(run(&format!("select '{text}'::regtype")).err().map(|error| error.state()), state, "{text}");
+    }
+}
+
 /// Goal: declared parameter types are kept, and the types of undeclared parameters are inferred. Method: one of each.
 #[test]
 fn declared_parameter_types_stand() {

@@ -89,13 +89,11 @@ impl Analyzer<'_> {
                 }
             },
             (oid::REGTYPE, _) => {
-                let expr = parse_expression(&format!("NULL::{text}"))?;
-                match &expr.kind {
-                    ast::ExprKind::Cast { ty, .. } => {
-                        Some(super::type_name(ty, self.cx).map_err(SqlError::without_position)?.oid)
-                    }
-                    _ => None,
-                }
+                let expr = parse_expression(&format!("NULL::{text}"));
+                let Ok(ast::ExprKind::Cast { ty, .. }) = expr.map(|expr| expr.kind) else {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("invalid type name \"{text}\"")));
+                };
+                Some(super::type_name(&ty, self.cx).map_err(SqlError::without_position)?.oid)
             }
             _ => return Ok(None),
         };

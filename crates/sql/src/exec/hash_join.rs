@@ -110,6 +110,10 @@ impl HashJoinState {
             return Ok(Pull::End);
         }
         loop {
+            // A left row may have many candidates that all fail ON (SQL-21).
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             if let Some(at) = self.rest {
                 return self.pull_rest(join, at, frame, outer, run);
             }
@@ -170,6 +174,10 @@ impl HashJoinState {
         run: &mut Run<'_>,
     ) -> Result<Pull> {
         while let Some(row) = self.rows.get(at) {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
+            run.tick()?;
             at += 1;
             self.rest = Some(at);
             if self.matched[at - 1] {

@@ -5,8 +5,7 @@
 //! # Invariants
 //! - T1. The frame's slots of the table hold the version that was checked last, and `basis` names it.
 //! - T2. A row that another transaction changed first is checked again by the whole condition of its level, on its
-//!   newest
-//!   version and with the rows of the other ranges as first fetched, and is then written on top of exactly that
+//!   newest version and with the rows of the other ranges as first fetched, and is then written on top of exactly that
 //!   version.
 
 use std::sync::Arc;

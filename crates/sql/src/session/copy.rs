@@ -13,6 +13,7 @@ use crate::{
     },
     session::{
         Client, CopyInput, Session,
+        client::draining,
         copy_format::{CopyFormat, Fields, Line, LineReader},
         named::named_columns,
         prepared::{Planned, Verb},
@@ -104,8 +105,7 @@ impl Session {
             self.engine.note_purpose(false);
             self.wait_for_room().await?;
         }
-        let planned = self.lock_planned(&stmt, &[], planned).await?;
-        self.begin_statement(planned.analyzed.writes)?;
+        let planned = draining(client, self.begin_planned(&stmt, &[], planned)).await?;
         client.copy_out(names.len());
         let mut execution = self.execution(planned.plan.clone(), Vec::new());
         let rows = self.send_rows(&mut execution, &planned, &format, &names, client).await;

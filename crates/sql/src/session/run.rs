@@ -355,7 +355,8 @@ impl Session {
         loop {
             self.lock_relations(&planned).await?;
             let catalog = self.catalog();
-            if catalog.epoch == planned.epoch {
+            // A plan without relations holds in every catalog; `rows_of` has no statement to plan such a one again.
+            if catalog.epoch == planned.epoch || planned.analyzed.relations.is_empty() {
                 let unreadable = self.unreadable_indexes(&planned.analyzed, &catalog)?;
                 return match &unreadable[..] {
                     [] => Ok(planned),
@@ -367,6 +368,29 @@ impl Session {
                 return Err(result_type_changed());
             }
             planned = fresh;
+        }
+    }
+
+    /// Locks the tables of a plan and takes the statement's snapshot, by a newer plan if the catalog has changed. Returns
+    /// the plan to execute.
+    pub(super) async fn begin_planned(
+        &mut self,
+        stmt: &Stmt,
+        declared: &[u32],
+        mut planned: Arc<Planned>,
+    ) -> Result<Arc<Planned>> {
+        loop {
+            planned = self.lock_planned(stmt, declared, planned).await?;
+            if planned.analyzed.assigns_xid {
+                self.refuse_read_only("pg_current_xact_id()")?;
+                self.engine.assign_xid()?;
+            }
+            self.begin_statement(planned.analyzed.writes)?;
+            if planned.analyzed.relations.is_empty() || self.is_planned_for_snapshot(planned.epoch) {
+                return Ok(planned);
+            }
+            // L4 of `following.rs`: a definition changed between the plan and the snapshot.
+            self.engine.end_statement();
         }
     }
 
@@ -393,19 +417,7 @@ impl Session {
             // Before the table locks, so that this wait adds none.
             draining(client, self.wait_for_room()).await?;
         }
-        loop {
-            planned = draining(client, self.lock_planned(stmt, declared, planned)).await?;
-            if planned.analyzed.assigns_xid {
-                self.refuse_read_only("pg_current_xact_id()")?;
-                self.engine.assign_xid()?;
-            }
-            self.begin_statement(planned.analyzed.writes)?;
-            if self.is_planned_for_snapshot(planned.epoch) {
-                break;
-            }
-            // L4 of `following.rs`: a definition changed between the plan and the snapshot.
-            self.engine.end_statement();
-        }
+        planned = draining(client, self.begin_planned(stmt, declared, planned)).await?;
         if let Some(reading) = &mut self.reading {
             reading.snapshot = self.engine.snapshot();
         }

@@ -4,11 +4,14 @@
 //!
 //! # Invariants
 //! - A1. `values.len()` is the product of the dimensions' lengths; no dimensions means no values.
+//! - A2. Every subscript of a value that a client or a function makes, and the one behind the last, fits in an `i32`.
+//!   Whatever makes an array with given bounds calls [`Array::check_bounds`].
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
 
 use super::{Value, oid};
+use crate::error::{Result, SqlError, SqlState};
 
 /// Maximum number of dimensions of an array, as in PostgreSQL.
 pub const MAX_DIMS: usize = 6;
@@ -44,6 +47,17 @@ impl Array {
         let len = u32::try_from(values.len()).expect("an array has fewer than 2^32 elements");
         let dims = if len == 0 { Vec::new() } else { vec![ArrayDim { len, lower }] };
         Self { element_oid, dims, values }
+    }
+
+    /// Checks the bounds (A2).
+    ///
+    /// # Errors
+    /// 54000 for a dimension whose subscripts do not fit.
+    pub fn check_bounds(&self) -> Result<()> {
+        let too_far = |dim: &&ArrayDim| i64::from(dim.lower) + i64::from(dim.len) > i64::from(i32::MAX);
+        let Some(dim) = self.dims.iter().find(too_far) else { return Ok(()) };
+        let text = format!("array lower bound is too large: {}", dim.lower);
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
     }
 
     /// Returns the element at a subscript of a one-dimensional array; `None` outside its bounds.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use collie_engine::{Db, Isolation, Options, StatementKind};
 
 use super::{
-    fixture::{Fixture, Table},
+    fixture::{Fixture, Table, looks},
     tree::int,
 };
 use crate::{
@@ -80,6 +80,41 @@ fn row_limits_and_full_sinks_lose_and_repeat_nothing() {
         assert!(suspended >= 3 && yielded >= 5, "{text}: {suspended} suspensions, {yielded} yields");
     }
     fixture.check_indexes();
+}
+
+/// Goal: a hash join gives way while it returns no row: while the many candidates of one left row fail ON, and while
+/// matched rows of a FULL JOIN are passed over (T309). Method: joins of 30,000 rows; the most work of one step, by the
+/// number of times that it looks at the clock, and the work of all steps, which includes every row that is passed over.
+#[test]
+fn a_hash_join_without_results_gives_way() {
+    const LOOKS_MAX: u64 = 8_192 / 64 + 8;
+    let fixture = fixture(30_000);
+    for (text, least) in [
+        ("select count(*) from t a left join t b on a.a * 0 = b.a * 0 and a.id + b.id < 0 where a.id = 3", 4),
+        ("select count(*) from t a full join t b on a.id * 1 = b.id * 1", 7),
+    ] {
+        let mut client = fixture.client();
+        let plan = fixture.plan(&client.analyze(text).unwrap());
+        assert!(format!("{plan:?}").contains("HashJoin"), "{text}: {plan:?}");
+        let mut execution = Execution::new(plan, Vec::new());
+        let mut sink = Small { rows: Vec::new(), limit: usize::MAX, drained: 0 };
+        client.session.begin(Isolation::ReadCommitted, false).unwrap();
+        client.session.begin_statement(StatementKind::Write).unwrap();
+        let (mut most, mut all) = (0, 0);
+        loop {
+            looks();
+            let step = client.with_context(|cx| execution.step(cx, &mut sink, 0)).unwrap();
+            let step_looks = looks();
+            (most, all) = (most.max(step_looks), all + step_looks);
+            if matches!(step, Step::Done { .. }) {
+                break;
+            }
+        }
+        client.session.end_statement();
+        client.commit();
+        assert!(most <= LOOKS_MAX, "{text}: {most} looks in one step");
+        assert!(all >= least * 30_000 / 64, "{text}: {all} looks in all steps");
+    }
 }
 
 /// Goal: a cancelled statement ends with 57014, also inside a long join. Method: cancels before the step.

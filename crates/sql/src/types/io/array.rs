@@ -235,7 +235,9 @@ pub(super) fn parse_array(element: u32, typmod: i32, text: &str, context: &TextC
     } else {
         return Err(malformed(text, "Specified array dimensions do not match array contents."));
     };
-    Ok(Value::Array(Array { element_oid: element, dims, values }.into()))
+    let array = Array { element_oid: element, dims, values };
+    array.check_bounds()?;
+    Ok(Value::Array(array.into()))
 }
 
 pub(super) fn write_array(array: &Array, context: &TextContext, out: &mut Vec<u8>) {

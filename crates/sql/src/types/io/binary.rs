@@ -132,7 +132,9 @@ fn read_array(element: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
     if values.is_empty() {
         dims.clear();
     }
-    Ok(Value::Array(Array { element_oid: element, dims, values }.into()))
+    let array = Array { element_oid: element, dims, values };
+    array.check_bounds()?;
+    Ok(Value::Array(array.into()))
 }
 
 /// Appends the binary form of a value of type `oid`; appends nothing for NULL, which the caller marks.

@@ -209,3 +209,30 @@ proptest! {
         }
     }
 }
+
+/// Goal: A2: an array whose subscripts do not fit in an integer is refused in text and in binary form, and its
+/// neighbour is accepted (T307). Method: the bounds on either side of the limit.
+#[test]
+fn arrays_beyond_the_last_subscript_are_refused() {
+    let read = |lower: i32, len: i32| {
+        let mut bytes = Vec::new();
+        for word in [1, 0, oid::INT4.cast_signed(), len, lower] {
+            bytes.extend_from_slice(&word.to_be_bytes());
+        }
+        (0..len).for_each(|_| bytes.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 7]));
+        binary_in(oid::INT4_ARRAY, -1, &bytes)
+    };
+    let text = |lower: i32, len: i32| {
+        let upper = i64::from(lower) + i64::from(len) - 1;
+        let items = vec!["7"; usize::try_from(len).unwrap()].join(",");
+        text_in(oid::INT4_ARRAY, -1, &format!("[{lower}:{upper}]={{{items}}}"), &TextContext::default())
+    };
+    for (lower, len) in [(i32::MAX - 2, 2), (i32::MAX - 1, 1), (i32::MIN, 2), (1, 3)] {
+        assert_eq!(read(lower, len).unwrap(), text(lower, len).unwrap(), "{len} from {lower}");
+    }
+    for (lower, len) in [(i32::MAX, 1), (i32::MAX - 1, 2)] {
+        assert_eq!(read(lower, len).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED, "{len} from {lower}");
+        assert_eq!(text(lower, len).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED, "{len} from {lower}");
+    }
+    assert_eq!(read(i32::MAX, 2).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+}
