@@ -1,11 +1,12 @@
 //! One append, compiled as a program of its own: `tests/assembly.rs` counts the locked instructions in it.
 //!
-//! Takes the protocol as its argument and prints where the records landed, so that nothing is optimised away.
+//! The program takes the protocol as its argument. It prints positions of records, so that the compiler cannot remove
+//! the appends.
 
 use collie_env::Env;
 use collie_wal::{Appended, Log, Mark, Options, Protocol, WalError, Writer};
 
-/// Appends one short record; the name is looked up in the disassembly.
+/// Appends one short record. The test looks this name up in the disassembly.
 #[inline(never)]
 fn append_one(writer: &mut Writer, body: &[u8]) -> Result<Appended, WalError> {
     writer.append(1, &[body])

@@ -1,7 +1,7 @@
 //! A log in ten lines: open, append, wait for the disk, close, open again, read.
 //!
-//! `cargo run -p collie-wal --example quickstart -- DIR` keeps the log in DIR, and each run adds to it; without DIR the log
-//! is in a temporary directory.
+//! `cargo run -p collie-wal --example quickstart -- DIR` keeps the log in DIR, and each run adds to it. Without DIR the
+//! log is in a temporary directory.
 
 use collie_env::Env;
 use collie_wal::{Level, Log, Mark, Options, WalError};
@@ -13,10 +13,10 @@ fn main() -> Result<(), WalError> {
     let (log, found) = Log::open(&Env::real(), &dir, Options::default())?;
     found.notes.iter().for_each(|note| println!("{note}"));
     let mut writer = log.writer();
-    // In memory once this returns; the position is what to wait for.
+    // On return the record is in memory; its end is the position to wait for.
     let first = writer.append(1, &[b"hello, ", b"log"])?;
     log.wait(Mark::Durable, first.end)?;
-    // Both in one call. The tag (0 to 31) is the caller's own.
+    // Append and wait in one call. The caller chooses the tag (0 to 31).
     writer.commit(2, b"and goodbye", Level::Disk)?;
     log.close()?;
 

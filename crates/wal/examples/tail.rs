@@ -1,8 +1,8 @@
-//! Follows a log while another thread appends: each record arrives once it is on disk, and a restart goes on where the
-//! last run had got to.
+//! Follows a log while another thread appends: each record arrives once it is on disk, and the next run continues where
+//! the last one stopped.
 //!
-//! `cargo run -p collie-wal --example tail -- DIR` keeps the log and the consumer's cursor in DIR; run it twice. Without DIR
-//! the log is in a temporary directory.
+//! `cargo run -p collie-wal --example tail -- DIR` keeps the log and the consumer's cursor in DIR; run it twice.
+//! Without DIR the log is in a temporary directory.
 
 use collie_env::Env;
 use collie_wal::{Level, Log, Options, TailOptions, WalError};
@@ -13,7 +13,7 @@ fn main() -> Result<(), WalError> {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let dir = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("log"), Into::into);
     let (log, _) = Log::open(&Env::real(), &dir, Options::default())?;
-    // A cursor of this name, durable in the log's directory. It keeps the files that it needs, up to a bound.
+    // A durable cursor of this name in the log's directory. It keeps the files that it needs, up to a bound.
     let mut tail = log.tail("example", TailOptions::resume())?;
     let mut writer = log.writer();
     let last = std::thread::spawn(move || {
@@ -22,7 +22,7 @@ fn main() -> Result<(), WalError> {
     for _ in 0..RECORDS {
         let record = tail.next()?;
         println!("{} {}", record.lsn, String::from_utf8_lossy(&record.body));
-        // What lies below is not handed out again, after a restart either.
+        // Records below are not yielded again, also after a restart. After a crash some may be.
         tail.advance(record.end)?;
     }
     let last = last.join().expect("the appender does not panic").expect("it appends")?;

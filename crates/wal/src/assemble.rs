@@ -1,9 +1,10 @@
-//! `Assembler`: turns frames into the records that a reader hands out: splits payloads, joins pieces, leaves out what
-//! the reader did not ask for.
+//! `Assembler`: turns frames into the records that a reader yields. It splits payloads into records, joins pieces, and
+//! leaves out records below the position that the reader asked for.
 //!
 //! # Invariants
 //! - J1. Records come out in the order of their positions, each once, all at or above the position asked for.
-//! - J2. Pieces of one life are never joined to pieces of another: a life that ended inside a record left it unfinished.
+//! - J2. Pieces of one incarnation are never joined to pieces of another: a record that was unfinished when an
+//!   incarnation ended stays unfinished.
 //! - J3. [`Assembler::restart`] is at or below the first piece of every record that ends above the position.
 //!
 //! Checked by `read_tests` and `tail_tests`.
@@ -26,33 +27,34 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
-/// How far the records of a frame were taken.
+/// How far the records of a frame have been taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taking {
     lsn: Lsn,
-    /// Bytes of the payload.
+    /// Offset in the payload, in bytes.
     at: usize,
 }
 
-/// Frames in, records out.
+/// Takes frames and yields records.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     from: Lsn,
-    /// End of the last record taken: a frame that repeats some is taken from there on.
+    /// End of the last record taken. If a frame repeats records, they are taken only from this position on.
     taken: Lsn,
     joiner: Joiner,
     ready: VecDeque<Record>,
-    /// First piece and position of the records of several pieces that were finished at or above the last
-    /// [`Assembler::restart`].
+    /// First piece and position of each record of several pieces that was completed at or above the position of the
+    /// last [`Assembler::restart`].
     long: VecDeque<(Lsn, Lsn)>,
-    /// The record of several pieces that was handed out last.
+    /// The last record of several pieces that was yielded.
     whole: Vec<u8>,
-    /// Where a payload was not whole records, and what was durable then: nothing follows.
+    /// The position at which a payload did not consist of whole records, and the limit at that time. Nothing is yielded
+    /// after it.
     broken: Option<(Lsn, Place, Lsn)>,
 }
 
 impl Assembler {
-    /// Hands out records at or above `from`, joining pieces to at most `limit_bytes`.
+    /// Creates an assembler that yields records at or above `from` and joins pieces to at most `limit_bytes`.
     pub(crate) fn new(from: Lsn, limit_bytes: usize) -> Self {
         Self {
             from,
@@ -65,10 +67,11 @@ impl Assembler {
         }
     }
 
-    /// Takes the records of the next frame, those that end at or below `limit`.
+    /// Takes those records of the next frame that end at or below `limit`.
     ///
     /// # Errors
-    /// `Damaged` when the payload is not whole records, from then on; those before the bad one are ready.
+    /// Returns `Damaged` if the payload does not consist of whole records, and in every later call. The records before
+    /// the bad one are ready.
     pub(crate) fn take(&mut self, frame: &Frame<'_>, place: &Place, limit: Lsn) -> Result<(), WalError> {
         let mut ready = std::mem::take(&mut self.ready);
         let taken = self.visit(frame, place, limit, |RecordRef { lsn, end, kind, tag, body }| {
@@ -79,10 +82,10 @@ impl Assembler {
         taken
     }
 
-    /// Calls `visit` with the records of the next frame, those that end at or below `limit`.
+    /// Calls `visit` with those records of the next frame that end at or below `limit`.
     ///
     /// # Errors
-    /// As [`Assembler::take`]; those before the bad one were visited.
+    /// As [`Assembler::take`]; the records before the bad one were visited.
     pub(crate) fn visit(
         &mut self,
         frame: &Frame<'_>,
@@ -110,17 +113,18 @@ impl Assembler {
         Ok(Taking { lsn: header.start, at: 0 })
     }
 
-    /// Begins to take records one by one that follow what was taken and lie in no frame, the first of them at `lsn`.
+    /// Begins to take records one by one that lie in no frame and follow those already taken; the first one is at
+    /// `lsn`.
     pub(crate) fn begin_at(&mut self, lsn: Lsn) -> Taking {
         Taking { lsn, at: 0 }
     }
 
-    /// Returns the next record of the frame that was begun last, if it ends at or below `limit`; `None` behind the last
-    /// one. `payload` is the frame's, in every call.
+    /// Returns the next record of the frame that was begun last, if it ends at or below `limit`; `None` after the last
+    /// one. Every call gets the same `payload`, that of the frame.
     ///
     /// # Errors
     /// As [`Assembler::take`].
-    // Always: so that no record goes through memory on its way to a visitor.
+    // Always inlined, so that no record passes through memory on its way to a visitor.
     #[inline(always)]
     pub(crate) fn step<'a>(
         &'a mut self,
@@ -162,7 +166,7 @@ impl Assembler {
         Ok(None)
     }
 
-    /// Returns an error once a payload was not whole records.
+    /// Returns an error if an earlier payload did not consist of whole records.
     pub(crate) fn check(&self) -> Result<(), WalError> {
         let Some((lsn, place, durable)) = &self.broken else { return Ok(()) };
         let (lsn, path, offset, durable) = (*lsn, place.path.to_path_buf(), place.offset, *durable);
@@ -174,7 +178,7 @@ impl Assembler {
         self.ready.pop_front()
     }
 
-    /// Drops what is unfinished: the pieces that would finish it are lost.
+    /// Drops unfinished records: the pieces that would complete them are lost.
     pub(crate) fn gap(&mut self) {
         self.joiner.clear();
     }
@@ -184,8 +188,8 @@ impl Assembler {
         self.ready.front().map(|record| record.lsn)
     }
 
-    /// Returns where a reader must start to be given every record at or above `lsn`, of those taken and to come (J3).
-    /// `lsn` never falls from call to call.
+    /// Returns the position at which a reader must start to get every record at or above `lsn`, of those taken and of
+    /// those to come (J3). `lsn` never decreases from call to call.
     pub(crate) fn restart(&mut self, lsn: Lsn) -> Lsn {
         while self.long.front().is_some_and(|(_, of)| *of < lsn) {
             self.long.pop_front();

@@ -1,5 +1,5 @@
-//! Bad input that no other test file is about: records of impossible sizes, directories that nothing can be done with.
-//! docs/recovery.md has the table of all cases and their tests.
+//! Bad input that no other test file covers: records of impossible sizes and unusable directories. docs/recovery.md has
+//! the table of all cases and their tests.
 
 use collie_env::{Env, SimFiles};
 
@@ -9,8 +9,9 @@ use crate::{
     testing::tiny,
 };
 
-/// Goal: a record of any size up to the limit comes back as it was, an empty one too; one above is refused, names both
-/// sizes, and leaves nothing behind. Method: sizes around each bound of pieces, frames and records; reopen.
+/// Goal: a record of any size up to the limit reads back unchanged, an empty one too; a larger one is refused with an
+/// error that names both sizes, and leaves nothing behind. Method: sizes around each bound of pieces, frames and
+/// records; reopen.
 #[test]
 fn records_of_every_size_up_to_the_limit_come_back_and_larger_ones_leave_nothing() {
     let (env, disk) = Env::simulated(5);
@@ -41,8 +42,8 @@ fn records_of_every_size_up_to_the_limit_come_back_and_larger_ones_leave_nothing
     log.close().unwrap();
 }
 
-/// Goal: a directory that cannot be read, made or written is one error that names it, and nothing is there afterwards that
-/// was not before. Method: each kind of trouble with a new log's directory and with one that exists.
+/// Goal: a directory that cannot be read, made or written gives one error that names it, and the failed opening adds
+/// nothing. Method: each kind of trouble with the directory of a new log and with that of an existing one.
 #[test]
 fn directory_that_refuses_is_named_and_left_as_it_is() {
     for trouble in [Trouble::Gone, Trouble::FailsAfter(0)] {

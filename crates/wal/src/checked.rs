@@ -1,13 +1,13 @@
-//! `Checked`: how far an opening is with checking the log's files, for whoever watches from another thread.
+//! `Checked`: how far an opening has checked the log's files, for display by another thread.
 //!
-//! Figures for people: they are stored and loaded relaxed, and nothing is decided by them.
+//! The figures are only for people: they are stored and loaded relaxed, and no decision depends on them.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Bytes of the files that an opening checks. Clones are the same figures.
+/// The number of bytes that an opening has checked and has to check. Clones share the same figures.
 #[derive(Clone, Debug, Default)]
 pub struct Checked(Arc<Figures>);
 
@@ -18,8 +18,8 @@ struct Figures {
 }
 
 impl Checked {
-    /// Returns the bytes that were checked, and those there are; zeros before it is known how many. With copies of the log, or a
-    /// ring that a killed process left, they may be checked more than once: then it begins again.
+    /// Returns the number of bytes checked and the total; zeros until the total is known. With copies of the log, or
+    /// with a ring that a killed process left, the files may be checked more than once; the count then starts again.
     ///
     /// # Progress
     /// Wait-free.
@@ -28,18 +28,18 @@ impl Checked {
         (self.0.done.load(Relaxed).min(total), total)
     }
 
-    /// Begins, with no file yet.
+    /// Starts the count, with no file yet.
     pub(crate) fn begin(&self) {
         self.0.total.store(0, Relaxed);
         self.0.done.store(0, Relaxed);
     }
 
-    /// Adds a file to be checked.
+    /// Adds the bytes of a file to be checked to the total.
     pub(crate) fn expect(&self, bytes: u64) {
         self.0.total.fetch_add(bytes, Relaxed);
     }
 
-    /// Notes that so much was checked in all.
+    /// Stores the number of bytes checked so far.
     pub(crate) fn reach(&self, bytes: u64) {
         self.0.done.store(bytes, Relaxed);
     }

@@ -1,21 +1,23 @@
 //! `Consumers`: named readers of a log, each with a cursor that survives a crash and keeps the files it needs, up to a
 //! bound.
 //!
-//! Knows names and positions; what a hold does at its bound is `holds`' rule, the bytes are `cursor_file`'s.
+//! This module handles names and positions. `holds` defines what a hold does at its bound, and `cursor_file` defines
+//! the bytes.
 //!
 //! # Invariants
-//! - U1. What a hold protects is what the file says: a hold moves up only after the file was replaced, so a crash takes
-//!   no cursor back below what was freed.
-//! - U2. A cursor is in the file before its tail exists, and again at least whenever it comes to another log file. What
-//!   was advanced since is sent again after a crash.
-//! - U3. Every cursor has a bound, and every bound is reached before `wal.max_segments` is.
-//! - U4. One tail at a time has a cursor, and none that has lost its place: who attaches hears of it at once.
-//! - U5. Nothing is written once the log is closed: the directory is somebody else's then.
-//! - U6. A consumer that had come beyond the place where `point_in_time` opened a damaged log has lost its place: what it
-//!   was told is no longer in the log.
+//! - U1. A hold protects what the file says: it moves up only after the file was replaced, so that a crash moves no
+//!   cursor back below what was freed.
+//! - U2. A cursor is in the file before its tail exists, and again at least whenever it comes to another log file.
+//!   Records that it passed since then are sent again after a crash.
+//! - U3. Every cursor has a bound, and every bound is reached before `wal.max_segments`.
+//! - U4. At most one tail at a time has a cursor, and no tail gets a cursor that has lost its place: the attach fails
+//!   at once.
+//! - U5. Nothing is written once the log is closed: another owner may have the directory then.
+//! - U6. A consumer that had passed the place where `point_in_time` opened a damaged log has lost its place: records
+//!   that it got are no longer in the log.
 //!
 //! # Locks
-//! `saving`, then `cursors`, then `Segments`; no I/O under `cursors`.
+//! `saving`, then `cursors`, then `Segments`; no I/O while `cursors` is held.
 //!
 //! Checked by `consumers_tests`, and by the crash lab (U1, U2: `lab::model` E7).
 
@@ -37,7 +39,7 @@ use crate::{
     segments::{Segments, Span},
 };
 
-/// A consumer of a log, as figures show it.
+/// Figures of one consumer of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerStat {
@@ -45,29 +47,30 @@ pub struct ConsumerStat {
     pub name: String,
     /// Everything below was consumed.
     pub lsn: Lsn,
-    /// From here on files are needed: `lsn`, or below it the beginning of a record that was not finished there. What is
-    /// on disk of the cursor.
+    /// Files are needed from this position on: `lsn`, or below it the beginning of a record that was not finished
+    /// there. It is the position that is on disk.
     pub restart: Lsn,
     /// What happens at the bound.
     pub policy: LagPolicy,
-    /// The bound, in log files begun since.
+    /// The bound in log files that were begun after the one that holds `restart`.
     pub bound_segments: u32,
-    /// The bound, in bytes that were written to log files.
+    /// The bound in bytes written to log files.
     pub bound_bytes: u64,
-    /// Whether a tail has it now.
+    /// Whether a tail has the cursor now.
     pub attached: bool,
-    /// Whether it fell behind its bound and lost its place.
+    /// Whether it reached its bound and lost its place.
     pub lost: bool,
-    /// By which bound, if that happened since the log was opened.
+    /// The bound at which it lost its place, if that happened since the log was opened.
     pub lost_by: Option<LagLimit>,
-    /// Positions between `restart` and the durable end: bytes of records, and what was skipped among them.
+    /// Positions between `restart` and the durable end: bytes of records, and skipped positions among them.
     pub lag_bytes: u64,
-    /// Bytes that were written to the files in `pins`, to the oldest those above `restart`: what counts for the bound.
+    /// Bytes that were written to the files in `pins`; of the oldest file the share above `restart`. This counts for
+    /// the bound.
     pub kept_bytes: u64,
-    /// The files that are kept for it, oldest first: those that hold records at or above `restart`, but for the one being
-    /// written. None when it keeps nothing.
+    /// The files that are kept for it, oldest first: those with records at or above `restart`, except the one being
+    /// written. Empty if it keeps none.
     pub pins: Vec<PathBuf>,
-    /// How long it has stood at `restart`; zero in a log that is not open.
+    /// How long it has been at `restart`; zero in a log that is not open.
     pub stands_for: Duration,
 }
 
@@ -78,7 +81,7 @@ struct Cursor {
     bound: Bound,
     hold: Hold,
     attached: bool,
-    /// Whether the file says something else.
+    /// Whether the file does not have this state yet.
     dirty: bool,
     moved_ns: u64,
 }
@@ -92,13 +95,13 @@ pub(crate) struct Consumers {
     max_segments: u32,
     spares: u32,
     cursors: Mutex<BTreeMap<String, Cursor>>,
-    /// How many there are: stored under the lock of `cursors`.
+    /// The number of cursors, stored under the lock of `cursors`.
     count: AtomicUsize,
-    /// Whether the file may be written (U5); held while it is.
+    /// Whether the file may still be written (U5); locked during a write.
     saving: Mutex<bool>,
 }
 
-/// Where a tail that got a cursor starts.
+/// The position at which a tail that attached to a cursor starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attached {
     pub(crate) lsn: Lsn,
@@ -106,8 +109,8 @@ pub(crate) struct Attached {
 }
 
 impl Consumers {
-    /// Takes the cursors that were `stored` and holds what they need. `lost_above`: where the log was damaged, if it was
-    /// opened without what lay there (U6).
+    /// Takes the `stored` cursors and creates a hold for each. If the log was opened without its damaged end,
+    /// `lost_above` is the position from which on records are lost (U6).
     pub(crate) fn new(
         env: &Env,
         options: &Options,
@@ -141,9 +144,9 @@ impl Consumers {
 
     /// Checks the bounds of a tail and completes them with the defaults.
     fn bound(&self, options: &TailOptions) -> Result<Bound, WalError> {
-        // The last files before the limit are spares and the one being written (U3).
+        // The last files before the limit are the spares and the file being written (U3).
         let most = self.max_segments.saturating_sub(self.spares + 4).max(1);
-        // Bytes are bound enough; a tail without any is bounded by files.
+        // A bound in bytes suffices; without one the default bound in files applies.
         let by_files = if options.bound_bytes.is_some() { most } else { (self.max_segments / 4).min(most) };
         let segments = options.bound_segments.unwrap_or(by_files);
         if !(1..=most).contains(&segments) {
@@ -159,7 +162,7 @@ impl Consumers {
         Ok(Bound { policy: options.policy, segments, bytes })
     }
 
-    /// Gives the cursor `name` to a tail, placed as `options` say, and makes it durable (U2, U4).
+    /// Gives the cursor `name` to a tail, placed according to `options`, and makes it durable (U2, U4).
     pub(crate) fn attach(&self, segments: &Segments, name: &str, options: &TailOptions) -> Result<Attached, WalError> {
         if let Some(refusal) = name_refusal(name) {
             return Err(WalError::options(refusal));
@@ -185,21 +188,21 @@ impl Consumers {
                 (None, Some((_, _, true))) => return Err(WalError::CursorLost { oldest }),
                 (None, Some((lsn, restart, false))) => (lsn, restart),
                 (None, None) => (oldest, oldest),
-                // The same place again: with what was not finished there.
+                // The same position again: the record that was not finished there is kept too.
                 (Some(from), Some((lsn, restart, false))) if from == lsn => (lsn, restart),
                 (Some(from), _) => {
                     let kept = Lsn::new(from.get().saturating_sub(options.keep_below));
                     (from.max(Lsn::FIRST), kept.max(Lsn::FIRST))
                 }
             };
-            // Held first, so that what the check finds stays.
+            // The hold comes before the check, so that the files that the check finds cannot be freed.
             let (hold, _) = segments.hold_from(restart, who(name), Some(bound));
             let oldest = segments.holds.start();
             let needed = if options.keep_below > 0 { lsn } else { restart };
             if needed < oldest {
                 return Err(WalError::CursorLost { oldest });
             }
-            // What is kept below a place and is gone is not held.
+            // Files below the position that are already freed cannot be held.
             let restart = restart.max(oldest);
             hold.move_to(restart);
             let moved_ns = self.env.clock.now_ns();
@@ -212,7 +215,7 @@ impl Consumers {
             Attached { lsn, restart }
         };
         let saved = self.save(segments).and_then(|()| match self.is_lost(name) {
-            // Saving has applied the bounds: there is more behind the place than is kept for anybody.
+            // `save` has enforced the bounds: more log lies after this position than the bound allows.
             true => Err(WalError::CursorLost { oldest: segments.holds.start() }),
             false => Ok(attached),
         });
@@ -222,8 +225,8 @@ impl Consumers {
         saved
     }
 
-    /// Gives the cursor another bound, in bytes of files, `None` for as many files as may be, and makes it durable. Returns whether
-    /// there is a cursor of that name. One that was lost stays lost.
+    /// Gives the cursor another bound in bytes of files, or with `None` the largest possible bound in files, and makes
+    /// it durable. Returns whether there is a cursor of that name. A lost cursor stays lost.
     pub(crate) fn set_bound(&self, segments: &Segments, name: &str, bytes: Option<u64>) -> Result<bool, WalError> {
         let most = self.bound(&TailOptions::resume().bound_bytes(bytes.unwrap_or(u64::MAX)))?;
         {
@@ -238,7 +241,7 @@ impl Consumers {
         Ok(true)
     }
 
-    /// Moves the cursor up to `lsn`, from where reading would start again at `restart`.
+    /// Moves the cursor up to `lsn`; `restart` is the position at which reading would have to start again.
     pub(crate) fn advance(&self, segments: &Segments, name: &str, lsn: Lsn, restart: Lsn) -> Result<(), WalError> {
         let elsewhere = {
             let mut cursors = self.cursors.lock();
@@ -260,12 +263,12 @@ impl Consumers {
         if elsewhere { self.save(segments) } else { Ok(()) }
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no consumers.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns whether the cursor was lost.
+    /// Returns whether the cursor has lost its place.
     pub(crate) fn is_lost(&self, name: &str) -> bool {
         self.cursors.lock().get(name).is_some_and(|cursor| cursor.hold.is_lost())
     }
@@ -275,11 +278,11 @@ impl Consumers {
         if let Some(cursor) = self.cursors.lock().get_mut(name) {
             cursor.attached = false;
         }
-        // A lost update only re-sends.
+        // If this fails, records are only sent again.
         let _best_effort = self.save(segments);
     }
 
-    /// Forgets the cursor; returns whether there was one.
+    /// Removes the cursor; returns whether there was one.
     pub(crate) fn remove(&self, segments: &Segments, name: &str) -> Result<bool, WalError> {
         {
             let mut cursors = self.cursors.lock();
@@ -296,7 +299,7 @@ impl Consumers {
         Ok(true)
     }
 
-    /// Writes the cursors if they have moved, and lets go of what they have passed (U1).
+    /// Writes the cursors if they have moved, and releases the files that they have passed (U1).
     pub(crate) fn save(&self, segments: &Segments) -> Result<(), WalError> {
         let dirty = self.cursors.lock().values().any(|cursor| cursor.dirty);
         if dirty { self.write(segments) } else { Ok(()) }
@@ -318,6 +321,7 @@ impl Consumers {
             cursors.iter_mut().map(stored).collect()
         };
         let stored = StoredCursors { log_id: self.log_id, cursors };
+        // U1: a hold moves only after this write.
         let written = if mistake!("CURSOR_NOT_STORED") { Ok(()) } else { stored.write(&*self.env.files, &self.dir) };
         let now_ns = self.env.clock.now_ns();
         let mut cursors = self.cursors.lock();
@@ -334,14 +338,14 @@ impl Consumers {
         written
     }
 
-    /// Ends all writing, after one last time if the log is closed in order.
+    /// Ends all writing; if the log is closed in order, saves the cursors first.
     pub(crate) fn close(&self, segments: &Segments, orderly: bool) -> Result<(), WalError> {
         let saved = if orderly && *self.saving.lock() { self.save(segments) } else { Ok(()) };
         *self.saving.lock() = false;
         saved
     }
 
-    /// Returns figures of all, by name.
+    /// Returns the figures of all consumers, ordered by name.
     pub(crate) fn stats(&self, spans: &[Span], durable: Lsn) -> Vec<ConsumerStat> {
         let now_ns = self.env.clock.now_ns();
         let cursors = self.cursors.lock();
@@ -368,7 +372,7 @@ impl Consumers {
     }
 }
 
-/// Returns how a consumer is called in messages.
+/// Returns the name of a consumer in messages.
 fn who(name: &str) -> String {
     format!("consumer {name}")
 }

@@ -1,4 +1,4 @@
-//! Consumers: cursors that survive crashes, what each policy does at its bound, who pins what.
+//! Consumers: cursors that survive crashes, what each policy does at its bound, and which consumer keeps which files.
 
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
@@ -13,7 +13,7 @@ fn open(disk: &SimFiles) -> Log {
     Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), tiny()).unwrap().0
 }
 
-/// Commits `count` records that fill a file in ten or so, numbered from `first`; returns their ends.
+/// Commits `count` records, numbered from `first`, about ten of which fill a file; returns their ends.
 fn commit(writer: &mut Writer, first: u8, count: u8) -> Vec<Lsn> {
     let one = |number| writer.commit(0, &[number; 3_000], Level::Disk).unwrap().end;
     (first..first + count).map(one).collect()
@@ -27,8 +27,8 @@ fn options_with(policy: LagPolicy) -> TailOptions {
     TailOptions::resume().policy(policy).bound_segments(2)
 }
 
-/// Goal: a cursor is where it was left after a close, after a kill, and after a power cut at worst where it was when it
-/// last came to another file. Method: three lives with the same consumer.
+/// Goal: a cursor is where it was left after a close, and after a kill or a power cut at worst where it was when it
+/// last came to another file. Method: one consumer over a close, a kill and power cuts.
 #[test]
 fn cursor_survives_close_kill_and_power_cut() {
     let disk = SimFiles::new();
@@ -62,8 +62,8 @@ fn cursor_survives_close_kill_and_power_cut() {
     }
 }
 
-/// Goal: freeing stops at the lowest cursor, says whose it is, and goes on when it moves; figures name the files. Method:
-/// two consumers at different places.
+/// Goal: freeing stops at the lowest cursor, names its consumer, and continues when the cursor moves; figures name the
+/// files. Method: two consumers at different positions.
 #[test]
 fn truncate_before_stops_at_the_lowest_cursor_and_names_it() {
     let disk = SimFiles::new();
@@ -93,8 +93,8 @@ fn truncate_before_stops_at_the_lowest_cursor_and_names_it() {
     assert!(freed.start > ends[40] && freed.start <= ends[50], "{freed:?}");
 }
 
-/// Goal: policy Hold closes admission at the bound before anything is reserved, names the consumer, and opens it again
-/// once the consumer moves on, or goes. Method: commit until refused, twice.
+/// Goal: the policy Hold closes admission at the bound before anything is reserved, names the consumer, and opens it
+/// again once the consumer moves on or is removed. Method: commit until refused, twice.
 #[test]
 fn hold_closes_admission_at_its_bound_and_opens_it_again() {
     let log = open(&SimFiles::new());
@@ -120,8 +120,8 @@ fn hold_closes_admission_at_its_bound_and_opens_it_again() {
     writer.commit(0, b"yes", Level::Disk).unwrap();
 }
 
-/// Goal: policy Invalidate never stops an append: the consumer is lost, its files go, and it can be placed anew. Method:
-/// fall behind, hear it, start again; also over a restart.
+/// Goal: the policy Invalidate never stops an append: the consumer loses its place, its files are freed, and it can be
+/// placed again. Method: fall behind, get the error, reopen the log, place the consumer again.
 #[test]
 fn invalidate_loses_the_place_at_its_bound_and_frees_the_files() {
     let disk = SimFiles::new();
@@ -147,8 +147,8 @@ fn invalidate_loses_the_place_at_its_bound_and_frees_the_files() {
     assert!(!log.stat().consumers[0].lost);
 }
 
-/// Goal: policy Files lets go of its files at the bound but reads on while they last, and holds again once it has caught
-/// up. Method: fall behind without freeing, catch up, fall behind with freeing.
+/// Goal: a consumer with the policy Files releases its files at the bound, reads on while they last, and holds files
+/// again once it has caught up. Method: fall behind without freeing, catch up, fall behind with freeing.
 #[test]
 fn files_reads_on_beyond_its_bound_while_they_last() {
     let options = Options { recent_bytes: 0, ..tiny() };
@@ -169,8 +169,8 @@ fn files_reads_on_beyond_its_bound_while_they_last() {
     assert!(matches!(lost, WalError::CursorLost { .. }), "{lost}");
 }
 
-/// Goal: a consumer that comes to its bound is announced once, with what it means, and again after it was below. Method:
-/// one of each policy fall behind twice.
+/// Goal: a consumer that reaches its bound is announced once, with the consequence, and again only after it was below
+/// the bound. Method: one consumer of each policy, twice at its bound.
 #[test]
 fn consumer_at_its_bound_is_announced_once() {
     let lines = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
@@ -201,7 +201,7 @@ fn consumer_at_its_bound_is_announced_once() {
     drop(lost);
 }
 
-/// Goal: a bound in bytes counts too. Method: large bound in files, small one in bytes.
+/// Goal: a bound in bytes counts too. Method: a large bound in files, a small one in bytes.
 #[test]
 fn bound_in_bytes_counts_too() {
     let log = open(&SimFiles::new());
@@ -216,9 +216,9 @@ fn bound_in_bytes_counts_too() {
     assert!((2..5).contains(&log.stat().segments));
 }
 
-/// Goal: whoever attaches above its bound hears at once that its place is lost, holds nothing, and can be placed elsewhere; with a wider
-/// bound the same place is held, and the bound may be narrowed once it has caught up. Method: a log of many files that nobody frees; a
-/// bound of two, at its beginning.
+/// Goal: a tail that attaches above its bound gets an error at once, holds nothing, and can be placed elsewhere. With a
+/// wider bound the same position is held, and the bound can be narrowed once the consumer has caught up. Method: a log
+/// of many files that are not freed; a bound of two files' bytes, at the beginning of the log.
 #[test]
 fn attaching_beyond_the_bound_is_an_error_and_a_wider_bound_holds() {
     let log = open(&SimFiles::new());
@@ -244,8 +244,9 @@ fn attaching_beyond_the_bound_is_an_error_and_a_wider_bound_holds() {
     assert!(!log.bound_consumer("nobody", None).unwrap());
 }
 
-/// Goal: positions that crashes skip are no bytes that a consumer keeps, and do not take it to its bound. Method: a log that is killed
-/// again and again, with a consumer that stands still and may keep less than what was skipped.
+/// Goal: positions that crashes skip are no bytes that a consumer keeps, and do not take it to its bound. Method: a log
+/// that is killed again and again, with a consumer that does not move and whose bound is below the number of skipped
+/// positions.
 #[test]
 fn skipped_positions_are_no_bytes_of_a_bound() {
     let mut disk = SimFiles::new();
@@ -265,7 +266,7 @@ fn skipped_positions_are_no_bytes_of_a_bound() {
     assert!(!stat.lost && stat.lag_bytes > most && (1..most).contains(&stat.kept_bytes), "{most}: {stat:?}");
 }
 
-/// Goal: no cursor without a bound can be made, and bad calls say what to do. Method: one of each.
+/// Goal: every cursor has a bound, and refused calls say what to do. Method: one call of each kind.
 #[test]
 fn bounds_names_and_second_tails_are_refused() {
     let disk = SimFiles::new();
@@ -298,8 +299,8 @@ fn bounds_names_and_second_tails_are_refused() {
     assert!(matches!(log.tail("late", from()), Err(WalError::Closed)));
 }
 
-/// Goal: a record of many files that was not finished at the cursor comes whole after a restart, and its first files stay
-/// until then (J3). Method: a long record around which short ones are consumed one by one.
+/// Goal: a record over many files that was not finished at the cursor is yielded whole after a restart, and its first
+/// files stay until then (J3). Method: a long record behind short ones that are consumed one by one.
 #[test]
 fn long_record_around_the_cursor_comes_whole_after_a_restart() {
     let disk = SimFiles::new();
@@ -314,7 +315,7 @@ fn long_record_around_the_cursor_comes_whole_after_a_restart() {
     for _ in 0..3 {
         tail.next().unwrap();
     }
-    // The whole was read by now; only what lies before it is dealt with.
+    // The tail has read the whole record by now, but only the records before it are consumed.
     assert_eq!(tail.next().unwrap().lsn, long.start);
     tail.advance(long.start).unwrap();
     let freed = log.truncate_before(log.durable()).unwrap();
@@ -330,8 +331,9 @@ fn long_record_around_the_cursor_comes_whole_after_a_restart() {
     assert!(log.truncate_before(log.durable()).unwrap().start > before[2]);
 }
 
-/// Goal: a record that a consumer's own bound cut short does not keep that consumer at its bound for ever. Method: a
-/// record of several files under a bound of one, with each protocol; the consumer catches up, then the same record fits.
+/// Goal: a record that the bound of a consumer cut short does not keep that consumer at its bound forever. Method: a
+/// record of several files under a bound of one, with each protocol; the consumer catches up, and then the same record
+/// fits.
 #[test]
 fn record_cut_short_by_a_bound_does_not_keep_the_consumer_there() {
     for protocol in [Protocol::Oracle, Protocol::Base, Protocol::Help] {
@@ -356,9 +358,9 @@ fn record_cut_short_by_a_bound_does_not_keep_the_consumer_there() {
     }
 }
 
-/// Goal: whatever is freed, a crash at any call leaves every cursor with all its records (U1, U2). Method: seeded runs of
-/// commits, consumption, advancing and freeing, cut at a random call; after the cut the consumer goes on where it stood
-/// or earlier, and misses nothing.
+/// Goal: whatever is freed, a crash at any call leaves every cursor with all its records (U1, U2). Method: seeded runs
+/// of commits, consumption, advancing and freeing, cut at a random call; after the cut the consumer continues where it
+/// was or earlier, and misses nothing.
 #[test]
 fn no_crash_takes_a_cursor_below_what_was_freed() {
     let (mut resumed, mut moved) = (0, 0);
@@ -379,7 +381,7 @@ fn no_crash_takes_a_cursor_below_what_was_freed() {
                         assert_eq!(number, next.unwrap_or(number), "seed {seed}");
                         next = Some(number + 1);
                         if random.below(2) == 0 {
-                            // Whether the cursor has moved is open when this fails.
+                            // If this call fails, the cursor may or may not have moved.
                             (consumed, moved) = (consumed.max(number + 1), moved + 1);
                             tail.advance(record.end)?;
                         }
@@ -407,7 +409,7 @@ fn no_crash_takes_a_cursor_below_what_was_freed() {
             while let Some(record) = tail.try_next().unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
                 left.push(u64::from_le_bytes(record.body[..8].try_into().unwrap()));
             }
-            // The last commit may or may not have come to be.
+            // The last commit may or may not be in the log.
             let last = log.read(Lsn::ZERO).last().map(|record| record.unwrap().body);
             let end = last.map_or(0, |body| u64::from_le_bytes(body[..8].try_into().unwrap()) + 1);
             let first = left.first().copied().unwrap_or(end);
@@ -422,10 +424,10 @@ fn no_crash_takes_a_cursor_below_what_was_freed() {
     assert!(resumed == 600 && moved > 1_000, "{resumed} lives, {moved} moves");
 }
 
-/// Goal: a log whose very first opening was cut short lacks nothing, however little of that opening's file came to disk:
-/// it starts where it did, and a consumer that was made before the first record has its place (track record T28).
-/// Method: let each write and sync of the first opening fail, open again, make the consumer and commit; cut the power
-/// with any choice of what was not synced; open as a caller who needs all.
+/// Goal: a log whose very first opening was cut short lacks nothing, however little of that opening's file is on disk:
+/// it starts where it did, and a consumer that was created before the first record has its place (track record T28).
+/// Method: each write and sync of the first opening fails in turn; open again, create the consumer and commit; cut the
+/// power with any choice of what was not synced; open with `known_start` at the first position.
 #[test]
 fn log_whose_first_opening_was_cut_short_keeps_its_start_and_its_consumers() {
     let options = || Options { known_start: Some(Lsn::FIRST), ..tiny() };
@@ -459,9 +461,9 @@ fn log_whose_first_opening_was_cut_short_keeps_its_start_and_its_consumers() {
     assert!(cut_short > 3 && without_the_file > 10, "{cut_short} openings, {without_the_file} states");
 }
 
-/// Goal: a consumer that had come beyond damage loses its place when the log is opened without what lay there, in that
-/// life and in later ones; one that had not goes on, also when nothing is left of the log. Method: three consumers; flip
-/// a byte in the middle, and one at the beginning of the oldest file.
+/// Goal: a consumer that had passed the damage loses its place when the log is opened without its damaged end, in that
+/// incarnation and in later ones; other consumers continue, unless no record is left of the log. Method: three
+/// consumers; flip a byte in the middle, and one at the beginning of the oldest file.
 #[test]
 fn consumer_beyond_damage_loses_its_place_for_good() {
     for at_the_beginning in [false, true] {
@@ -500,8 +502,8 @@ fn consumer_beyond_damage_loses_its_place_for_good() {
     }
 }
 
-/// Goal: a damaged or foreign file of cursors refuses the open before anything is written, and says what to do. Method:
-/// flip a byte; copy another log's file.
+/// Goal: a damaged or foreign file of cursors refuses the open before anything is written, with an error that names the
+/// file. Method: flip a byte; copy another log's file.
 #[test]
 fn damaged_or_foreign_cursors_refuse_the_open() {
     let (disk, other) = (SimFiles::new(), SimFiles::new());
@@ -524,7 +526,8 @@ fn damaged_or_foreign_cursors_refuse_the_open() {
     assert!(open(&disk).stat().consumers.is_empty());
 }
 
-/// Goal: the limit on files names who holds them, a mapped reader too. Method: eight files, an idle mapped reader.
+/// Goal: at the limit on files the error names the holder, a mapped reader too. Method: eight files, an idle mapped
+/// reader.
 #[test]
 fn limit_on_files_names_the_holder() {
     let disk = SimFiles::new();

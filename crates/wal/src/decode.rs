@@ -1,9 +1,9 @@
-//! The one decoder: bytes to segment headers, frames and records. Recovery, readers, the command line and fuzzing all
-//! come through here.
+//! The only decoder of the log: bytes to segment headers, frames and records. Recovery, readers, the command line and
+//! the fuzz targets all use it.
 //!
-//! # What always holds
+//! # Invariants
 //! - D1. No input panics, and none sizes an allocation beyond [`FRAME_PAYLOAD_MAX`] and the caller's record limit.
-//! - D2. What `format` writes is read back as it was (property test below).
+//! - D2. What `format` writes is read back unchanged (property test in `decode_tests`).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::borrow::Cow;
@@ -19,14 +19,14 @@ use crate::format::{
 /// Positions above this are refused, so that sums of a position and a size cannot wrap.
 const LSN_LIMIT: u64 = 1 << 61;
 
-/// Why bytes are not what was looked for, with both checksums (equal when something else is wrong).
+/// The two checksums of bytes that do not decode. They are equal if something else is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bad {
     pub(crate) stored: u32,
     pub(crate) computed: u32,
 }
 
-/// What a header block is.
+/// The kind of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderBlock {
     /// A segment of this format.
@@ -60,20 +60,20 @@ pub(crate) fn segment_header(block: &[u8]) -> HeaderBlock {
     parse().unwrap_or(HeaderBlock::Bad(bad))
 }
 
-/// A frame header that is within its bounds; its checksum is not yet compared.
+/// A frame header whose fields are within bounds; its checksum is not compared yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) header: FrameHeader,
     pub(crate) stored: u32,
 }
 
-/// Returns whether `bytes` begins as a frame header does. Where it does not, [`frame_claim`] finds none.
+/// Returns whether `bytes` begins like a frame header. If not, [`frame_claim`] returns `None`.
 #[inline]
 pub(crate) fn begins_frame(bytes: &[u8]) -> bool {
     bytes.starts_with(FRAME_MAGIC)
 }
 
-/// Reads a frame header; `None` when magic or bounds do not hold.
+/// Reads a frame header; `None` if the magic or a bound is wrong.
 pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
     if !begins_frame(bytes) {
         return None;
@@ -130,11 +130,11 @@ pub(crate) struct RawRecord<'a> {
     pub(crate) kind: u8,
     pub(crate) tag: u8,
     pub(crate) payload: &'a [u8],
-    /// Bytes that the record takes in the stream.
+    /// Size of the record in the stream, in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Reads the record at the front of `bytes`; `None` when there is no whole record of a known kind.
+/// Reads the record at the front of `bytes`; `None` if there is no whole record of a known kind.
 #[inline]
 pub(crate) fn record(bytes: &[u8]) -> Option<RawRecord<'_>> {
     let mut reader = Reader::new(bytes);
@@ -147,8 +147,8 @@ pub(crate) fn record(bytes: &[u8]) -> Option<RawRecord<'_>> {
     known.then_some(RawRecord { kind, tag, payload, bytes: u64::try_from(taken).ok()? })
 }
 
-/// Returns the bytes of the longest prefix of `bytes` made of whole records; `None` when `bytes` is not empty and does
-/// not start with one.
+/// Returns the length in bytes of the longest prefix of `bytes` that consists of whole records; `None` if `bytes` is
+/// not empty and does not start with a whole record.
 pub(crate) fn whole_records(bytes: &[u8]) -> Option<usize> {
     let mut at = 0_usize;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -166,31 +166,31 @@ pub(crate) fn whole_records(bytes: &[u8]) -> Option<usize> {
 pub enum RecordKind {
     /// A payload.
     Data,
-    /// A hole: a write that was made without the log.
+    /// A hole: marks a write that was made without the log.
     Unlogged,
 }
 
-/// A payload that is whole.
+/// A complete payload.
 #[derive(Debug)]
 pub(crate) struct Joined<'a> {
     pub(crate) kind: RecordKind,
-    /// As it lies in the frame, or put together of pieces.
+    /// Borrowed from the frame, or joined from pieces.
     pub(crate) body: Cow<'a, [u8]>,
     /// Position of its first piece.
     pub(crate) first: Lsn,
 }
 
-/// A payload whose last piece has not come yet.
+/// A payload whose last piece has not arrived yet.
 #[derive(Debug)]
 struct Unfinished {
     /// Position of piece 0.
     first: Lsn,
-    /// Number of the piece that must come next.
+    /// Number of the next piece.
     expected: u64,
     body: Vec<u8>,
 }
 
-/// Joins pieces to payloads, per slot.
+/// Joins pieces to payloads, for each slot.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
     unfinished: Map<u64, Unfinished>,
@@ -198,12 +198,12 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Joins to at most `limit_bytes`.
+    /// Creates a joiner for payloads of at most `limit_bytes`.
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self { unfinished: Map::default(), limit_bytes }
     }
 
-    /// Takes the next record, which starts at `lsn`; returns what it completes.
+    /// Takes the next record, which starts at `lsn`; returns the payload that it completes, if any.
     #[inline]
     pub(crate) fn take<'a>(&mut self, raw: &RawRecord<'a>, lsn: Lsn) -> Option<Joined<'a>> {
         match raw.kind {
@@ -221,7 +221,7 @@ impl Joiner {
         let begun = self.unfinished.remove(&slot);
         let fresh = || Unfinished { first: lsn, expected: 0, body: Vec::new() };
         let Unfinished { first, expected, mut body } = if piece == 0 { fresh() } else { begun? };
-        // A piece out of turn belongs to a payload whose other pieces never came.
+        // A piece out of order belongs to a payload whose other pieces were never logged.
         let whole_bytes = body.len().checked_add(reader.rest().len())?;
         if piece != expected || whole_bytes > self.limit_bytes {
             return None;
@@ -234,12 +234,12 @@ impl Joiner {
         None
     }
 
-    /// Returns the position of the oldest piece kept.
+    /// Returns the lowest position of a first piece among the unfinished payloads.
     pub(crate) fn oldest(&self) -> Option<Lsn> {
         self.unfinished.values().map(|begun| begun.first).min()
     }
 
-    /// Forgets every piece.
+    /// Drops all unfinished payloads.
     pub(crate) fn clear(&mut self) {
         self.unfinished.clear();
     }

@@ -1,17 +1,19 @@
-//! Catch-up: brings a copy that was left out up to the live ones while the log runs, and has it join again.
+//! Catch-up: brings a copy that was left out up to the live ones while the log runs, and lets it join again.
 //!
-//! First everything is compared with a live copy and written where it differs, segment by segment in order, while the log
-//! goes on and notes what it changes; then what was noted, until little is left; then the log is held for the last of it
-//! and the copy joins. It counts once the flight has written so (`mirror` I5).
+//! A catch-up first compares everything with a live copy and writes where the two differ, segment by segment in order,
+//! while the log runs and notes its changes. It then applies the noted changes until little is left. Finally it blocks
+//! the log's changing calls for the rest, and the copy joins. The copy counts once the frame writer has written so
+//! (`mirror` I5).
 //!
 //! # Invariants
-//! - K1. As `repair` R2: what is not of the log goes first, then each segment is durable before the next, so that after a
-//!   crash on the way the copy is stale or whole. A segment that differs is written under a temporary name.
-//! - K2. Nothing is written over a copy that went its own way (`census` S3) or is of another log.
-//! - K3. When it joins, the copy holds every byte of the live one, synced: what was changed while it was compared is
-//!   noted after it was done, so looking again sees it.
-//! - K4. What the copy holds behind the last position that it knows to be durable is written anew, not compared: its last
-//!   sync may have failed, and then only the system's cache has it.
+//! - K1. As `repair` R2: files that are not part of the log are removed first, then each segment is durable before the
+//!   next, so that after a crash on the way the copy is stale or whole. A segment that differs is written under a
+//!   temporary name.
+//! - K2. Nothing is written over a copy that diverged (`census` S3) or belongs to another log.
+//! - K3. When it joins, the copy holds every byte of the live one, synced: a change is noted after it was made, so the
+//!   next round sees it.
+//! - K4. Segments from the last one that the copy knows to be durable are rewritten without a comparison: the copy's
+//!   last sync may have failed, and then only the page cache has the bytes.
 //!
 //! Checked by `mirror_tests`.
 
@@ -35,24 +37,24 @@ use super::{
 };
 use crate::{CopyState, WalError, format::segment_number, source::FrameSource, window::Window};
 
-/// With no more than this left the log may be held for the rest.
+/// Once no more than this was left in a round, the log may be blocked for the rest.
 const LITTLE_BYTES: u64 = 256 << 10;
-/// Rounds in which the rest did not get little, before giving up until the next try.
+/// Number of rounds after which the catch-up gives up until the next try.
 const ROUNDS_MAX: u32 = 50;
-/// How long the log's calls may keep a copy from joining, before the next round.
+/// How long a catch-up waits in one round for the log's running calls to end.
 const GATE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What changed since a catch-up last looked.
+/// Changes since a catch-up last looked.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Names made, replaced or removed.
+    /// Names created, replaced or removed.
     pub(super) names: BTreeSet<String>,
-    /// Stretches written, by name: from, to.
+    /// Ranges written, by name: from, to.
     pub(super) writes: BTreeMap<String, (u64, u64)>,
 }
 
 impl Mirror {
-    /// Tries to bring back each copy that is down; returns whether one joined, which the flight has to write down.
+    /// Tries to bring back each copy that is down; returns whether one joined, which the frame writer has to record.
     pub(crate) fn catch_up(&self) -> bool {
         let down = |state: &State| -> Vec<usize> {
             let copies = state.copies.iter().enumerate();
@@ -73,8 +75,9 @@ impl Mirror {
         joined
     }
 
-    /// Waits until a copy goes down or the log closes, or for one `wal.copy_stall`; `false` when the log closes. Leaves
-    /// out a copy in which nothing has moved since the last call although something is on its way.
+    /// Waits until a copy goes down or the log closes, at most one `wal.copy_stall`; returns `false` once the log
+    /// closes. Under a quorum, leaves out a copy that made no progress during the wait although it has calls in
+    /// progress.
     pub(crate) fn watch(&self) -> bool {
         let before = self.0.moves();
         {
@@ -94,8 +97,10 @@ impl Mirror {
 
 impl Shared {
     fn catch_up(self: &Arc<Self>, index: usize) -> Result<(), WalError> {
-        // Kept by this thread if it hangs (`lane` N2).
+        // If this thread hangs, it keeps the lock (`lane` N2).
         let _lock = self.take_hold(index)?;
+        // Changes are noted from here on, before anything is compared (K3); until a LINK counts the copy, it is marked
+        // (`census` S4).
         self.state.lock().copies[index].changes = Some(Changes::default());
         let known = self.must_be_ours(index)?;
         mark(&*self.files, &self.dirs[index]).map_err(|source| self.failed("mark", index, source))?;
@@ -109,6 +114,7 @@ impl Shared {
             if self.apply(index, &changes)? > LITTLE_BYTES {
                 continue;
             }
+            // Last round: with the gate closed nothing changes any more.
             let Some(_gate) = self.gate.try_write_for(GATE_PATIENCE) else { continue };
             let reference = self.reference()?;
             if !self.state.lock().copies[reference].is_idle() {
@@ -136,7 +142,7 @@ impl Shared {
         reference.ok_or_else(|| self.failed("copy from", 0, io::ErrorKind::NotFound.into()))
     }
 
-    /// Makes the directory where missing, takes its lock and starts its lanes, unless all that was done before.
+    /// Creates the directory if it is missing, takes its lock and starts its lanes, unless that is done already.
     fn take_hold(&self, index: usize) -> Result<Option<Arc<dyn FileLock>>, WalError> {
         let dir = &self.dirs[index];
         if self.state.lock().copies[index].lock.is_none() {
@@ -152,8 +158,8 @@ impl Shared {
         Ok(self.state.lock().copies[index].lock.clone())
     }
 
-    /// Refuses a copy of another log, and one that went on without this one (K2). Returns the last frame that the copy
-    /// knows to have been durable.
+    /// Refuses a copy of another log and a copy that diverged from this one (K2). Returns the last frame that the copy
+    /// knows to be durable.
     fn must_be_ours(&self, index: usize) -> Result<Option<Witness>, WalError> {
         let reference = self.reference()?;
         let place = |index: usize| CopyDir { index, dir: self.dirs[index].clone() };
@@ -188,7 +194,7 @@ impl Shared {
         Ok(names.into_iter().filter(|name| segment_number(name).is_some()).collect())
     }
 
-    /// Removes what is not in `names`, and what was being prepared.
+    /// Removes segments that are not in `names`, and temporary files.
     fn remove_others(&self, index: usize, names: &[String]) -> Result<(), WalError> {
         let dir = &self.dirs[index];
         let there = self.files.list(dir).map_err(|source| self.failed("list", index, source))?;
@@ -203,8 +209,8 @@ impl Shared {
         self.files.sync_dir(dir).map_err(|source| self.failed("sync", index, source))
     }
 
-    /// Makes one segment of a copy the same as in the reference (K1). If what the copy holds is not known to be `synced`,
-    /// that it looks the same proves nothing.
+    /// Makes one segment of a copy equal to that of the reference (K1). Unless the copy's bytes are known to be
+    /// `synced`, equal bytes prove nothing (K4).
     fn equalize(&self, index: usize, name: &str, synced: bool) -> Result<(), WalError> {
         let reference = self.reference()?;
         let (source, target) = (self.dirs[reference].join(name), self.dirs[index].join(name));
@@ -212,12 +218,12 @@ impl Shared {
             return Err(WalError::Closed);
         }
         let from = match self.files.open(&source, Access::Read) {
-            // Freed meanwhile: noted.
+            // It was freed in the meantime, which is noted as a change.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             from => from.map_err(|error| self.failed("read", reference, error))?,
         };
         let bytes = from.len().map_err(|error| self.failed("read", reference, error))?;
-        // What cannot be read is written.
+        // A file that cannot be read is written again.
         if (synced || mistake!("COPY_CACHE_TRUSTED")) && self.is_equal(&*from, &target, bytes).unwrap_or(false) {
             return Ok(());
         }
@@ -241,7 +247,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Notes a change for the catch-ups on their way.
+    /// Notes a change for each running catch-up.
     pub(super) fn note(&self, act: impl Fn(&mut Changes)) {
         self.state.lock().copies.iter_mut().filter_map(|copy| copy.changes.as_mut()).for_each(act);
     }
@@ -260,10 +266,10 @@ impl Shared {
         state.copies[index].changes.replace(Changes::default()).unwrap_or_default()
     }
 
-    /// Does in a copy what was noted; returns how many bytes that were.
+    /// Applies noted changes to a copy; returns roughly how many bytes they were.
     fn apply(&self, index: usize, changes: &Changes) -> Result<u64, WalError> {
         let reference = self.reference()?;
-        // What was noted was given to the reference before; under a quorum it may not have done it yet.
+        // The reference was given every noted change before; under a quorum it may not have applied it yet.
         if !self.has_all(reference) {
             return Err(self.failed("copy from", reference, io::ErrorKind::TimedOut.into()));
         }
@@ -284,7 +290,7 @@ impl Shared {
         Ok(done)
     }
 
-    /// Writes a stretch of a segment that both have, durably.
+    /// Copies a range of a segment that both copies have, durably.
     fn copy_stretch(&self, index: usize, reference: usize, name: &str, from: u64, to: u64) -> Result<u64, WalError> {
         let copy = || {
             let source = self.files.open(&self.dirs[reference].join(name), Access::Read)?;

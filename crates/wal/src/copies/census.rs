@@ -1,21 +1,23 @@
-//! `Census`: which copies of the log are there, which of them hold all of it, and whether that is enough to open.
+//! `Census`: which copies of the log exist, which of them hold all of it, and whether they suffice to open.
 //!
-//! Each LINK says since which opening, and which change of the live copies, it holds. A copy that has a LINK of the
-//! newest such change holds all that was durable before it: a copy is synced before it turns to the next segment, is filled
-//! in order when it comes back, and is brought up to the others before an opening writes. Copies without one are stale:
-//! they were left out, or away. Nothing is read from them but for gaps that nobody else can fill.
+//! Each LINK names the opening and the change of the live copies since which it holds. A copy that has a LINK of the
+//! newest such change holds everything that was durable before it: a copy is synced before it turns to the next
+//! segment, is filled in order when it comes back, and is made equal to the others before an opening writes. Copies
+//! without such a LINK are stale: they were left out or away. The log reads from them only to fill gaps that no
+//! up-to-date copy can fill.
 //!
 //! # Invariants
-//! - S1. Enough copies: all that are configured, now or by the newest LINK; or as many up-to-date ones as the newest LINK
-//!   counts; or, when that LINK counts a majority, a majority in any state. Otherwise somebody that is not there may
-//!   hold more, and only `wal.open_with` opens.
-//! - S2. A copy whose newest segment cannot be placed (its LINK is rotten everywhere) counts as holding the log, so that
-//!   what it holds is damage to be seen and not a stale copy to be overwritten; but where the others are whole without it and begin behind
-//!   all that it has, it is one.
-//! - S3. A stale copy whose durable end is not in the up-to-date ones went another way: nothing is written over it.
-//! - S4. Who holds a LINK without the mark [`INCOMPLETE`] was counted by it: a copy that is filled is marked before it gets
-//!   anything, and until a LINK counts it that is durable in all that were live before.
-//! - S5. A copy that was cut offline and one that was opened without it since went separate ways.
+//! - S1. Copies suffice if as many are present as are configured, now or by the newest LINK; or as many up-to-date ones
+//!   as the newest LINK counts; or, if that LINK counts a majority, a majority in any state. Otherwise a copy that is
+//!   not there may hold more, and only `wal.open_with` allows the open.
+//! - S2. A copy whose newest segment cannot be placed (its LINK is rotten in every copy) counts as holding the log, so
+//!   that its content shows as damage and is not overwritten as a stale copy. But if the others are whole without it
+//!   and begin behind everything that it has, it is stale.
+//! - S3. A stale copy whose durable end is not in the up-to-date ones has diverged: nothing is written over it.
+//! - S4. A copy that holds a LINK and not the mark [`INCOMPLETE`] was counted by that LINK: a copy to be filled is
+//!   marked before it gets anything, and stays marked until a LINK that counts it is durable in all copies that were
+//!   live before.
+//! - S5. A copy that was cut offline and one that was opened without it since have diverged.
 //!
 //! Checked by `copies_tests` and `cut_tests`.
 
@@ -36,7 +38,7 @@ use crate::{
 /// Name of the file that marks a copy while it is filled from another.
 pub(super) const INCOMPLETE: &str = "INCOMPLETE";
 
-/// A LINK, as far as copies are compared by it.
+/// The fields of a LINK by which copies are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LinkSeen {
     incarnation: u64,
@@ -50,7 +52,8 @@ struct LinkSeen {
 }
 
 impl LinkSeen {
-    /// Which opening and which change of the live copies it belongs to: the same in all LINKs until the next change.
+    /// Returns the opening and the change of the live copies to which it belongs; the same in all LINKs until the next
+    /// change.
     fn age(&self) -> (u64, u32) {
         (self.incarnation, self.counts.change)
     }
@@ -60,7 +63,7 @@ impl LinkSeen {
     }
 }
 
-/// A frame of a copy that stands for all before it.
+/// A frame of a copy that vouches for everything before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) name: String,
@@ -69,7 +72,7 @@ pub(crate) struct Witness {
     pub(crate) crc: u32,
     number: u64,
     pub(super) end: Lsn,
-    /// The newest opening that its copy knows of, if a LINK is left that tells.
+    /// The newest opening that its copy knows, if a LINK is left that names it.
     pub(super) life: Option<u64>,
 }
 
@@ -79,59 +82,62 @@ impl Witness {
     }
 }
 
-/// The newest segments of one copy, down to one with a LINK and the last frame named durable.
+/// The newest segments of one copy, down to one with a LINK and to the last frame known to be durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Top {
     pub(super) log_id: Option<[u8; 16]>,
     segment_number_max: u64,
     link: Option<LinkSeen>,
-    /// Salt and largest frame number of each segment looked at, newest first.
+    /// Salt and largest frame number of each segment that was read, newest first.
     segments: Vec<(u64, u64)>,
     /// The largest durable position that its frames name.
     durable: Lsn,
-    /// The largest position that a frame of those segments ends at.
+    /// The largest end of a frame in those segments.
     end: Lsn,
-    /// Whether it is marked as being filled.
+    /// Whether it has the mark of a copy that is being filled.
     incomplete: bool,
-    /// The first frame that ends there, or the nearest below: it was synced before another named its end as durable.
+    /// The first frame that ends at the durable position, or the nearest below: it was synced before another frame
+    /// named its end as durable.
     pub(super) witness: Option<Witness>,
 }
 
-/// Copies and what their newest segments say.
+/// Copies, and the state of their newest segments.
 type Tops = Vec<(CopyDir, Top)>;
 
-/// What the directories of a log hold.
+/// The content of a log's directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Census {
-    /// Copies that hold the newest LINK; all that hold a log, when none has a LINK.
+    /// Copies that hold the newest LINK; all that hold a log if none has a LINK.
     pub(crate) holders: Vec<CopyDir>,
-    /// Copies of this log that do not.
+    /// The other copies of this log.
     pub(crate) stale: Vec<CopyDir>,
-    /// Those of the holders that count as such only because they cannot be placed (S2), by index, and where all that they have ends.
+    /// Holders that count as such only because they cannot be placed (S2), by index, with the end of everything that
+    /// they have.
     unplaced: BTreeMap<usize, Lsn>,
-    /// The last frame that each copy knows to have been durable, by the copy's index.
+    /// The last frame that each copy knows to be durable, by the copy's index.
     pub(super) witnesses: BTreeMap<usize, Witness>,
-    /// Directories that can be used and hold no log.
+    /// Usable directories without a log.
     pub(crate) empty: Vec<CopyDir>,
     /// Directories that cannot be used.
     pub(crate) missing: Vec<PathBuf>,
     pub(crate) segment_number_max: u64,
-    /// What the newest LINK says.
+    /// The counts in the newest LINK.
     counts: Option<CopyCounts>,
-    /// How many holders, and how many stale copies, are not marked.
+    /// The numbers of holders and of stale copies without the mark.
     counted: [usize; 2],
-    /// Those, by index, that can be read and not written: nothing is done to them.
+    /// Copies that can be read but not written, by index, with the reason: nothing is done to them.
     left_out: BTreeMap<usize, String>,
-    /// Whether all are incomplete: what they were filled from is not there.
+    /// Whether all copies are incomplete: the one that they were filled from is not there.
     sourceless: bool,
     configured: usize,
 }
 
 impl Census {
-    /// Looks into `usable` directories; `missing` ones are only counted.
+    /// Reads the `usable` directories; `missing` ones are only counted.
     ///
     /// # Errors
-    /// `ForeignLog` when the copies are of different logs; `CopiesDiffer` when one was cut and another went on; `NewerFormat`.
+    /// `ForeignLog` if the copies are of different logs; `CopiesDiffer` if one was cut and another continued;
+    /// `NewerFormat`.
     pub(crate) fn take(
         files: &Arc<dyn Files>,
         usable: &[CopyDir],
@@ -181,13 +187,14 @@ impl Census {
         })
     }
 
-    /// Returns an error unless there are enough copies (S1).
+    /// Returns an error unless the copies suffice (S1).
     pub(crate) fn admit(&self, open_with: Option<u32>) -> Result<(), WalError> {
         let present = self.holders.len() + self.stale.len();
         let [up_to_date, stale] = self.counted;
         let Some(counts) = self.counts else {
-            // Nobody knows how many copies there are to be. A new log wants all its directories, so that it never runs
-            // with fewer copies than asked for, unnoticed; and a copy cut short before its first frame is no log.
+            // No LINK says how many copies there are. A new log needs all its directories, so that it never runs
+            // unnoticed with fewer copies than configured; and a copy that was cut short before its first frame is no
+            // log.
             let (usable, enough) = (self.usable().count(), open_with.map_or(self.configured, |n| n as usize));
             return if usable >= enough { Ok(()) } else { Err(self.missing_error(0, enough)) };
         };
@@ -201,34 +208,36 @@ impl Census {
         Err(self.missing_error(counted, required))
     }
 
-    /// Returns whether there is a log yet.
+    /// Returns whether a log exists already.
     pub(super) fn has_log(&self) -> bool {
         self.counts.is_some()
     }
 
-    /// Returns whether a copy may hold what it never synced in a segment: it knows of nothing durable there.
+    /// Returns whether a copy may hold unsynced bytes in a segment: it has no proof of a durable frame behind that
+    /// segment.
     pub(super) fn is_doubtful(&self, copy: &CopyDir, name: &str) -> bool {
         let doubtful = self.witnesses.get(&copy.index).is_none_or(|witness| witness.name.as_str() <= name);
         doubtful && !mistake!("COPY_CACHE_TRUSTED")
     }
 
-    /// Has these copies, by index and with why, left alone from here on: they cannot be written. What they hold is read all the same.
+    /// Excludes these copies, by index and with the reason, from all changes from here on: they cannot be written. They
+    /// are read all the same.
     pub(crate) fn leave_out(&mut self, copies: &BTreeMap<usize, String>) {
         self.left_out.clone_from(copies);
     }
 
-    /// Returns why a copy is left alone, if it is.
+    /// Returns the reason why a copy is left alone, if it is.
     pub(crate) fn why_left_out(&self, copy: &CopyDir) -> Option<&str> {
         self.why_left_out_by(copy.index)
     }
 
-    /// [`Census::why_left_out`], by its index.
+    /// As [`Census::why_left_out`], by the index of the copy.
     pub(crate) fn why_left_out_by(&self, index: usize) -> Option<&str> {
         self.left_out.get(&index).map(String::as_str)
     }
 
-    /// Returns this census with the copies that cannot be placed taken for stale ones, and where all that they have ends; `None`: there are none,
-    /// or no others.
+    /// Returns this census with the copies that cannot be placed counted as stale, and the end of everything that they
+    /// have; `None` if there are no such copies, or no others.
     pub(super) fn placed(&self) -> Option<(Self, Lsn)> {
         let end = *self.unplaced.values().max()?;
         let mut placed = self.clone();
@@ -241,7 +250,7 @@ impl Census {
         (!placed.holders.is_empty()).then_some((placed, end))
     }
 
-    /// Returns every directory that can be used.
+    /// Returns every directory that can be used and is not left alone.
     pub(crate) fn usable(&self) -> impl Iterator<Item = &CopyDir> {
         let all = self.holders.iter().chain(&self.stale).chain(&self.empty);
         all.filter(|copy| !self.left_out.contains_key(&copy.index))
@@ -258,13 +267,14 @@ fn newest_of(tops: &[(CopyDir, Top)]) -> Option<LinkSeen> {
     tops.iter().filter_map(|(_, top)| top.link).max_by_key(LinkSeen::place)
 }
 
-/// Returns each copy's newest LINK, if it is of the age of the newest of all.
+/// Returns the newest LINK of each copy that has one of the newest age.
 fn newest_age(tops: &[(CopyDir, Top)]) -> Vec<LinkSeen> {
     let age = newest_of(tops).map(|link| link.age());
     tops.iter().filter_map(|(_, top)| top.link).filter(|link| Some(link.age()) == age).collect()
 }
 
-/// Refuses copies of which one was cut offline and another was opened without it since: both lives have one number (S5).
+/// Refuses copies of which one was cut offline and another was opened without it since: both incarnations have the same
+/// number (S5).
 fn refuse_cut_beside_life(tops: &[(CopyDir, Top)]) -> Result<(), WalError> {
     let Some(age) = newest_of(tops).map(|link| link.age()) else { return Ok(()) };
     let newest = || tops.iter().filter_map(|(copy, top)| Some((copy, top, top.link.filter(|link| link.age() == age)?)));
@@ -277,13 +287,14 @@ fn refuse_cut_beside_life(tops: &[(CopyDir, Top)]) -> Result<(), WalError> {
     })
 }
 
-/// Parts the copies into those that were counted by the newest LINKs and the others.
+/// Splits the copies into those that were counted by the newest LINKs and the others.
 fn split(tops: Vec<(CopyDir, Top)>) -> (Tops, Tops) {
     let newest = newest_age(&tops);
     tops.into_iter().partition(|(_, top)| newest.is_empty() || top.holds(&newest))
 }
 
-/// Returns which copies hold the newest LINK only if the rot hides it (S2), by index, and where all that they have ends.
+/// Returns the copies that can hold the newest LINK only if rot hides it (S2), by index, with the end of everything
+/// that they have.
 fn unplaced_of(tops: &[(CopyDir, Top)]) -> BTreeMap<usize, Lsn> {
     let newest = newest_age(tops);
     let unplaced = tops.iter().filter(|(_, top)| !newest.is_empty() && top.holds(&newest) && !top.is_placed(&newest));
@@ -291,7 +302,7 @@ fn unplaced_of(tops: &[(CopyDir, Top)]) -> BTreeMap<usize, Lsn> {
 }
 
 impl Top {
-    /// Reads the newest segments of a copy until one tells its LINK.
+    /// Reads the newest segments of a copy until it has a LINK and a witness of the durable position.
     pub(super) fn of(files: &dyn Files, copy: &CopyDir) -> Result<Self, WalError> {
         let names = files.list(&copy.dir).map_err(|source| WalError::io("list", &copy.dir, source))?;
         let incomplete = names.iter().any(|name| name == INCOMPLETE);
@@ -326,13 +337,13 @@ impl Top {
         Ok(top)
     }
 
-    /// Notes the frames of a segment.
+    /// Adds the frames of a segment.
     fn read_segment(&mut self, window: &mut Window, salt: Option<u64>, name: &str) {
         let segment_number = segment_number(name).unwrap_or(0);
         let link_is_newer = self.link.is_some();
         let (mut offset, mut ends) = (BLOCK_BYTES, Vec::new());
         while offset < window.file_bytes() {
-            // What cannot be read counts as rotten.
+            // Bytes that cannot be read count as rotten.
             let Ok(Ok(frame)) = window.frame_at(offset, salt) else {
                 offset += BLOCK_BYTES;
                 continue;
@@ -344,7 +355,7 @@ impl Top {
             }
             (self.durable, self.end) = (self.durable.max(frame.header.durable), self.end.max(frame.header.end()));
             let (name, end, crc) = (name.to_owned(), frame.header.end(), frame.crc);
-            // An empty frame ends where the one before does: it proves nothing of its own.
+            // An empty frame ends where the frame before it does, so it proves nothing itself.
             let before = frame.header.link.map_or(frame.header.start, |link| link.previous_end);
             if before < end {
                 ends.push(Witness { name, offset, salt, crc, number, end, life: None });
@@ -361,13 +372,13 @@ impl Top {
         self.witness = known.max_by_key(Witness::rank);
     }
 
-    /// Returns whether this copy has a LINK of the newest age, or a frame behind one of them.
+    /// Returns whether this copy has a LINK of the newest age, or a frame behind such a LINK.
     fn is_placed(&self, newest: &[LinkSeen]) -> bool {
         let behind = |(salt, last): &(u64, u64)| newest.iter().any(|link| link.salt == *salt && link.frame <= *last);
         self.link.is_some_and(|link| link.age() == newest[0].age()) || self.segments.iter().any(behind)
     }
 
-    /// Returns whether this copy is placed so, or cannot be placed at all (S2).
+    /// Returns whether this copy is placed, or cannot be placed at all (S2).
     fn holds(&self, newest: &[LinkSeen]) -> bool {
         let known = |salt| newest.iter().chain(&self.link).any(|link| link.salt == salt);
         self.is_placed(newest) || self.segments.first().is_some_and(|(salt, _)| !known(*salt))

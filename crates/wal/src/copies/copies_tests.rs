@@ -1,4 +1,4 @@
-//! Copies of a log: lost, stale, rotten, cut in the middle of a repair, gone separate ways.
+//! Copies of a log: lost, stale, rotten, cut in the middle of a repair, diverged.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -27,7 +27,7 @@ fn open(disk: &SimFiles, options: Options) -> Result<(Log, Recovered), WalError>
     Log::open(&Env::over(disk.clone(), 1), HOME.as_ref(), options)
 }
 
-/// Returns the error; a log that opened is not printed, it is large.
+/// Returns the error. A log that opened is not printed: it is large.
 pub(super) fn refusal<T>(result: Result<T, WalError>) -> WalError {
     result.err().expect("must be refused")
 }
@@ -42,7 +42,7 @@ pub(super) fn segments(disk: &dyn Files, dir: &str) -> BTreeMap<String, Vec<u8>>
     names.into_iter().filter(|name| name.ends_with(".wal")).map(read).collect()
 }
 
-/// Returns the parts of the segments in `dir` that count: what a cut left behind them may differ between copies.
+/// Returns the used parts of the segments in `dir`; bytes that a cut left behind them may differ between copies.
 fn in_use(disk: &SimFiles, dir: &str) -> Vec<Vec<u8>> {
     let found = inspect(&Env::over(disk.clone(), 1), dir.as_ref()).unwrap();
     assert!(found.damage().is_none());
@@ -84,7 +84,8 @@ pub(super) fn crashed_log(copies: &[&str]) -> (SimFiles, Vec<Vec<u8>>) {
     (disk.process_kill(), written)
 }
 
-/// Goal: all copies hold the same bytes. Method: several lives with two copies, closed and killed; compare the files.
+/// Goal: all copies hold the same bytes. Method: several incarnations with three copies, closed and killed; compare the
+/// files.
 #[test]
 fn copies_are_byte_identical() {
     let mut disk = SimFiles::new();
@@ -104,8 +105,8 @@ fn copies_are_byte_identical() {
     }
 }
 
-/// Goal: a lost copy, whichever, is not passed over in silence: the log refuses to open, opens on the operator's word,
-/// and fills the copy again. Method: empty each directory of two in turn, after a crash and after a close.
+/// Goal: a lost copy, whichever it is, is not passed over in silence: the log refuses to open, opens if the operator
+/// allows it, and fills the copy again. Method: empty each directory of two in turn, after a crash and after a close.
 #[test]
 fn lost_copy_refuses_to_open_until_told_to_and_is_filled_again() {
     for (lost, closed) in [(HOME, false), (COPY, false), (HOME, true), (COPY, true)] {
@@ -128,9 +129,9 @@ fn lost_copy_refuses_to_open_until_told_to_and_is_filled_again() {
     }
 }
 
-/// Goal: a copy that was away comes back stale, is known for it and caught up, wherever the log went on meanwhile; its
-/// own idea of the end counts for nothing. Method: each of two directories gone for one to three lives, closed or not;
-/// the open of the copy alone is refused.
+/// Goal: a copy that was away is stale when it comes back, is recognized as such and caught up, wherever the log went
+/// in between; its own end of the log does not count. Method: each of two directories is away for one to three
+/// incarnations, closed or not; an open with the stale copy alone is refused.
 #[test]
 fn copy_that_was_away_is_recognised_and_caught_up() {
     for (away, lives, closed) in [(COPY, 1, false), (COPY, 3, true), (HOME, 1, true), (HOME, 2, false)] {
@@ -152,7 +153,7 @@ fn copy_that_was_away_is_recognised_and_caught_up() {
             }
             drop(log);
         }
-        // The newest LINK counts one copy: the other is not needed.
+        // The newest LINK counts one copy, so the other is not needed.
         let (log, _) = open(with(&[COPY])).unwrap();
         log.abandon();
         drop(log);
@@ -169,9 +170,9 @@ fn copy_that_was_away_is_recognised_and_caught_up() {
     }
 }
 
-/// Goal: rot in any block of the durable region of a copy is repaired from the other and reported. Method: flip a bit in
-/// each block of each segment of each copy, repair offline, compare the bytes with those before; also a file cut short
-/// and a file removed.
+/// Goal: rot in any block of the durable region of a copy is repaired from the other copy and reported. Method: flip a
+/// bit in each block of each segment of each copy, repair offline, compare the bytes with those before; also remove a
+/// file and cut one short.
 #[test]
 fn rot_in_any_block_of_a_copy_is_repaired_and_reported() {
     let (disk, written) = crashed_log(&[COPY]);
@@ -183,14 +184,14 @@ fn rot_in_any_block_of_a_copy_is_repaired_and_reported() {
     for (dir, segment) in [HOME, COPY].iter().flat_map(|dir| before.segments().into_iter().map(move |s| (*dir, s))) {
         let path = Path::new(dir).join(segment.path.file_name().unwrap());
         for block in 0..segment.used_bytes / 4096 {
-            // Bytes that some checksum covers: magic and header fields.
+            // Bytes of magic and header fields, which the check of a frame covers.
             let offset = block * 4096 + [0, 5, 9, 20, 60][usize::try_from(block % 5).unwrap()];
             disk.flip(&path, offset, 1 << (block % 8)).unwrap();
             let done = repair_copies(&env, HOME.as_ref(), &with(&[COPY])).unwrap();
             let repaired = segments(&disk, dir) == whole;
             let harmless = done.repaired == 0;
             if harmless {
-                // Padding behind a frame.
+                // The flip hit padding behind a frame.
                 disk.flip(&path, offset, 1 << (block % 8)).unwrap();
             } else {
                 let named = done.notes.iter().any(|note| note.contains(&*path.to_string_lossy()));
@@ -214,8 +215,9 @@ fn rot_in_any_block_of_a_copy_is_repaired_and_reported() {
     assert_eq!((found.repaired, bodies(&log)), (0, written));
 }
 
-/// Goal: frames rotten in one copy here and in the other there are all recovered; the same frame rotten in both is
-/// damage that refuses, and nothing is written. Method: flip alternate frames of the two copies, then one in both.
+/// Goal: if some frames are rotten in one copy and others in the other, all are recovered; a frame that is rotten in
+/// both is damage that refuses, and nothing is written. Method: flip alternate frames of the two copies, then one frame
+/// in both.
 #[test]
 fn each_frame_comes_from_the_copy_that_has_it() {
     let (disk, written) = crashed_log(&[COPY]);
@@ -251,8 +253,8 @@ fn each_frame_comes_from_the_copy_that_has_it() {
     assert!(before == (segments(&disk, HOME), segments(&disk, COPY)));
 }
 
-/// Goal: a frame that is rotten in the only up-to-date copy comes from a stale one. Method: one copy away for a life,
-/// then rot in the other in a frame that both had.
+/// Goal: a frame that is rotten in the only up-to-date copy is taken from a stale one. Method: one copy is away for an
+/// incarnation, then a frame that both had rots in the other.
 #[test]
 fn stale_copy_fills_a_gap_that_no_other_can() {
     let (disk, mut written) = crashed_log(&[COPY]);
@@ -271,9 +273,9 @@ fn stale_copy_fills_a_gap_that_no_other_can() {
     assert!(segments(&disk, HOME) == segments(&disk, COPY));
 }
 
-/// Goal: a copy that was away until all that it has was freed is a stale one, also where a torn write has left its newest segment without the frame
-/// that says so (T297). Method: one copy away while the log goes on and frees; then its newest segment that was written, or each of
-/// them, loses its first frame.
+/// Goal: a copy that was away until everything it has was freed is stale, also if a torn write has left its newest
+/// segment without the frame that says so (T297). Method: one copy is away while the log continues and frees files;
+/// then the newest segment that it wrote to, or each of them, loses its first frame.
 #[test]
 fn copy_of_what_was_freed_is_stale_although_it_cannot_be_placed() {
     for torn in [1, usize::MAX] {
@@ -290,7 +292,7 @@ fn copy_of_what_was_freed_is_stale_although_it_cannot_be_placed() {
         drop(log);
         let newest_home = segments(&disk, HOME).keys().next().cloned().unwrap();
         let copy = segments(&disk, COPY);
-        // Of one frame alone nothing would be left.
+        // With a single frame nothing would be left of the segment.
         let begun =
             |bytes: &[u8]| bytes[4096..4100] != [0; 4] && bytes[8192..].chunks(4096).any(|block| block[..4] != [0; 4]);
         let begun: Vec<&String> = copy.iter().rev().filter(|(_, bytes)| begun(bytes)).map(|(name, _)| name).collect();
@@ -305,8 +307,8 @@ fn copy_of_what_was_freed_is_stale_although_it_cannot_be_placed() {
     }
 }
 
-/// Goal: a copy that was left out does not bring back where a consumer stood then, below what was freed since. Method: one
-/// directory fails; the consumer moves on and files are freed; open with both.
+/// Goal: a copy that was left out does not move a consumer back to its old position, below what was freed since.
+/// Method: one directory fails; the consumer moves on and files are freed; open with both.
 #[test]
 fn consumer_stands_where_the_copies_that_went_on_have_it() {
     for failing in [HOME, COPY] {
@@ -335,7 +337,8 @@ fn consumer_stands_where_the_copies_that_went_on_have_it() {
     }
 }
 
-/// Goal: copies that each went on without the other are not merged. Method: open each alone, append different records.
+/// Goal: copies that each continued without the other are not merged. Method: open each alone, append different
+/// records.
 #[test]
 fn copies_that_went_separate_ways_are_refused() {
     let (disk, _) = crashed_log(&[COPY]);
@@ -361,8 +364,8 @@ fn copies_that_went_separate_ways_are_refused() {
 }
 
 /// Goal: a repair that is cut short at any call leaves a log that opens with every acknowledged record, by the same
-/// rules. Method: a stale copy and a rotten frame in the good one; power cut at the k-th call of the opening, for all k,
-/// then open again.
+/// rules. Method: a stale copy, and a rotten frame in the good one; power cut at the k-th call of the opening, for all
+/// k, then open again.
 #[test]
 fn power_cut_at_any_call_of_a_repair_loses_nothing() {
     let (disk, mut written) = crashed_log(&[COPY]);
@@ -393,8 +396,8 @@ fn power_cut_at_any_call_of_a_repair_loses_nothing() {
     assert!(calls > 25, "the opening has only {calls} calls");
 }
 
-/// Makes a log of which `away` was left out for a life, in which the other directory took `count` records and freed files;
-/// returns what that one has left.
+/// Makes a log of which `away` was left out for an incarnation, in which the other directory took `count` records and
+/// freed files; returns the records that are left in the latter.
 pub(crate) fn freed_while_away(away: &str, count: usize) -> (SimFiles, Vec<Vec<u8>>) {
     let (disk, _) = crashed_log(&[COPY]);
     let dirs = FaultyDirs::new(&disk);
@@ -409,9 +412,10 @@ pub(crate) fn freed_while_away(away: &str, count: usize) -> (SimFiles, Vec<Vec<u
     (disk, left)
 }
 
-/// Goal: files that a directory had freed, and that come back from a stale one, leave no gap in it meanwhile: with the stale
-/// one gone for good it opens with all that it held (T27). Method: either directory goes on alone and frees files; power cut
-/// at the k-th call of the opening with both, for all k; then all files of the stale one go.
+/// Goal: files that a directory had freed and that come back from a stale copy leave no gap in it on the way: if the
+/// stale copy is then lost for good, the directory opens with all that it held (T27). Method: either directory
+/// continues alone and frees files; power cut at the k-th call of the opening with both, for all k; then all files of
+/// the stale copy are removed.
 #[test]
 fn older_files_come_back_without_a_gap() {
     for away in [COPY, HOME] {
@@ -438,8 +442,9 @@ fn older_files_come_back_without_a_gap() {
     }
 }
 
-/// Goal: whatever fails on one copy while the log is made, runs and closes, nothing acknowledged is lost. Method: the k-th
-/// changing call on each directory fails, once or from then on, for all k; then open with all copies there again.
+/// Goal: whatever fails on one copy while the log is created, runs and closes, nothing acknowledged is lost. Method:
+/// the k-th changing call on one directory fails, once or from then on, for all k; then open with all copies present
+/// again.
 #[test]
 fn failing_call_on_one_copy_loses_nothing_acknowledged() {
     for (dir, lasting) in [(HOME, true), (HOME, false), (COPY, true), (COPY, false)] {
@@ -478,9 +483,9 @@ fn failing_call_on_one_copy_loses_nothing_acknowledged() {
     }
 }
 
-/// Goal: with copies too, any cut keeps every acknowledged record, and whatever a copy lost comes back from the other.
-/// Method: seeds of five lives each: power cuts and kills in work and in opening; between lives sometimes a frame of one
-/// copy rots, or a copy loses a file.
+/// Goal: with copies too, every acknowledged record survives any cut, and everything that one copy lost comes back from
+/// the other. Method: seeds of five incarnations each: power cuts and kills during work and during opening; between
+/// incarnations sometimes a frame of one copy rots, or a copy loses a file.
 #[test]
 fn reopen_with_copies_after_any_cut_keeps_every_acknowledged_record() {
     let seeds = std::env::var("COLLIE_WAL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
@@ -499,7 +504,7 @@ fn reopen_with_copies_after_any_cut_keeps_every_acknowledged_record() {
                 Err(error) => panic!("seed {seed} life {life}: {error}"),
                 Ok((log, _)) => {
                     opened += 1;
-                    // Both are whole now.
+                    // Both copies are whole at this point.
                     victim = if random.below(2) == 0 { HOME } else { COPY };
                     let read: Result<Vec<_>, _> = log.read(Lsn::ZERO).map(|record| record.map(|r| r.body)).collect();
                     if let Ok(read) = read {
@@ -534,7 +539,7 @@ fn reopen_with_copies_after_any_cut_keeps_every_acknowledged_record() {
     assert!(opened > seeds * 3, "only {opened} openings");
 }
 
-/// Lets something rot in the copy `dir`, sometimes.
+/// Damages the copy `dir`, sometimes: a bit flips or a file is lost.
 fn harm(disk: &SimFiles, dir: &str, random: &SimRandom) {
     let Ok(names) = disk.list(dir.as_ref()) else { return };
     let names: Vec<_> = names.into_iter().filter(|name| name.ends_with(".wal")).collect();

@@ -1,14 +1,14 @@
 //! Redundant copies of the log: byte-identical segments in several directories (`wal.copies`).
 //!
-//! `merge` shows several directories as one, frame by frame from whichever copy is good; `census` says which copies are
-//! there and whether they are enough; `cut` knows a copy from before an offline cut; `repair` makes them alike before the
-//! log opens; `mirror` keeps them alike while it runs. A log in one directory uses nothing of this.
+//! `merge` presents several directories as one, each frame from whichever copy has it intact; `census` determines which
+//! copies exist and whether they suffice; `cut` recognizes a copy from before an offline cut; `repair` makes the copies
+//! equal before the log opens; `mirror` keeps them equal while it runs. A log in one directory uses none of this.
 //!
 //! # Invariants
-//! - C1. A log opens only when nothing acknowledged can be on a copy that is not there, or on the operator's word
-//!   (`census` S1).
+//! - C1. A log opens only if no copy that is absent can hold acknowledged records that the present ones lack, or if the
+//!   operator allows it (`census` S1).
 //! - C2. When an opening has written its first frame, every copy it uses holds the whole chain, durably (`repair` R4).
-//! - C3. Nothing is ever taken from a stale copy but a frame that the up-to-date ones prove to belong there and lack.
+//! - C3. From a stale copy the log takes only frames that the up-to-date copies lack and prove to belong there.
 
 mod catch_up;
 mod census;
@@ -47,23 +47,23 @@ use crate::{
     survey::{Survey, survey_watched},
 };
 
-/// The directories of a log: its own, then `wal.copies`; those that can be used are locked.
+/// The directories of a log: its own, then `wal.copies`. Those that can be used are locked.
 #[derive(Debug)]
 pub(crate) struct Copies {
     pub(crate) home: PathBuf,
-    /// All that are configured, in order.
+    /// All configured directories, in order.
     pub(crate) dirs: Vec<PathBuf>,
     pub(crate) usable: Vec<CopyDir>,
     missing: Vec<PathBuf>,
-    /// In the order of `dirs`.
+    /// Locks in the order of `dirs`.
     pub(crate) locks: Vec<Option<Arc<dyn FileLock>>>,
 }
 
 impl Copies {
-    /// Makes the directories where missing and locks them. With several, one that cannot be made or locked is missing.
+    /// Creates missing directories and locks all. With several, one that cannot be created or locked counts as missing.
     ///
     /// # Errors
-    /// `Locked`; `InvalidOptions` when one directory lies in another; `Io` when none can be used.
+    /// `Locked`; `InvalidOptions` if one directory lies inside another; `Io` if none can be used.
     pub(crate) fn lock(env: &Env, home: &Path, others: &[PathBuf]) -> Result<Self, WalError> {
         if let Some(dir) = others.iter().find(|dir| dir.starts_with(home) || home.starts_with(dir)) {
             let (dir, home) = (dir.display(), home.display());
@@ -102,11 +102,11 @@ impl Copies {
         }
     }
 
-    /// Returns what `read` finds in the first directory in which it finds something, those that hold all of the log before
-    /// stale ones; an error only if none has it.
+    /// Returns what `read` finds in the first directory in which it finds something; copies that hold the whole log
+    /// come before stale ones. Returns an error only if `read` finds nothing anywhere and failed in a directory.
     ///
     /// # Errors
-    /// The first one.
+    /// The first error of `read`.
     pub(crate) fn first_of<R>(
         &self,
         files: &Arc<dyn Files>,
@@ -115,7 +115,7 @@ impl Copies {
         let mut failed = None;
         let mut order = self.usable.clone();
         if self.are_several()
-            // What is wrong with the copies, the opening says.
+            // The opening reports what is wrong with the copies.
             && let Ok(census) = Census::take(files, &self.usable, Vec::new())
         {
             order = census.usable().cloned().collect();
@@ -132,14 +132,15 @@ impl Copies {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Returns which of several copies an error names that was met before they were written as one, and what the system said.
+    /// Returns the one of several copies that an error names which occurred before `Mirror` writes to them, with the
+    /// system's error.
     pub(crate) fn blamed(&self, error: &WalError) -> Option<(usize, io::Error)> {
         let WalError::Io { path, source, .. } = error else { return None };
         let copy = self.usable.iter().find(|copy| path.starts_with(&copy.dir)).filter(|_| self.are_several())?;
         Some((copy.index, io::Error::new(source.kind(), source.to_string())))
     }
 
-    /// Gives the locks out, to be held as long as the log is open.
+    /// Returns the locks, to be held as long as the log is open.
     pub(crate) fn into_locks(self) -> Vec<Option<Arc<dyn FileLock>>> {
         self.locks
     }
@@ -149,15 +150,15 @@ impl Copies {
     }
 }
 
-/// How a copy of a running log stands.
+/// State of a copy of a running log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyState {
-    /// Holds what is durable.
+    /// It holds everything that is durable.
     Live,
-    /// Caught up, and written again; counts once the log says so.
+    /// It has caught up and is written again; it counts once a LINK says so.
     Joining,
-    /// Left out: it failed, hung, or was not there. It is tried again every `wal.copy_stall`.
+    /// It is left out: it failed, hung, or was not there. The log tries it again every `wal.copy_stall`.
     Down,
 }
 
@@ -181,10 +182,11 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Looks at all copies and surveys them as one; `None` when there is only one directory.
+    /// Scans all copies as one log; `None` if there is only one directory.
     ///
     /// # Errors
-    /// `CopiesMissing`, `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`. Damage that no copy can mend is in the survey.
+    /// `CopiesMissing`, `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`. Damage that no copy can repair is in the
+    /// returned `Survey`.
     pub(crate) fn of(
         env: &Env,
         copies: &Copies,
@@ -194,7 +196,7 @@ impl Gathered {
         Self::leaving_out(env, copies, options, known_durable, &BTreeMap::new())
     }
 
-    /// [`Gathered::of`], of which these copies, by index and with why, are read and not written.
+    /// As [`Gathered::of`]; the copies in `left_out`, by index and with the reason, are read and not written.
     pub(crate) fn leaving_out(
         env: &Env,
         copies: &Copies,
@@ -211,9 +213,9 @@ impl Gathered {
         Self::survey(&env.files, &copies.home, census, known_durable, &options.checked).map(Some)
     }
 
-    /// Surveys the up-to-date copies; if that shows damage, or a stale copy has older segments, once more with the stale
-    /// ones to fill gaps (C3). A copy that cannot be placed is stale after all if the others are whole without it and begin behind all
-    /// that it has: it was away while they went on, and what it has was freed.
+    /// Scans the up-to-date copies; if that shows damage, or a stale copy has older segments, scans again with the
+    /// stale ones to fill gaps (C3). A copy that cannot be placed is stale after all if the others are whole without it
+    /// and begin behind everything that it has: it was away while they continued, and its records were freed.
     fn survey(
         files: &Arc<dyn Files>,
         home: &Path,
@@ -237,7 +239,7 @@ impl Gathered {
         }
         if found.damage.is_some() || have_older(&**files, &census.stale, &found) {
             let all = census.holders.iter().chain(&census.stale).cloned().collect();
-            // Stale copies may hold anything: what goes wrong with them says nothing about the log.
+            // Stale copies may hold anything: an error with them means nothing for the log.
             let wider = look(all, census.holders.len()).ok().filter(|(_, wider)| wider.damage.is_none());
             if let Some(wider) = wider.filter(|(_, wider)| found.damage.is_some() || wider.end == found.end) {
                 (merged, found) = wider;
@@ -250,17 +252,17 @@ impl Gathered {
         Ok((Self { census, merged }, found))
     }
 
-    /// Makes all usable copies hold the chain.
+    /// Makes every usable copy hold the whole chain.
     pub(crate) fn repair(&self, files: &Arc<dyn Files>, found: &Survey) -> Result<Repairs, WalError> {
         repair::repair(files, &self.merged, &self.census, &found.spans)
     }
 
-    /// Removes what is not of the log from all copies.
+    /// Removes files that are not part of the log from all copies.
     pub(crate) fn clear_leftovers(&self, files: &dyn Files, spans: &[Span]) -> Result<(), WalError> {
         clear_leftovers(files, &self.census, spans)
     }
 
-    /// Says that the LINK of this opening, which counts all usable copies, is durable.
+    /// Removes the marks of incomplete copies: the LINK of this opening, which counts all usable copies, is durable.
     pub(crate) fn confirm(&self, files: &dyn Files) -> Result<(), WalError> {
         self.census.usable().try_for_each(|copy| {
             repair::unmark(files, &copy.dir).map_err(|source| WalError::io("unmark", &copy.dir, source))
@@ -268,35 +270,37 @@ impl Gathered {
     }
 }
 
-/// Returns whether one of `copies` has segments from before the chain: it may have been freed to there, or have lost them.
+/// Returns whether one of `copies` has segments from before the chain: the log may have been freed up to there, or the
+/// up-to-date copies may have lost them.
 fn have_older(files: &dyn Files, copies: &[CopyDir], found: &Survey) -> bool {
     let Some(first) = found.spans.first().and_then(|span| span.path.file_name()) else { return false };
     let older = |name: &String| segment_number(name).is_some() && name.as_str() < &*first.to_string_lossy();
     copies.iter().any(|copy| files.list(&copy.dir).is_ok_and(|names| names.iter().any(older)))
 }
 
-/// What [`repair_copies`] did.
+/// The outcome of [`repair_copies`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CopyRepair {
-    /// Frames and headers written in place, and files written anew.
+    /// Number of frames and headers written in place, and of files rewritten.
     pub repaired: u64,
-    /// What was done, one line per file or copy.
+    /// The changes made, one line per file or copy.
     pub notes: Vec<String>,
 }
 
-/// Repairs a closed log in several directories without opening it: `dir` and `options.copies`, from whichever copy is
-/// good. Of `options` only `copies`, `open_with` and `known_durable` are read. Says what it did; repeating it is harmless.
+/// Repairs a closed log in several directories, `dir` and `options.copies`, without opening it; each part comes from a
+/// copy that has it intact. Of `options` it reads only `copies`, `open_with` and `known_durable`. Repeating it is
+/// harmless.
 ///
 /// # Errors
-/// `Locked` while somebody has the log open; `CopiesMissing`, `CopiesDiffer`; `Damaged` when no copy has what is lost,
-/// and nothing was written then; `InvalidOptions` with fewer than two directories; `Io`.
+/// `Locked` while the log is open elsewhere; `CopiesMissing`, `CopiesDiffer`; `Damaged` if no copy has what is lost,
+/// and then nothing was written; `InvalidOptions` with fewer than two directories; `Io`.
 ///
 /// # Durability
-/// What was repaired is durable on return.
+/// The repair is durable on return.
 ///
 /// # Progress
-/// Blocks on reading every copy, and on writing and syncing what is repaired.
+/// Blocks on reading every copy, and on writing and syncing the repairs.
 pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRepair, WalError> {
     if options.copies.is_empty() {
         return Err(WalError::options("a log in one directory has no copy to repair it from: give wal.copies"));
@@ -312,13 +316,13 @@ pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRep
 }
 
 /// Reads a log in several directories, `dir` and `copies`, as an opening would see it, without locking or changing it.
-/// Also returns which directories hold no up-to-date copy.
+/// Also returns the directories without an up-to-date copy.
 ///
 /// # Errors
 /// As [`inspect`], and `CopiesDiffer`.
 ///
 /// # Progress
-/// Blocks on reading every copy; a running log goes on.
+/// Blocks on reading every copy; a running log continues.
 pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Inspection, Vec<PathBuf>), WalError> {
     if copies.is_empty() {
         return inspect(env, dir).map(|found| (found, Vec::new()));
@@ -338,11 +342,11 @@ fn census_of(files: &Arc<dyn Files>, dirs: &[PathBuf]) -> Result<Census, WalErro
     Census::take(files, &dirs, Vec::new())
 }
 
-/// Surveys the log in `dirs` as an opening does, however many of its directories these are; also returns them as one
-/// directory, `home`, to read what was surveyed.
+/// Scans the log in `dirs` as an opening does, even if these are not all of its directories. Also returns the
+/// directories as one, `home`, from which the scanned log can be read.
 ///
 /// # Errors
-/// `CopiesDiffer`, also where only rot makes copies differ; `ForeignLog`, `NewerFormat`, `Io`.
+/// `CopiesDiffer`, also if the copies differ only by rot; `ForeignLog`, `NewerFormat`, `Io`.
 pub(crate) fn surveyed(
     files: &Arc<dyn Files>,
     home: &Path,
@@ -352,11 +356,12 @@ pub(crate) fn surveyed(
     Ok((Arc::new(gathered.merged), found))
 }
 
-/// Surveys the log in `dirs` as an opening does, and refuses when what is there is not enough for one; also returns them as one
-/// directory, `home`, to read what was surveyed. `missing` are those of its directories that cannot be reached.
+/// Scans the log in `dirs` as an opening does, and refuses if the copies would not suffice for one. Also returns the
+/// directories as one, `home`, from which the scanned log can be read. `missing` are those of its directories that
+/// cannot be reached.
 ///
 /// # Errors
-/// As of [`Gathered::of`].
+/// As [`Gathered::of`].
 pub(crate) fn surveyed_to_read(
     files: &Arc<dyn Files>,
     home: &Path,
@@ -371,8 +376,8 @@ pub(crate) fn surveyed_to_read(
     Ok((Arc::new(gathered.merged), found))
 }
 
-/// Shows the log in `dirs` as one directory, `home`, to read what is left of it: each frame from whichever copy has it,
-/// stale ones included.
+/// Presents the log in `dirs` as one directory, `home`, to read what is left of it: each frame from any copy that has
+/// it, stale ones included.
 ///
 /// # Errors
 /// `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`.
