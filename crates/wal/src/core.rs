@@ -1,7 +1,8 @@
-//! `Core`: what the handles of an open log share, and what an append meets when there is no room for it.
+//! `Core`: state that the handles of an open log share, and the checks of an append for room.
 //!
-//! A reservation promises bytes in the ring and bytes on disk. The ring's are waited for under the reservation ([`Room`],
-//! `reserve`); the disk's are asked for before it, so that a full disk refuses and never stops halfway (LOG-11).
+//! A reservation promises bytes in the ring and bytes on disk. An append waits for ring bytes after it has reserved
+//! ([`Room`], `reserve`). It checks for disk bytes before it reserves, so that a full disk refuses an append and never
+//! stops one halfway (LOG-11).
 
 use std::{
     path::{Path, PathBuf},
@@ -38,27 +39,27 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
-    /// Writes the copies, where there are several.
+    /// Writes the copies, if there are several.
     pub(crate) mirror: Option<Mirror>,
-    // Counters, Relaxed: nothing is read through them.
+    // Counters, Relaxed: no other data is read through them.
     pub(crate) ring_full: AtomicU64,
     pub(crate) slotless_writers: AtomicU64,
     /// Commits counted for `wal.sync_every`; stays 0 without it.
     pub(crate) commits: AtomicU64,
-    /// Of the directories, until the log is closed.
+    /// The locks of the directories, until the log is closed.
     pub(crate) locks: Mutex<Vec<Option<Arc<dyn FileLock>>>>,
 }
 
 impl Core {
-    /// Locks the directories, recovers what is there, and joins the parts of a log that goes on behind it; one that `follows`
-    /// another takes no appends.
+    /// Locks the directories, recovers the log in them, and creates the parts of the running log. If it `follows`
+    /// another log, it takes no appends.
     ///
     /// # Errors
     /// Those of [`Log::open`](crate::Log::open).
     pub(crate) fn open(env: &Env, dir: &Path, options: Options, follows: bool) -> Result<(Self, Recovered), WalError> {
         options.validate()?;
         let copies = Copies::lock(env, dir, &options.copies)?;
-        // Before anything is written.
+        // Read before anything is written.
         let stored = copies.first_of(&env.files, |dir| StoredCursors::read(&*env.files, dir))?;
         let mut opened = recover::open(env, &copies, &options, follows)?;
         let (env, mirror) = (opened.env, opened.course.mirror.clone());
@@ -69,7 +70,7 @@ impl Core {
             let next = opened.recovered.next;
             return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
         }
-        // What an earlier life left in a ring is on disk by now.
+        // Records that an earlier incarnation left in a ring are on disk by now.
         let life = Life { env: &env, dir, log_id: opened.start.log_id, incarnation: opened.recovered.incarnation };
         let (home, fallback) = Home::choose(&life, &options)?;
         opened.recovered.notes.extend(fallback);
@@ -90,7 +91,7 @@ impl Core {
             locks: Mutex::new(copies.into_locks()),
             options,
         };
-        // Who has lost its place by this opening does not get it back by the next one.
+        // A consumer that lost its place by this opening does not get it back at the next one.
         core.consumers.save(&core.flusher.segments)?;
         core.home.publish();
         if core.home.kind() == RingKind::Shared {
@@ -99,7 +100,8 @@ impl Core {
         Ok((core, opened.recovered))
     }
 
-    /// Refuses an append that would have to wait for a flush. Another's append may take the room in between: then it does.
+    /// Refuses an append that would have to wait for a flush. Another append may take the room after this check; then
+    /// the append does wait.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_for_room_in_the_ring(&self, bytes: u64) -> Result<(), WalError> {
@@ -122,7 +124,7 @@ impl Core {
         self.look_for_room(gives_back)
     }
 
-    /// Refuses what was received while the disk, or the bound on files, has no room for it.
+    /// Refuses received records while the disk, or the bound on files, has no room for them.
     pub(crate) fn look_for_room_to_follow(&self) -> Result<(), WalError> {
         self.look_for_room(false)
     }

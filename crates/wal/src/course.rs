@@ -1,17 +1,17 @@
-//! `Course`: where the next frame of the log goes and what it continues: builds frames from the ring, turns to the next
-//! segment, leaves a failed one.
+//! `Course`, the frame writer: where the next frame of the log goes and what it continues. It builds frames from the
+//! ring, turns to the next segment, and leaves a failed one.
 //!
-//! Frames are placed one after the other, by whoever holds the course; they are written and synced by flights that may
-//! run side by side (`flush`), each through its own file description. Opening, closing, turning and leaving a file
-//! write by themselves, when nothing else does.
+//! Frames are placed one after the other by the thread that has locked the frame writer. In-flight flushes write and
+//! sync them in parallel (`flush`), each through its own file description. Opening, closing, turning and leaving a file
+//! write directly, while no flush is in flight.
 //!
 //! # Invariants
 //! - A1. The frames of a log are placed in its order, by one thread at a time.
 //! - A2. A frame holds whole records and never crosses a segment (LOG-2).
 //! - A3. A block below `durable` is never written again (LOG-3): `offset` only grows.
 //! - A4. The current file is synced before it is left with anything unsynced in it: a later sync goes to another file.
-//! - A5. After a failed write or sync a file is never written or synced again (LOG-9): everything behind the anchor
-//!   goes from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
+//! - A5. After a failed write or sync a file is never written or synced again (LOG-9): everything behind the anchor is
+//!   written from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
 //!
 //! Checked by the crash lab, `rewrite_tests` and `flights_tests`.
 
@@ -34,10 +34,10 @@ use crate::{
     track::{Anchor, Track},
 };
 
-/// Where the next frame goes, and what it continues.
+/// The place of the next frame, and the frame that it continues.
 #[derive(Debug)]
 pub(crate) struct Course {
-    /// Descriptions of the current file, one for each flight.
+    /// Descriptions of the current file, one for each in-flight flush.
     pub(crate) files: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
     pub(crate) salt: u64,
@@ -47,22 +47,22 @@ pub(crate) struct Course {
     pub(crate) previous_crc: u32,
     /// End of the last frame placed.
     pub(crate) issued: Lsn,
-    /// What became of the frames placed.
+    /// The state of the placed frames.
     pub(crate) track: Arc<Track>,
     pub(crate) incarnation: u64,
     pub(crate) skip: u64,
-    /// What the last LINK says about copies.
+    /// The counts of copies in the last LINK.
     pub(crate) copies: CopyCounts,
-    /// Writes the copies, where there are several.
+    /// Writes the copies, if there are several.
     pub(crate) mirror: Option<Mirror>,
     /// Whether the last frame placed closes the log.
     pub(crate) end_marked: bool,
-    /// Largest payload of a frame; any one record fits.
+    /// Largest payload of a frame in bytes; any single record fits.
     pub(crate) frame_bytes: usize,
     pub(crate) counts: Counts,
 }
 
-/// A frame that has its place and is to be written there.
+/// A frame that has its place and is still to be written there.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Placed {
@@ -74,24 +74,24 @@ pub(crate) struct Placed {
     pub(crate) end: Lsn,
 }
 
-/// Syncs a log file: the one place that does while the log runs.
+/// Syncs a log file. While the log runs, no other code does.
 pub(crate) fn sync_file(file: &dyn File) -> io::Result<()> {
     let synced = if mistake!("SYNC_SKIPPED") { Ok(()) } else { file.sync_data() };
     if mistake!("SYNC_RETRIED") && synced.is_err() { file.sync_data() } else { synced }
 }
 
-/// What was placed so far.
+/// Totals of the placed frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) frames: u64,
     pub(crate) stream_bytes: u64,
     pub(crate) file_bytes: u64,
-    /// Files left because a write or sync of them failed.
+    /// Number of files left because a write or sync of them failed.
     pub(crate) rewrites: u64,
 }
 
 impl Course {
-    /// Starts writing into a spare.
+    /// Continues in a spare.
     fn enter(&mut self, spare: Spare) {
         self.files = spare.files;
         self.path = spare.path;
@@ -100,10 +100,10 @@ impl Course {
         self.offset = BLOCK_BYTES;
     }
 
-    /// Places one frame from the ring into `buffer`: the records from `issued` on, as many as fit into a frame, up to
-    /// `boundary`; an empty frame when that is `issued`. `durable` is what the frame names as durable.
+    /// Places one frame from the ring into `buffer`: the records from `issued` up to `boundary`, as many as fit into a
+    /// frame; an empty frame if `boundary` is `issued`. The frame names `durable` as durable.
     ///
-    /// If [`Course::must_turn`], nothing else writes, and the caller has synced before (A4).
+    /// If [`Course::must_turn`], no other write may be in progress, and the caller has synced before (A4).
     pub(crate) fn place_from_ring(
         &mut self,
         reserve: &Reserve,
@@ -129,7 +129,8 @@ impl Course {
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
         buffer.clear();
         buffer.resize(head, 0);
-        // SAFETY: ring R2: we hold the course, `issued` is at or above `durable`, and `boundary` was loaded with Acquire.
+        // SAFETY: ring R2: we hold the frame writer, `issued` is at or above `durable`, and `boundary` was loaded with
+        // Acquire.
         unsafe { reserve.read_into(self.issued, self.issued.plus(most), boundary, &mut buffer) };
         if self.issued.plus(most) < boundary {
             let whole = whole_records(&buffer[head..]);
@@ -138,11 +139,11 @@ impl Course {
         self.place(buffer, self.issued, durable, link, false)
     }
 
-    /// Leaves a broken file (A5): writes everything from the anchor to `to` from the ring into the next spare, and syncs
-    /// it. What was written before counts until the last of these frames is there, none of it afterwards.
+    /// Leaves a failed file (A5): writes everything from the anchor to `to` from the ring into the next spare, and
+    /// syncs it. The earlier frames count until the last of the new frames is written, and none of them afterwards.
     ///
     /// # Errors
-    /// What failed this time; nothing may be written any more then.
+    /// The error of this rewrite; after it nothing may be written any more.
     pub(crate) fn rewrite(&mut self, reserve: &Reserve, segments: &Segments, to: Lsn) -> Result<(), WalError> {
         let anchor = self.track.lock().anchor();
         let spare = segments.take_spare()?;
@@ -153,8 +154,8 @@ impl Course {
         let (incarnation, skip, copies) = (self.incarnation, self.skip, self.copies);
         let link = |previous_end, reason| Some(Link { incarnation, previous_end, skip, reason, copies });
         let mut first = link(anchor.end, REASON_REWRITE);
-        // As large as they may be: their heads and padding then fit beside any ring (`Options::validate`). Tests need
-        // several, and the smallest ring of theirs fits like that.
+        // Frames as large as possible: their headers and padding then fit in addition to any ring
+        // (`Options::validate`). Tests need several frames, and their smallest ring fits with this size.
         let most = if cfg!(test) { 2 * BLOCK_BYTES } else { u64::from(FRAME_BYTES_MAX) } - LINK_HEADER as u64;
         let most = most.max(self.frame_bytes as u64);
         while self.issued < to {
@@ -169,7 +170,7 @@ impl Course {
         Ok(())
     }
 
-    /// Goes on in the next segment, whose first frame carries the returned LINK.
+    /// Continues in the next segment, whose first frame carries the returned LINK.
     fn turn(&mut self, segments: &Segments, reason: u16) -> Result<Link, WalError> {
         assert!(!self.track.lock().is_unsynced(), "A4: the segment is synced before it is left");
         let spare = segments.turn(self.offset, self.issued)?;
@@ -179,8 +180,8 @@ impl Course {
         Ok(Link { incarnation, previous_end, skip, reason, copies })
     }
 
-    /// Sees to it that a frame with so many bytes of records fits, and returns the LINK with which positions jump there: a life
-    /// of the log that is followed begins. Everything before is durable.
+    /// Makes room in the segment for a frame with `records_bytes` of records, and returns the LINK with which positions
+    /// jump there: a new incarnation of the followed log begins. Everything before is durable.
     pub(crate) fn jump_link(&mut self, segments: &Segments, records_bytes: usize) -> Result<Link, WalError> {
         let bytes = (records_bytes + LINK_HEADER) as u64;
         if self.offset + bytes.next_multiple_of(BLOCK_BYTES) > self.segment_bytes {
@@ -191,7 +192,7 @@ impl Course {
         Ok(Link { incarnation, previous_end: self.issued, skip, reason: REASON_OPEN, copies })
     }
 
-    /// Writes the closing frame; everything before is `durable` and synced but for an empty frame. Does not sync.
+    /// Writes the closing frame. Everything before is `durable`, and synced except for an empty frame. Does not sync.
     pub(crate) fn write_end(&mut self, segments: &Segments, durable: Lsn) -> Result<Lsn, WalError> {
         assert_eq!(self.issued, durable, "closing comes after the last flush");
         let turn = self.must_turn(self.issued);
@@ -207,7 +208,7 @@ impl Course {
         self.end_of_next(boundary) > self.segment_bytes
     }
 
-    /// Returns where the next frame ends in the current segment at the latest, if it has room for it.
+    /// Returns the largest offset at which the next frame can end, if it is placed in the current segment.
     fn end_of_next(&self, boundary: Lsn) -> u64 {
         let most = (self.frame_bytes as u64).min(boundary.bytes_since(self.issued));
         self.offset + (most + LINK_HEADER as u64).next_multiple_of(BLOCK_BYTES)
@@ -233,7 +234,7 @@ impl Course {
     fn place(&mut self, mut bytes: Vec<u8>, start: Lsn, durable: Lsn, link: Option<Link>, end_mark: bool) -> Placed {
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
         let payload_bytes = u32::try_from(bytes.len() - head).expect("a frame is at most 4 MiB");
-        // Taken even if the write fails later: a failed write may have written all of the frame.
+        // The number is used up even if the write fails later: a failed write may have written the whole frame.
         self.frame_number += 1;
         let (salt, number, previous_crc) = (self.salt, self.frame_number, self.previous_crc);
         let header = FrameHeader { salt, number, start, durable, payload_bytes, previous_crc, end_mark, link };
@@ -248,7 +249,7 @@ impl Course {
         Placed { leg, offset, bytes, end }
     }
 
-    /// Writes a frame while nothing else does.
+    /// Writes a frame while no other write is in progress.
     fn write(&self, placed: &Placed) -> Result<(), WalError> {
         let written = self.files[0].write_at(placed.offset, &placed.bytes);
         let mut legs = self.track.lock();
@@ -261,12 +262,12 @@ impl Course {
         }
     }
 
-    /// Makes everything placed durable, while nothing else writes.
+    /// Makes all placed frames durable while no other write is in progress.
     pub(crate) fn sync(&self) -> Result<(), WalError> {
         self.sync_by(sync_file)
     }
 
-    /// As [`Course::sync`], by what `sync` does.
+    /// As [`Course::sync`], with `sync` as the sync call.
     pub(crate) fn sync_by(&self, sync: impl FnOnce(&dyn File) -> io::Result<()>) -> Result<(), WalError> {
         let Some(cover) = self.track.lock().sync_begins(None) else { return Ok(()) };
         let synced = sync(&*self.files[0]);
@@ -281,8 +282,9 @@ impl Course {
         }
     }
 
-    /// Writes down who holds the log from here on, in the next segment, until that is so (`copies::mirror` I4). Comes
-    /// after a sync of all that was placed, before that is acknowledged; `durable` is what was before.
+    /// Records the current live copies in the LINK of a new segment, until the record matches (`copies::mirror` I4).
+    /// Called after a sync of all placed frames and before they are acknowledged; `durable` is the position that was
+    /// durable before that sync.
     pub(crate) fn settle(&mut self, segments: &Segments, durable: Lsn) -> Result<(), WalError> {
         while let Some(mirror) = self.mirror.clone().filter(|mirror| !mirror.is_settled()) {
             self.copies = mirror.counts();
@@ -298,7 +300,7 @@ impl Course {
         Ok(())
     }
 
-    /// Returns whether more than half of the current segment is written once the next frame is, of records up to `boundary`.
+    /// Returns whether the current segment is more than half full after the next frame, with records up to `boundary`.
     pub(crate) fn half_full(&self, boundary: Lsn) -> bool {
         self.end_of_next(boundary) > self.segment_bytes / 2
     }

@@ -1,4 +1,4 @@
-//! Offline cuts of a log in several directories: one is cut, the next opening brings the others after it.
+//! Offline cuts of a log in several directories: one is cut, and the next opening cuts the others too.
 
 use collie_base::Lsn;
 use collie_env::{Env, Fault, SimFiles};
@@ -26,14 +26,14 @@ fn under(copies: &[&str], required: CopiesRequired) -> Options {
     Options { copies_required: required, ..with(copies) }
 }
 
-/// Every way to ask for two or three directories.
+/// Returns every setting for two or three directories.
 fn settings() -> impl Iterator<Item = (&'static [&'static str], CopiesRequired)> {
     let copies: [&'static [&'static str]; 2] = [&[COPY], &[COPY, THIRD]];
     let both = [CopiesRequired::All, CopiesRequired::Quorum];
     copies.into_iter().flat_map(move |copies| both.into_iter().map(move |required| (copies, required)))
 }
 
-/// Opens the log and checks that all directories hold `kept` and nothing more, then what is appended too.
+/// Opens the log twice, and checks that all directories hold `kept`, then the appended records, and nothing more.
 fn check(disk: &SimFiles, options: &Options, kept: &[Vec<u8>], context: &str) {
     for life in 0..2 {
         let (log, _) = Log::open(&Env::over(disk.clone(), 90 + life), HOME.as_ref(), options.clone())
@@ -50,7 +50,7 @@ fn check(disk: &SimFiles, options: &Options, kept: &[Vec<u8>], context: &str) {
     }
 }
 
-/// Goal: a cut of one directory is a cut of the log wherever it falls, inside a file or with whole files going, and in
+/// Goal: a cut of one directory is a cut of the log, wherever it is, inside a file or with whole files removed, and in
 /// whichever directory it is made. Method: 2 and 3 directories, both rules; cut at each record boundary; open twice.
 #[test]
 fn cut_of_any_directory_at_any_boundary_cuts_all_copies() {
@@ -72,7 +72,7 @@ fn cut_of_any_directory_at_any_boundary_cuts_all_copies() {
     assert!(without_file > 40, "only {without_file} cuts took whole files");
 }
 
-/// Goal: a crash at any step of a cut, and of the opening that brings the copies after it, leaves the log whole or cut.
+/// Goal: a crash at any step of a cut, and of the opening that cuts the other copies too, leaves the log whole or cut.
 /// Method: cut the power at each call of both in turn, then open.
 #[test]
 fn power_cut_at_any_call_of_a_cut_and_of_its_opening_leaves_the_log_whole_or_cut() {
@@ -103,7 +103,7 @@ fn power_cut_at_any_call_of_a_cut_and_of_its_opening_leaves_the_log_whole_or_cut
 }
 
 /// Goal: a copy that was away at the cut and at the opening after it is caught up while the log runs. Method: one of
-/// three directories gone for both; it comes back to the running log.
+/// three directories is gone for both, then comes back to the running log.
 #[test]
 fn copy_that_was_away_at_a_cut_catches_up_while_the_log_runs() {
     let (disk, written) = crashed_log(&[COPY, THIRD]);
@@ -122,14 +122,15 @@ fn copy_that_was_away_at_a_cut_catches_up_while_the_log_runs() {
     assert!(segments(&disk, HOME) == segments(&disk, THIRD));
 }
 
-/// Goal: who was opened without the directory that was cut, after the cut, went another way: neither is written over.
-/// Method: cut one directory, open the other without it for one to three lives, closed or not; then both together.
+/// Goal: a copy that was opened after the cut without the directory that was cut has diverged: neither of them is
+/// overwritten. Method: cut one directory, open the other without it for one to three incarnations, closed or not; then
+/// both together.
 #[test]
 fn copy_that_goes_on_without_the_cut_is_refused() {
     for (lives, closed) in [(1, true), (1, false), (2, true), (3, false)] {
         let (disk, _) = crashed_log(&[COPY]);
         if closed {
-            // So that the next life goes on in the same file.
+            // After a clean close the next incarnation continues in the same file.
             Log::open(&Env::over(disk.clone(), 4), HOME.as_ref(), with(&[COPY])).unwrap().0.close().unwrap();
         }
         let lsn = records(&disk, HOME)[8].lsn;
@@ -151,8 +152,8 @@ fn copy_that_goes_on_without_the_cut_is_refused() {
     }
 }
 
-/// Goal: a cut above the place where two copies parted does not make one of them an earlier state of the other. Method:
-/// each goes on alone with records of its own, then one is cut above and one below that place.
+/// Goal: a cut above the place where two copies diverged does not make one of them an earlier state of the other.
+/// Method: each continues alone with different records, then one is cut above and one below that place.
 #[test]
 fn cut_above_a_parting_of_ways_does_not_hide_it() {
     let parted = || {
@@ -176,7 +177,7 @@ fn cut_above_a_parting_of_ways_does_not_hide_it() {
         assert!(matches!(error, WalError::CopiesDiffer { .. }), "{error}");
         assert!(before == (segments(&disk, HOME), segments(&disk, COPY)));
     }
-    // Below it they are one log, and what both wrote beyond goes by the operator's word.
+    // Below that place they are one log; the operator's cut removes what both wrote beyond it.
     let disk = parted();
     cut(&disk, HOME, all[20].lsn).unwrap();
     let kept: Vec<Vec<u8>> = all[..20].iter().map(|record| record.body.clone()).collect();

@@ -1,4 +1,4 @@
-//! `FaultyDirs`: for tests: a simulated disk on which single directories fail, stall or are gone.
+//! `FaultyDirs`, for tests: a simulated disk on which individual directories fail, stall or are gone.
 
 use std::{
     collections::BTreeMap,
@@ -10,18 +10,19 @@ use std::{
 use collie_env::{Access, Env, File, FileLock, Files, LockError, SimFiles};
 use parking_lot::{Condvar, Mutex};
 
-/// What is wrong with a directory.
+/// The fault of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// After so many more changing calls every one fails. A failing write leaves half, a failing sync syncs nothing.
+    /// Every changing call fails after this many more. A failing write leaves half of its bytes, a failing sync syncs
+    /// nothing.
     FailsAfter(u64),
-    /// As `FailsAfter`, for want of room: names and locks can be changed all the same.
+    /// As `FailsAfter`, with the error of a full disk.
     FullAfter(u64),
-    /// The next changing call after so many more fails, and only that one.
+    /// Only one changing call fails: the next one after this many more.
     FailsOnce(u64),
-    /// Changing calls wait until the trouble is taken away.
+    /// Changing calls wait until the trouble is removed.
     Stalls,
-    /// It cannot be read, listed, locked or made.
+    /// It cannot be read, listed, locked or created.
     Gone,
 }
 
@@ -31,7 +32,7 @@ struct Troubles {
     changed: Condvar,
 }
 
-/// A disk with troubled directories; clones are handles of the same one.
+/// A disk with faulty directories; clones are handles of the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyDirs {
     disk: SimFiles,
@@ -80,7 +81,7 @@ impl FaultyDirs {
         Env { files: Arc::new(self.clone()), ..Env::over(self.disk.clone(), seed) }
     }
 
-    /// Puts `dir` into trouble, or out of it.
+    /// Sets or removes the trouble of `dir`.
     pub(crate) fn set(&self, dir: &str, trouble: Option<Trouble>) {
         let mut of = self.troubles.of.lock();
         match trouble {

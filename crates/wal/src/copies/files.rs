@@ -1,5 +1,5 @@
-//! The copies as one directory: [`Files`] and [`File`] over all of them. A file to be written is one in every copy; a file
-//! to be read is one in whichever live copy can.
+//! The copies as one directory: [`Files`] and [`File`] over all of them. A file opened for writing is open in every
+//! copy; a file opened for reading is read from any live copy that can.
 
 use std::{
     io,
@@ -84,7 +84,7 @@ impl Files for Mirror {
 }
 
 impl Shared {
-    /// Does `act` with the path in each copy.
+    /// Calls `act` with the path in each copy.
     fn each_path<R: Send + 'static>(
         self: &Arc<Self>,
         path: &Path,
@@ -96,7 +96,8 @@ impl Shared {
         })
     }
 
-    /// Gives a file to those copies that joined after it was made: it was being prepared then, or waits to be again.
+    /// Gives a file to the copies that joined after it was created: it was under a temporary name then, or is a spare
+    /// that a catch-up does not copy.
     fn adopt_where_absent(self: &Arc<Self>, path: &Path) -> io::Result<()> {
         let found = self.each_path(path, |files, path| match files.open(path, Access::Read) {
             Err(error) if is_absent(&error) => Ok(false),
@@ -116,7 +117,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Follows a file to its new name, and opens it in the copies that got it with that.
+    /// Gives open files their new name after a rename, and opens them in the copies that got the file by it.
     fn renamed(&self, from: &Path, to: &Path) {
         let (files, part) = {
             let state = self.state.lock();
@@ -141,7 +142,7 @@ pub(super) struct MirrorFile {
     mirror: Arc<Shared>,
     /// Its name in the log directory.
     path: Mutex<PathBuf>,
-    /// By copy; none where it is not, yet or any more.
+    /// One handle for each copy; `None` where the copy does not have the file open.
     handles: Mutex<Vec<Option<Arc<dyn File>>>>,
 }
 
@@ -159,14 +160,14 @@ impl MirrorFile {
         file
     }
 
-    /// Does `act` in each copy that has the file: one that joined while it was being prepared gets it whole, with its
-    /// name.
+    /// Calls `act` in each copy that has the file. A copy that joined while the file was being prepared gets it whole
+    /// with its name.
     fn each<R: Send + 'static>(
         &self,
         act: impl Fn(&dyn File) -> io::Result<R> + Clone + Send + 'static,
     ) -> io::Result<Vec<(usize, R)>> {
         let handles = self.handles.lock().clone();
-        // A segment is the flight's; before it has its name it is being prepared.
+        // The frame writer writes segments; a file without a segment's name is still being prepared.
         let by = if self.is_segment() { By::Flight } else { By::Names };
         self.mirror.each(by, |index| {
             let (file, act) = (handles[index].clone()?, act.clone());
@@ -186,7 +187,7 @@ impl MirrorFile {
         Ok(())
     }
 
-    /// Returns whether it carries a segment's name: others are being prepared.
+    /// Returns whether it has a segment's name; other files are being prepared.
     pub(super) fn is_segment(&self) -> bool {
         segment_number(&self.name()).is_some()
     }
@@ -233,7 +234,7 @@ impl File for MirrorFile {
     }
 }
 
-/// A file read from whichever live copy can.
+/// A file that is read from any live copy that can.
 #[derive(Debug)]
 struct AnyFile {
     mirror: Arc<Shared>,
@@ -247,7 +248,7 @@ impl AnyFile {
         Ok(Self { mirror: mirror.clone(), path: path.to_owned(), current: Mutex::new(current) })
     }
 
-    /// Opens the file in the first live copy that has it, but not in `except`.
+    /// Opens the file in the first live copy that has it, except in `except`.
     fn open_any(mirror: &Shared, path: &Path, except: Option<usize>) -> io::Result<(usize, Arc<dyn File>)> {
         let copies = mirror.state.lock().live();
         let mut failed = io::Error::from(io::ErrorKind::NotFound);

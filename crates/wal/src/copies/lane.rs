@@ -1,10 +1,10 @@
-//! `Lane`: a thread that does one copy's calls, one after the other, so that a copy that stalls holds up nobody else.
+//! `Lane`: a thread that makes one copy's calls one after the other, so that a copy that stalls delays only itself.
 //!
-//! Without a thread (`Options::threads` off) a lane does each call at once, on the caller.
+//! Without a thread (`Options::threads` off) a lane makes each call at once, on the calling thread.
 //!
 //! # Invariants
-//! - N1. Calls of a lane run in the order in which they were given.
-//! - N2. The lane's thread keeps the copy's directory lock until its last call has returned: nobody else opens the
+//! - N1. Calls of a lane run in the order in which they were submitted.
+//! - N2. The lane's thread keeps the copy's directory lock until its last call has returned: no other process opens the
 //!   directory while a stalled call may still reach it.
 
 use std::{collections::VecDeque, fmt, io, sync::Arc};
@@ -18,7 +18,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Queue {
     jobs: VecDeque<Job>,
     running: bool,
-    /// Calls given and done so far.
+    /// Number of calls submitted so far; below, of calls done.
     given: u64,
     done: u64,
     stop: bool,
@@ -30,7 +30,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// See the module.
+/// The calls of one copy, see the module.
 pub(super) struct Lane(Option<Arc<Shared>>);
 
 impl fmt::Debug for Lane {
@@ -40,7 +40,7 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// Makes a lane that does its calls on the caller.
+    /// Creates a lane that makes its calls on the calling thread.
     pub(super) fn inline() -> Self {
         Self(None)
     }
@@ -58,7 +58,7 @@ impl Lane {
         Ok(Self(Some(shared)))
     }
 
-    /// Has `job` done after those given before.
+    /// Runs `job` after those submitted before it.
     pub(super) fn submit(&self, job: Job) {
         match &self.0 {
             None => job(),
@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Returns how many calls are not done.
+    /// Returns the number of calls that are not done.
     pub(super) fn waiting(&self) -> usize {
         self.0.as_ref().map_or(0, |shared| {
             let queue = shared.queue.lock();
@@ -80,7 +80,7 @@ impl Lane {
         })
     }
 
-    /// Waits until the calls given so far are done; `false` when none was for as long as `patience`.
+    /// Waits until the calls submitted so far are done; returns `false` if none completes for as long as `patience`.
     pub(super) fn drain(&self, patience: std::time::Duration) -> bool {
         let Some(shared) = &self.0 else { return true };
         let mut queue = shared.queue.lock();
@@ -94,13 +94,13 @@ impl Lane {
         true
     }
 
-    /// Returns how many calls are done, if one is on its way.
+    /// Returns the number of calls done, if a call is running.
     pub(super) fn moves(&self) -> Option<u64> {
         let queue = self.0.as_ref()?.queue.lock();
         queue.running.then_some(queue.done)
     }
 
-    /// Ends the thread after the calls given so far; waits for that, but not for longer than `patience`.
+    /// Ends the thread after the calls submitted so far. Waits for the end, but at most `patience` without a change.
     pub(super) fn stop(&self, patience: std::time::Duration) {
         let Some(shared) = &self.0 else { return };
         let mut queue = shared.queue.lock();

@@ -1,6 +1,6 @@
 //! Which copies take part in a running log, which of them count, and how they are left out and come back.
 //!
-//! Invariants I2 to I6 and the states of a copy are `mirror`'s; here is who keeps them.
+//! `mirror` defines invariants I2 to I6 and the states of a copy; this module keeps them.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use super::{catch_up::Changes, files::MirrorFile, lane::Lane};
 use crate::{CopyState, Warnings, format::CopyCounts};
 
-/// What is kept about the rules, from the options.
+/// The rules, from the options.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) quorum: bool,
@@ -28,41 +28,41 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) state: CopyState,
-    /// Why it is down.
+    /// The reason why it is down.
     pub(super) why: String,
     pub(super) lock: Option<Arc<dyn FileLock>>,
     pub(super) lanes: Option<[Arc<Lane>; 2]>,
-    /// What a catch-up on its way has not seen.
+    /// Changes that a running catch-up has not seen.
     pub(super) changes: Option<Changes>,
 }
 
-/// The copies, and what the log says of them.
+/// The copies, and what the LINKs say about them.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) copies: Vec<Copy>,
     pub(super) change: u32,
-    /// The last change that a LINK says, durably.
+    /// The last change that a durable LINK records.
     pub(super) linked: u32,
     pub(super) files: Vec<Weak<MirrorFile>>,
 }
 
-/// What the handles of a mirror share.
+/// State shared by the handles of a mirror.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) files: Arc<dyn Files>,
     pub(super) home: PathBuf,
-    /// All that are configured, in order.
+    /// All configured directories, in order.
     pub(super) dirs: Vec<PathBuf>,
     pub(super) rules: Rules,
     pub(super) warnings: Warnings,
     /// Whether the opening is over (I6).
     pub(super) opened: AtomicBool,
-    /// The copy that failed the opening, and why (I6).
+    /// The copy that failed the opening, with the error (I6).
     pub(super) failed: Mutex<Option<(usize, io::Error)>>,
     pub(super) state: Mutex<State>,
-    /// A copy went down, or the log closes.
+    /// Notified when a copy goes down or the log closes.
     pub(super) changed: Condvar,
-    /// Held for reading while a call is done and noted, for writing while a copy joins.
+    /// Locked for reading while a call is made and noted, for writing while a copy joins.
     pub(super) gate: RwLock<()>,
     pub(super) stop: AtomicBool,
     pub(super) watch: Mutex<Option<Lane>>,
@@ -80,7 +80,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Returns whether nothing is on its way in it.
+    /// Returns whether no call is waiting or running in it.
     pub(super) fn is_idle(&self) -> bool {
         self.lanes.iter().flatten().all(|lane| lane.waiting() == 0)
     }
@@ -107,7 +107,7 @@ impl State {
 }
 
 impl Shared {
-    /// Returns for each copy how many of the flight's calls are done, if one is on its way.
+    /// Returns for each copy the number of frame writes and syncs done, if one is running.
     pub(super) fn moves(&self) -> Vec<Option<u64>> {
         let state = self.state.lock();
         let part = |copy: &Copy| copy.lanes.as_ref().filter(|_| copy.takes_part())?[0].moves();
@@ -118,7 +118,7 @@ impl Shared {
         self.dirs.len() / 2 + 1
     }
 
-    /// Returns how many live copies must have done a call (I3).
+    /// Returns the number of live copies in which a call must succeed (I3).
     pub(super) fn needed(&self) -> usize {
         if self.rules.quorum { self.majority().max(self.rules.copies_min) } else { self.rules.copies_min }
     }
@@ -152,7 +152,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Brings a copy that was caught up back in; it counts once [`Mirror::confirm`] says so.
+    /// Lets a copy that has caught up take part again; it counts once [`Mirror::confirm`] is called.
     pub(super) fn join(&self, index: usize) {
         let mut state = self.state.lock();
         let copy = &mut state.copies[index];
@@ -162,8 +162,8 @@ impl Shared {
         state.change += 1;
     }
 
-    /// Waits until a live copy has done all that was given to it before: under a quorum it may lag behind what is durable.
-    /// Returns whether it has, and still takes part.
+    /// Waits until a live copy has made all calls submitted before: under a quorum it may lag behind the durable
+    /// position. Returns whether it has, and still takes part.
     pub(super) fn has_all(&self, index: usize) -> bool {
         let lane = {
             let state = self.state.lock();
@@ -178,7 +178,7 @@ impl Shared {
 
     pub(super) fn path_in(&self, index: usize, path: &Path) -> PathBuf {
         match path.strip_prefix(&self.home) {
-            // Joining nothing would add a slash.
+            // Joining an empty path would add a slash.
             Ok(rest) if rest.as_os_str().is_empty() => self.dirs[index].clone(),
             Ok(rest) => self.dirs[index].join(rest),
             Err(_) => path.to_owned(),

@@ -1,15 +1,15 @@
-//! `MergedFiles`: several copies of a log directory as one directory to read: each frame comes from a copy in which it is
-//! valid.
+//! `MergedFiles`: several copies of a log directory as one directory for reading. Each frame comes from a copy in which
+//! it is valid.
 //!
-//! Everything that reads a log (survey, readers, tools) reads this in place of one directory and knows nothing of copies.
-//! Writes nothing: repair does (`repair`).
+//! Code that reads a log (recovery scan, readers, tools) reads this in place of one directory and knows nothing of
+//! copies. It writes nothing; `repair` does.
 //!
 //! # Invariants
 //! - M1. If a frame is valid in any of the copies, under the salt of its segment, it is valid here.
 //! - M2. Two valid frames at one place are the same frame in all copies that are trusted equally; otherwise the copies
-//!   are not of one log life and merging is refused. The copies behind `trusted` only fill gaps.
-//! - M3. The copies do not change while this is used: who makes one holds their locks, or reads a moment of a running
-//!   log and says so.
+//!   have diverged and merging is refused. Copies beyond the first `trusted` only fill gaps.
+//! - M3. The copies do not change while this is used: the caller holds their locks, or reads a moment of a running log
+//!   and reports that.
 //!
 //! Checked by `copies_tests` (every block of every copy flipped; copies cut, dropped, swapped).
 
@@ -37,24 +37,24 @@ use crate::{
 /// A copy of a log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopyDir {
-    /// 0 is the log directory itself, then `wal.copies` in order.
+    /// 0 for the log directory itself, then `wal.copies` in order.
     pub(crate) index: usize,
     pub(crate) dir: PathBuf,
 }
 
-/// Which copy the bytes of a segment come from.
+/// The copies from which the bytes of a segment come.
 #[derive(Debug, Default)]
 struct Plan {
-    /// The copies read from, as indexes into `MergedFiles::copies`.
+    /// The copies that are read, as indexes into `MergedFiles::copies`.
     sources: Vec<usize>,
-    /// Where another source begins: (offset, index into `sources`). The first run starts at 0.
+    /// The places where another source begins: (offset, index into `sources`). The first run starts at 0.
     runs: Vec<(u64, usize)>,
     bytes: u64,
-    /// The copies that lack the segment, its header or one of the frames that another copy has.
+    /// The copies that lack the segment, its header or a frame that another copy has.
     suspects: BTreeSet<usize>,
 }
 
-/// Several directories that look like one; paths are those in `home`.
+/// Several directories presented as one; paths are those in `home`.
 #[derive(Debug)]
 pub(crate) struct MergedFiles {
     files: Arc<dyn Files>,
@@ -63,22 +63,22 @@ pub(crate) struct MergedFiles {
     plans: BTreeMap<String, Plan>,
 }
 
-/// One copy of a segment while it is compared.
+/// One copy of a segment during the comparison.
 #[derive(Debug)]
 struct Source {
     copy: usize,
     window: Window,
-    /// The salt in its header, if that is whole.
+    /// The salt in its header, if the header is valid.
     salt: Option<u64>,
-    /// Whether its frame at the place last looked at is valid.
+    /// Whether its frame at the place last checked is valid.
     valid: bool,
 }
 
 impl MergedFiles {
-    /// Compares the segments in `copies`, of which the first `trusted` are believed alike, and merges them.
+    /// Compares the segments in `copies`, of which the first `trusted` must be equal, and merges them.
     ///
     /// # Errors
-    /// `CopiesDiffer` when trusted copies hold different frames at one place; `Io` when none can be read.
+    /// `CopiesDiffer` if trusted copies hold different frames at one place; `Io` if none can be read.
     pub(crate) fn new(
         files: &Arc<dyn Files>,
         home: &Path,
@@ -98,7 +98,7 @@ impl MergedFiles {
         Ok(merged)
     }
 
-    /// Decides for one segment which copy each of its blocks is read from (M1).
+    /// Chooses for one segment the copy from which each of its blocks is read (M1).
     fn plan(&self, name: &str, trusted: usize) -> Result<Plan, WalError> {
         let mut sources = Vec::new();
         let mut unreadable = None;
@@ -106,7 +106,7 @@ impl MergedFiles {
             match Source::open(&*self.files, copy, place.dir.join(name), segment_number(name)) {
                 Ok(source) => sources.push(source),
                 Err(WalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                // Another copy may do; the repair meets this one again.
+                // Another copy may have it. If this one is to be repaired, that fails with the same error.
                 Err(error) => unreadable = Some(error),
             }
         }
@@ -115,9 +115,9 @@ impl MergedFiles {
         }
         let salt = self.salt_in_use(name, &mut sources, trusted)?;
         if salt.is_some() {
-            // A whole header with another salt: another use of the number. A rotten header says nothing.
+            // A valid header with another salt is another use of the number. A rotten header proves nothing.
             sources.retain(|source| source.salt.is_none() || source.salt == salt);
-            // The one with a whole header first: its header is the one read.
+            // A source with a valid header comes first, because its header is the one that is read.
             sources.sort_by_key(|source| source.salt.is_none());
         }
         let bytes = sources.iter().map(|source| source.window.file_bytes()).max().unwrap_or(0);
@@ -135,8 +135,8 @@ impl MergedFiles {
                     plan.suspects.extend(sources.iter().filter(|source| !source.valid).map(|source| source.copy));
                     found
                 }
-                // Nobody's frame: what was begun there shows as it is in one copy. Halves from two copies could make a
-                // frame that none of them has.
+                // No copy has a frame here. An incomplete frame is read from one copy only: halves from two copies
+                // could make a frame that neither of them has.
                 None => {
                     begun = begun.or_else(|| sources.iter_mut().position(|source| source.is_written(offset)));
                     (begun.unwrap_or(0), offset + BLOCK_BYTES)
@@ -150,7 +150,7 @@ impl MergedFiles {
         Ok(plan)
     }
 
-    /// Returns the salt of the use of this segment that counts: one with frames goes before one without.
+    /// Returns the salt of the use of this segment that counts: a use with frames goes before one without.
     fn salt_in_use(&self, name: &str, sources: &mut [Source], trusted: usize) -> Result<Option<u64>, WalError> {
         let mut in_use: Option<(u64, usize)> = None;
         for source in sources.iter_mut() {
@@ -169,7 +169,7 @@ impl MergedFiles {
         Ok(in_use.map(|(salt, _)| salt).or_else(|| sources.iter().find_map(|source| source.salt)))
     }
 
-    /// Returns the first source with a valid frame at `offset`, and where that frame ends.
+    /// Returns the first source with a valid frame at `offset`, and the end of that frame.
     fn valid_at(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl MergedFiles {
     ) -> Result<Option<(usize, u64)>, WalError> {
         let mut found: Option<(usize, usize, u32, u64)> = None;
         for (at, source) in sources.iter_mut().enumerate() {
-            // What cannot be read is as bad as what fails its checksum.
+            // An unreadable frame counts like one with a wrong checksum.
             source.valid = false;
             let Ok(Ok(frame)) = source.window.frame_at(offset, Some(salt)) else { continue };
             source.valid = true;
@@ -188,7 +188,7 @@ impl MergedFiles {
                 Some((_, of, crc, _)) if crc != frame.crc && source.copy.max(of) < trusted => {
                     return Err(self.differ(name, offset, of, source.copy));
                 }
-                // The better trusted one comes first.
+                // The more trusted copy comes first.
                 Some((_, of, ..)) if of < source.copy => {}
                 _ => found = Some((at, source.copy, frame.crc, frame.next_offset)),
             }
@@ -201,11 +201,12 @@ impl MergedFiles {
         WalError::CopiesDiffer { path: path(one), other: path(other), offset }
     }
 
-    /// Looks for a frame of a stale `copy` in the merged view: then that copy is an earlier state of this log.
+    /// Looks for a frame of a stale `copy` in the merged view. If it is there, the copy is an earlier state of this
+    /// log.
     ///
     /// # Errors
-    /// `CopiesDiffer` when another frame, or none, is at its place; not when its segment lies before all that is left, nor
-    /// when the log was cut below that frame since (`cut`).
+    /// `CopiesDiffer` if another frame, or none, is at its place. It is no error if the frame's segment lies before
+    /// everything that is left, or if the log was cut below that frame since (`cut`).
     pub(crate) fn confirm(&self, copy: &CopyDir, witness: &Witness) -> Result<(), WalError> {
         if self.plans.keys().next().is_none_or(|oldest| witness.name < *oldest) {
             return Ok(());
@@ -226,7 +227,7 @@ impl MergedFiles {
         Err(WalError::CopiesDiffer { path, other, offset: witness.offset })
     }
 
-    /// Returns whether the copy at `index` of those merged may lack something of the segment at `path`.
+    /// Returns whether the copy at `index` of the merged ones may lack a part of the segment at `path`.
     pub(crate) fn suspects(&self, index: usize, path: &Path) -> bool {
         let plan = self.name_in_home(path).and_then(|name| self.plans.get(name));
         plan.is_some_and(|plan| plan.suspects.contains(&index))
@@ -256,7 +257,7 @@ impl Source {
         Ok(Self { copy, window, salt, valid: false })
     }
 
-    /// Returns whether the block at `offset` can be read and holds anything.
+    /// Returns whether the block at `offset` can be read and is not all zeros.
     fn is_written(&mut self, offset: u64) -> bool {
         self.window.bytes_at(offset, BLOCK).is_ok_and(|block| block.iter().any(|byte| *byte != 0))
     }
@@ -285,7 +286,7 @@ impl File for MergedFile {
             let count = usize::try_from(ends - at).unwrap_or(usize::MAX).min(wanted - done);
             let part = &mut bytes[done..done + count];
             let read = self.sources[self.runs[run].1].read_at(at, part)?;
-            // A copy that was cut short.
+            // The copy was cut short here.
             part[read..].fill(0);
             done += count;
         }

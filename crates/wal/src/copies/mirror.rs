@@ -1,28 +1,30 @@
-//! `Mirror`: several copies of a log directory as one directory to write: what is done to the log directory is done to
+//! `Mirror`: several copies of a log directory as one directory for writing. Each call on the log directory is made in
 //! every live copy, at the same time.
 //!
-//! A call fails only when too few copies did it: then the log deals with it as with a failed file. Otherwise a copy that
-//! failed, or took longer than `wal.copy_stall` when the others were done, is left out: it counts no more, an alarm says
-//! so, and the flight writes that into the next segment before anything more is acknowledged (`Course::settle`).
+//! A call fails only if it succeeded in too few copies; the log then handles it as a failed file. Otherwise a copy that
+//! failed, or took longer than `wal.copy_stall` after the others were done, is left out: it no longer counts, a warning
+//! names it, and the frame writer records the change in the next segment before anything more is acknowledged
+//! (`Course::settle`).
 //!
 //! # Invariants
-//! - I1. A call that returned success was done by every live copy; a write or sync of the flight under
-//!   `wal.copies_required = quorum` by a majority of the configured ones, and it is on its way in the others, in order.
-//! - I2. A copy that was left out is not touched again but by its catch-up: what was on its way is dropped. So a copy
-//!   holds a segment's first frame only if all before was synced in it.
+//! - I1. A call that returned success succeeded in every live copy. A write or sync of frames under
+//!   `wal.copies_required = quorum` succeeded in a majority of the configured ones, and the others get it too, in
+//!   order.
+//! - I2. A copy that was left out is not touched again except by its catch-up: its waiting calls are dropped. So a copy
+//!   holds a segment's first frame only if everything before was synced in it.
 //! - I3. Fewer than `wal.copies_min` copies, or fewer than a majority under `quorum`, never count as success.
-//! - I4. Whatever changes who is live raises `change`; nothing is acknowledged before a LINK with the new number is
-//!   durable in all that are live then.
-//! - I5. A copy that comes back counts for I3 only once a LINK says so in all that were live before: else one of those
-//!   could go missing later without knowing that it had been joined.
-//! - I6. While the log is being opened a copy that fails, fails the opening; one that has no room is left out by the next try
-//!   (`recover::open`), which counts it as if it were not there.
+//! - I4. Every change of the copies that take part raises `change`; nothing is acknowledged before a LINK with the new
+//!   number is durable in all that are live then.
+//! - I5. A copy that comes back counts for I3 only once a LINK that counts it is durable in all that were live before:
+//!   otherwise one of those could be absent later without a record that the copy had joined.
+//! - I6. While the log is being opened, a failing copy fails the opening. If it has no room, the next try
+//!   (`recover::open`) leaves it out and counts it as absent.
 //!
 //! # States of a copy
 //! live -> (failure, stall) -> down -> (caught up) -> joining -> (LINK durable) -> live; joining -> (failure) -> down.
 //!
-//! `members` has who takes part (I2 to I6), `round` one call in all of them (I1 to I3), `files` the directory that a mirror
-//! looks like, `lane` the threads, `catch_up` the way back.
+//! `members` decides which copies take part (I2 to I6), `round` makes one call in all of them (I1 to I3), `files`
+//! implements the directory, `lane` the threads, `catch_up` the return of a copy.
 //!
 //! Checked by `mirror_tests`: each failing call, stalls, loss of all but one, power cuts while degraded and joining.
 
@@ -46,16 +48,16 @@ use super::{
 };
 use crate::{CopiesRequired, CopyStat, CopyState, Options, format::CopyCounts};
 
-/// Several directories, written as one; paths are those in the log directory. Clones are handles of the same one.
+/// Several directories, written as one; paths are those in the log directory. Clones are handles of the same mirror.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirror(pub(super) Arc<Shared>);
 
 impl Mirror {
-    /// Mirrors the log directory in the usable copies of `census`, which hold the same already; `dirs` are all that are configured,
-    /// and `locks` are theirs where they could be locked.
+    /// Mirrors the log directory in the usable copies of `census`, which are equal already. `dirs` are all configured
+    /// directories, and `locks` has the lock of each that could be locked.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// An I/O error if a thread cannot be started.
     pub(crate) fn new(
         files: Arc<dyn Files>,
         dirs: Vec<PathBuf>,
@@ -64,7 +66,7 @@ impl Mirror {
         options: &Options,
     ) -> io::Result<Self> {
         let rules = Rules {
-            // Fewer than a majority cannot hold a quorum: whoever opens with them runs with all that are live.
+            // Fewer than a majority cannot hold a quorum: a log opened with them needs all live copies.
             quorum: options.copies_required == CopiesRequired::Quorum
                 && options.open_with.is_none_or(|copies| copies as usize > dirs.len() / 2),
             copies_min: options.copies_min as usize,
@@ -101,28 +103,29 @@ impl Mirror {
         })))
     }
 
-    /// Returns which copy failed the opening, and why, if one did (I6).
+    /// Takes the copy that failed the opening, with its error, if one did (I6).
     pub(crate) fn failed(&self) -> Option<(usize, io::Error)> {
         self.0.failed.lock().take()
     }
 
-    /// From here on a copy may fail without failing the log (I6).
+    /// Ends the opening: from here on a copy may fail without failing the log (I6).
     pub(crate) fn opened(&self) {
         self.0.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the log says who is live (I4).
+    /// Returns whether a durable LINK records the current live copies (I4).
     pub(crate) fn is_settled(&self) -> bool {
         let state = self.0.state.lock();
         state.change == state.linked
     }
 
-    /// Returns what a LINK says about the copies now.
+    /// Returns the counts that a LINK written now would have.
     pub(crate) fn counts(&self) -> CopyCounts {
         self.0.counts(&self.0.state.lock())
     }
 
-    /// Says that a LINK with these `counts` is durable in all copies that take part: who was joining is live (I5).
+    /// Confirms that a LINK with these `counts` is durable in all copies that take part: joining copies become live
+    /// (I5).
     pub(crate) fn confirm(&self, counts: CopyCounts) {
         let mut state = self.0.state.lock();
         if state.change != counts.change {
@@ -151,7 +154,7 @@ impl Mirror {
         }
     }
 
-    /// Returns how each copy stands, and why it is down if it is.
+    /// Returns the state of each copy, and the reason if it is down.
     pub(crate) fn standing(&self) -> Vec<CopyStat> {
         let state = self.0.state.lock();
         let stat =
@@ -159,10 +162,11 @@ impl Mirror {
         self.0.dirs.iter().zip(&state.copies).map(stat).collect()
     }
 
-    /// Starts the thread that brings copies back; `settle` has the flight write down that one joined.
+    /// Starts the thread that brings copies back; it calls `settle` so that the frame writer records copies that joined
+    /// or left.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// An I/O error if the thread cannot be started.
     pub(crate) fn start_watch(&self, settle: impl Fn() + Send + 'static) -> io::Result<()> {
         let lane = Lane::start("wal-copies", None)?;
         let mirror = self.clone();
@@ -176,7 +180,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Ends the threads. A copy that hangs is left behind, with its lock (`lane` N2).
+    /// Ends the threads. The thread of a copy that hangs stays, with its lock (`lane` N2).
     pub(crate) fn stop(&self) {
         {
             let _state = self.0.state.lock();

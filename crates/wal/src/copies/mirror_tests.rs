@@ -1,4 +1,4 @@
-//! Copies of a running log: failing, hanging, missing, coming back.
+//! Copies of a running log: they fail, hang, are absent, come back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     testing::{bodies, eventually},
 };
 
-/// Returns options whose warnings are collected.
+/// Returns options that collect their warnings, and the collected lines.
 fn heard(options: Options) -> (Options, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let taken = lines.clone();
@@ -29,9 +29,9 @@ fn states(log: &Log) -> Vec<CopyState> {
     log.stat().copies.iter().map(|copy| copy.state).collect()
 }
 
-/// Goal: a copy that fails at any call is left out, says so once, and costs no acknowledgement; without it the log opens,
-/// with it too, and both hold everything. Method: the k-th changing call on each of two directories fails from then on,
-/// for all k after the opening.
+/// Goal: a copy that fails at any call is left out with one warning and costs no acknowledgement; the log opens without
+/// it and with it, and holds everything both times. Method: the k-th changing call on each of two directories fails
+/// from then on, for all k after the opening.
 #[test]
 fn copy_that_fails_is_left_out_and_the_log_goes_on() {
     for dir in [HOME, COPY] {
@@ -65,7 +65,7 @@ fn copy_that_fails_is_left_out_and_the_log_goes_on() {
             } else {
                 assert!(matches!(refusal(open(&dirs, with(&[COPY]))), WalError::CopiesMissing { .. }));
             }
-            // The one that was left out does not know it, and does not open alone.
+            // The copy that was left out does not know it, and does not open alone.
             dirs.set(dir, None);
             let other = if dir == COPY { HOME } else { COPY };
             dirs.set(other, Some(Trouble::Gone));
@@ -83,9 +83,10 @@ fn copy_that_fails_is_left_out_and_the_log_goes_on() {
     }
 }
 
-/// Goal: I6: a copy that has no room when the log is opened is read and left out with a line, whatever call the room ends at and however the
-/// last life ended; the log goes on in the other, opens again without the copy, and fills it once there is room. Where two must
-/// hold, it is refused. Method: room ends at the k-th changing call on each of two directories while the log is opened, for all k.
+/// Goal: I6: a copy without room is read and left out with a line when the log is opened, whatever call the room ends
+/// at and however the last incarnation ended. The log continues in the other copy, opens again without the copy, and
+/// fills it once there is room. If two copies are required, the opening is refused. Method: room ends at the k-th
+/// changing call on each of two directories while the log is opened, for all k.
 #[test]
 fn copy_without_room_is_left_out_at_an_opening_and_comes_back() {
     for (dir, other) in [(HOME, COPY), (COPY, HOME)] {
@@ -119,7 +120,7 @@ fn copy_without_room_is_left_out_at_an_opening_and_comes_back() {
                 written.extend(fill(&log, 6));
                 log.close().unwrap();
                 drop(log);
-                // It does not count: the other one opens alone, and it does not.
+                // It does not count: the other one opens alone, and this one does not.
                 dirs.set(dir, Some(Trouble::Gone));
                 drop(open(&dirs, with(&[COPY])).unwrap_or_else(|error| panic!("{dir} at {k}: {error}")));
                 dirs.set(dir, None);
@@ -136,8 +137,8 @@ fn copy_without_room_is_left_out_at_an_opening_and_comes_back() {
     }
 }
 
-/// Goal: with fewer copies than `wal.copies_min` nothing more is acknowledged, and what was acknowledged is on all of
-/// them. Method: two copies of which two must hold; one fails.
+/// Goal: with fewer copies than `wal.copies_min` nothing more is acknowledged, and every acknowledged record is in all
+/// of them. Method: two copies, both required; one fails.
 #[test]
 fn below_the_minimum_of_copies_nothing_is_acknowledged() {
     let disk = SimFiles::new();
@@ -155,8 +156,8 @@ fn below_the_minimum_of_copies_nothing_is_acknowledged() {
     assert!(bodies(&log).starts_with(&written));
 }
 
-/// Goal: a copy that was left out comes back by itself, holds everything, counts again, and the other one may then go.
-/// Method: fail one of two for a while, tick, fail the other, power cut.
+/// Goal: a copy that was left out comes back without help, holds everything and counts again, and then the other one
+/// may fail. Method: fail one of two for a while, tick, fail the other, power cut.
 #[test]
 fn copy_that_was_left_out_catches_up_and_counts_again() {
     for (first, then) in [(COPY, HOME), (HOME, COPY)] {
@@ -189,8 +190,8 @@ fn copy_that_was_left_out_catches_up_and_counts_again() {
     }
 }
 
-/// Goal: a copy that was not there at opening is filled while the log runs; one of another log, or one that went its own
-/// way, never is. Method: open with one of two, bring back the other, then one with foreign files.
+/// Goal: a copy that was absent at the opening is filled while the log runs; a copy of another log never is. Method:
+/// open with one of two, bring back the other; then the same with a third directory that has another log.
 #[test]
 fn copy_missing_at_opening_is_filled_later_but_never_a_stranger() {
     let disk = SimFiles::new();
@@ -226,8 +227,9 @@ fn copy_missing_at_opening_is_filled_later_but_never_a_stranger() {
     assert_eq!(bodies(&other), theirs);
 }
 
-/// Goal: a copy that hangs holds commits up for no longer than `wal.copy_stall`; closing does not wait for it; it comes
-/// back. Method: real threads, one of two copies hangs, commit, let go, wait until it counts; then hang it and close.
+/// Goal: a copy that hangs delays commits by at most `wal.copy_stall`; closing does not wait for it; it comes back.
+/// Method: real threads; one of three copies hangs, commit, release it, wait until it counts; then another one hangs,
+/// close.
 #[test]
 fn copy_that_hangs_is_left_out_and_comes_back() {
     for policy in [CopiesRequired::All, CopiesRequired::Quorum] {
@@ -235,7 +237,7 @@ fn copy_that_hangs_is_left_out_and_comes_back() {
         let dirs = FaultyDirs::new(&disk);
         let options = Options {
             threads: true,
-            // Far above what a busy machine keeps another copy waiting, since that one would be left out as well.
+            // Far above the time by which a busy machine delays another copy, since that one would be left out as well.
             copy_stall: Duration::from_millis(300),
             copies_required: policy,
             ..with(&[COPY, THIRD])
@@ -267,8 +269,8 @@ fn copy_that_hangs_is_left_out_and_comes_back() {
 }
 
 /// Leaves one copy out while segments are turned and freed, lets it come back, and cuts the power at the `k`-th call of
-/// the tick that catches it up; then opens with both copies, and another time with each alone. Returns whether the
-/// catch-up ended before the cut.
+/// the tick that catches it up. Then opens with both copies, and with each alone. Returns whether the catch-up ended
+/// before the cut.
 fn cut_catch_up(k: u64) -> Result<bool, String> {
     let disk = SimFiles::new();
     let dirs = FaultyDirs::new(&disk);
@@ -290,13 +292,13 @@ fn cut_catch_up(k: u64) -> Result<bool, String> {
         away.into_iter().for_each(|dir| dirs.set(dir, Some(Trouble::Gone)));
         match open(&dirs, with(&[COPY])) {
             Ok((log, _)) => {
-                // What was freed may be back: the other copy still had it.
+                // Freed records may be back, because the other copy still had them.
                 let read = bodies(&log);
                 if !read.ends_with(&kept) || !written.ends_with(&read) {
                     return Err(format!("cut at call {k}, without {away:?}: {} of {}", read.len(), kept.len()));
                 }
             }
-            // Alone it cannot know; together it can.
+            // One copy alone cannot know that it has everything; both together can.
             Err(WalError::CopiesMissing { .. }) if away.is_some() => {}
             Err(error) => return Err(format!("cut at call {k}, without {away:?}: {error}")),
         }
@@ -304,7 +306,7 @@ fn cut_catch_up(k: u64) -> Result<bool, String> {
     Ok(done)
 }
 
-/// Goal: a catch-up that is cut short at any call leaves a copy that is stale or whole, and a log with every acknowledged
+/// Goal: a catch-up that is cut short at any call leaves a stale or a whole copy, and a log with every acknowledged
 /// record. Method: `cut_catch_up` at each call.
 #[test]
 fn power_cut_at_any_call_of_a_catch_up_loses_nothing() {
@@ -312,8 +314,8 @@ fn power_cut_at_any_call_of_a_catch_up_loses_nothing() {
     assert!(calls > Some(30), "the catch-up has only {calls:?} calls");
 }
 
-/// Goal: copies that fail and come back under load, with threads, freeing and use of old files again, cost no record and
-/// stay alike. Method: four writers on three copies while another thread fails and heals them in turn; then compare.
+/// Goal: copies that fail and come back under load, with threads, freeing and recycled files, cost no record and stay
+/// equal. Method: four writers on three copies while the test fails and heals the copies in turn; then compare.
 #[test]
 fn copies_come_and_go_under_load() {
     let disk = SimFiles::new();
@@ -352,7 +354,7 @@ fn copies_come_and_go_under_load() {
         let whole: Vec<u32> = (0..150).collect();
         assert!(whole.ends_with(&numbers), "thread {thread}: {numbers:?}");
     }
-    // A busy machine may have been late with one since.
+    // On a busy machine one of them may have been too slow since, and left out.
     eventually("all of them are there", || states(&log) == [CopyState::Live; 3]);
     log.close().unwrap();
     drop(log);
@@ -363,9 +365,9 @@ fn copies_come_and_go_under_load() {
     assert!(segments(&disk, HOME) == segments(&disk, COPY) && segments(&disk, HOME) == segments(&disk, THIRD));
 }
 
-/// Goal: under a quorum any one of three copies may be lost, at any moment and without a word, and nothing acknowledged
-/// is; with two lost nothing is acknowledged any more. Method: fail one of three at the k-th call, cut the power, open
-/// with each pair.
+/// Goal: under a quorum any one of three copies may be lost, at any moment and silently, without losing an acknowledged
+/// record; with two lost nothing is acknowledged any more. Method: fail one of three at the k-th call, cut the power,
+/// open with each pair.
 #[test]
 fn quorum_of_three_survives_the_loss_of_any_one() {
     let quorum = |open_with| Options { copies_required: CopiesRequired::Quorum, open_with, ..with(&[COPY, THIRD]) };
@@ -405,15 +407,15 @@ fn quorum_of_three_survives_the_loss_of_any_one() {
     assert!(bodies(&log).starts_with(&written));
 }
 
-/// How often a run got how far.
+/// Counts of what the runs covered.
 #[derive(Debug, Default)]
 struct Tally {
     openings: u64,
     commits_degraded: u64,
 }
 
-/// Runs one seed: four lives of three copies that fail, recover, catch up and are freed at random; each life ends by a cut,
-/// a kill or a close, and sometimes the next opening lacks a copy that was left out.
+/// Runs one seed: four incarnations of three copies that fail, recover and catch up at random. Each incarnation ends
+/// with a cut, a kill or a close, and sometimes the next opening lacks a copy that was left out.
 fn come_and_go(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let names = [HOME, COPY, THIRD];
     let random = SimRandom::new(seed);
@@ -432,7 +434,7 @@ fn come_and_go(seed: u64, tally: &mut Tally) -> Result<(), String> {
         away.into_iter().for_each(|dir| dirs.set(dir, Some(Trouble::Gone)));
         match Log::open(&env, HOME.as_ref(), options) {
             Err(WalError::Io { .. }) => {}
-            // It was left out, or was joining: which of the two, nobody knows that is there.
+            // It was left out or was joining; no copy that is present knows which.
             Err(WalError::CopiesMissing { .. }) if away.is_some() => {}
             Err(error) => return Err(format!("life {life}: {error}")),
             Ok((log, _)) => {
@@ -476,8 +478,8 @@ fn come_and_go(seed: u64, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// Goal: whatever leaves and comes back, and wherever the power goes, what was acknowledged is there with the copies that
-/// the log asks for. Method: seeds of `come_and_go`.
+/// Goal: whichever copies leave and come back, and wherever the power is cut, every acknowledged record is in the
+/// copies that the log requires. Method: seeds of `come_and_go`.
 #[test]
 fn power_cut_while_copies_come_and_go_keeps_every_acknowledged_record() {
     let seeds = std::env::var("COLLIE_WAL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
@@ -488,8 +490,8 @@ fn power_cut_while_copies_come_and_go_keeps_every_acknowledged_record() {
     assert!(tally.openings > seeds * 5 / 2 && tally.commits_degraded > seeds * 5 / 2, "{tally:?}");
 }
 
-/// Goal: a log that did not write down who left does not open without them. Method: that mistake made on purpose, on the
-/// way of `copy_that_fails_is_left_out_and_the_log_goes_on`.
+/// Goal: a log that did not record which copy left does not open without it. Method: plant that mistake, in the steps
+/// of `copy_that_fails_is_left_out_and_the_log_goes_on`.
 #[test]
 fn log_that_did_not_say_who_left_needs_them() {
     for mistake in ["NONE", "COPY_LINK_SKIPPED"] {
@@ -508,7 +510,7 @@ fn log_that_did_not_say_who_left_needs_them() {
     }
 }
 
-/// Goal: the tests above can fail. Method: the mistakes that they were written against, each made on purpose.
+/// Goal: the tests above can fail. Method: plant each of the mistakes that they were written against.
 #[test]
 fn mistakes_with_copies_are_caught() {
     let unmarked = mistakes::with("COPY_MARK_SKIPPED", || (1..60).find_map(|k| cut_catch_up(k).err()));

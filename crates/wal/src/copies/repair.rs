@@ -1,18 +1,20 @@
-//! Repair: makes every copy hold the chain of the log, from whichever copy has it, and says what it did.
+//! Repair: makes every copy hold the chain of the log, each frame from any copy that has it, and returns what it did.
 //!
 //! # Invariants
-//! - R1. A frame that is valid in an up-to-date copy is never written over; a rotten one is written in place, from the
-//!   merged view. Every other difference is mended by a whole new file under a temporary name, synced, renamed.
-//! - R2. A stale copy first loses what is not of the chain, then gets its segments in order, oldest first, each durable
-//!   before the next: whatever a crash leaves of it holds the newest LINK only if it holds all before (`census`).
-//! - R3. Everything may be repeated: after a crash on the way the same copies are up to date.
-//! - R4. All of it is durable before the opening writes anything of its own.
-//! - R5. A copy is marked [`INCOMPLETE`] before R2 begins; the mark goes when a LINK that counts it is durable.
-//! - R6. What a copy holds behind the last position that it knows to be durable may sit in the system's cache only: an
-//!   up-to-date copy is synced from there on, a stale one, whose last sync may have failed, gets those segments anew.
-//! - R7. An up-to-date copy gets the files that it lacks newest first: older ones that it had freed leave no gap while they
-//!   come back from a stale copy, so that at every moment it would open alone as before.
-//! - R8. A copy that cannot be written is left as it is: the chain was read with what it holds, and is whole in the others.
+//! - R1. A frame that is valid in an up-to-date copy is never overwritten; a rotten one is written in place, from the
+//!   merged view. Every other difference is repaired by a whole new file under a temporary name, synced, renamed.
+//! - R2. A stale copy first loses the files that are not part of the chain, then gets its segments in order, oldest
+//!   first, each durable before the next: after a crash it holds the newest LINK only if it holds everything before
+//!   (`census`).
+//! - R3. Every step may be repeated: after a crash on the way the same copies are up to date.
+//! - R4. All of it is durable before the opening writes its first frame.
+//! - R5. A copy is marked [`INCOMPLETE`] before R2 begins; the mark is removed when a LINK that counts the copy is
+//!   durable.
+//! - R6. Bytes of a copy behind the last position that it knows to be durable may be only in the page cache: an
+//!   up-to-date copy is synced from there on; a stale one, whose last sync may have failed, gets those segments again.
+//! - R7. An up-to-date copy gets missing files newest first: older ones that it had freed leave no gap while they come
+//!   back from a stale copy, so that at every moment the copy would open alone as before.
+//! - R8. A copy that cannot be written stays as it is: the chain was read with its content, and is whole in the others.
 //!
 //! Checked by `copies_tests`, which cuts the power at every call of a repair.
 
@@ -37,19 +39,19 @@ use crate::{
     window::Window,
 };
 
-/// What a repair did.
+/// The outcome of a repair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
-    /// Frames and header blocks written in place, and files written anew.
+    /// Number of frames and header blocks written in place, and of files rewritten.
     pub(crate) count: u64,
     /// One line per copy and segment, or one for a copy that was filled.
     pub(crate) notes: Vec<String>,
 }
 
-/// Makes the copies equal to the chain that `spans` name, as `merged` shows it.
+/// Makes the copies equal to the chain that `spans` name, as `merged` presents it.
 ///
 /// # Errors
-/// `Io`, naming the copy; what was repaired stays repaired.
+/// `Io`, naming the copy; completed repairs stay.
 pub(crate) fn repair(
     files: &Arc<dyn Files>,
     merged: &MergedFiles,
@@ -64,6 +66,7 @@ pub(crate) fn repair(
         for span in spans.iter().rev().filter(|span| merged.suspects(index, &span.path)) {
             mend(&**files, merged, copy, span, &mut repairs)?;
         }
+        // R6.
         for span in spans.iter().filter(|span| census.is_doubtful(copy, &name_of(span))) {
             let path = path_in(copy, span);
             let synced = files.open(&path, Access::ReadWrite).and_then(|file| file.sync_data());
@@ -74,6 +77,7 @@ pub(crate) fn repair(
     let others = stale.chain(census.empty.iter().map(|copy| (copy, "empty")));
     for (copy, what) in others.filter(|(copy, _)| is_written(copy)) {
         if census.has_log() {
+            // R5: the mark is durable before the copy gets anything.
             mark(&**files, &copy.dir).map_err(|source| WalError::io("mark", &copy.dir, source))?;
         }
         clear(&**files, &copy.dir, &names_of(&spans))?;
@@ -110,7 +114,7 @@ pub(super) fn mark(files: &dyn Files, dir: &Path) -> io::Result<()> {
     files.sync_dir(dir)
 }
 
-/// Takes the mark away: a LINK counts the copy.
+/// Removes the mark: a LINK counts the copy.
 pub(super) fn unmark(files: &dyn Files, dir: &Path) -> io::Result<()> {
     match files.remove(&dir.join(INCOMPLETE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -118,7 +122,7 @@ pub(super) fn unmark(files: &dyn Files, dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes from all copies the segments that hold nothing of the log: spares, void ones.
+/// Removes segments without records of the log from all copies: spares and void ones.
 pub(crate) fn clear_leftovers(files: &dyn Files, census: &Census, spans: &[Span]) -> Result<(), WalError> {
     let keep = names_of(&spans.iter().collect::<Vec<_>>());
     census.usable().try_for_each(|copy| clear(files, &copy.dir, &keep))
@@ -132,7 +136,7 @@ fn name_of(span: &Span) -> String {
     span.path.file_name().expect("a segment has a name").to_string_lossy().into_owned()
 }
 
-/// Removes the segments in `dir` that are not in `keep`, newest first: what is left never looks like a whole log.
+/// Removes the segments in `dir` that are not in `keep`, newest first, so that the rest never looks like a whole log.
 fn clear(files: &dyn Files, dir: &Path, keep: &BTreeSet<String>) -> Result<(), WalError> {
     let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     for name in names.iter().rev().filter(|name| segment_number(name).is_some() && !keep.contains(*name)) {
@@ -143,7 +147,7 @@ fn clear(files: &dyn Files, dir: &Path, keep: &BTreeSet<String>) -> Result<(), W
     Ok(())
 }
 
-/// A segment in one copy beside its merged view.
+/// A segment in one copy, with its merged view.
 struct Pair {
     path: PathBuf,
     good: Window,
@@ -161,7 +165,7 @@ impl Pair {
         Ok(Self { good, target, bytes, path })
     }
 
-    /// Returns the good bytes of a stretch if the copy has others there.
+    /// Returns the good bytes of a range if the copy's bytes differ there.
     fn difference(&mut self, offset: u64, len: u64) -> Result<Option<Vec<u8>>, WalError> {
         let len = usize::try_from(len).expect("a block or a frame");
         let good = self.good.bytes_at(offset, len)?;
@@ -223,13 +227,13 @@ fn mend(
     Ok(())
 }
 
-/// Returns whether the copy's file has a whole header of another use.
+/// Returns whether the copy's file has a valid header of another use.
 fn carries_another_salt(files: &dyn Files, pair: &Pair, salt: u64) -> bool {
     let header = Window::open(files, pair.path.clone()).and_then(|mut window| window.segment_header());
     matches!(header, Ok(crate::decode::HeaderBlock::Segment(header)) if header.salt != salt)
 }
 
-/// Returns whether a stale copy's segment is the good one, and holds no frame beside it.
+/// Returns whether the segment of a stale copy is equal to the good one, with no other frame in it.
 fn is_same(files: &dyn Files, merged: &dyn Files, copy: &CopyDir, span: &Span) -> bool {
     let compare = || -> Result<bool, WalError> {
         let mut pair = Pair::open(files, merged, copy, span)?;
@@ -246,11 +250,11 @@ fn is_same(files: &dyn Files, merged: &dyn Files, copy: &CopyDir, span: &Span) -
         }
         Ok(true)
     };
-    // What cannot be read is written.
+    // A segment that cannot be read is written again.
     compare().unwrap_or(false)
 }
 
-/// Writes a segment of a copy whole, from the merged view.
+/// Rewrites a whole segment of a copy from the merged view.
 fn write_anew(files: &dyn Files, merged: &dyn Files, copy: &CopyDir, span: &Span) -> Result<(), WalError> {
     let path = path_in(copy, span);
     let from = merged.open(&span.path, Access::Read).map_err(|source| WalError::io("open", &span.path, source))?;
@@ -259,7 +263,7 @@ fn write_anew(files: &dyn Files, merged: &dyn Files, copy: &CopyDir, span: &Span
 
 /// Copies `bytes` of a file to `path`, under a temporary name until it is whole and synced.
 pub(crate) fn copy_file(from: &dyn File, files: &dyn Files, path: &Path, bytes: u64) -> io::Result<()> {
-    // Not the name under which a segment is prepared; opening removes it.
+    // It differs from the name under which a segment is prepared; the opening removes such files.
     let temporary = path.with_extension("copy.wal.tmp");
     let _absent = files.remove(&temporary);
     let to = files.create(&temporary)?;

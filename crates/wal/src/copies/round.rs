@@ -1,4 +1,4 @@
-//! A round: one call done in every copy that takes part, each on its lane, and the verdict over what came of it (`mirror`
+//! A round: one call made in every copy that takes part, each on its lane, and the decision over the outcomes (`mirror`
 //! I1 to I3).
 
 use std::{
@@ -12,19 +12,19 @@ use parking_lot::{Condvar, Mutex};
 use super::{lane::Lane, members::Shared};
 use crate::CopyState;
 
-/// Calls on their way in a copy that lags behind a majority; more, and it has stalled.
+/// Number of waiting calls from which on a copy that lags behind a majority counts as stalled.
 const LAG_MAX: usize = 64;
 
-/// Who does a call.
+/// The kind of caller, which selects the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The flight: its writes and syncs.
+    /// A flush: writes and syncs of frames.
     Flight,
-    /// Whoever makes, renames and removes files.
+    /// Code that creates, renames and removes files.
     Names,
 }
 
-/// What is to be done in one copy.
+/// The call to be made in one copy.
 pub(super) type Job<R> = Box<dyn FnOnce() -> io::Result<R> + Send>;
 
 /// The outcomes of one call in each copy.
@@ -35,20 +35,22 @@ struct Round<R> {
 
 struct Outcomes<R> {
     of: Vec<Option<io::Result<R>>>,
-    /// Nobody waits any more: a failure that arrives now is a lagging copy's.
+    /// The caller no longer waits: a failure that arrives now is that of a lagging copy.
     closed: bool,
 }
 
-/// Returns an error that says the same.
+/// Returns a copy of an error.
 fn same(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }
 
 impl Shared {
-    /// Has `act` done in each copy that takes part and gives a job for it; returns the outcomes of those that did it.
+    /// Runs the job that `job` returns for each copy that takes part; returns the outcomes of the copies in which it
+    /// succeeded.
     ///
     /// # Errors
-    /// The first failure, when too few did it; who failed is not left out then: the caller deals with it.
+    /// The first failure, if it succeeded in too few copies. The failing live copies are not left out then: the caller
+    /// handles the error.
     pub(super) fn each<R: Send + 'static>(
         self: &Arc<Self>,
         by: By,
@@ -81,13 +83,13 @@ impl Shared {
         self.settle(by, &who, &round)
     }
 
-    /// Does a job in one copy, on its lane.
+    /// Runs a job in one copy, on its lane.
     fn run<R>(&self, index: usize, at: usize, round: &Round<R>, job: Job<R>) {
         let down = self.state.lock().copies[index].state == CopyState::Down;
         let outcome = if down { Err(io::Error::other("this copy was left out")) } else { job() };
         let mut outcomes = round.outcomes.lock();
         match &outcome {
-            // Before the lane takes its next job (I2).
+            // The copy is left out before its lane takes the next job (I2).
             Err(error) if outcomes.closed => self.lose(index, &error.to_string()),
             Ok(_) if outcomes.closed => {}
             _ => {
@@ -111,7 +113,7 @@ impl Shared {
             if !pending || (enough && (early || stalled)) {
                 break enough;
             }
-            // Below the minimum there is nothing to do but to wait, as a log without copies does.
+            // With fewer than the minimum the call can only wait, as a log without copies does.
             let patience = if enough && !strict { self.rules.stall } else { Duration::from_secs(3600) };
             stalled = round.arrived.wait_for(&mut outcomes, patience).timed_out() && enough;
         };
@@ -123,7 +125,7 @@ impl Shared {
             match outcome {
                 Some(Ok(done)) => succeeded.push((*index, done)),
                 Some(Err(error)) => failed.push((*index, *live, error)),
-                // On its way, and it may take its time.
+                // The call is still running, and may take its time.
                 None if !stalled => {}
                 None => {
                     let why = format!("it took longer than wal.copy_stall = {} ms", self.rules.stall.as_millis());
