@@ -1,4 +1,5 @@
-//! The file `consumers`: the cursors of a log's consumers, replaced as a whole. Written and read here only.
+//! The file `consumers`: the cursors of a log's consumers. It is replaced as a whole, and only this module writes and
+//! reads it.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | 32 | 4 | number of consumers, at most [`CONSUMERS_MAX`] |
 //! | 36 | | each: name (varint length, bytes), cursor u64, restart position u64, policy u8 (1 hold, 2 invalidate, 3 files), lost u8 (0, 1), bound in files u32, bound in bytes u64 |
 //!
-//! Checked by the tests below and by `consumers_tests` (power cuts while it is replaced).
+//! Checked by the tests below and by `consumers_tests` (power cuts while the file is replaced).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::path::Path;
@@ -26,14 +27,14 @@ use crate::{LagPolicy, WalError, holds::Bound};
 
 /// Name of the file in the log directory.
 pub(crate) const FILE_NAME: &str = "consumers";
-/// Most consumers of a log.
+/// Largest number of consumers of a log.
 pub(crate) const CONSUMERS_MAX: usize = 1024;
 /// Longest name of a consumer in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 const MAGIC: &[u8; 8] = b"COLLIECU";
 const VERSION: u16 = 1;
-/// Above the largest possible file: what is longer is not ours.
+/// Above the largest possible file: a longer file was not written by this module.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// A consumer's cursor as it is stored.
@@ -46,7 +47,7 @@ pub(crate) struct StoredCursor {
     pub(crate) lost: bool,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredCursors {
     pub(crate) log_id: [u8; 16],
@@ -132,7 +133,7 @@ impl StoredCursors {
         reader.is_empty().then_some(Self { log_id, cursors })
     }
 
-    /// Reads the file in `dir`; `None` when there is none.
+    /// Reads the file in `dir`; `None` if there is no such file.
     ///
     /// # Errors
     /// As [`StoredCursors::decode`]; `Io`.
@@ -148,14 +149,14 @@ impl StoredCursors {
         }
     }
 
-    /// Replaces the file in `dir`, durably: after a crash it says this or what it said before.
+    /// Replaces the file in `dir`, durably: after a crash it has these cursors or the previous ones.
     ///
     /// # Errors
-    /// `Io`: it says either.
+    /// `Io`: then either of them may be in the file.
     pub(crate) fn write(&self, files: &dyn Files, dir: &Path) -> Result<(), WalError> {
         let (path, temporary) = (dir.join(FILE_NAME), dir.join(format!("{FILE_NAME}.tmp")));
         let write = || {
-            // A left-over of an earlier try; absent in the usual case.
+            // An earlier try may have left the file; usually it is absent.
             let _absent = files.remove(&temporary);
             let file = files.create(&temporary)?;
             file.write_at(0, &self.encode())?;
@@ -166,7 +167,7 @@ impl StoredCursors {
     }
 }
 
-/// Returns what is wrong with the name of a consumer, if anything is.
+/// Returns why the name of a consumer is refused, if it is.
 pub(crate) fn name_refusal(name: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain);
@@ -178,8 +179,8 @@ pub(crate) fn name_refusal(name: &str) -> Option<String> {
     })
 }
 
-/// Reads `data` as the file `consumers`. For fuzzing: must return for any input, and what is accepted is written back
-/// as it was.
+/// Reads `data` as the file `consumers`. For fuzzing: it must return for any input, and accepted cursors must survive
+/// being written and read again.
 pub fn fuzz_cursors(data: &[u8]) -> usize {
     let Ok(read) = StoredCursors::decode(data, Path::new("/consumers")) else { return 0 };
     assert_eq!(StoredCursors::decode(&read.encode(), Path::new("/consumers")).ok().as_ref(), Some(&read));

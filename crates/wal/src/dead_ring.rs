@@ -1,16 +1,17 @@
-//! `DeadRing`: the shared ring that a dead life of this log left: whether it counts, how far it was complete, and the
-//! bytes that the files do not have.
+//! `DeadRing`: the shared ring that a dead process of this log left: whether it counts, up to where it was complete,
+//! and the bytes that the files do not have.
 //!
-//! Only ever read, by copy: its bytes are as foreign as those of a file. The lock of the directory says that nobody
-//! writes to it any more; the process id in it is for people.
+//! The ring is only read, by copy: its bytes are as untrusted as those of a file. Because the directory is locked, no
+//! process writes to it any more; the process id in it is only for people.
 //!
 //! # Invariants
 //! - X1. A ring counts only if log, directory, boot and incarnation are those of the log that is opened: its positions
-//!   then continue that log's frames. The incarnation is that of the last frame that counts, not of one in a rewrite cut
-//!   short: until the new life's frame counts, the old ring does.
-//! - X2. `end` is what a scan by a live worker would return now (`docs/design/commit-protocol.md` section 3): at or above everything
-//!   that was ever acknowledged, and every record below is whole, in the ring or in a staging buffer.
-//! - X3. No content of a ring panics or sizes an allocation beyond what its own bytes hold.
+//!   then continue that log's frames. The incarnation is that of the last frame that counts, not of one in a rewrite
+//!   that was cut short: the old ring counts until the frame of the new incarnation does.
+//! - X2. `end` is the position that a scan by a live thread would return now (`docs/design/commit-protocol.md` section
+//!   3): it is at or above every acknowledged position, and every record below it is whole, in the ring or in a staging
+//!   buffer.
+//! - X3. No content of a ring panics or sizes an allocation beyond the bytes of the ring itself.
 //!
 //! Checked by `ring_file_tests`: every step of two workers, every kind of ring that does not count, flipped bytes.
 #![deny(clippy::as_conversions, clippy::indexing_slicing)]
@@ -42,33 +43,33 @@ pub(crate) struct DeadRing {
     pub(crate) durable: Lsn,
     /// Every record below is whole.
     pub(crate) end: Lsn,
-    /// Slots whose record is in their staging buffer, with its end.
+    /// Slots whose record is in their staging buffer, with the end of the record.
     staged: Vec<(usize, Lsn)>,
 }
 
-/// What was found under the name of a log's ring.
+/// The result of a search for the ring of a log.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// There is no such file.
     Nothing,
-    /// A ring that does not count; the line says why.
+    /// A ring that does not count; the line has the reason.
     Ignored(String),
-    /// One that counts.
+    /// A ring that counts.
     Ring(DeadRing),
 }
 
-/// Why the content of a ring that counts cannot be read.
+/// The reason why the content of a ring that counts cannot be read.
 #[derive(Debug)]
 struct Unreadable {
-    /// Where in the file.
+    /// Offset in the file.
     offset: usize,
 }
 
 impl DeadRing {
-    /// Looks for the ring of the log `log_id` in `dir`, whose last frame that counts is of `incarnation`.
+    /// Looks for the ring of the log `log_id` in `dir`; `incarnation` is that of the last frame that counts.
     ///
     /// # Errors
-    /// `Damaged`: it counts, but what it says about itself cannot be. `Io`: it counts and cannot be read.
+    /// `Damaged` if the ring counts but its words are impossible. `Io` if it counts and cannot be read.
     pub(crate) fn find(
         env: &Env,
         dir: &Path,
@@ -123,10 +124,11 @@ impl DeadRing {
         }
     }
 
-    /// Returns whether the ring behind `header` is whole and everything in it was on disk: its log needs nothing of it.
+    /// Returns whether the ring behind `header` is whole and all its records are on disk: then its log does not need
+    /// it.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn is_on_disk(file: &Arc<dyn File>, path: &Path, header: &Header) -> io::Result<bool> {
         if file.len()? != header.layout.file_bytes() {
             return Ok(false);
@@ -137,7 +139,7 @@ impl DeadRing {
         Ok(ring.scan(header.protocol)?.is_ok() && ring.end == ring.durable)
     }
 
-    /// Returns its name.
+    /// Returns the path of its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -160,7 +162,7 @@ impl DeadRing {
         if count < bytes.len() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(u64::from_le_bytes(bytes)) }
     }
 
-    /// Runs one scan over the dead words (X2).
+    /// Runs one scan over the words of the dead process (X2).
     fn scan(&mut self, protocol: Protocol) -> io::Result<Result<(), Unreadable>> {
         let position = |raw: u64| (Lsn::FIRST.get()..=POSITION_MAX).contains(&raw).then(|| Lsn::new(raw));
         macro_rules! expect {
@@ -204,7 +206,7 @@ impl DeadRing {
     /// Returns the records from `from`, a record boundary at or above `durable`, to `end`.
     ///
     /// # Errors
-    /// `Damaged` when they are not whole records; `Io`.
+    /// `Damaged` if the bytes are not whole records; `Io`.
     pub(crate) fn records_from(&self, from: Lsn) -> Result<Vec<u8>, WalError> {
         let read = self.bytes_from(from).map_err(|source| WalError::io("read the shared ring", &self.path, source))?;
         let bytes = read.map_err(|bad| self.damaged(from, &bad))?;
@@ -217,7 +219,7 @@ impl DeadRing {
         }
     }
 
-    /// Returns where the byte at `lsn` lies in the file, if it is in the ring.
+    /// Returns the offset in the file of the byte at `lsn`, if the ring holds it.
     fn ring_offset(&self, lsn: Lsn) -> usize {
         let mask = u64::try_from(self.layout.ring_bytes).unwrap_or(1) - 1;
         self.layout.ring_at() + usize::try_from(lsn.get() & mask).unwrap_or(0)
@@ -248,7 +250,7 @@ impl DeadRing {
         Ok(self.take_from_ring(at, self.end, &mut bytes)?.map(|()| bytes))
     }
 
-    /// Appends what the ring holds from `from` to `to`.
+    /// Appends the bytes that the ring holds from `from` to `to`.
     fn take_from_ring(&self, from: Lsn, to: Lsn, bytes: &mut Vec<u8>) -> io::Result<Result<(), Unreadable>> {
         let held = self.durable.plus(u64::try_from(self.layout.ring_bytes).unwrap_or(u64::MAX >> 1));
         let at = self.ring_offset(from);

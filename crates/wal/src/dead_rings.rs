@@ -1,18 +1,23 @@
-//! Shared rings that no log can need any more, removed when a log is opened with a ring in the same directory.
+//! Shared rings that no log can need any more. They are removed when a log is opened with a ring in the same directory.
 //!
-//! A ring goes with a clean close. That of a killed process waits for the next opening of its log, which never comes when the directory was
-//! deleted, or finds nothing when that opening looks in another `wal.ring_dir`: then it would take up memory until the next boot.
+//! A clean close removes the ring. The ring of a killed process waits for the next opening of its log. That opening
+//! never happens if the directory was deleted, and it does not find the ring if it uses another `wal.ring_dir`: then
+//! the ring would use memory until the next boot.
 //!
 //! # Invariants
-//! - D1. Only a ring is removed: a file of this user alone, with a header that reads, under the name that the header calls for, of this boot.
-//! - D2. No ring of a running process is removed: that process has claimed it (G4 of `collie_env::SharedMemory`), wherever its directory is now.
-//! - D3. No ring is removed from which an opening may take something. That is certain of two:
-//!   of one whose directory is where it was and has begun a later incarnation, which X1 of `dead_ring` says does not count; and of one whose
-//!   directory is not where it was, when everything in it was on disk: should the directory have been moved, its files have it all.
-//!   A ring with records that no file has is kept for a directory that is not to be found, since it may come back under another name.
-//! - D4. A ring is removed with its claim, so a successor under its name, which the next opening of that directory makes, is not.
+//! - D1. Only a ring is removed: a file that belongs to this user alone, has a readable header, lies under the name
+//!   that the header requires, and is of this boot.
+//! - D2. No ring of a running process is removed: that process has claimed it (G4 of `collie_env::SharedMemory`),
+//!   wherever its directory is now.
+//! - D3. No ring is removed from which an opening may take records. Two kinds are safe: a ring whose directory is where
+//!   it was and has begun a later incarnation, because the ring then does not count (X1 of `dead_ring`); and a ring
+//!   whose directory is not where it was, if all its records are on disk: if the directory was moved, its files have
+//!   them. A ring with records that no file has is kept if its directory is not found, because the directory may come
+//!   back under another name.
+//! - D4. A ring is removed together with its claim, so that a new ring under the same name, which the next opening of
+//!   that directory makes, is not.
 //!
-//! Rings of programs that did not write where the directory was are kept.
+//! Rings of program versions that did not store the path of the directory are kept.
 //!
 //! Checked by `dead_rings_tests`.
 
@@ -34,7 +39,7 @@ use crate::{
     window::Window,
 };
 
-/// Removes the rings in `ring_dir` that no log can need any more. What cannot be read or removed stays.
+/// Removes the rings in `ring_dir` that no log can need any more. Rings that cannot be read or removed stay.
 pub(crate) fn remove(env: &Env, ring_dir: &Path) {
     let (Ok(boot_id), Ok(paths)) = (env.memory.boot_id(), env.memory.list(ring_dir)) else { return };
     let is_ring = |path: &&PathBuf| {
@@ -44,13 +49,13 @@ pub(crate) fn remove(env: &Env, ring_dir: &Path) {
     for path in paths.iter().filter(is_ring) {
         let Ok(claimed) = env.memory.claim(path) else { continue }; // D2
         if is_needless(env, path, &claimed, boot_id).unwrap_or(false) {
-            // With its claim (D4). The next opening tries again.
+            // Removed under its claim (D4). If that fails, the next opening tries again.
             let _removed = env.memory.remove(path);
         }
     }
 }
 
-/// D1, D3.
+/// Returns whether the ring may be removed (D1, D3).
 fn is_needless(env: &Env, path: &Path, ring: &Arc<dyn File>, boot_id: [u8; 16]) -> Result<bool, WalError> {
     let io = |source| WalError::io("read the shared ring", path, source);
     let mut block = vec![0; BLOCK];
@@ -64,7 +69,7 @@ fn is_needless(env: &Env, path: &Path, ring: &Arc<dyn File>, boot_id: [u8; 16]) 
     let is_there = match env.files.list(dir) {
         Ok(_) => env.memory.directory_id(dir).map_err(io)? == owner.directory_id,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
-        // It may be there, behind a directory that this user cannot read.
+        // The directory may exist, behind a directory that this user cannot read.
         Err(error) => return Err(io(error)),
     };
     if is_there {
@@ -73,8 +78,8 @@ fn is_needless(env: &Env, path: &Path, ring: &Arc<dyn File>, boot_id: [u8; 16]) 
     DeadRing::is_on_disk(ring, path, &header).map_err(io)
 }
 
-/// Returns an incarnation that the log `log_id` in `dir` has come to: the highest of those that begin in one of its segments, behind what an
-/// opening has written again.
+/// Returns an incarnation that the log `log_id` in `dir` has reached: the highest among the first LINKs of its segments
+/// that do not belong to the rewrite of an opening.
 fn incarnation_at(env: &Env, dir: &Path, log_id: &[u8; 16]) -> Result<Option<u64>, WalError> {
     let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     let mut highest = None;
@@ -87,7 +92,7 @@ fn incarnation_at(env: &Env, dir: &Path, log_id: &[u8; 16]) -> Result<Option<u64
         let mut offset = BLOCK_BYTES;
         while let Ok(frame) = window.frame_at(offset, Some(segment.salt))? {
             offset = frame.next_offset;
-            // A rewrite may be that of an opening that was cut short.
+            // A rewrite may come from an opening that was cut short.
             if let Some(link) = frame.header.link
                 && link.reason != REASON_REWRITE
             {

@@ -1,4 +1,4 @@
-//! Rings of killed processes beside the opening of another log: which go, and which stay.
+//! Rings of killed processes when another log is opened: which are removed, and which stay.
 
 use std::{
     fs,
@@ -24,7 +24,8 @@ fn open(disk: &SimFiles, dir: &str, options: Options) -> (Log, Recovered) {
     Log::open(&Env::over(disk.clone(), 1), dir.as_ref(), options).unwrap()
 }
 
-/// A machine on which a log was killed that had one record on disk and, if `more`, another one in its ring only; and the ring.
+/// Returns the disk of a machine on which a log was killed with one record on disk and, if `more`, another one only in
+/// its ring; also returns the path of the ring.
 fn killed(more: bool) -> (SimFiles, PathBuf) {
     let disk = SimFiles::new();
     let (log, _) = open(&disk, DIR, shared());
@@ -36,7 +37,7 @@ fn killed(more: bool) -> (SimFiles, PathBuf) {
     (disk.process_kill(), ring.clone())
 }
 
-/// Returns whether the ring is there once another log was opened.
+/// Returns whether the ring still exists after another log was opened.
 fn stays(disk: &SimFiles, ring: &Path) -> bool {
     let (other, _) = open(disk, OTHER, shared());
     let stays = disk.regions().iter().any(|path| path == ring);
@@ -45,9 +46,9 @@ fn stays(disk: &SimFiles, ring: &Path) -> bool {
     stays
 }
 
-/// Goal: the ring of a killed process is removed once its directory is deleted, when any log is opened; not before, and not if it has records
-/// that no file has. Method: with and without such records, with and without the directory; a log whose directory is there gets its own
-/// records back afterwards.
+/// Goal: the ring of a killed process is removed when any log is opened after its directory was deleted; not before,
+/// and not if it has records that no file has. Method: with and without such records, with and without the directory; a
+/// log whose directory exists gets its records back afterwards.
 #[test]
 fn ring_of_a_deleted_directory_is_removed_by_the_next_log_that_opens() {
     for more in [false, true] {
@@ -63,8 +64,8 @@ fn ring_of_a_deleted_directory_is_removed_by_the_next_log_that_opens() {
     }
 }
 
-/// Goal: D3: a ring is removed once its directory has begun a later incarnation, of which it is no part. Method: a directory that is opened with
-/// another `wal.ring_dir`, and another log in the former one.
+/// Goal: D3: a ring is removed once its directory has begun a later incarnation, to which the ring does not belong.
+/// Method: a directory that is opened with another `wal.ring_dir`, and another log in the former one.
 #[test]
 fn ring_of_a_life_that_is_over_is_removed() {
     let (disk, ring) = killed(true);
@@ -79,8 +80,9 @@ fn ring_of_a_life_that_is_over_is_removed() {
     assert_eq!(bodies(&log).len(), 2);
 }
 
-/// Goal: D1, D2: what is no ring, is of another boot, has another name, does not say where its directory was, or is of a running process is left
-/// alone. Method: one change at a time to the ring of a deleted directory, which goes without it.
+/// Goal: D1, D2: a file is left alone if it is no ring, is of another boot, has another name, does not store its
+/// directory, or is of a running process. Method: one change at a time to the ring of a deleted directory, which is
+/// removed without the change.
 #[test]
 fn what_is_not_certain_to_be_a_dead_ring_is_left_alone() {
     let header_with = |change: fn(&mut Header)| {
@@ -125,8 +127,9 @@ fn what_is_not_certain_to_be_a_dead_ring_is_left_alone() {
     drop(log);
 }
 
-/// Goal: on the real machine, a directory that was moved gets its records back, whoever opened a log meanwhile, and a running log whose directory
-/// was moved keeps its ring. Method: a killed log with records in its ring only, and one without, moved; another log; the moved one.
+/// Goal: on the real machine, a directory that was moved gets its records back, even if another log was opened in
+/// between, and a running log whose directory was moved keeps its ring. Method: a killed log with records only in its
+/// ring, and one without, moved; another log; the moved one.
 #[test]
 fn directory_that_was_moved_loses_nothing() {
     let (dir, env) = (tempfile::tempdir().unwrap(), Env::real());

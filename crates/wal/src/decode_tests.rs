@@ -1,4 +1,4 @@
-//! Tests of the decoder: inverse of the writer, quiet on garbage.
+//! Tests of the decoder: it inverts the writer and never panics on garbage.
 #![allow(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "test code")]
 
 use proptest::prelude::*;
@@ -32,8 +32,8 @@ fn any_header() -> impl Strategy<Value = FrameHeader> {
 }
 
 proptest! {
-    /// Goal: reading a frame inverts writing it. Method: random headers and records through both, and one flipped bit
-    /// of what the checksum covers is noticed.
+    /// Goal: reading a frame inverts writing it. Method: random headers and records through both; one flipped bit among
+    /// the bytes that the checksum covers is noticed.
     #[test]
     fn frame_reads_back_as_written(header in any_header(), bodies: Vec<(u8, Vec<u8>)>, flip: prop::sample::Index) {
         let mut header = header;
@@ -64,7 +64,7 @@ proptest! {
         prop_assert!(frame_claim(&frame).is_none_or(|claim| frame_payload(&claim, &frame).is_err()), "bit {bit}");
     }
 
-    /// Goal: no bytes panic the reader. Method: random bytes, and random bytes behind a true magic.
+    /// Goal: no bytes panic the reader. Method: random bytes, and random bytes behind a valid magic.
     #[test]
     fn garbage_never_panics(mut data: Vec<u8>, magic: bool) {
         if magic && data.len() > 4 {
@@ -74,8 +74,8 @@ proptest! {
     }
 }
 
-/// Goal: pieces of interleaved payloads are joined per slot, incomplete ones vanish. Method: two slots, one without its
-/// first piece, one restarted.
+/// Goal: pieces of interleaved payloads are joined for each slot, incomplete ones are dropped. Method: two slots, one
+/// without its first piece, one restarted.
 #[test]
 fn joiner_joins_pieces_per_slot_and_drops_incomplete_ones() {
     let mut joiner = Joiner::new(100);
@@ -99,7 +99,8 @@ fn joiner_joins_pieces_per_slot_and_drops_incomplete_ones() {
     assert_eq!(take(KIND_LAST, 0, 1, &[0; 60]), None, "above the limit");
 }
 
-/// Goal: the joiner knows from where it must be fed again. Method: begin two payloads, restart one, finish them.
+/// Goal: the joiner knows the position from which it must get records again. Method: begin two payloads, restart one,
+/// finish them.
 #[test]
 fn joiner_names_its_oldest_unfinished_piece() {
     let mut joiner = Joiner::new(100);

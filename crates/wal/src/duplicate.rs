@@ -1,16 +1,19 @@
-//! `LogPin`: keeps the log of a running database from a position on, and copies it to another directory as a log of its own.
+//! `LogPin`: keeps the log of a running database from a position on, and copies it to another directory as an
+//! independent log.
 //!
-//! What is copied: the files with records from the pinned position on, each up to where its frames end, the last one up to
-//! its last durable frame. What is not: spares, cursors of consumers, the ring, everything behind.
+//! A copy holds the files with records from the pinned position on, each up to the end of its frames, the last one up
+//! to its last durable frame. It does not hold spares, cursors of consumers, the ring, or anything behind the last
+//! durable frame.
 //!
-//! The copy ends with a cut at its own end (`truncate`): one more file, whose LINK counts one copy and whose last frame
-//! names everything below as durable. So it opens alone however many copies its source keeps, its tail cannot rot unseen, and
-//! its next life begins above every position that its source may have handed out so far.
+//! The copy ends with a cut at its end (`truncate`): one more file, whose LINK counts one copy and whose last frame
+//! names everything below as durable. So it opens alone however many copies its source keeps, its tail cannot rot
+//! unnoticed, and its next incarnation begins above every position that its source may have handed out so far.
 //!
 //! # Invariants
 //! - D1. No byte behind the last durable frame is read: a copy holds nothing that its source could still lose.
-//! - D2. A copy has an id of its own: neither its source's copies (`wal.copies`) nor its source's ring are ever taken for its.
-//! - D3. While the pin stands no file with records at or above its position is freed (`holds` K1).
+//! - D2. A copy has an id of its own: neither the copies of its source (`wal.copies`) nor its source's ring are ever
+//!   taken for its own.
+//! - D3. While the pin exists, no file with records at or above its position is freed (`holds` K1).
 //!
 //! Checked by `duplicate_tests`.
 
@@ -29,20 +32,20 @@ use crate::{
     window::Window,
 };
 
-/// Bytes copied at a time.
+/// Number of bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// What a copy of a log holds.
+/// The range of a copied log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Duplicate {
-    /// Where it starts; at or below the pinned position.
+    /// Its start; at or below the pinned position.
     pub start: Lsn,
-    /// Where it ends: its source was durable so far.
+    /// Its end: the position up to which its source was durable.
     pub end: Lsn,
 }
 
-/// A position of a running log from which on its files are kept. Dropping it lets them go.
+/// A position of a running log from which on its files are kept, until the pin is dropped.
 #[derive(Debug)]
 pub struct LogPin {
     log: Log,
@@ -50,7 +53,8 @@ pub struct LogPin {
 }
 
 impl Log {
-    /// Keeps the files with records at or above `from` until the pin is dropped, for `who`, as figures and errors name it.
+    /// Keeps the files with records at or above `from` until the pin is dropped. Figures and errors name `who` as the
+    /// holder.
     ///
     /// # Progress
     /// Short mutexes, no I/O.
@@ -61,17 +65,18 @@ impl Log {
 }
 
 impl LogPin {
-    /// Copies the log from the pinned position up to what is durable now into `dir`, which is there and empty. Calls `step`
-    /// with the bytes that each piece adds; its error ends the copy.
+    /// Copies the log from the pinned position up to the durable position of now into `dir`, which exists and is empty.
+    /// Calls `step` with the number of bytes of each piece; an error of `step` ends the copy.
     ///
     /// # Errors
-    /// `step`'s; `Damaged` and its kin when what was durable does not read back; `Io`. `dir` holds anything then.
+    /// Those of `step`; `Damaged` and similar errors if durable bytes do not read back; `Io`. After an error the
+    /// content of `dir` is undefined.
     ///
     /// # Durability
-    /// The copy survives a power cut once this returns, apart from the name of `dir`.
+    /// The copy survives a power cut once this returns, except for the name of `dir`.
     ///
     /// # Progress
-    /// Blocks on reading the log three times, to copy, to check and to end it. The log itself goes on.
+    /// Blocks on reading the log three times, to copy, to check and to end it. The log itself continues.
     pub fn copy_to<E: From<WalError>>(
         &self,
         env: &Env,
@@ -80,7 +85,7 @@ impl LogPin {
     ) -> Result<Duplicate, E> {
         let core = self.log.core();
         let segments = &core.flusher.segments;
-        // In this order: what is durable lies in the segments that are listed afterwards.
+        // In this order: everything durable lies in the segments that are listed afterwards.
         let end = core.flusher.recent.durable_end(self.log.durable());
         let from = self.hold.lsn();
         let (_held, spans) = segments.hold_from(from, "a copy of the log".to_owned(), None);
@@ -141,13 +146,13 @@ impl LogPin {
     }
 }
 
-/// Gives the closed log in `dir` an id of its own, so that it is never taken for the one that it was copied from (D2).
+/// Gives the closed log in `dir` a new id, so that it is never taken for the one that it was copied from (D2).
 ///
 /// # Errors
-/// `Io`: some of its files may have the new id then, and the log is refused.
+/// `Io`: then some of its files may have the new id, and opening the log is refused.
 ///
 /// # Durability
-/// On disk once this returns.
+/// The new id is on disk once this returns.
 ///
 /// # Progress
 /// Blocks on reading, writing and syncing a block of each file.

@@ -1,4 +1,4 @@
-//! Copying a running log: what the copy holds, what it must not hold, and that it stands alone.
+//! Copying a running log: the content of the copy, what it must not hold, and that it opens alone.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn open(disk: &SimFiles, dir: &str, options: Options) -> Log {
     Log::open(&env(disk), dir.as_ref(), options).unwrap().0
 }
 
-/// Returns position and content of what a log holds below `limit`, without opening it.
+/// Returns the position and the content of the log's records below `limit`, without opening it.
 fn content(disk: &SimFiles, dir: &str, limit: Lsn) -> Vec<(Lsn, Vec<u8>)> {
     let found = inspect(&env(disk), dir.as_ref()).unwrap();
     let records = found.records(Lsn::ZERO).map(Result::unwrap);
@@ -27,14 +27,14 @@ fn content(disk: &SimFiles, dir: &str, limit: Lsn) -> Vec<(Lsn, Vec<u8>)> {
 fn copy(log: &Log, disk: &SimFiles, from: Lsn) -> (Lsn, Lsn) {
     disk.create_dir_all(TO.as_ref()).unwrap();
     let pin = log.pin(from, "the test");
-    // Another seed than the source's, else the copy would draw the same id.
+    // The seed differs from the source's; otherwise the copy would draw the same id.
     let copied = pin.copy_to::<WalError>(&Env::over(disk.clone(), 99), TO.as_ref(), &mut |_| Ok(())).unwrap();
     (copied.start, copied.end)
 }
 
-/// Goal: a copy holds what was durable and nothing else, survives a power cut at once, and opens alone with positions above
-/// all of its source. Method: a log of several files and lives with records that are written and not durable; the copy made
-/// durable by itself, cut from power, compared record by record, opened, and appended to.
+/// Goal: a copy holds the durable records and nothing else, survives a power cut at once, and opens alone with
+/// positions above all of its source. Method: a log of several files and incarnations with records that are written and
+/// not durable; power cut right after the copy, compare record by record, open, append.
 #[test]
 fn copy_of_a_running_log_ends_where_its_source_was_durable() {
     let disk = SimFiles::new();
@@ -52,7 +52,7 @@ fn copy_of_a_running_log_ends_where_its_source_was_durable() {
     for n in 0..40_u8 {
         writer.commit(2, &[n; 1_500], Level::Disk).unwrap();
     }
-    // Turning to the next file makes durable.
+    // Turning to the next file makes records durable, so append until one is only written.
     while log.durable() == log.written() {
         let at = writer.append(3, &[&[7; 700]]).unwrap();
         log.wait(Mark::Written, at.end).unwrap();
@@ -73,8 +73,8 @@ fn copy_of_a_running_log_ends_where_its_source_was_durable() {
     assert_eq!(again.read(Lsn::ZERO).count(), expected.len() + 1);
 }
 
-/// Goal: D3, and the copy begins where it is asked to, with whole files. Method: a pin in the middle of a log that is cut
-/// below the pin and would be cut above it; the copy is made after that.
+/// Goal: D3, and the copy begins at the pinned position, with whole files. Method: a pin in the middle of a log that is
+/// cut below the pin and would be cut above it; the copy is made after that.
 #[test]
 fn pin_keeps_its_files_and_the_copy_begins_with_them() {
     let disk = SimFiles::new();
@@ -95,8 +95,8 @@ fn pin_keeps_its_files_and_the_copy_begins_with_them() {
     assert!(kept.iter().any(|(_, body)| *body == [31; 1_500]), "{:?}", kept.first());
 }
 
-/// Goal: a copy of a log in two directories opens alone, and D2: it is never joined with its source's directories. Method:
-/// both directories, the copy alone, and the copy with one of them.
+/// Goal: a copy of a log in two directories opens alone, and D2: it is never joined with its source's directories.
+/// Method: open the copy with each of its source's directories, then alone.
 #[test]
 fn copy_of_a_log_with_copies_stands_alone_and_is_another_log() {
     let disk = SimFiles::new();
@@ -127,8 +127,8 @@ fn copy_of_a_log_with_copies_stands_alone_and_is_another_log() {
     assert_eq!(alone.read(Lsn::ZERO).count(), 20);
 }
 
-/// Goal: what the caller refuses ends the copy, and damage of the source is not copied as if it were whole. Method: a step
-/// that fails; a flipped byte in the middle of the source.
+/// Goal: an error of the caller ends the copy, and damage of the source is not copied as if it were whole. Method: a
+/// step that fails; a flipped byte in the middle of the source.
 #[test]
 fn copy_ends_when_it_is_told_to_and_at_damage() {
     let disk = SimFiles::new();

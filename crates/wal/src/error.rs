@@ -1,4 +1,4 @@
-//! `WalError`: why a log call failed, and what the caller can do.
+//! `WalError`: the reason why a log call failed, and what the caller can do.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -6,71 +6,71 @@ use collie_base::{Lsn, Remedy};
 
 use crate::truncate::CutRefusal;
 
-/// Why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
+/// The reason why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The payload is larger than one record may be.
+    /// The payload is larger than a record may be.
     TooLarge {
         /// Size of the payload.
         bytes: u64,
         /// Largest size accepted by this call.
         limit_bytes: u64,
     },
-    /// The disk, or the bound on log files, leaves no room: new records are refused before anything is reserved.
-    /// Appends are accepted again by themselves once there is room.
+    /// The disk, or the bound on log files, leaves no room: new records are refused before anything is reserved. The
+    /// log accepts appends again without a call once there is room.
     Full {
-        /// What holds the space.
+        /// The holder of the space.
         pinned_by: String,
     },
-    /// The ring has no room until a flush, and the write asked not to wait (`no_slowdown`).
+    /// The ring has no room until a flush, and the caller chose not to wait (`no_slowdown`).
     RingFull {
-        /// The ring's bytes up to here wait for the disk.
+        /// The bytes of the ring below this position wait for the disk.
         until: Lsn,
     },
-    /// A write or sync failed, so what the kernel holds may never reach the disk, and writing it to another file failed
-    /// too. Every later append and wait fails with this until the log is opened again. Records at or above `durable`
-    /// have an unknown outcome.
+    /// A write or sync failed, so that bytes in the kernel may never reach the disk, and writing them to another file
+    /// failed too. Every later append and wait fails with this until the log is opened again. Records at or above
+    /// `durable` have an unknown outcome.
     Poisoned {
         /// Everything below is on disk.
         durable: Lsn,
     },
     /// The log was closed.
     Closed,
-    /// Bytes that were durable once do not read back.
+    /// Bytes that were once durable do not read back.
     Damaged {
         /// Everything below was read and is good.
         lsn: Lsn,
         /// The damaged file.
         path: PathBuf,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
-        /// The checksum found there.
+        /// The checksum stored there.
         stored: u32,
         /// The checksum of the bytes found there.
         computed: u32,
-        /// How far the log is known to have been durable.
+        /// The position up to which the log is known to have been durable.
         durable: Lsn,
     },
-    /// Files between the readable part of the log and what was durable are not there.
+    /// Files between the readable part of the log and its durable end are absent.
     MissingSegment {
-        /// Which, as far as their numbers tell.
+        /// The missing files, as far as their numbers show.
         missing: String,
         /// Everything below was read and is good.
         lsn: Lsn,
-        /// How far the log is known to have been durable.
+        /// The position up to which the log is known to have been durable.
         durable: Lsn,
     },
-    /// The log starts above what the caller's checkpoint needs (`Options::known_start`).
+    /// The log starts above the position that the caller's checkpoint needs (`Options::known_start`).
     MissingStart {
-        /// Where it starts.
+        /// The start of the log.
         start: Lsn,
-        /// What is needed.
+        /// The needed position.
         needed: Lsn,
         /// The file before the first one.
         missing: String,
     },
-    /// A log file is smaller than it was: it was cut, or copied in part.
+    /// A log file is smaller than its header says: it was cut short, or copied in part.
     Shortened {
         /// The file.
         path: PathBuf,
@@ -80,63 +80,63 @@ pub enum WalError {
         segment_bytes: u64,
         /// Everything below was read and is good.
         lsn: Lsn,
-        /// How far the log is known to have been durable.
+        /// The position up to which the log is known to have been durable.
         durable: Lsn,
     },
-    /// A log file lies there under another's name: a copy, or one that was renamed.
+    /// A log file has the name of another: it was copied or renamed.
     WrongName {
         /// The file.
         path: PathBuf,
-        /// The name that its header asks for.
+        /// The name that its header requires.
         name: String,
     },
-    /// The log was not closed cleanly and `wal.recovery_mode = absolute_consistency` asks for that.
+    /// The log was not closed cleanly, and `wal.recovery_mode = absolute_consistency` requires that.
     Unfinished {
         /// Everything below was read and is good.
         lsn: Lsn,
         /// The last file.
         path: PathBuf,
-        /// Where its good part ends.
+        /// The offset at which its good part ends.
         offset: u64,
     },
-    /// Records before `start` are gone although somebody needs them.
+    /// Records that a reader or consumer needs are gone.
     CursorLost {
         /// The oldest record left.
         oldest: Lsn,
     },
-    /// Too few copies of the log are there to know that nothing acknowledged is missing.
+    /// Too few copies of the log are present to be sure that no acknowledged record is missing.
     CopiesMissing {
         /// The directories that hold no usable copy.
         missing: Vec<PathBuf>,
-        /// How many copies hold the log as far as it is known.
+        /// The number of copies that count.
         present: usize,
-        /// How many would have to.
+        /// The number that would have to.
         needed: usize,
     },
-    /// Two copies of the log hold different records at one place: each went on without the other.
+    /// Two copies of the log hold different records at one place: each continued without the other.
     CopiesDiffer {
         /// The file in one copy.
         path: PathBuf,
         /// The file in the other.
         other: PathBuf,
-        /// Where in both.
+        /// The offset in both files.
         offset: u64,
     },
-    /// What was received does not continue what is there: something between was lost, or came twice. Nothing was taken.
+    /// The received records do not continue the log: records between were lost, or came twice. Nothing was taken.
     Gap {
-        /// Where the records end that are there.
+        /// The end of the records in the log.
         expected: Lsn,
-        /// What the received ones continue.
+        /// The position that the received records continue.
         found: Lsn,
     },
-    /// What was received is not the records of a log. Nothing was taken.
+    /// The received bytes are not the records of a log. Nothing was taken.
     BadStream {
-        /// Where.
+        /// The position of the first bad record.
         lsn: Lsn,
-        /// What is wrong there.
+        /// The reason.
         what: &'static str,
     },
-    /// The log takes its records from another one ([`Follower`](crate::Follower)): nothing is appended to it.
+    /// The log takes its records from another one ([`Follower`](crate::Follower)); it accepts no appends.
     Follows,
     /// Another process has the log open.
     Locked {
@@ -155,13 +155,13 @@ pub enum WalError {
         /// The version it names.
         version: u16,
     },
-    /// The file with the consumers' cursors does not read back. The log itself was not looked at.
+    /// The file with the consumers' cursors does not read back. The log itself was not read.
     BadConsumers {
         /// The file.
         path: PathBuf,
-        /// The checksum found there.
+        /// The checksum stored there.
         stored: u32,
-        /// The checksum of the bytes found there; the same when something else is wrong.
+        /// The checksum of the bytes found there; equal to `stored` if something else is wrong.
         computed: u32,
     },
     /// There is no log in the directory.
@@ -169,31 +169,31 @@ pub enum WalError {
         /// The directory.
         path: PathBuf,
     },
-    /// The log cannot be cut where [`truncate_at`](crate::truncate_at) was asked to.
+    /// [`truncate_at`](crate::truncate_at) cannot cut the log at the given position.
     Cut {
-        /// The position asked for.
+        /// The given position.
         lsn: Lsn,
-        /// Why not there.
+        /// The reason.
         why: CutRefusal,
     },
-    /// The settings contradict each other or ask for what is not built.
+    /// The settings contradict each other or need something that is not built.
     InvalidOptions {
         /// The setting, its value, and what to use.
         message: String,
     },
     /// The operating system refused `op` on `path`.
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl WalError {
-    /// Says what the caller can do. Match on this, not on text.
+    /// Returns what the caller can do. Match on this, not on text.
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::TooLarge { .. } | Self::InvalidOptions { .. } => Remedy::FixCall,
@@ -285,7 +285,7 @@ impl fmt::Display for WalError {
                      records is missing (not there: {}): bring the others back",
                     missing.join(", ")
                 )?;
-                // 0 is what `wal.open_with` is by default.
+                // 0 is the default of `wal.open_with`.
                 match present {
                     0 => f.write_str(", or leave those that cannot be used out of wal.copies"),
                     _ => write!(f, ", or open without them: --set wal.open_with={present}"),

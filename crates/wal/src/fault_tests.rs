@@ -1,4 +1,4 @@
-//! Faults that are no crash: failing calls, a full disk, damage, files that do not belong.
+//! Faults other than crashes: failing calls, a full disk, damage, foreign files.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,15 +27,15 @@ fn segment_files(disk: &SimFiles) -> Vec<PathBuf> {
     names.iter().filter(|name| name.ends_with(".wal")).map(|name| Path::new(DIR).join(name)).collect()
 }
 
-/// Goal: a failing sync wakes everybody who waits, and an abandoned log too. Method: six threads commit with all
-/// background threads on until the fault, or until the log is abandoned under them; the scope ends only if none hangs.
+/// Goal: a failing sync wakes every waiter, and so does abandoning the log. Method: six threads commit with all
+/// background threads on until the fault, or until the log is abandoned; the scope ends only if none hangs.
 #[test]
 fn every_waiter_hears_of_a_fault() {
     for round in 0..40 {
         let disk = SimFiles::new();
         let (log, _) = open(&disk, Options { threads: true, ..tiny() }).unwrap();
         if round % 2 == 0 {
-            // Many in a row: the first ones may hit the preparation of a spare, which is only tried again.
+            // Many in a row: the first ones may hit the preparation of a spare, which is only repeated.
             let first = disk.writes_and_syncs() + 30 + round;
             (first..first + 500).for_each(|call| disk.fail_write_or_sync(call, Fault::Eio));
         }
@@ -58,7 +58,7 @@ fn every_waiter_hears_of_a_fault() {
     }
 }
 
-/// Appends until the log refuses; returns how many records it took and the refusal.
+/// Appends until the log refuses; returns the number of accepted records and the refusal.
 fn fill(log: &Log) -> (u64, WalError) {
     let mut writer = log.writer();
     for taken in 0..1_000 {
@@ -69,9 +69,9 @@ fn fill(log: &Log) -> (u64, WalError) {
     panic!("the log never refuses");
 }
 
-/// Goal: a device that stalls for a minute delays acknowledgements and nothing else: no commit returns meanwhile, appends
-/// go on until the ring is full and no further, reads go on, and all is well afterwards. Method: stall the simulated
-/// device under four committers and one appender, move the clock, look, lift the stall.
+/// Goal: a device that stalls for a minute only delays acknowledgements: no commit returns during the stall, appends
+/// continue exactly until the ring is full, reads continue, and everything is well afterwards. Method: stall the
+/// simulated device under four committers and one appender, move the clock, check, end the stall.
 #[test]
 fn stalled_device_delays_acknowledgements_and_loses_nothing() {
     let disk = SimFiles::new();
@@ -98,7 +98,7 @@ fn stalled_device_delays_acknowledgements_and_loses_nothing() {
                 appended.fetch_add(1, Ordering::SeqCst);
             }
         });
-        // The ring holds 16 KiB: the appender gets so far and then waits.
+        // The ring holds 16 KiB: the appender fills it and then waits.
         let mut last = 0;
         for _ in 0..200 {
             clock.advance_ns(300_000_000);
@@ -115,9 +115,9 @@ fn stalled_device_delays_acknowledgements_and_loses_nothing() {
     assert_eq!(bodies(&open(&disk.power_cut(1), tiny()).unwrap().0).len(), 45);
 }
 
-/// Goal: a full disk refuses new records before anything is reserved, with the emergency spare untouched and one
-/// warning said, keeps the old ones durable, and takes records again once there is room. Method: room for the first file
-/// (64 KiB, for what opening writes) and one spare, then more.
+/// Goal: a full disk refuses new records before anything is reserved, with one warning and without using the emergency
+/// spare, keeps the old ones durable, and takes records again once there is room. Method: room for the first file (64
+/// KiB, including the writes of the opening) and one spare, then more.
 #[test]
 fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
     let disk = SimFiles::new();
@@ -152,8 +152,8 @@ fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
     assert_eq!(bodies(&log).len() as u64, written + 1);
 }
 
-/// Goal: empty frames, which only name what is durable, never take the last spare nor stop the log. Method: more of them
-/// than the file has room for, on a disk without room for another.
+/// Goal: empty frames, which only name the durable position, never take the last spare nor stop the log. Method: more
+/// of them than the file has room for, on a disk without room for another file.
 #[test]
 fn empty_frames_never_use_up_a_full_disk() {
     let disk = SimFiles::new();
@@ -167,7 +167,7 @@ fn empty_frames_never_use_up_a_full_disk() {
     assert_eq!(bodies(&log), [b"kept", b"more"]);
 }
 
-/// Goal: room returns on the same full disk by freeing old segments, which are used again. Method: room for four files
+/// Goal: freeing old segments, which are recycled, gives a log on a full disk room again. Method: room for four files
 /// and a little, filled; then truncate.
 #[test]
 fn freed_segments_reopen_a_log_on_a_full_disk() {
@@ -185,9 +185,9 @@ fn freed_segments_reopen_a_log_on_a_full_disk() {
     assert!(disk.used_bytes() <= used);
 }
 
-/// Goal: G8: on a full disk the reserve is for what gives room back: that is taken while others are refused, until the emergency spare is
-/// all that is left; freed files open the log to all again. Method: two spares and room for six files, filled; then appends of both kinds by
-/// turns.
+/// Goal: G8: on a full disk the reserve is for records that give room back: they are taken while others are refused,
+/// until only the emergency spare is left; freed files open the log to all again. Method: two spares and room for six
+/// files, filled; then appends of both kinds in turn.
 #[test]
 fn reserve_of_a_full_disk_is_for_what_gives_room_back() {
     let disk = SimFiles::new();
@@ -216,10 +216,11 @@ fn reserve_of_a_full_disk_is_for_what_gives_room_back() {
     log.close().unwrap();
 }
 
-/// Goal: a log that is killed again and again on a full disk opens each time, without room from outside: each opening gives back what the
-/// segments of the ones before did not use, and takes a smaller file where that is all there is room for; nothing is lost, and once there is
-/// room, files with holes are used again as whole ones. Method: a full log, killed and opened thirty times on the bytes that it had, with one
-/// commit in two of three; then room, and the old segments are freed and written to.
+/// Goal: a log that is killed again and again on a full disk opens each time, without room from outside: each opening
+/// gives back the unused room of earlier segments, and takes a smaller file if there is no room for a full one. Nothing
+/// is lost, and once there is room, files with holes are recycled as whole ones. Method: a full log, killed and opened
+/// thirty times on the bytes that it had, with a commit after two of three openings; then room, and the old segments
+/// are freed and written to.
 #[test]
 fn full_disk_opens_again_and_again_in_the_room_of_its_own_files() {
     let options = || Options { spares: 2, segment_bytes: 160 << 10, ..tiny() };
@@ -260,8 +261,8 @@ fn full_disk_opens_again_and_again_in_the_room_of_its_own_files() {
     assert!(disk.used_bytes() >= files as u64 * options().segment_bytes, "no file has a hole in it");
 }
 
-/// Goal: G8: a spare that is lent leaves its room to others, none is prepared meanwhile, and the emergency spare is never lent; then the log
-/// has it again. Method: a log that is full, a loan, rounds of its preparer.
+/// Goal: G8: a lent spare leaves its room to other files, no spare is prepared during the loan, and the emergency spare
+/// is never lent; afterwards the log has the spare again. Method: a full log, a loan, rounds of its preparer.
 #[test]
 fn spare_that_is_lent_leaves_its_room_to_others() {
     let disk = SimFiles::new();
@@ -284,8 +285,8 @@ fn spare_that_is_lent_leaves_its_room_to_others() {
     assert_eq!((log.stat().spares, disk.used_bytes()), (2, used));
 }
 
-/// Goal: whoever opens a log finds the disk as it was until it says that it has what it needs; then spares come. Method: a log with threads
-/// that is told to wait, on a disk whose bytes are counted.
+/// Goal: with `spares_wait` the disk stays as the opening left it until the caller releases the preparer; then spares
+/// are prepared. Method: a log with threads and this option, on a disk whose bytes are counted.
 #[test]
 fn preparer_waits_for_whoever_opened_the_log() {
     let disk = SimFiles::new();
@@ -298,8 +299,8 @@ fn preparer_waits_for_whoever_opened_the_log() {
     log.close().unwrap();
 }
 
-/// Goal: with threads the log reopens without any call when room returns. Method: fill, lift the bound, append until it
-/// is taken.
+/// Goal: with threads the log accepts appends again without any call when room returns. Method: fill, lift the bound,
+/// append until it succeeds.
 #[test]
 fn preparer_reopens_a_log_on_a_full_disk() {
     let disk = SimFiles::new();
@@ -312,8 +313,8 @@ fn preparer_reopens_a_log_on_a_full_disk() {
     log.flush_wal(true).unwrap();
 }
 
-/// Goal: an unfinished flush is dropped with one line that says where; every mode says what it is for. Method: append a
-/// frame's torn first half behind a good log.
+/// Goal: an unfinished flush is dropped with one line that names the place; absolute_consistency refuses it. Method:
+/// overwrite a sector of the last frame, which is written and not synced.
 #[test]
 fn torn_tail_is_trimmed_with_a_line_and_refused_under_absolute_consistency() {
     let (env, disk) = Env::simulated(1);
@@ -339,8 +340,8 @@ fn torn_tail_is_trimmed_with_a_line_and_refused_under_absolute_consistency() {
     assert_eq!(bodies(&log), [b"kept"]);
 }
 
-/// Goal: damage is refused with place, checksums and remedy, and point_in_time opens with what lies before it, keeps
-/// the files aside and hands out no position twice. Method: flip a bit in the second of four frames.
+/// Goal: damage is refused with place, checksums and remedy, and point_in_time opens with the records before it, keeps
+/// copies of the files and hands out no position twice. Method: flip a bit in the second of four frames.
 #[test]
 fn damage_is_refused_and_point_in_time_opens_before_it() {
     let (env, disk) = Env::simulated(1);
@@ -376,8 +377,8 @@ fn damage_is_refused_and_point_in_time_opens_before_it() {
     assert_eq!(bodies(&log), [b"one", b"new"]);
 }
 
-/// Goal: what the caller knows to have been durable counts as proof. Method: tear the only frame off and open with and
-/// without that knowledge.
+/// Goal: a position that the caller knows to have been durable counts as proof. Method: damage the only frame with
+/// records, and open with and without that knowledge.
 #[test]
 fn known_durable_position_turns_a_torn_tail_into_damage() {
     let (env, disk) = Env::simulated(1);
@@ -419,7 +420,7 @@ fn foreign_and_newer_files_are_refused() {
     assert_eq!(bodies(&open(&disk, tiny()).unwrap().0), [b"mine"]);
 }
 
-/// Goal: settings that are not built or out of bounds are refused with what to use. Method: one of each.
+/// Goal: settings that are not built or out of bounds are refused, and the error says what to use. Method: one of each.
 #[test]
 fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
     let disk = SimFiles::new();

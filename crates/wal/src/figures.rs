@@ -1,4 +1,4 @@
-//! `Figures`: what the frames of a log add up to; a full reading of the log, so also its check.
+//! `Figures`: totals over the frames of a log. Computing them reads the whole log, so it also checks the log.
 
 use std::ops::ControlFlow;
 
@@ -11,51 +11,51 @@ use crate::{
     walk,
 };
 
-/// Counts and bytes of the frames that an open would keep.
+/// Counts and bytes of the frames that an opening would keep.
 ///
 /// `stream_bytes = payload_bytes + record_head_bytes`; `written_bytes = stream_bytes + frame_head_bytes +
 /// padding_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Those among them without a record.
+    /// Number of frames without a record.
     pub empty_frames: u64,
-    /// Payloads; a long one counts once.
+    /// Payloads; one in several pieces counts once.
     pub records: u64,
     /// Pieces of long payloads.
     pub pieces: u64,
     /// Marks of writes that were made without the log.
     pub unlogged: u64,
-    /// Reservations that hold nothing.
+    /// Reservations without a record.
     pub voids: u64,
-    /// Bytes that writers handed over.
+    /// Bytes of payload that writers appended.
     pub payload_bytes: u64,
-    /// Bytes of lengths, kinds and piece numbers, and of reservations that hold nothing.
+    /// Bytes of lengths, kinds and piece numbers, and of reservations without a record.
     pub record_head_bytes: u64,
-    /// Bytes of the log stream: what positions count.
+    /// Bytes of the log stream, which positions count.
     pub stream_bytes: u64,
     /// Bytes of frame headers.
     pub frame_head_bytes: u64,
-    /// Bytes written only to fill frames to whole blocks.
+    /// Bytes written only to pad frames to whole blocks.
     pub padding_bytes: u64,
     /// Bytes that flushes wrote.
     pub written_bytes: u64,
     /// Segments with a frame that counts.
     pub segments: u64,
-    /// Bytes of those files, unwritten parts included.
+    /// Bytes of the files of these segments, unwritten parts included.
     pub segment_file_bytes: u64,
 }
 
 impl Figures {
-    /// Returns the part of what flushes wrote that only fills blocks, 0 to 1; 0 of an empty log.
+    /// Returns the share of the written bytes that is padding, 0 to 1; 0 for an empty log.
     #[expect(clippy::cast_precision_loss, reason = "a share for people: 52 bits are enough")]
     pub fn padding_share(&self) -> f64 {
         self.padding_bytes as f64 / self.written_bytes.max(1) as f64
     }
 
-    /// Returns the bytes that flushes wrote per payload; 0 without one.
+    /// Returns the written bytes per payload; 0 if there is no payload.
     #[expect(clippy::cast_precision_loss, reason = "a mean for people: 52 bits are enough")]
     pub fn written_bytes_per_record(&self) -> f64 {
         if self.records == 0 { 0.0 } else { self.written_bytes as f64 / self.records as f64 }
@@ -77,7 +77,7 @@ impl Figures {
     }
 }
 
-/// Returns the bytes of a piece behind its slot and number.
+/// Returns the number of bytes of a piece behind its slot and number.
 fn piece_bytes(payload: &[u8]) -> u64 {
     let mut reader = Reader::new(payload);
     let _slot_and_number = (reader.varint(), reader.varint());
@@ -85,11 +85,11 @@ fn piece_bytes(payload: &[u8]) -> u64 {
 }
 
 impl Inspection {
-    /// Reads every frame that an open would keep, once more, and adds up what is in them.
+    /// Reads every frame that an opening would keep again, and adds up their content.
     ///
     /// # Errors
-    /// `Io`; `Damaged` where a frame has changed since the inspection, or holds bytes that are no record although its
-    /// checksum holds.
+    /// `Io`; `Damaged` if a frame has changed since the inspection, or contains bytes that are no record although its
+    /// checksum is right.
     ///
     /// # Progress
     /// Blocks on reading the whole log.
@@ -123,12 +123,12 @@ impl Inspection {
         Err(WalError::Damaged { lsn, path, offset, stored: 0, computed: 0, durable: survey.durable })
     }
 
-    /// Returns the bytes of an unfinished flush that an open would drop.
+    /// Returns the number of bytes of an unfinished flush that an opening would drop.
     pub fn torn_bytes(&self) -> u64 {
         self.survey.torn_bytes
     }
 
-    /// Returns the files that hold nothing of the log, and their bytes in all: spares.
+    /// Returns the number of files without records of the log (spares), and the sum of their bytes.
     pub fn spares(&self) -> (u64, u64) {
         let spares = &self.survey.leftovers;
         (spares.len() as u64, spares.iter().map(|spare| spare.file_bytes).sum())

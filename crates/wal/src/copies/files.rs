@@ -96,8 +96,8 @@ impl Shared {
         })
     }
 
-    /// Gives a file to the copies that joined after it was created: it was under a temporary name then, or is a spare
-    /// that a catch-up does not copy.
+    /// Gives a file to the copies that joined after it was created. Such a file has a temporary name: it was being
+    /// prepared then, or waits to be prepared again.
     fn adopt_where_absent(self: &Arc<Self>, path: &Path) -> io::Result<()> {
         let found = self.each_path(path, |files, path| match files.open(path, Access::Read) {
             Err(error) if is_absent(&error) => Ok(false),
