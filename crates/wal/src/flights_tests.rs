@@ -1,4 +1,4 @@
-//! Flights side by side: writes and syncs that end in any order, with failures among them, over every power cut.
+//! In-flight flushes in parallel: writes and syncs that end in any order, some of them failing, over every power cut.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use crate::{
 
 const DIR: &str = "/wal";
 
-/// Holds each write and sync of a segment until it is let go.
+/// Holds each write and sync of a segment until the test releases it.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -29,7 +29,7 @@ struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     closed: bool,
-    /// Who waits with which call.
+    /// The threads that wait, with their calls.
     waiting: Vec<(ThreadId, u64)>,
     calls: u64,
     let_go: Vec<u64>,
@@ -61,8 +61,8 @@ impl Gate {
         self.state.lock().waiting.len()
     }
 
-    /// Lets the call of `thread` go once it is there; `false` when it does not come within a moment: it may be waiting
-    /// for another flight, and the schedule goes on without it.
+    /// Releases the call of `thread` once it is there. Returns `false` if it does not come within a moment: it may be
+    /// waiting for another in-flight flush, and the schedule continues without it.
     fn let_go(&self, thread: ThreadId) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -82,7 +82,7 @@ impl Gate {
     }
 }
 
-/// The simulated disk behind a gate; `shared`: every opener of a file gets the same description.
+/// The simulated disk behind a gate. With `shared` every opener of a file gets the same description.
 #[derive(Debug)]
 struct GatedFiles {
     disk: SimFiles,
@@ -176,7 +176,7 @@ impl Files for GatedFiles {
     }
 }
 
-/// Opens a log over `disk` behind a gate that stands open.
+/// Opens a log over `disk` behind a gate that is open.
 fn gated(disk: &SimFiles, flights: u32, share_descriptions: bool) -> (Log, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let shared = share_descriptions.then(Mutex::default);
@@ -188,8 +188,8 @@ fn gated(disk: &SimFiles, flights: u32, share_descriptions: bool) -> (Log, Arc<G
     (log, gate)
 }
 
-/// Opens every state that a power cut may leave and checks that all below `durable` is back, in order: bodies are numbers
-/// from 0, one a byte.
+/// Opens every state that a power cut may leave and checks that all records below `durable` are there, in order: bodies
+/// are numbers from 0, one byte each.
 fn check(point: &CrashPoint, durable: usize) -> Result<(), String> {
     let limits = Limits { exhaustive: 64, sampled: 4, structured: 8 };
     for picks in point.states(limits, 1) {
@@ -205,11 +205,11 @@ fn check(point: &CrashPoint, durable: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// All orders of the calls of two flights, two each.
+/// All orders of the calls of two flushes, two calls each.
 const ORDERS: [[usize; 4]; 6] = [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0, 0]];
 
-/// Runs two flights side by side in the given order of their writes and syncs, the `failing`-th of these calls (from 1)
-/// failing, and checks every power cut after each of them. Returns whether both were in the air at one time.
+/// Runs two flushes in parallel in the given order of their writes and syncs, where the `failing`-th of these calls
+/// (from 1) fails, and checks every power cut after each of them. Returns whether both were in flight at the same time.
 fn two_flights(order: [usize; 4], failing: u64, share_descriptions: bool) -> Result<bool, String> {
     let disk = SimFiles::new();
     let (log, gate) = gated(&disk, 2, share_descriptions);
@@ -255,9 +255,9 @@ fn two_flights(order: [usize; 4], failing: u64, share_descriptions: bool) -> Res
     outcome.map(|()| side_by_side)
 }
 
-/// Goal: two flights whose writes and syncs end in any order make durable what is contiguous and nothing else, with each
-/// of their calls failing once, too. Method: all orders of two writes and two syncs, each failure, and after each call
-/// the states that a power cut may leave.
+/// Goal: two flushes whose writes and syncs end in any order make exactly the contiguous frames durable, also if one of
+/// their calls fails once. Method: all orders of two writes and two syncs, each failure, and after each call the states
+/// that a power cut may leave.
 #[test]
 fn two_flights_make_durable_what_is_contiguous_in_any_order() {
     for order in ORDERS {
@@ -269,17 +269,17 @@ fn two_flights_make_durable_what_is_contiguous_in_any_order() {
     }
 }
 
-/// Goal: the test above can fail, and says why each flight has a file description of its own (LOG-8): an error is
-/// reported once per description, so a sync through a shared one would take what another sync lost for durable. Method:
-/// the same with one description for all.
+/// Goal: the test above can fail, and shows why each flush has its own file description (LOG-8): an error is reported
+/// once per description, so that a sync through a shared one would count bytes as durable that another sync lost.
+/// Method: the same with one description for all.
 #[test]
 fn sync_error_is_missed_by_flights_that_share_a_description() {
     let lost = ORDERS.into_iter().filter(|order| two_flights(*order, 3, true).is_err()).count();
     assert!(lost > 0, "no order notices");
 }
 
-/// Goal: more committers than flights wait for the next one, which takes all of them; no more than `wal.flights` are in
-/// the air. Method: five threads against a closed gate; count calls at the gate, then frames.
+/// Goal: committers beyond `wal.flights` wait for the next flush, which takes all of them; no more than `wal.flights`
+/// are in flight. Method: threads against a closed gate; count calls at the gate, then frames.
 #[test]
 fn flights_are_as_many_as_they_may_be() {
     for flights in [1, 2, 4] {
@@ -304,9 +304,9 @@ fn flights_are_as_many_as_they_may_be() {
     }
 }
 
-/// Goal: threads over several flights on small files lose nothing acknowledged at any moment, a file that is turned or
-/// fails among them. Method: four threads commit, another takes crash points meanwhile; each has all that was durable just
-/// before. With and without failing calls.
+/// Goal: threads over several in-flight flushes on small files lose nothing acknowledged at any moment, while files are
+/// turned and fail. Method: four threads commit while the test takes crash points; each has everything that was durable
+/// just before. With and without failing calls.
 #[test]
 fn crash_points_of_threads_over_several_flights_have_all_that_was_durable() {
     for (round, flights) in [(0_u64, 2), (1, 2), (2, 3), (3, 8)] {
@@ -327,7 +327,7 @@ fn crash_points_of_threads_over_several_flights_have_all_that_was_durable() {
                         while done < 60 {
                             match writer.commit(thread, &[done; 300], Level::Disk) {
                                 Ok(_) => done += 1,
-                                // A spare that could not be prepared, which is tried again.
+                                // A spare could not be prepared; the log tries again.
                                 Err(WalError::Full { .. }) => std::thread::yield_now(),
                                 Err(error) => panic!("round {round}: {error}"),
                             }
@@ -341,7 +341,7 @@ fn crash_points_of_threads_over_several_flights_have_all_that_was_durable() {
                 std::thread::yield_now();
             }
         });
-        // Fewer calls may have been made than there were faults planned for.
+        // Fewer calls may have been made than there were planned faults.
         disk.clear_faults();
         let every = points.len() / 40 + 1;
         for (durable, point) in points.iter().step_by(every) {

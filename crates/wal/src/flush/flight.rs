@@ -1,7 +1,9 @@
-//! A flight: takes the right, places a frame while holding the course, writes it, syncs, lands.
+//! An in-flight flush: takes the right to flush, places a frame while it holds the frame writer, writes it, syncs,
+//! ends.
 //!
-//! What must be done in the order of the log is done under the course (`depart`); what may be done beside other flights
-//! is done after it (`carry_out`). When a file breaks, whoever holds the course next mends it (`mend`, W5).
+//! Steps that must follow the order of the log run while the frame writer is locked (`depart`); steps that may run in
+//! parallel with other flushes run after it is unlocked (`carry_out`). If a file fails, the next thread that locks the
+//! frame writer repairs the log (`mend`, W5).
 
 use std::{
     path::PathBuf,
@@ -27,19 +29,19 @@ use crate::{
     reserve::State,
 };
 
-/// The right to fly, until it lands.
+/// The right to flush, until the flush ends.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Right {
     number: u64,
     pub(super) purpose: Purpose,
-    /// The file description that is its own.
+    /// The index of the file description that only this flush uses.
     description: usize,
-    /// What it is to cover.
+    /// The position that it must cover.
     pub(super) target: Lsn,
 }
 
-/// What a flight does once it has let go of the course.
+/// The remaining work of a flush after it has unlocked the frame writer.
 #[derive(Debug)]
 struct Departed {
     placed: Option<Placed>,
@@ -47,7 +49,7 @@ struct Departed {
     path: PathBuf,
 }
 
-/// How long the parts of a flight took that is measured.
+/// Durations of the parts of a flush that is measured.
 #[derive(Debug, Default)]
 struct Times {
     write_ns: u64,
@@ -55,7 +57,7 @@ struct Times {
 }
 
 impl Flusher {
-    /// Takes a right to fly, if one is free.
+    /// Takes a right to flush, if one is free.
     pub(crate) fn begin(&self, queue: &mut Queue, purpose: Purpose) -> Option<Right> {
         if !queue.may_begin(purpose) {
             return None;
@@ -72,7 +74,7 @@ impl Flusher {
         Some(Right { number, purpose, description, target })
     }
 
-    /// Flies once, then wakes whoever is covered and a next leader.
+    /// Flushes once, then wakes a next leader and the waiters that the flush covers.
     pub(crate) fn fly(&self, right: Right) -> Result<(), WalError> {
         let mut landing = Landing { flusher: self, number: right.number, description: right.description, failed: true };
         let flown = self.fly_inner(&right);
@@ -89,9 +91,10 @@ impl Flusher {
 
     fn fly_inner(&self, right: &Right) -> Result<(), WalError> {
         let _scope = self.follows.then(|| work_for(Source::Apply));
+        // A failed file comes first: nothing may be placed in it (W5).
         let mut course = self.course.lock();
         if self.mend(&mut course, right.target)? {
-            // The rewrite covers what this flight was for, but for a closing frame.
+            // The rewrite covers the target of this flush, except for a closing frame.
             return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
         }
         let (span, before) = (collie_obs::start::<LogFlush>(), course.counts);
@@ -117,18 +120,18 @@ impl Flusher {
             self.tell_flush(span.end(), right, stream_bytes, [times.write_ns, times.sync_ns, disk_bytes]);
         }
         if carried.is_err() {
-            // Unless another flight that met the same break has done it by now.
+            // Another flush that met the same error may have done the repair by now; then this does nothing.
             let _mended = self.mend(&mut self.course.lock(), right.target)?;
         }
         if self.is_settled() { Ok(()) } else { self.link_copies(&mut self.course.lock(), right) }
     }
 
-    /// Does what must be done in the order of the log: leaves a full file and places a frame. Returns what is left to do
-    /// beside other flights.
+    /// Makes the steps that must follow the order of the log: turns to the next file if the current one is full, and
+    /// places a frame. Returns the work that may run in parallel with other flushes.
     fn depart(&self, course: &mut Course, right: &Right) -> Result<Option<Departed>, WalError> {
         let state = self.queue.lock().state;
         if state != State::Open {
-            // Closed between taking the right and using it: the files are somebody else's by now.
+            // The log was closed after the right was taken: another owner may have the files by now.
             return Err(self.refusal(state));
         }
         let placed = match right.purpose {
@@ -139,7 +142,7 @@ impl Flusher {
             Purpose::SyncOnly => None,
             Purpose::Write | Purpose::Sync if right.target <= course.issued => None,
             Purpose::Write | Purpose::Sync => Some(self.place(course, right, right.target)?),
-            // Not worth the last room there is, nor the log.
+            // A heartbeat is not worth the last room, nor an error of the log.
             Purpose::Heartbeat if course.must_turn(course.issued) && self.segments.is_short() => None,
             Purpose::Heartbeat => Some(self.place(course, right, course.issued)?),
         };
@@ -150,13 +153,14 @@ impl Flusher {
         Ok(Some(Departed { placed, file, path: course.path.clone() }))
     }
 
-    /// Turns to the next segment if the current one is full, and places what lies between the last frame and `boundary`.
+    /// Turns to the next segment if the current one is full, and places the records between the last frame and
+    /// `boundary`.
     fn place(&self, course: &mut Course, right: &Right, boundary: Lsn) -> Result<Placed, WalError> {
-        // What is reserved must fit into what is allocated, so this comes before anything is written.
+        // Checked before anything is written: reserved records must fit into the allocated files.
         let full = self.segments.ensure_room(course.half_full(boundary));
         self.full.store(u8::from(self.follows || full), Ordering::Release);
         if course.must_turn(boundary) {
-            // W7. One of those that we waited for may have broken the file.
+            // W7. A flush that this one waited for may have broken the file.
             self.track.wait_quiet();
             self.still_whole()?;
             if self.track.lock().is_unsynced() {
@@ -175,7 +179,7 @@ impl Flusher {
         Ok(placed)
     }
 
-    /// Writes what was placed, and syncs; others may do so too.
+    /// Writes the placed frame, and syncs. Other flushes may do so at the same time.
     fn carry_out(&self, right: &Right, departed: Departed, mut times: Option<&mut Times>) -> Result<(), WalError> {
         let Departed { placed, file, path } = departed;
         let leg = placed.as_ref().map(|placed| placed.leg);
@@ -199,6 +203,7 @@ impl Flusher {
         }
         if right.purpose.syncs() {
             self.still_whole()?;
+            // Only frames written before the sync begins count for it (LOG-8).
             let Some(cover) = self.track.lock().sync_begins(leg) else { return Ok(()) };
             self.acknowledge_early();
             fault_point!("wal.sync");
@@ -213,6 +218,7 @@ impl Flusher {
             synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
             legs.took(took_ns);
             let durable = legs.synced(cover);
+            // While a change of the copies has no durable LINK, nothing more is acknowledged (LOG-16).
             if self.is_settled() {
                 self.durable.store(durable);
             }
@@ -220,7 +226,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Tells of a flight that was measured; `labels` are the times of its write and sync, and its bytes on disk.
+    /// Reports a flush that was measured. `labels` are the durations of its write and sync, and its bytes on disk.
     #[cold]
     fn tell_flush(&self, ended: Ended<LogFlush>, right: &Right, stream_bytes: u64, labels: [u64; 3]) {
         let (flights, since_last_ns) = {
@@ -243,7 +249,8 @@ impl Flusher {
         ended.tell(right.target, flush, labels);
     }
 
-    /// Returns how many records the frame of a flight has, which has written one and not landed: the buffer is its own until then.
+    /// Returns the number of records in the frame of a flush that has written it and not ended: until then the buffer
+    /// belongs to that flush.
     fn records_of(&self, right: &Right) -> u64 {
         let frame = self.buffers[right.description].lock();
         let header = frame_claim(&frame).map(|claim| claim.header);
@@ -251,7 +258,7 @@ impl Flusher {
         records.map_or(0, |records| record_count::count(records, |_| true))
     }
 
-    /// Ends a flight: wakes the next leader first, then those it covered.
+    /// Ends a flush: wakes the next leader first, then the waiters that it covered.
     fn land(&self, number: u64, description: usize) {
         let mut queue = self.queue.lock();
         queue.free.push(description);
@@ -259,16 +266,16 @@ impl Flusher {
         let durable = self.durable.load();
         let reached = queue.take_reached(durable, self.written.load());
         if self.follows {
-            // More may have come in meanwhile.
+            // More records may have arrived during this flush.
             self.keeper_poked.notify_one();
         }
         if !self.pass_on(&queue) && self.keeper.load(Ordering::Relaxed) == KEEPER_SLEEPS {
-            // So that the silence after this flight is noticed: the keeper's timer is not running.
+            // The silence after this flush must be noticed: the timer of the background flusher is not running.
             if self.named.load() < durable {
                 self.keeper_poked.notify_one();
             }
         }
-        // What a flight that landed early has to say counts when those before it have landed, or durable says so.
+        // The outcome of a flush that ended early counts once those before it have ended, or once `durable` covers it.
         let mut all_before = true;
         for flight in &queue.air {
             all_before &= flight.landed;
@@ -288,7 +295,7 @@ impl Flusher {
     }
 }
 
-/// Ends the flight however its leader leaves it: a panic on the way poisons the log instead of leaving all asleep.
+/// Ends the flush however its leader leaves it: a panic on the way poisons the log, so that no waiter sleeps forever.
 struct Landing<'a> {
     flusher: &'a Flusher,
     number: u64,

@@ -1,7 +1,7 @@
-//! `Haste`: somebody follows the log closely, so that what nobody waits for is flushed sooner than `wal.flush_delay` says:
-//! a shipper (`replication.flush_delay`).
+//! `Haste`, the flush delay override: while a shipper follows the log closely (`replication.flush_delay`), records that
+//! no caller waits for are flushed sooner than `wal.flush_delay` says.
 //!
-//! Writers pay nothing for it: the keeper alone looks, when it is about to wait.
+//! It costs writers nothing: only the background flusher reads it, when it is about to wait.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,36 +10,36 @@ use parking_lot::Mutex;
 use super::Flusher;
 use crate::{Log, WalError};
 
-/// The longest haste, as of `wal.flush_delay`.
+/// The longest override, as for `wal.flush_delay`.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 struct Asked {
     delays: BTreeMap<u64, Duration>,
     next_id: u64,
-    /// What counts in place of what was asked for, since somebody changed it.
+    /// The delay that replaces the requested ones, since a call changed it.
     instead: Option<Duration>,
 }
 
-/// The delays that were asked for.
+/// The requested delays.
 #[derive(Debug, Default)]
 pub(super) struct Delays(Mutex<Asked>);
 
 impl Delays {
-    /// Returns the shortest one, or what counts in its place; `None` when none is asked for.
+    /// Returns the shortest one, or its replacement; `None` if none is requested.
     fn haste(&self) -> Option<Duration> {
         let asked = self.0.lock();
         let shortest = asked.delays.values().copied().min()?;
         Some(asked.instead.unwrap_or(shortest))
     }
 
-    /// Returns the shortest one, if it is below `usual`.
+    /// Returns the override if it is below `usual`, else `usual`.
     pub(super) fn shortest(&self, usual: Duration) -> Duration {
         self.haste().map_or(usual, |haste| haste.min(usual))
     }
 }
 
-/// A delay that is asked for until this is dropped.
+/// A delay that is requested until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Haste {
     delays: Arc<Delays>,
@@ -53,7 +53,8 @@ impl Drop for Haste {
 }
 
 impl Flusher {
-    /// Has what nobody waits for flushed after `delay` at the latest, while the answer is kept; zero asks for nothing.
+    /// Flushes records that no caller waits for after `delay` at the latest, until the returned guard is dropped; zero
+    /// requests nothing.
     pub(crate) fn hurry(&self, delay: Duration) -> Haste {
         let delays = self.delays.clone();
         let id = {
@@ -65,15 +66,15 @@ impl Flusher {
             }
             id
         };
-        // It may be in the middle of a longer wait.
+        // The background flusher may be in the middle of a longer wait.
         self.poke(true);
         Haste { delays, id }
     }
 }
 
 impl Log {
-    /// Returns how soon what nobody waits for is flushed because somebody follows closely ([`ShipOptions::flush_delay`]); `None` while
-    /// nobody does.
+    /// Returns the delay after which records that no caller waits for are flushed while a shipper follows closely
+    /// ([`ShipOptions::flush_delay`]); `None` while none does.
     ///
     /// # Progress
     /// Short mutexes.
@@ -83,13 +84,13 @@ impl Log {
         self.flusher().delays.haste()
     }
 
-    /// Changes that for all who follow now or will, until the log is closed, whatever they ask for.
+    /// Changes that delay for all present and future shippers until the log is closed, whatever they request.
     ///
     /// # Errors
-    /// `InvalidOptions` for zero and above 10 s; nothing has changed then.
+    /// `InvalidOptions` for zero and above 10 s; then nothing has changed.
     ///
     /// # Durability
-    /// As [`Log::set_flush_delay`], while somebody follows closely.
+    /// As [`Log::set_flush_delay`], while a shipper follows closely.
     ///
     /// # Progress
     /// Short mutexes.
@@ -98,7 +99,7 @@ impl Log {
             return Err(WalError::options("replication.flush_delay is out of bounds: use more than 0, at most 10 s"));
         }
         self.flusher().delays.0.lock().instead = Some(delay);
-        // It may be in the middle of a longer wait.
+        // The background flusher may be in the middle of a longer wait.
         self.flusher().poke(true);
         Ok(())
     }
@@ -111,8 +112,8 @@ mod tests {
     use super::*;
     use crate::Options;
 
-    /// Goal: the shortest delay that is asked for counts, or what somebody changed it to, for those who come later too; and only while
-    /// somebody asks. Method: two who follow, a change, one who comes after it; a shorter usual delay.
+    /// Goal: the shortest requested delay counts, or the one it was changed to, also for later requests; and only while
+    /// there is a request. Method: two requests, a change, a request after it; a shorter usual delay.
     #[test]
     fn haste_is_the_shortest_or_what_it_was_changed_to() {
         let (env, _disk) = Env::simulated(1);

@@ -1,10 +1,12 @@
-//! The keeper thread: flushes for futures, for data that nobody waits for, and after a silence.
+//! The background flusher: a thread that flushes for futures, for records that no caller waits for, and after a
+//! silence.
 //!
-//! Not on the path of a thread that waits: that one leads itself. It never prepares files either, since that takes
-//! long (the preparer does, `segments`).
+//! It is not on the path of a thread that waits: that thread leads itself. It never prepares files either, because that
+//! takes long (the preparer does, `segments`).
 //!
 //! # Ordering
-//! Between an append and a keeper that falls asleep, or into a silence, each side stores, fences and loads, so one of the
+//! Between an append and a background flusher that begins to sleep, or to wait for a silence, each side stores, fences
+//! and loads, so that one of the two sees the other:
 //! two sees the other:
 //!
 //! | side | stores | fence | loads |
@@ -12,7 +14,7 @@
 //! | append (`poke`) | its reservation | SeqCst | `keeper` |
 //! | keeper | `keeper` = sleeps, silent | SeqCst | the next free position |
 //!
-//! The loads and stores of `keeper` are Relaxed but for that: it guards no data, the mutex does.
+//! Apart from that the loads and stores of `keeper` are Relaxed: it guards no data, the mutex does.
 
 use std::{
     sync::atomic::{Ordering, fence},
@@ -27,21 +29,21 @@ use super::{
 };
 use crate::reserve::State;
 
-/// The keeper runs, or will look again soon.
+/// The background flusher runs, or will look again soon.
 pub(super) const KEEPER_BUSY: u8 = 0;
-/// The keeper waits for `wal.flush_delay` to pass, or for the shorter delay of a `Haste`.
+/// It waits for `wal.flush_delay` to pass, or for the shorter delay of a `Haste`.
 const KEEPER_DELAYS: u8 = 1;
-/// The keeper sleeps until it is poked.
+/// It sleeps until it is notified.
 pub(crate) const KEEPER_SLEEPS: u8 = 2;
-/// The keeper waits for a silence to end; an append that nobody waits for begins its delay at once, not after that.
+/// It waits for a silence to end. An append that no caller waits for starts its delay at once, not after the silence.
 pub(crate) const KEEPER_SILENT: u8 = 3;
 
-/// After this silence an empty frame names what is durable, so that rot of the last full frame cannot look like an
+/// After this silence an empty frame names the durable position, so that rot of the last full frame cannot look like an
 /// unfinished flush.
 const SILENCE: Duration = Duration::from_millis(100);
 
 impl Flusher {
-    /// Runs the keeper until the queue says stop.
+    /// Runs the background flusher until `stop` is set in the queue.
     pub(crate) fn run_keeper(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop {
@@ -53,7 +55,7 @@ impl Flusher {
             let pending = boundary.bytes_since(durable);
             let needed = self.futures_need(&queue);
             if let Some((_, lsn)) = needed.filter(|(_, lsn)| *lsn > boundary) {
-                // A flight would not help them: a writer is still between its reservation and the end of its copy.
+                // A flush would not help them: a writer is still between its reservation and the end of its copy.
                 drop(queue);
                 let _there = self.reserve.wait_boundary(lsn, Some(self.flush_delay()));
                 queue = self.queue.lock();
@@ -63,12 +65,12 @@ impl Flusher {
             let due = needed.or((pending >= self.flush_bytes()).then_some(Purpose::Sync));
             if let Some(right) = due.and_then(|purpose| self.begin(&mut queue, purpose)) {
                 drop(queue);
-                // A failure has poisoned the log, which is how everybody hears of it.
+                // A failure has poisoned the log, and every waiter gets that error.
                 let _poisoned = self.fly(right);
                 queue = self.queue.lock();
                 continue;
             }
-            // Also what is still being copied will have to be flushed.
+            // Records that are still being copied must be flushed too.
             let delayed = self.has_work() && !self.manual;
             let silent = !delayed && self.named.load() < durable && self.reserve.next() <= durable;
             if delayed || silent {
@@ -107,19 +109,20 @@ impl Flusher {
         }
     }
 
-    /// Returns whether anything was reserved that is not durable.
+    /// Returns whether there are reserved positions that are not durable.
     fn has_work(&self) -> bool {
         self.reserve.next() > self.durable.load()
     }
 
-    /// Returns what the futures need, if they need a flight, and the lowest position that would help one.
+    /// Returns the flush that the futures need, if they need one, and the lowest position that would help one of them.
     fn futures_need(&self, queue: &Queue) -> Option<(Purpose, Lsn)> {
         let lowest = |wakers: &Wakers| wakers.first_key_value().map(|((lsn, _), _)| *lsn);
         let durable = lowest(&queue.durable_wakers).map(|lsn| (Purpose::Sync, lsn));
         durable.or_else(|| lowest(&queue.written_wakers).map(|lsn| (Purpose::Write, lsn)))
     }
 
-    /// Wakes the keeper if it has nothing to do, or also if it waits for its delay, after an append that nobody waits for.
+    /// Wakes the background flusher if it waits for work, and with `also_delayed` also if it waits for its delay.
+    /// Called after an append that no caller waits for.
     #[inline(never)]
     pub(crate) fn poke(&self, also_delayed: bool) {
         if self.manual && self.reserve.next().bytes_since(self.durable.load()) < self.flush_bytes() {

@@ -1,5 +1,5 @@
-//! What a flight does while it holds the course and nothing else writes: repair, the closing frame, the record of copies
-//! that left or came back.
+//! Work that a flush does while it holds the frame writer and no other write is in progress: repair after an error, the
+//! closing frame, the record of copies that left or came back.
 
 use collie_base::Lsn;
 
@@ -13,9 +13,11 @@ use crate::{
 };
 
 impl Flusher {
-    /// Writes everything that is not durable to another file, if the current one is broken (W5); returns whether it was.
+    /// Writes everything that is not durable to another file if the current one has failed (W5); returns whether it
+    /// had.
     pub(super) fn mend(&self, course: &mut Course, target: Lsn) -> Result<bool, WalError> {
         let Some(cause) = self.track.lock().broken().map(str::to_owned) else { return Ok(false) };
+        // Other flushes may still use the failed file; their outcome decides which records are durable.
         self.track.wait_quiet();
         let (durable, state) = (self.durable.load(), self.queue.lock().state);
         if state != State::Open || self.track.lock().is_lost() {
@@ -43,12 +45,12 @@ impl Flusher {
         Ok(true)
     }
 
-    /// Stops a flight whose file another flight has broken (LOG-9).
+    /// Stops a flush whose file has failed under another flush (LOG-9).
     pub(super) fn still_whole(&self) -> Result<(), WalError> {
         if self.track.lock().broken().is_some() { Err(self.refusal(State::Poisoned)) } else { Ok(()) }
     }
 
-    /// Syncs while nothing else writes, and moves the mark.
+    /// Syncs while no other write is in progress, and moves the marks.
     pub(super) fn sync_course(&self, course: &mut Course) -> Result<(), WalError> {
         self.acknowledge_early();
         course.sync()?;
@@ -57,24 +59,25 @@ impl Flusher {
         Ok(())
     }
 
-    /// The mistake of moving the mark before the sync.
+    /// Plants the mistake of moving the mark before the sync.
     pub(super) fn acknowledge_early(&self) {
         if mistake!("ACK_BEFORE_SYNC") {
             self.durable.store(self.written.load());
         }
     }
 
-    /// Moves the marks to where the track has them.
+    /// Moves the marks to their positions in the track.
     fn publish(&self, legs: &Legs) {
         self.written.store(legs.written());
         self.durable.store(legs.anchor().end);
     }
 
-    /// Takes records in front of which positions jump to `start`, in a frame of their own, and makes them durable; they fit
-    /// into one. All before is durable, and nobody else takes any.
+    /// Takes records before which positions jump to `start`, in a separate frame, into which they fit, and makes them
+    /// durable. Everything before is durable, and no other thread takes records.
     ///
     /// # Errors
-    /// `Full`, `Io`: there is no file for it, and nothing was done. `Poisoned`: what was written may be there or not.
+    /// `Full`, `Io`: there is no file for it, and nothing was done. `Poisoned`: the records may or may not be in the
+    /// log.
     pub(crate) fn jump(&self, start: Lsn, records: &[u8]) -> Result<(), WalError> {
         let mut course = self.course.lock();
         self.track.wait_quiet();
@@ -84,7 +87,7 @@ impl Flusher {
         }
         let issued = course.issued;
         if !self.mend(&mut course, issued)? && self.track.lock().is_unsynced() {
-            // The empty frame of a silence.
+            // The empty frame of a silence is not synced.
             self.sync_course(&mut course)?;
         }
         let link = course.jump_link(&self.segments, records.len())?;
@@ -92,7 +95,7 @@ impl Flusher {
             .write_payload(records, start, issued, Some(link), false)
             .and_then(|_end| course.sync_by(|file| if mistake!("JUMP_UNSYNCED") { Ok(()) } else { sync_file(file) }));
         if let Err(error) = jumped {
-            // It cannot be written elsewhere: it is not in the ring.
+            // The records cannot be rewritten elsewhere, because they are not in the ring.
             self.track.lock().lose();
             drop(course);
             self.poison();
@@ -107,25 +110,25 @@ impl Flusher {
         Ok(())
     }
 
-    /// Writes and syncs the closing frame; this flight is alone.
+    /// Writes and syncs the closing frame; no other flush is in flight.
     pub(super) fn close_course(&self, course: &mut Course) -> Result<(), WalError> {
         self.track.wait_quiet();
         loop {
             course.write_end(&self.segments, self.durable.load())?;
             self.sync_course(course)?;
-            // Otherwise a copy left meanwhile, and that was written behind it.
+            // Otherwise a copy left in between, and the LINK about that was written behind the closing frame.
             if course.end_marked {
                 return Ok(());
             }
         }
     }
 
-    /// Returns whether the log says who holds it; until it does nothing is acknowledged.
+    /// Returns whether a durable LINK records the current live copies; until then nothing is acknowledged.
     pub(super) fn is_settled(&self) -> bool {
         self.mirror.as_ref().is_none_or(Mirror::is_settled)
     }
 
-    /// Writes down which copies hold the log, if that changed, for a flight that was to sync; then moves the mark.
+    /// Records which copies hold the log, if that changed, for a flush that was to sync; then moves the marks.
     pub(super) fn link_copies(&self, course: &mut Course, right: &Right) -> Result<(), WalError> {
         if !right.purpose.syncs() || self.is_settled() {
             return Ok(());
@@ -141,11 +144,11 @@ impl Flusher {
         Err(self.refusal(State::Poisoned))
     }
 
-    /// Has a flight write down that a copy left or came back, if that is so and nobody flies.
+    /// Runs a flush that records that a copy left or came back, if that is so and a flush may begin.
     pub(crate) fn settle_copies(&self) {
         let right = if self.is_settled() { None } else { self.begin(&mut self.queue.lock(), Purpose::Sync) };
         if let Some(right) = right {
-            // A failure has poisoned the log, which is how everybody hears of it.
+            // A failure has poisoned the log, and every waiter gets that error.
             let _poisoned = self.fly(right);
         }
     }

@@ -1,36 +1,38 @@
-//! Group commit: who leads a flush, who waits for it, and who is woken.
+//! Group commit: which thread leads a flush, which threads wait for it, and which are woken.
 //!
-//! Whoever needs a mark first leads a flush for everybody; the others park. Up to `wal.flights` flushes are in the air at
-//! one time. Meanwhile new records gather, and the next leader is woken the moment a flight ends: no timer is on that path.
-//! Threads park in the lane of the flight that will cover them, so a flight wakes its own and one next leader. Futures
-//! leave their waker and the keeper leads for them.
+//! The first thread that needs a mark leads a flush for all; the others park. Up to `wal.flights` flushes are in flight
+//! at a time. Meanwhile new records gather, and the next leader is woken as soon as a flush ends: no timer is on that
+//! path. Threads park in the lane of the flush that will cover them, so that a flush wakes its own waiters and one next
+//! leader. Futures leave their waker, and the background flusher leads for them.
 //!
-//! A flight: take the right (`begin`), place a frame while holding the course, write it, sync, land.
+//! A flush takes the right to flush (`begin`), places a frame while it holds the frame writer, writes it, syncs, and
+//! ends.
 //!
 //! # Invariants
-//! - W1. Rights are handed out under the queue's mutex, at most `wal.flights` at a time, each with a file description of
-//!   its own. A flight that closes the log or writes an empty frame is alone.
-//! - W2. Whoever parks has seen its mark not reached under the mutex, and whoever moves a mark takes the mutex before
-//!   waking: no wake-up is lost.
-//! - W3. When a flight ends and somebody is left waiting beyond those in the air, a thread or the keeper is woken to lead.
+//! - W1. Rights are handed out under the queue's mutex, at most `wal.flights` at a time, each with its own file
+//!   description. A flush that closes the log or writes an empty frame is alone.
+//! - W2. A thread that parks has seen under the mutex that its mark is not reached, and a thread that moves a mark
+//!   takes the mutex before it wakes waiters: no wake-up is lost.
+//! - W3. When a flush ends and a waiter is left that no in-flight flush covers, a thread or the background flusher is
+//!   woken to lead.
 //! - W4. `durable <= written <= boundary`; both move as [`Track`] says (LOG-8).
-//! - W5. After a failed write or sync that file is left for good (LOG-9). Nothing is placed, and whoever takes the course
-//!   next waits for the flights on their way and writes everything above `durable` elsewhere (`course` A5); when that
-//!   fails too, the log is poisoned: every wait fails.
-//! - W6. No I/O under the queue's mutex, nor under the track's, and no code of a waker under the former: not to wake it,
-//!   copy it or drop it.
-//! - W7. The current file is left only when no flight writes or syncs: whoever leaves it holds the course and waits for
-//!   them. Order of locks: course, then queue or track.
+//! - W5. After a failed write or sync that file is left for good (LOG-9). Nothing is placed, and the next thread that
+//!   locks the frame writer waits for the other in-flight flushes and writes everything above `durable` elsewhere
+//!   (`course` A5). If that fails too, the log is poisoned: every wait fails.
+//! - W6. No I/O under the queue's mutex, nor under the track's, and no code of a waker under the former: it is not
+//!   woken, cloned or dropped there.
+//! - W7. The current file is left only while no flush writes or syncs: the thread that leaves it holds the frame writer
+//!   and waits for them. Lock order: frame writer, then queue or track.
 //!
 //! | file | holds | keeps |
 //! |---|---|---|
-//! | `queue` | who flies and who waits, under one mutex | W1 |
-//! | `flight` | a flight from its right to its landing | W4, W6 |
-//! | `mend` | what a flight does while nothing else writes | W5, W7 |
-//! | `wait` | threads and futures that wait, and who is woken | W2, W3 |
-//! | `keeper` | the thread that leads for those who do not | W3 |
-//! | `haste` | who wants what nobody waits for flushed sooner | |
-//! | `patience` | how long and how much of it may wait | |
+//! | `queue` | in-flight flushes and waiters, under one mutex | W1 |
+//! | `flight` | a flush from its right to its end | W4, W6 |
+//! | `mend` | work of a flush while no other write is in progress | W5, W7 |
+//! | `wait` | threads and futures that wait, and the wake-ups | W2, W3 |
+//! | `keeper` | the background flusher, which leads for futures and for records that no caller waits for | W3 |
+//! | `haste` | the flush delay override | |
+//! | `patience` | how long, and how many, records without a waiter may stay in memory | |
 //!
 //! Checked by the concurrency test, the fault sweep, the crash lab and `flights_tests`.
 
@@ -86,36 +88,36 @@ pub(crate) struct Flusher {
     pub(crate) segments: Segments,
     /// Whether the records come from another log: nothing is appended, and everything is flushed at once.
     pub(crate) follows: bool,
-    /// Whether nothing is flushed that nobody asked for, below `flush_bytes` (`wal.manual_wal_flush`).
+    /// Whether, below `flush_bytes`, only calls of the user flush (`wal.manual_wal_flush`).
     manual: bool,
     patience: Patience,
     warnings: Warnings,
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
-    /// What the flights wrote last, for readers.
+    /// The frames that the flushes wrote last, for readers.
     pub(crate) recent: Recent,
-    /// Those who follow the durable mark.
+    /// The watchers of the durable mark.
     pub(crate) watch: Watch,
-    /// Writes the copies, where there are several.
+    /// Writes the copies, if there are several.
     mirror: Option<Mirror>,
-    // The marks: flights only (W4).
+    // The marks: only flushes move them (W4).
     pub(crate) written: Word,
     pub(crate) durable: Place<Word>,
     /// The durable position that the last frame names.
     pub(crate) named: Word,
     /// Whether appends are refused for lack of room.
     pub(crate) full: AtomicU8,
-    // Who leads and who waits.
+    // Leaders and waiters.
     pub(crate) queue: Mutex<Queue>,
     flight_ended: [Condvar; LANES],
     written_moved: Condvar,
     pub(crate) keeper_poked: Condvar,
     pub(crate) keeper: AtomicU8,
     delays: Arc<Delays>,
-    // What is placed, and what became of it.
+    // The placed frames, and their outcomes.
     course: Mutex<Course>,
     track: Arc<Track>,
-    /// Of each flight, for its frames.
+    /// One for each flush in flight, for its frames.
     buffers: Vec<Mutex<Vec<u8>>>,
 }
 
@@ -158,7 +160,7 @@ impl Flusher {
         }
     }
 
-    /// Returns where `mark` stands.
+    /// Returns the position of `mark`.
     pub(crate) fn mark(&self, mark: Mark) -> Lsn {
         match mark {
             Mark::Boundary => self.reserve.boundary(),
@@ -181,7 +183,7 @@ impl Flusher {
         self.end(State::Poisoned);
     }
 
-    /// Fails every wait from now on and wakes all.
+    /// Fails every wait from now on and wakes all waiters.
     pub(crate) fn end(&self, state: State) {
         self.reserve.end(state);
         let mut queue = self.queue.lock();
@@ -199,17 +201,17 @@ impl Flusher {
         self.watch.notify();
     }
 
-    /// Lets the preparer's news count: appends are taken again once there is room.
+    /// Applies a change that the preparer made: appends are accepted again once there is room.
     pub(crate) fn refresh_full(&self) {
         self.full.store(u8::from(self.follows || self.segments.full().is_some()), Ordering::Release);
     }
 
-    /// Tells the warnings that were noted. Call it with nothing held.
+    /// Emits the noted warnings. Call it with no lock held.
     pub(crate) fn tell(&self) {
         self.warnings.tell();
     }
 
-    /// Says what has held everybody up for long, if anything has.
+    /// Warns of the flush or slot that has delayed all others for long, if there is one.
     pub(crate) fn look_for_stalls(&self) {
         let (oldest, blocker) = (self.oldest_flight(), self.reserve.blocker());
         let lines = self.stalls.lock().look(self.segments.dir(), self.clock.now_ns(), oldest, blocker);
@@ -223,29 +225,29 @@ impl Flusher {
         oldest.map(|flight| Oldest { number: flight.number, began_ns: flight.began_ns })
     }
 
-    /// Returns how long the oldest flight has been on its way.
+    /// Returns the age of the oldest in-flight flush.
     pub(crate) fn oldest_flight_age(&self) -> Option<Duration> {
         let oldest = self.oldest_flight()?;
         Some(Duration::from_nanos(self.clock.now_ns().saturating_sub(oldest.began_ns)))
     }
 
-    /// Waits for the flights on their way.
+    /// Waits for the in-flight flushes.
     pub(crate) fn settle(&self) {
         let _course = self.course.lock();
         self.track.wait_quiet();
     }
 
-    /// Returns whether a failure ended it.
+    /// Returns whether a failure has stopped the log.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.queue.lock().state == State::Poisoned
     }
 
-    /// Returns how many syncs of flights succeeded, and how long they took together, in nanoseconds.
+    /// Returns the number of syncs of flushes that succeeded, and their total duration in nanoseconds.
     pub(crate) fn timed_syncs(&self) -> (u64, u64) {
         self.track.lock().timed()
     }
 
-    /// Returns what was placed so far, and how many syncs succeeded.
+    /// Returns the totals of the placed frames, and the number of syncs that succeeded.
     pub(crate) fn counts(&self) -> (Counts, u64) {
         let counts = self.course.lock().counts;
         (counts, self.track.lock().syncs())

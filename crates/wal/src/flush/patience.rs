@@ -1,7 +1,8 @@
-//! `Patience`: for how long, and how much of, what nobody waits for may stay in memory (`wal.flush_delay`, `wal.flush_bytes`): the two
-//! settings of the log that change while it is open.
+//! `Patience`: how long, and how many bytes of, records that no caller waits for may stay in memory (`wal.flush_delay`,
+//! `wal.flush_bytes`). These two settings of the log can change while it is open.
 //!
-//! Each number stands for itself and carries nothing, so both are Relaxed: an append or the keeper goes by the old one a little longer.
+//! The numbers are independent and publish no other data, so both are Relaxed: an append or the background flusher may
+//! use the old one for a little longer.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,7 +12,7 @@ use std::{
 use super::Flusher;
 use crate::{Log, Options, WalError};
 
-/// See the module's documentation.
+/// The two limits, see the module.
 #[derive(Debug)]
 pub(super) struct Patience {
     delay_us: AtomicU64,
@@ -23,7 +24,8 @@ fn us(delay: Duration) -> u64 {
 }
 
 impl Patience {
-    /// As `options` say; of a log that follows another everything is flushed at once, and of one that is flushed by hand at half a ring.
+    /// Takes the limits of `options`. A log that follows another flushes everything at once, and one that is flushed by
+    /// hand at half a ring.
     pub(super) fn new(options: &Options, follows: bool) -> Self {
         let bytes = match options {
             _ if follows => 1,
@@ -35,28 +37,28 @@ impl Patience {
 }
 
 impl Flusher {
-    /// Returns how long what nobody waits for may stay in memory.
+    /// Returns how long records that no caller waits for may stay in memory.
     pub(crate) fn flush_delay(&self) -> Duration {
         Duration::from_micros(self.patience.delay_us.load(Relaxed))
     }
 
-    /// Returns at how many bytes what nobody waits for is flushed without a delay.
+    /// Returns the number of bytes at which such records are flushed without a delay.
     #[inline]
     pub(crate) fn flush_bytes(&self) -> u64 {
         self.patience.bytes.load(Relaxed)
     }
 
-    /// Changes how long what nobody waits for may stay in memory.
+    /// Changes how long records that no caller waits for may stay in memory.
     pub(crate) fn set_flush_delay(&self, delay: Duration) {
         self.patience.delay_us.store(us(delay), Relaxed);
-        // It may be in the middle of a longer wait.
+        // The background flusher may be in the middle of a longer wait.
         self.poke(true);
     }
 
-    /// Changes at how many bytes what nobody waits for is flushed.
+    /// Changes the number of bytes at which records that no caller waits for are flushed.
     ///
     /// # Errors
-    /// `InvalidOptions` where this number is not what says so.
+    /// `InvalidOptions` if this number does not apply to the log.
     pub(crate) fn set_flush_bytes(&self, bytes: u64) -> Result<(), WalError> {
         if self.follows {
             return Err(WalError::options("wal.flush_bytes: a log that follows another is flushed at once"));
@@ -71,7 +73,7 @@ impl Flusher {
 }
 
 impl Log {
-    /// Returns how long bytes that nobody waits for may stay in memory (`wal.flush_delay`).
+    /// Returns how long bytes that no caller waits for may stay in memory (`wal.flush_delay`).
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -79,13 +81,13 @@ impl Log {
         self.flusher().flush_delay()
     }
 
-    /// Changes `wal.flush_delay` until the log is closed: what is waiting already is flushed by the new one too.
+    /// Changes `wal.flush_delay` until the log is closed. The new value applies to waiting records too.
     ///
     /// # Errors
-    /// `InvalidOptions` outside of 1 ms to 10 s; nothing has changed then.
+    /// `InvalidOptions` outside of 1 ms to 10 s; then nothing has changed.
     ///
     /// # Durability
-    /// What nobody waited for and a crash can lose is what is younger than this.
+    /// Of the records that no caller waited for, a crash can lose those younger than this.
     ///
     /// # Progress
     /// Short mutexes.
@@ -95,7 +97,8 @@ impl Log {
         Ok(())
     }
 
-    /// Returns at how many bytes what nobody waits for is flushed without a delay (`wal.flush_bytes`).
+    /// Returns the number of bytes at which records that no caller waits for are flushed without a delay
+    /// (`wal.flush_bytes`).
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -106,11 +109,12 @@ impl Log {
     /// Changes `wal.flush_bytes` until the log is closed.
     ///
     /// # Errors
-    /// `InvalidOptions` outside of 4 KiB to half the ring, of a log that follows another, and with `wal.manual_wal_flush`; nothing has
-    /// changed then.
+    /// `InvalidOptions` outside of 4 KiB to half the ring, for a log that follows another, and with
+    /// `wal.manual_wal_flush`; then nothing has changed.
     ///
     /// # Durability
-    /// What nobody waited for and a crash can lose is at most about so many bytes, and younger than [`Log::flush_delay`].
+    /// Of the records that no caller waited for, a crash can lose at most about this many bytes, all younger than
+    /// [`Log::flush_delay`].
     ///
     /// # Progress
     /// Short mutexes.
@@ -127,9 +131,10 @@ mod tests {
     use super::*;
     use crate::{Mark, testing::eventually};
 
-    /// Goal: how long and how much may wait changes while the log is open, a keeper that is in the middle of a long delay goes by the
-    /// shorter one, and what no log could be opened with is refused. Method: a record that nobody waits for under a delay of ten seconds,
-    /// then twenty under one of a millisecond; bounds on either side; a log without threads, of which only the numbers are looked at.
+    /// Goal: the delay and the number of bytes change while the log is open, a background flusher in the middle of a
+    /// long delay uses the shorter one, and values that no log could be opened with are refused. Method: a record that
+    /// no caller waits for under a delay of ten seconds, then twenty under a delay of one millisecond; values beyond
+    /// both bounds.
     #[test]
     fn delay_and_bytes_change_while_the_log_is_open() {
         let dir = tempfile::tempdir().unwrap();
@@ -144,7 +149,7 @@ mod tests {
         let (mut end, mut flushes) = (write(), 0);
         log.set_flush_delay(Duration::from_millis(1)).unwrap();
         assert_eq!(log.flush_delay(), Duration::from_millis(1));
-        // One after the other: with ten seconds each it would take longer than anybody waits.
+        // One after the other: with ten seconds each the test would time out.
         eventually("twenty flushes for nobody", || {
             if log.is_reached(Mark::Durable, end) {
                 (end, flushes) = (write(), flushes + 1);
@@ -160,7 +165,7 @@ mod tests {
         assert_eq!(log.flush_bytes(), 4 << 10);
     }
 
-    /// Goal: bytes that are flushed by hand keep their limit. Method: `wal.manual_wal_flush`.
+    /// Goal: the limit of a log that is flushed by hand does not change. Method: `wal.manual_wal_flush`.
     #[test]
     fn bytes_of_a_log_that_is_flushed_by_hand_do_not_change() {
         let (env, _disk) = Env::simulated(1);

@@ -1,5 +1,5 @@
-//! `Queue`: which flights are in the air, who waits beside them, and whether another may begin. Everything in it is read
-//! and written under its mutex (W1, W2), and nothing here blocks or wakes.
+//! `Queue`: the in-flight flushes, the waiters, and whether another flush may begin. All of it is read and written
+//! under its mutex (W1, W2), and nothing here blocks or wakes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,57 +10,57 @@ use collie_base::Lsn;
 
 use crate::{Mark, options::FLIGHTS_MAX, reserve::State};
 
-/// Futures that wait, by position and a number of their own.
+/// Futures that wait, by position and a unique number.
 pub(super) type Wakers = BTreeMap<(Lsn, u64), Waker>;
 
-/// Lanes to park in: one for each flight that is in the air or next. Numbers of flights are taken modulo this.
+/// Lanes to park in: one for each flush that is in flight or next. The lane of a flush is its number modulo this.
 pub(super) const LANES: usize = 16;
 const _: () =
     assert!(LANES as u64 > 2 * FLIGHTS_MAX - 1, "landed flights wait for those before them: at most twice as many");
 
-/// What a flight is for.
+/// The purpose of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Write, no sync.
     Write,
     /// Write and sync.
     Sync,
-    /// Sync what is written, write nothing.
+    /// Sync the written bytes, write nothing.
     SyncOnly,
-    /// Write an empty frame that names what is durable, no sync.
+    /// Write an empty frame that names the durable position, no sync.
     Heartbeat,
     /// Write and sync the closing frame; everything is durable, nothing is appended any more.
     Close,
 }
 
 impl Purpose {
-    /// Returns whether a flight of this kind makes durable what was written.
+    /// Returns whether a flush of this kind makes written records durable.
     pub(super) fn syncs(self) -> bool {
         matches!(self, Self::Sync | Self::SyncOnly)
     }
 
-    /// Returns whether a flight of this kind writes what was appended.
+    /// Returns whether a flush of this kind writes appended records.
     pub(super) fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Sync)
     }
 
-    /// Returns whether nothing may fly beside it (W1).
+    /// Returns whether no other flush may be in flight with it (W1).
     fn is_alone(self) -> bool {
         matches!(self, Self::Close | Self::Heartbeat)
     }
 }
 
-/// A flight that has begun and is not done with.
+/// A flush that has begun and is still in the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InAir {
     pub(super) number: u64,
     pub(super) purpose: Purpose,
-    /// What it covers, down to the disk if it syncs.
+    /// The position that it covers, on disk if it syncs.
     pub(super) target: Lsn,
-    /// Whether it has landed, and only waits for those before it.
+    /// Whether it has ended, and only waits for those before it.
     pub(super) landed: bool,
     pub(super) began_ns: u64,
-    /// Since the flight before it began.
+    /// Nanoseconds since the flush before it began.
     pub(super) since_last_ns: u64,
 }
 
@@ -71,16 +71,16 @@ impl InAir {
     }
 }
 
-/// The state of the flusher that is under its mutex.
+/// The state of the flusher that its mutex protects.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Oldest first, numbered without a gap.
     pub(super) air: VecDeque<InAir>,
-    /// File descriptions that no flight uses.
+    /// File descriptions that no flush uses.
     pub(super) free: Vec<usize>,
-    /// Number of the flight that began last.
+    /// Number of the flush that began last.
     pub(crate) flight: u64,
-    /// When it began; 0 for none.
+    /// The time at which it began; 0 if none has.
     pub(super) last_began_ns: u64,
     pub(super) parked: [usize; LANES],
     pub(super) parked_written: usize,
@@ -108,12 +108,12 @@ impl Queue {
         }
     }
 
-    /// Returns the flight in the air that will bring `mark` to `lsn`.
+    /// Returns the in-flight flush that will bring `mark` to `lsn`.
     pub(super) fn ride(&self, mark: Mark, lsn: Lsn) -> Option<u64> {
         self.air.iter().find(|flight| flight.covers(mark, lsn)).map(|flight| flight.number)
     }
 
-    /// Returns whether a flight with `purpose` may begin (W1).
+    /// Returns whether a flush with `purpose` may begin (W1).
     pub(super) fn may_begin(&self, purpose: Purpose) -> bool {
         let mut flying = self.air.iter().filter(|flight| !flight.landed);
         let blocked =
@@ -121,47 +121,47 @@ impl Queue {
         !blocked && !self.free.is_empty() && self.state == State::Open
     }
 
-    /// Returns the flight `number`, which has not landed.
+    /// Returns the flush `number`, which has not ended.
     pub(super) fn flying(&mut self, number: u64) -> &mut InAir {
         let flight = self.air.iter_mut().find(|flight| flight.number == number && !flight.landed);
         flight.expect("a flight lands once")
     }
 
-    /// Returns the futures that wait for `mark`, which is not the boundary: those wait with `reserve`.
+    /// Returns the futures that wait for `mark`. It is not the boundary: futures for that wait in `reserve`.
     pub(super) fn wakers(&mut self, mark: Mark) -> &mut Wakers {
         if mark == Mark::Durable { &mut self.durable_wakers } else { &mut self.written_wakers }
     }
 
-    /// Takes out the futures whose position is reached.
+    /// Removes and returns the wakers of futures whose position is reached.
     pub(super) fn take_reached(&mut self, durable: Lsn, written: Lsn) -> impl Iterator<Item = Waker> + use<> {
         let durable = take_reached(&mut self.durable_wakers, durable);
         durable.into_values().chain(take_reached(&mut self.written_wakers, written).into_values())
     }
 
-    /// Takes out the futures that wait for the kernel only and whose position is reached.
+    /// Removes and returns the wakers of futures that wait only for the kernel and whose position is reached.
     pub(super) fn take_written(&mut self, written: Lsn) -> impl Iterator<Item = Waker> + use<> {
         take_reached(&mut self.written_wakers, written).into_values()
     }
 
-    /// Takes out all futures.
+    /// Removes and returns all wakers.
     pub(super) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<> {
         let durable = std::mem::take(&mut self.durable_wakers);
         durable.into_values().chain(std::mem::take(&mut self.written_wakers).into_values())
     }
 
-    /// Returns how many threads wait for a flight to end.
+    /// Returns the number of threads that wait for a flush to end.
     #[cfg(test)]
     pub(crate) fn parked_threads(&self) -> usize {
         self.parked.iter().sum::<usize>() + self.parked_written
     }
 }
 
-/// Returns the lane in which the followers of a flight park.
+/// Returns the lane in which the waiters of a flush park.
 pub(super) fn lane(flight: u64) -> usize {
     usize::try_from(flight % LANES as u64).expect("below the number of lanes")
 }
 
-/// Takes out the wakers whose position is reached.
+/// Removes and returns the wakers whose position is reached.
 fn take_reached(wakers: &mut Wakers, mark: Lsn) -> Wakers {
     let waiting = wakers.split_off(&(mark.plus(1), 0));
     std::mem::replace(wakers, waiting)

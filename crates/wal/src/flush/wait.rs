@@ -1,7 +1,8 @@
-//! Waiting for a mark: threads that lead or park in the lane of the flight that covers them, and futures that leave a
+//! Waiting for a mark: threads that lead, or park in the lane of the flush that covers them, and futures that leave a
 //! waker.
 //!
-//! Whoever moves a mark wakes from here too: `wake_written` while a sync is on its way, `pass_on` for the duty to lead.
+//! Threads that move a mark wake waiters from here too: `wake_written` while a sync is still running, `pass_on` for the
+//! duty to lead.
 
 use std::{task::Waker, time::Duration};
 
@@ -15,23 +16,23 @@ use super::{
 };
 use crate::{Mark, WalError, reserve::State, stall::STALL_NS};
 
-/// A wait that is measured, and what is told of it.
+/// A wait that is measured, and its features for the sample.
 pub(crate) type MeasuredWait = (Wait<CommitWait>, CommitWait);
 
-/// How long a wait goes on before it looks for what is in its way.
+/// How long a thread waits before it looks for the cause.
 const STALL: Duration = Duration::from_nanos(STALL_NS);
 
 impl Flusher {
-    /// Blocks until `mark` reaches `lsn`, leading when nobody does.
+    /// Blocks until `mark` reaches `lsn`; leads a flush if no in-flight flush covers it.
     ///
     /// # Errors
-    /// `Poisoned` or `Closed` when it never will.
+    /// `Poisoned` or `Closed` if it never will.
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         let purpose = if mark == Mark::Durable { Purpose::Sync } else { Purpose::Write };
         self.wait_leading(mark, lsn, purpose)
     }
 
-    /// As [`Flusher::wait`], with what the flights it leads are for.
+    /// As [`Flusher::wait`]; the flushes that it leads have `purpose`.
     pub(crate) fn wait_leading(&self, mark: Mark, lsn: Lsn, purpose: Purpose) -> Result<(), WalError> {
         if self.mark(mark) >= lsn {
             return Ok(());
@@ -45,16 +46,16 @@ impl Flusher {
         waited
     }
 
-    /// Begins to measure a wait, if it is its turn, with what stands before it.
+    /// Begins to measure a wait, if it is sampled, and returns it with the work ahead of it.
     #[inline]
     pub(crate) fn measure_wait(&self, mark: Mark, lsn: Lsn) -> Option<MeasuredWait> {
         let mut wait = start_wait()?;
         let about = self.about_wait(mark, lsn);
-        wait.restart(); // what is asked takes locks
+        wait.restart(); // the queries above take locks
         Some((wait, about))
     }
 
-    /// Returns what stands before a wait that is measured.
+    /// Returns the work ahead of a wait that is measured.
     #[cold]
     fn about_wait(&self, mark: Mark, lsn: Lsn) -> CommitWait {
         let bytes_ahead = word(lsn.get().saturating_sub(self.mark(mark).get()));
@@ -79,7 +80,7 @@ impl Flusher {
         loop {
             if self.mark(mark) >= lsn {
                 if !queue.free.is_empty() {
-                    // We may have been woken to lead and need not: hand the duty on (W3).
+                    // This thread may have been woken to lead and need not: it passes the duty on (W3).
                     let _woken = self.pass_on(&queue);
                 }
                 return Ok(());
@@ -128,10 +129,11 @@ impl Flusher {
         }
     }
 
-    /// Leaves a waker until `mark` reaches `lsn`; `id` is the future's number from its last call.
+    /// Leaves a waker until `mark` reaches `lsn`. `id` is the future's number from its last call. Returns `true` if the
+    /// mark is reached already.
     ///
     /// # Errors
-    /// `Poisoned` or `Closed` when it never will.
+    /// `Poisoned` or `Closed` if it never will be.
     pub(crate) fn register(&self, mark: Mark, lsn: Lsn, id: &mut Option<u64>, waker: &Waker) -> Result<bool, WalError> {
         if mark == Mark::Boundary {
             return self.reserve.park(lsn, id, waker).map_err(|state| self.refusal(state));
@@ -155,7 +157,7 @@ impl Flusher {
         Ok(false)
     }
 
-    /// Forgets the waker of a dropped future.
+    /// Removes the waker of a dropped future.
     pub(crate) fn forget(&self, mark: Mark, lsn: Lsn, id: u64) {
         if mark == Mark::Boundary {
             return self.reserve.forget(lsn, id);
@@ -164,7 +166,7 @@ impl Flusher {
         drop(forgotten);
     }
 
-    /// Wakes those who wait for the kernel only, while the sync is still on its way.
+    /// Wakes waiters for `written` while the sync is still running.
     pub(super) fn wake_written(&self) {
         let mut queue = self.queue.lock();
         if queue.parked_written > 0 {
@@ -175,8 +177,8 @@ impl Flusher {
         reached.for_each(Waker::wake);
     }
 
-    /// Wakes one that will lead (W3): a thread that waits for the next flight, or the keeper when futures wait. Returns
-    /// whether anybody was woken.
+    /// Wakes one thread that will lead (W3): a thread that waits for the next flush, or the background flusher if
+    /// futures wait. Returns whether a thread was woken.
     pub(super) fn pass_on(&self, queue: &MutexGuard<'_, Queue>) -> bool {
         let next = lane(queue.flight + 1);
         if queue.parked[next] > 0 {
