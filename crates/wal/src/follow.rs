@@ -1,23 +1,25 @@
-//! `Follower`: the log of a replica: its records come from another log, at that log's positions, in frames and files of its
-//! own.
+//! `Follower`: the log of a replica. Its records come from another log and have that log's positions, but lie in frames
+//! and files of this log.
 //!
-//! It is a [`Log`] that takes no appends: readers, tails, waits, figures, freeing and closing are the log's. What comes in
-//! goes through the ring, so that one flush covers what gathered meanwhile, a failed write goes to another file, and who
-//! waits for a mark waits as everywhere. The keeper flushes whatever there is as soon as nobody flushes: what comes here is
-//! durable at the other end, and somebody there may wait for it.
+//! It is a [`Log`] that takes no appends: readers, tails, waits, figures, freeing and closing are those of the log.
+//! Received records go through the ring, so that one flush covers everything that gathered during the last one, a
+//! failed write goes to another file, and waits for a mark work as everywhere. The background flusher flushes whatever
+//! there is as soon as no flush is in flight: the records are durable at the other end, and a caller there may wait for
+//! the replica.
 //!
-//! Knows bytes, positions and one tag; not packets, nor whose log it follows.
+//! This module handles bytes, positions and one tag. It knows no packets, nor the log that it follows.
 //!
 //! # Invariants
-//! - F1. A record has here the position that it has there; what lies between two records is what lay between them there:
+//! - F1. A record has the same position as in the followed log, and between two records lies the same as there:
 //!   nothing, or a jump.
-//! - F2. Nothing is taken that does not continue what is here, is not whole records, or jumps elsewhere than in front of a
-//!   record with the tag given at opening.
-//! - F3. A jump and the record behind it are one frame, written and synced before anything else: no opening finds the one
-//!   without the other.
-//! - F4. An opening goes on exactly behind the last whole record: no positions are skipped, since none were handed out here.
-//!   Nor does it end what was unfinished: pieces of a record come before and after it (reason 7 of a LINK).
-//! - F5. At most a ring is here that is not durable, and each record fits into a frame.
+//! - F2. Nothing is taken that does not continue this log, is not whole records, or jumps elsewhere than before a
+//!   record with the tag given at the opening.
+//! - F3. A jump and the record behind it are one frame, written and synced before anything else: no opening finds the
+//!   one without the other.
+//! - F4. An opening continues exactly behind the last whole record: no positions are skipped, since none were handed
+//!   out here. It also leaves unfinished records open: pieces of a record come before and after it (reason 7 of a
+//!   LINK).
+//! - F5. At most a ring of bytes is not durable, and each record fits into a frame.
 //!
 //! # Progress
 //! [`Follower::receive`] blocks on another call of it; on a flush while the ring is full, and once per jump.
@@ -38,30 +40,33 @@ use crate::{
     unpack::check_run,
 };
 
-/// The largest record that any log writes: a piece, its head, and where it belongs.
+/// The largest record that any log writes: a piece with its record head, its slot and its number.
 const RECORD_BYTES_MAX: u64 = (1 << 20) + RECORD_OVERHEAD;
 
-/// The log of a replica. Clones are handles of the same one; the last one to go closes it as well as it can.
+/// The log of a replica. Clones are handles of the same log; dropping the last one closes it as well as possible.
 #[derive(Clone, Debug)]
 pub struct Follower {
     log: Log,
     jump_tag: u8,
-    /// Held while records are taken.
+    /// Locked while records are taken.
     intake: Arc<Mutex<()>>,
 }
 
 impl Follower {
-    /// Opens the log in `dir` as a replica's, creating it at `options.first_lsn` where there is none. `jump_tag`: the tag of
-    /// the records in front of which positions may jump, because a life of the log that is followed begins there.
+    /// Opens the log in `dir` as that of a replica, and creates it at `options.first_lsn` if there is none. Positions
+    /// may jump only before records with the tag `jump_tag`, because an incarnation of the followed log begins with
+    /// such a record.
     ///
-    /// `ring`, `protocol`, `first_record`, `manual_wal_flush` and `sync_every` of the options mean nothing here, and
-    /// `frame_bytes` is at least what one record of any log takes, if the ring has room for it.
+    /// The options `ring`, `protocol`, `first_record`, `manual_wal_flush` and `sync_every` are ignored. `frame_bytes`
+    /// is raised to the size of the largest record of any log, if the ring has room for it.
     ///
     /// # Errors
-    /// As [`Log::open`]; `InvalidOptions` for `wal.copies`, which a replica does not have yet, and for a tag that is none.
+    /// As [`Log::open`]; `InvalidOptions` for `wal.copies`, which a replica's log does not support, and for a tag out
+    /// of range.
     ///
     /// # Durability
-    /// What [`Recovered`] names survives a power cut once this returns; `next` is `end`: what was received.
+    /// The records up to `end` of [`Recovered`] survive a power cut once this returns; `next` is equal to `end`, the
+    /// end of the received records.
     ///
     /// # Progress
     /// Blocks on reading the whole log, on writing its first frame, and on preparing spares.
@@ -86,7 +91,7 @@ impl Follower {
         Ok((Self { log, jump_tag, intake: Arc::default() }, recovered))
     }
 
-    /// Returns the log, for everything but appends: those are refused with `Follows`.
+    /// Returns the log, for everything except appends, which fail with `Follows`.
     ///
     /// # Progress
     /// Wait-free.
@@ -94,13 +99,14 @@ impl Follower {
         &self.log
     }
 
-    /// Takes the whole records that begin at `start` and continue `prev_end`. Returns where they end. They are flushed as soon
-    /// as nobody flushes; wait for [`Mark::Written`] or [`Mark::Durable`] with [`Follower::log`].
+    /// Takes the whole records that begin at `start` and continue `prev_end`, and returns their end. They are flushed
+    /// as soon as no flush is in flight; wait for [`Mark::Written`] or [`Mark::Durable`] with [`Follower::log`].
     ///
     /// # Errors
-    /// `Gap`: they do not continue [`Follower::end`]. `BadStream`: they are not whole records, one is larger than this log
-    /// takes, or they jump where nothing may. Nothing was taken. `Full`: the disk has no room; of more than a quarter of
-    /// the ring some may have been taken: go on from [`Follower::end`] once there is room. `Poisoned`, `Closed`: open again.
+    /// `Gap`: they do not continue [`Follower::end`]. `BadStream`: they are not whole records, one is larger than this
+    /// log accepts, or they jump where no jump is allowed. Nothing was taken. `Full`: the disk has no room; of records
+    /// larger than a quarter of the ring together, some may have been taken: continue from [`Follower::end`] once there
+    /// is room. `Poisoned`, `Closed`: open the log again.
     ///
     /// # Durability
     /// None yet. A jump is durable with the records behind it that fit into a frame.
@@ -115,6 +121,7 @@ impl Follower {
         check_run(self.end(), start, prev_end, records)?;
         let count = self.check_records(start, prev_end, records)?;
         let mut rest = records;
+        // F3: a jump comes after everything before it is durable, and is synced with the records behind it.
         if start > prev_end {
             core.look_for_room_to_follow()?;
             self.log.wait(Mark::Durable, prev_end)?;
@@ -135,7 +142,7 @@ impl Follower {
         Ok(start.plus(records.len() as u64))
     }
 
-    /// Checks what F2 and F5 ask of the records of a run; returns how many there are.
+    /// Checks the records of a run (F2, F5); returns their number.
     fn check_records(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<u64, WalError> {
         let limit = self.log.core().options.frame_bytes_max();
         let (mut at, mut rest, mut count) = (start, records, 0);
@@ -159,7 +166,7 @@ impl Follower {
         Ok(count)
     }
 
-    /// Returns where the records end that were taken: what the next ones continue.
+    /// Returns the end of the records taken, which the next ones must continue.
     ///
     /// # Progress
     /// Blocks on the copy of what is being received.
@@ -167,7 +174,7 @@ impl Follower {
         self.log.glsn()
     }
 
-    /// Returns how far they are in the files: every record below survives the end of the process.
+    /// Returns the position below which every record survives the end of the process.
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -175,7 +182,7 @@ impl Follower {
         self.log.written()
     }
 
-    /// Returns how far they are on disk: every record below survives a power cut.
+    /// Returns the position below which every record survives a power cut.
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -189,7 +196,7 @@ impl Follower {
     /// `Poisoned`, `Closed`.
     ///
     /// # Durability
-    /// What was taken before the call survives a power cut.
+    /// Records taken before the call survive a power cut.
     ///
     /// # Progress
     /// Blocks on a flush.
@@ -197,8 +204,8 @@ impl Follower {
         self.log.flush_wal(true)
     }
 
-    /// Returns the checksum of the last bytes before [`Follower::end`], after a flush: for the other end to see that both hold
-    /// the same ([`Log::crc_before`]).
+    /// Returns the checksum of the last bytes before [`Follower::end`], after a flush. With it the other end checks
+    /// that both hold the same ([`Log::crc_before`]).
     ///
     /// # Errors
     /// As [`Follower::flush`] and [`Log::tail_check`].
@@ -214,13 +221,13 @@ impl Follower {
         self.log.tail_check()
     }
 
-    /// Closes the log, as [`Log::close`].
+    /// Closes the log as [`Log::close`] does.
     ///
     /// # Errors
     /// As [`Log::close`].
     ///
     /// # Durability
-    /// What was taken survives a power cut.
+    /// All records taken survive a power cut.
     ///
     /// # Progress
     /// Blocks on a flush, on the threads of the log, and on writing the file of the cursors.
@@ -228,14 +235,14 @@ impl Follower {
         self.log.close()
     }
 
-    /// Ends following: makes everything durable and stops, for all handles. The log is opened by [`Log::open`] then, which
-    /// begins a life of its own above the end, with [`Options::first_record`] in front. Returns the end.
+    /// Ends following: makes everything durable and stops the log, for all handles. [`Log::open`] then opens it, and
+    /// begins a new incarnation above the end, with [`Options::first_record`] first. Returns the end.
     ///
     /// # Errors
     /// As [`Follower::flush`].
     ///
     /// # Durability
-    /// What was taken survives a power cut. That it is followed no more is the next opening's word.
+    /// All records taken survive a power cut. Only the next opening records that the log no longer follows.
     ///
     /// # Progress
     /// Blocks on a flush and on the threads of the log.
@@ -248,7 +255,7 @@ impl Follower {
     }
 }
 
-/// Returns the whole records at the front of `records` that fit into `most_bytes`, or the first one.
+/// Returns the whole records at the front of `records` that fit into `most_bytes`, at least the first one.
 fn front(records: &[u8], most_bytes: u64) -> &[u8] {
     let most = usize::try_from(most_bytes).unwrap_or(usize::MAX);
     let Some(cut) = records.get(..most) else { return records };

@@ -1,5 +1,5 @@
-//! Following: the same records at the same positions, whatever the runs they came in, crashes, faults and reopenings; what
-//! is refused; taking over and coming back.
+//! Following: the same records at the same positions, whatever the runs, crashes, faults and reopenings; refused input;
+//! taking over and coming back.
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +31,7 @@ fn follow(disk: &SimFiles, options: Options) -> Result<(Follower, Recovered), Wa
     Follower::open(&Env::over(disk.clone(), 2), DIR.as_ref(), options, JUMP_TAG)
 }
 
-/// A record as it lies in the stream, behind a jump or not.
+/// A record as it lies in the stream; there is a jump before it if `start` is above `prev_end`.
 #[derive(Clone, Debug)]
 struct Raw {
     prev_end: Lsn,
@@ -39,7 +39,8 @@ struct Raw {
     bytes: Vec<u8>,
 }
 
-/// Runs a primary through several lives, each ended by a kill, and returns its disk and its stream, record by record.
+/// Runs a primary through several incarnations, each ended by a kill, and returns its disk and its stream, record by
+/// record.
 fn primary(seed: u64, lives: u64) -> (SimFiles, Vec<Raw>) {
     let (disk, random) = (SimFiles::new(), SimRandom::new(seed));
     let mut stream = Vec::new();
@@ -48,7 +49,7 @@ fn primary(seed: u64, lives: u64) -> (SimFiles, Vec<Raw>) {
         (0..40).for_each(|number| disturb(&log, &random, number));
         log.flush_wal(true).unwrap();
         let from = stream.last().map_or(Lsn::FIRST, |raw: &Raw| raw.start.plus(raw.bytes.len() as u64));
-        // At most a byte: one record at a time.
+        // The limit of one byte makes each run a single record.
         let runs = drain(&mut ship_from(&log, from), 1);
         stream.extend(runs.into_iter().map(|(run, bytes)| Raw { prev_end: run.prev_end, start: run.start, bytes }));
         log.abandon();
@@ -75,16 +76,17 @@ fn feed(follower: &Follower, stream: &[Raw], most: usize) -> Result<bool, WalErr
     Ok(true)
 }
 
-/// Returns what readers make of a log that nobody has open.
+/// Returns the records that readers find in a closed log.
 fn records_of(disk: &SimFiles, dir: &str) -> Vec<(Lsn, Lsn, u8, Vec<u8>)> {
     let found = inspect(&Env::over(disk.clone(), 3), dir.as_ref()).unwrap();
     assert!(found.damage().is_none());
     found.records(Lsn::ZERO).map(|record| record.unwrap()).map(|r| (r.lsn, r.end, r.tag, r.body)).collect()
 }
 
-/// Goal: a follower ends up with the primary's stream, byte for byte and position for position, and what it called
-/// durable is there after every crash (F1, F3, F4). Method: seeded primaries with kills; the stream in runs cut anywhere,
-/// to followers that are flushed or not, closed, killed, cut off and faulty in between, and go on from where they are.
+/// Goal: a follower ends up with the primary's stream, byte for byte and position for position, and everything that it
+/// reported durable is there after every crash (F1, F3, F4). Method: seeded primaries with kills; the stream in runs
+/// cut anywhere, to followers that are flushed or not; in between they are closed, killed, lose power or get I/O
+/// errors, and continue from where they are.
 #[test]
 fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
     let (mut jumps, mut torn, mut rewrites) = (0, 0, 0);
@@ -105,7 +107,7 @@ fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
             let poisoned = matches!(fed, Err(WalError::Poisoned { .. } | WalError::Io { .. }));
             assert!(poisoned || fed.is_ok(), "seed {seed}: {fed:?}");
             if !poisoned {
-                // A failure is healed or has poisoned the log.
+                // A failure is repaired or has poisoned the log.
                 let _poisoned = match random.below(6) {
                     0 => follower.log().tick(),
                     1 | 2 => follower.log().flush_wal(false),
@@ -137,7 +139,7 @@ fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
             (follower, recovered) = follow(&disk, options()).unwrap();
             torn += u64::from(recovered.torn_bytes > 0);
             let at = recovered.end;
-            // A run behind a jump whose write failed may be there or not.
+            // A run behind a jump whose write failed may or may not be there.
             assert!(
                 durable <= at && (at <= end || poisoned),
                 "seed {seed}: {durable} durable, {end} taken, {at} found"
@@ -148,13 +150,13 @@ fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
         let check = follower.tail_check().unwrap();
         let (log, _) = ship_tests::open(&source, options());
         assert_eq!(log.crc_before(check.end, check.bytes).unwrap(), Some(check.crc32c), "seed {seed}");
-        // Over every jump, however both cut the stream into frames.
+        // Across every jump, however the two logs cut the stream into frames.
         let whole = |log: &Log| log.crc_between(Lsn::FIRST, check.end).unwrap();
         assert!(whole(&log).is_some() && whole(&log) == whole(follower.log()), "seed {seed}");
         log.abandon();
         follower.close().unwrap();
         let mut theirs = joined(stream_of(&source, "/wal"));
-        // The primary's last opening added a life.
+        // The primary's last opening added an incarnation.
         theirs.retain(|(start, _)| stream.iter().any(|raw| raw.start == *start));
         assert_eq!(joined(stream_of(&disk, DIR)), theirs, "seed {seed}");
         let mut records = records_of(&source, "/wal");
@@ -164,8 +166,9 @@ fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
     assert!(jumps > 5 && torn > 0 && rewrites > 0, "{jumps} jumps, {torn} torn tails, {rewrites} failed files");
 }
 
-/// Goal: what does not continue, is not whole records, or jumps where nothing may is refused with its own error, and
-/// nothing of it is taken (F2, F5). Method: each kind of wrong run at every record of a stream, before the right one.
+/// Goal: a run that does not continue, is not whole records, or jumps where no jump is allowed is refused with its own
+/// error, and nothing of it is taken (F2, F5). Method: each kind of wrong run at every record of a stream, before the
+/// right one.
 #[test]
 fn wrong_runs_are_refused_and_nothing_of_them_is_taken() {
     let (_, stream) = primary(3, 3);
@@ -203,8 +206,8 @@ fn wrong_runs_are_refused_and_nothing_of_them_is_taken() {
     assert_eq!(joined(stream_of(&disk, DIR)), joined(stream.into_iter().map(|raw| (raw.start, raw.bytes))));
 }
 
-/// Goal: a follower's log takes no appends, also while its room is looked at, and does all else a log does: reads, tails,
-/// keeps and frees files. Method: one of everything.
+/// Goal: a follower's log takes no appends, also while it checks for room, and does everything else that a log does: it
+/// reads, tails, keeps and frees files. Method: one call of each kind.
 #[test]
 fn follower_refuses_appends_and_does_what_logs_do() {
     let (_, stream) = primary(5, 2);
@@ -242,14 +245,14 @@ fn follower_refuses_appends_and_does_what_logs_do() {
     assert_eq!((log.boundary(), log.glsn()), (follower.end(), follower.end()));
 }
 
-/// Goal: a follower whose disk is full takes no more, goes on reading, and goes on from its end once there is room. Method:
-/// a small disk; the stream until it refuses; more room.
+/// Goal: a follower whose disk is full takes no more records, can still be read, and continues from its end once there
+/// is room. Method: a small disk; the stream until it refuses; more room.
 #[test]
 fn follower_with_a_full_disk_stops_and_resumes_at_its_end() {
     let (_, stream) = primary(7, 4);
     let disk = SimFiles::new();
     let (follower, _) = follow(&disk, options()).unwrap();
-    // Its spares are there.
+    // Prepare its spares.
     (0..3).for_each(|_| follower.log().tick().unwrap());
     disk.set_capacity(Some(disk.used_bytes() + 100_000));
     let refused = loop {
@@ -273,7 +276,7 @@ fn follower_with_a_full_disk_stops_and_resumes_at_its_end() {
     };
     assert_eq!(read(&follower), held);
     disk.set_capacity(None);
-    // What the preparer does by itself, where there are threads.
+    // The preparer thread does this if there are threads.
     follower.log().tick().unwrap();
     while feed(&follower, &stream, 3).unwrap() {
         follower.log().tick().unwrap();
@@ -282,9 +285,9 @@ fn follower_with_a_full_disk_stops_and_resumes_at_its_end() {
     assert_eq!(read(&follower), joined(stream.into_iter().map(|raw| (raw.start, raw.bytes))));
 }
 
-/// Goal: a sync that fails once costs nothing; a device that goes on failing poisons the log, and what was called durable
-/// is there when it is opened again. The same at a jump, which cannot be written elsewhere. Method: every write and sync of
-/// a short stream with one jump fails once, then from there on.
+/// Goal: a sync that fails once costs nothing; a device that keeps failing poisons the log, and everything reported
+/// durable is there when it is opened again. The same at a jump, which cannot be rewritten elsewhere. Method: every
+/// write and sync of a short stream with one jump fails once, then also all after it.
 #[test]
 fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
     let (_, mut stream) = primary(11, 2);
@@ -295,7 +298,7 @@ fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
     let run = |disk: &SimFiles| -> Result<Follower, WalError> {
         let (follower, _) = follow(disk, Options { first_lsn, ..options() })?;
         loop {
-            // Where no file could be prepared it is tried again; a failed write has poisoned the log or is mended.
+            // If a file could not be prepared, the log tries again; a failed write is repaired or has poisoned the log.
             let fed = feed(&follower, &stream, 3);
             follower.flush()?;
             match fed {
@@ -330,8 +333,8 @@ fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
     assert!(mended > 3 && poisoned > 3, "{mended} mended, {poisoned} poisoned");
 }
 
-/// Follows a short stream with a jump and long records, over kills, and opens in states of the disk at each moment of that;
-/// returns how many, or what is wrong in one.
+/// Follows a short stream with a jump and long records, over kills, and opens the log in states of the disk at each
+/// moment. Returns the number of states, or an error that says what is wrong in one.
 fn explore(seed: u64) -> Result<usize, String> {
     let (_, mut stream) = primary(seed, 2);
     let jump = stream.iter().rposition(|raw| raw.prev_end < raw.start).expect("two lives");
@@ -398,15 +401,15 @@ fn explore(seed: u64) -> Result<usize, String> {
 }
 
 /// Goal: whatever a power cut leaves, at any moment of following and of opening again, a follower opens at the end of a
-/// record that is no lower than it promised, and goes on to the whole stream and the same records. Method: states of the
-/// disk at every changing call.
+/// record that is not below what it promised, and continues to the whole stream and the same records. Method: states of
+/// the disk at every changing call.
 #[test]
 fn follower_keeps_its_promises_in_every_crash_state() {
     let visited: usize = (30..38).map(|seed| explore(seed).unwrap_or_else(|wrong| panic!("{wrong}"))).sum();
     assert!(visited > 300, "{visited} states");
 }
 
-/// Goal: that test sees what it is for. Method: one mistake at a time.
+/// Goal: the test above can fail. Method: plant one mistake at a time.
 #[test]
 fn mistakes_in_following_are_caught() {
     for mistake in ["FOLLOWER_SKIPS", "FOLLOWER_ENDS_RECORDS", "JUMP_UNSYNCED"] {
@@ -415,9 +418,9 @@ fn mistakes_in_following_are_caught() {
     }
 }
 
-/// Goal: a follower that takes over begins a life above its end, with the record it is told to begin it with; the old
-/// primary, whose log goes on beyond that, is cut there with a copy of what goes, follows, and holds the same. Method: the
-/// whole turn, with commits that only the old primary had.
+/// Goal: a follower that takes over begins an incarnation above its end, with the given first record. The old primary,
+/// whose log goes beyond that position, is cut there with a backup of the removed records, follows, and holds the same.
+/// Method: the whole sequence, with commits that only the old primary had.
 #[test]
 fn promoted_follower_goes_on_above_its_end_and_the_old_primary_follows_it() {
     let (old_disk, stream) = primary(13, 2);
@@ -432,7 +435,7 @@ fn promoted_follower_goes_on_above_its_end_and_the_old_primary_follows_it() {
     assert!(recovered.end == fork && recovered.next > fork, "{recovered:?}");
     log.writer().commit(4, b"by the new primary", Level::Disk).unwrap();
 
-    // The old primary comes back with a life of its own above the fork, and closes in order.
+    // The old primary comes back with an incarnation above the fork, and closes in order.
     let (old, _) = ship_tests::open(&old_disk, options());
     old.writer().commit(4, b"nobody else has this", Level::Disk).unwrap();
     old.close().unwrap();
@@ -443,7 +446,7 @@ fn promoted_follower_goes_on_above_its_end_and_the_old_primary_follows_it() {
     let aside = inspect(&env, "/diverged".as_ref()).unwrap();
     assert!(aside.records(Lsn::ZERO).any(|record| record.unwrap().body == b"nobody else has this"));
     for round in 0..2 {
-        // The second time it is an opening that was cut short before.
+        // In the second round the earlier opening was cut short.
         let (rejoined, recovered) = Follower::open(&env, "/wal".as_ref(), options(), JUMP_TAG).unwrap();
         assert_eq!((recovered.end, recovered.next, rejoined.end()), (fork, fork, fork), "round {round}");
         let check = rejoined.tail_check().unwrap();
@@ -463,8 +466,9 @@ fn promoted_follower_goes_on_above_its_end_and_the_old_primary_follows_it() {
     assert_eq!(bodies, [&b"by the new primary"[..], b"a new history"]);
 }
 
-/// Goal: a power cut at any call of an opening after a cut leaves a follower that opens at the fork or beyond it at the end
-/// of a record (O3, O4). Method: every call of opening and receiving, two states each.
+/// Goal: a fault at any call of an opening after a cut, and a power cut then, leave a follower that opens at the fork,
+/// or beyond it at the end of a record (O3, O4). Method: every second write and sync of opening and receiving fails,
+/// then a power cut.
 #[test]
 fn power_cut_while_a_cut_log_begins_to_follow_is_harmless() {
     let (old_disk, stream) = primary(17, 2);
@@ -503,9 +507,9 @@ fn power_cut_while_a_cut_log_begins_to_follow_is_harmless() {
     }
 }
 
-/// Goal: with its threads a follower flushes what comes in by itself, at once and not after `wal.flush_delay`. Method: a
-/// `wal.flush_delay` of 10 s; the stream in small runs from a thread that never flushes, waits for a mark in between. A busy machine may need as
-/// long once, and not each time.
+/// Goal: with its threads a follower flushes received records without a call, at once and not after `wal.flush_delay`.
+/// Method: a `wal.flush_delay` of 10 s; the stream in small runs from a thread that never flushes but sometimes waits
+/// for a mark. A busy machine may take that long once, but not each time.
 #[test]
 fn follower_flushes_greedily_by_itself() {
     assert!((0..3).any(|_| flushes_before_its_delay()), "somebody waited for wal.flush_delay");
@@ -528,9 +532,9 @@ fn flushes_before_its_delay() -> bool {
     follower.log().core().env.clock.now_ns() - begun < 9_000_000_000
 }
 
-/// Goal: a primary with writers, its sender and a replica that flushes by itself, all at once on real files, end up with the
-/// same stream. Method: four writers of short and long records at every level, two flights, small files and little in
-/// memory; one thread ships in runs of random sizes until the primary is closed.
+/// Goal: a primary with writers, its sender and a replica that flushes with its threads, all in parallel on real files,
+/// end up with the same stream. Method: four writers of short and long records at three levels, two in-flight flushes,
+/// small files and few frames in memory; one thread ships in runs of random sizes until the primary is closed.
 #[test]
 fn primary_and_follower_run_side_by_side() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -552,7 +556,7 @@ fn primary_and_follower_run_side_by_side() {
                     Err(error) => panic!("{error}"),
                 }
                 if random.below(20) == 0 {
-                    // The cursor is not stored any more once the log is closed.
+                    // Once the log is closed, the cursor is not stored any more.
                     let advanced = shipper.advance(follower.durable().min(shipper.position()));
                     assert!(matches!(advanced, Ok(()) | Err(WalError::Closed)), "{advanced:?}");
                 }
@@ -589,8 +593,8 @@ fn primary_and_follower_run_side_by_side() {
     assert!(records(0) == records(1));
 }
 
-/// Goal: no bytes make a follower or an unpacker panic, take something, or move (B2). Method: random bytes, and records with
-/// one byte changed, at and behind a follower's end.
+/// Goal: no bytes make a follower or an unpacker panic, take something, or move (B2). Method: random bytes and cut
+/// records, at and behind a follower's end.
 #[test]
 fn no_bytes_move_a_follower_that_are_not_its_stream() {
     let (_, stream) = primary(29, 1);
@@ -601,7 +605,7 @@ fn no_bytes_move_a_follower_that_are_not_its_stream() {
         let mut bytes = stream[round % stream.len()].bytes.clone();
         if round % 2 == 0 {
             bytes = (0..random.below(40)).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
-            // Its length is that of the rest: never whole.
+            // The length byte counts the kind byte too, so the record is never whole.
             bytes.insert(0, u8::try_from(bytes.len()).unwrap());
         } else {
             bytes.pop();
@@ -614,7 +618,7 @@ fn no_bytes_move_a_follower_that_are_not_its_stream() {
     assert_eq!((follower.end(), unpacker.position()), (end, end));
 }
 
-/// Goal: what a follower cannot do is said at its opening. Method: copies; a tag that is none.
+/// Goal: an opening refuses options that a follower does not support. Method: copies; a tag out of range.
 #[test]
 fn follower_says_what_it_does_not_take() {
     let copies = vec!["/other".into()];
@@ -624,7 +628,8 @@ fn follower_says_what_it_does_not_take() {
     }
 }
 
-/// Goal: a follower may begin anywhere, as the stream of a backup does. Method: one that begins in the middle of a stream.
+/// Goal: a follower may begin at any position, as the stream of a backup does. Method: one that begins in the middle of
+/// a stream.
 #[test]
 fn new_follower_begins_where_it_is_told() {
     let (_, stream) = primary(23, 2);

@@ -1,4 +1,4 @@
-//! The bytes on disk: constants and writers. Reading is `decode`'s alone.
+//! The bytes on disk: constants and writers. Only `decode` reads them.
 //!
 //! A segment file is a header block, then frames at multiples of 4096. All integers are little-endian.
 //!
@@ -36,17 +36,17 @@ pub(crate) const BLOCK: usize = 4096;
 pub const SEGMENT_MAGIC: &[u8; 8] = b"COLLIEWL";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: &[u8; 4] = b"CLF1";
-/// The format this program writes, and the newest it reads.
+/// The format version that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;
 /// Bytes of a frame header without LINK.
 pub(crate) const HEADER: usize = 64;
 /// Bytes of a frame header with LINK.
 pub(crate) const LINK_HEADER: usize = 128;
-/// Largest payload of a frame; checked before anything is read.
+/// Largest payload of a frame in bytes; readers check it before they read the payload.
 pub const FRAME_PAYLOAD_MAX: u32 = 4 << 20;
-/// Largest frame that this program writes, header and padding included.
+/// Largest frame that this program writes in bytes, header and padding included.
 pub(crate) const FRAME_BYTES_MAX: u32 = 2 << 20;
-/// The frame says where the chain continues from; its header is the long one.
+/// The frame says from which frame the chain continues; its header is the long one.
 pub(crate) const FLAG_LINK: u16 = 1;
 /// The log was closed cleanly here.
 pub(crate) const FLAG_END: u16 = 2;
@@ -57,13 +57,13 @@ pub(crate) const FLAGS_KNOWN: u16 = FLAG_LINK | FLAG_END;
 pub(crate) const REASON_ROTATION: u16 = 1;
 /// The first frame of a new incarnation.
 pub(crate) const REASON_OPEN: u16 = 2;
-/// What follows was written again; counts once a LINK of another reason follows in the same segment.
+/// The following frames were written again; they count once a LINK of another reason follows in the same segment.
 pub(crate) const REASON_REWRITE: u16 = 3;
-/// The log was cut here; what lay behind is void.
+/// The log was cut here; the records behind are void.
 pub(crate) const REASON_TRUNCATE: u16 = 4;
-/// A copy of the log left or came back: the counts in this LINK hold from here on.
+/// A copy of the log left or came back: the counts in this LINK apply from here on.
 pub(crate) const REASON_COPIES: u16 = 5;
-/// A log that follows another was opened: what comes continues what is there, unfinished records too.
+/// A log that follows another was opened: the next records continue the log, unfinished records included.
 pub(crate) const REASON_FOLLOW: u16 = 7;
 
 /// Kind of a record (low 3 bits): one payload.
@@ -72,14 +72,14 @@ pub(crate) const KIND_DATA: u8 = 1;
 pub(crate) const KIND_PART: u8 = 2;
 /// The last piece.
 pub(crate) const KIND_LAST: u8 = 3;
-/// A reservation that holds nothing.
+/// A reservation without a payload.
 pub(crate) const KIND_VOID: u8 = 4;
 /// Marks a write that was not logged.
 pub(crate) const KIND_UNLOGGED: u8 = 5;
 /// Largest tag.
 pub const TAG_MAX: u8 = 31;
 
-/// What the header block of a segment says.
+/// The content of a segment's header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) log_id: [u8; 16],
@@ -107,24 +107,25 @@ impl SegmentHeader {
     }
 }
 
-/// How many copies of the log count from a LINK on. Logs from before there were copies hold zeros, read as one copy.
+/// The number of copies of the log that count from a LINK on. Logs from before copies existed have zeros, read as one
+/// copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyCounts {
-    /// How many copies hold whatever is durable: the live ones, or a majority of the configured.
+    /// How many copies hold everything durable: the live ones, or a majority of the configured ones.
     pub(crate) required: u16,
     pub(crate) configured: u16,
-    /// Whether `required` is a majority of the configured; otherwise it is all that are live.
+    /// Whether `required` is a majority of the configured copies; otherwise it counts all live ones.
     pub(crate) quorum: bool,
-    /// Changes of the live copies since the log was opened.
+    /// Number of changes of the live copies since the log was opened.
     pub(crate) change: u32,
 }
 
 impl CopyCounts {
-    /// A log in one directory.
+    /// The counts of a log in one directory.
     pub(crate) const ONE: Self = Self { required: 1, configured: 1, quorum: false, change: 0 };
 }
 
-/// What a LINK frame adds: where the chain of frames continues from.
+/// The additional fields of a LINK frame: the frame from which the chain continues, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) incarnation: u64,
@@ -134,7 +135,7 @@ pub(crate) struct Link {
     pub(crate) copies: CopyCounts,
 }
 
-/// What a frame header says, without its checksum.
+/// The fields of a frame header, without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) salt: u64,
@@ -148,17 +149,17 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Returns the bytes that the header takes.
+    /// Returns the size of the header in bytes.
     pub(crate) fn header_bytes(&self) -> usize {
         if self.link.is_some() { LINK_HEADER } else { HEADER }
     }
 
-    /// Returns the bytes of header and payload.
+    /// Returns the size of header and payload in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.header_bytes() + self.payload_bytes as usize
     }
 
-    /// Returns the bytes that the frame takes in the file.
+    /// Returns the size of the frame in the file in bytes.
     pub(crate) fn padded_bytes(&self) -> u64 {
         (self.bytes() as u64).next_multiple_of(BLOCK_BYTES)
     }
@@ -168,8 +169,8 @@ impl FrameHeader {
         self.start.plus(u64::from(self.payload_bytes))
     }
 
-    /// Writes the header over the first bytes of `frame` (header room, then the payload), pads `frame` to whole blocks
-    /// and returns the checksum.
+    /// Writes the header over the first bytes of `frame` (space for the header, then the payload), pads `frame` to
+    /// whole blocks and returns the checksum.
     pub(crate) fn seal(&self, frame: &mut Vec<u8>) -> u32 {
         assert_eq!(frame.len(), self.bytes(), "a frame is its header and its payload");
         let header_bytes = u16::try_from(self.header_bytes()).expect("64 or 128");
@@ -225,7 +226,7 @@ impl RecordHead {
         assert!(tag <= TAG_MAX, "a tag has 5 bits");
         let payload = u32::try_from(payload_bytes).ok().filter(|payload| *payload < 1 << 21);
         let payload = payload.expect("pieces are at most 1 MiB and a few bytes");
-        // In one word: bytes that are stored one by one and loaded together make the load wait.
+        // One word: a load of bytes that were stored one by one would have to wait for the stores.
         let kind = u32::from(kind | tag << 3);
         let (low, middle, high) = (payload & 0x7F, payload >> 7 & 0x7F, payload >> 14);
         let (word, len) = match payload {
@@ -236,21 +237,21 @@ impl RecordHead {
         Self { bytes: word.to_le_bytes(), len }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the head.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Copies the head of a record of `record_bytes` to its start at `target`; returns where its body begins.
+    /// Copies the head of a record of `record_bytes` to its start at `target`; returns the start of its body.
     ///
     /// # Safety
     /// `target` is valid for writes of `record_bytes`; the body is written afterwards.
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub(crate) unsafe fn copy_to(&self, target: *mut u8, record_bytes: u64) -> *mut u8 {
-        // One store of a fixed size where there is room for it: what is too much of it is overwritten by the body.
+        // A single store of a fixed size if there is room for it: the body overwrites the surplus.
         let len = if record_bytes >= self.bytes.len() as u64 { self.bytes.len() } else { self.len };
-        // SAFETY: the caller's: `len` is at most `record_bytes`.
+        // SAFETY: the caller guarantees it: `len` is at most `record_bytes`.
         unsafe {
             if len == self.bytes.len() {
                 target.cast::<[u8; 4]>().write_unaligned(self.bytes);

@@ -1,13 +1,13 @@
 //! `FrameReader`: the frames of a log's files in the order of the chain.
 //!
-//! Takes the segments as somebody else found them (`Segments` of a running log, `Survey` of a closed one) and decides
-//! nothing: a frame that does not read back below the limit is damage.
+//! The caller gives it the segments (`Segments` of a running log, `Survey` of a closed one), and it makes no decisions:
+//! a frame below the limit that does not read back is damage.
 //!
 //! # Invariants
 //! - T1. Positions only grow, and jump only at a LINK: a frame without one starts where the frame before it ended.
-//! - T2. Nothing at or above the limit of a call is looked at, and no byte behind the last durable one is read: it may be
-//!   half written.
-//! - T3. A segment is mapped only while a hold stands at its first record, and only up to what is durable in it.
+//! - T2. Nothing at or above the limit of a call is read, and no byte behind the last durable one: it may be half
+//!   written.
+//! - T3. A segment is mapped only while a hold is at its first record, and only up to its durable end.
 //!
 //! Checked by `read_tests`.
 
@@ -33,20 +33,20 @@ use crate::{
 struct Entered {
     source: Box<dyn FrameSource>,
     span: Span,
-    /// The frame read last; its offset is that of the next one between calls.
+    /// The place of the frame read last; between calls its offset is that of the next frame.
     place: Place,
-    /// Where the payload of the frame read last lies, and its bytes.
+    /// Offset and size in bytes of the payload of the frame read last.
     payload: (u64, usize),
 }
 
-/// What reading a running log takes.
+/// What a reader of a running log needs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Say whether a file that is gone was freed.
+    /// Tells whether an absent file was freed.
     pub(crate) holds: Arc<Holds>,
-    /// Where the records end on disk: the file may be written behind that place.
+    /// The durable end of the records: behind that place the file may be written to at the same time.
     pub(crate) end: End,
-    /// Whether to read through mappings, and then what keeps the files (T3).
+    /// With reads through mappings, the hold that keeps the files (T3).
     pub(crate) mapped: Option<Hold>,
 }
 
@@ -56,31 +56,31 @@ pub(crate) struct FrameReader {
     files: Arc<dyn Files>,
     spans: VecDeque<Span>,
     entered: Option<Entered>,
-    /// Where reading begins.
+    /// The position at which reading begins.
     from: Lsn,
     position: Lsn,
     running: Option<Running>,
 }
 
 impl FrameReader {
-    /// Starts at the segment of `spans` that holds `from`, or at the oldest. `running` for segments that are written or
-    /// freed meanwhile.
+    /// Starts at the segment of `spans` that holds `from`, or at the oldest. `running` is needed for segments that may
+    /// be written or freed during the reading.
     pub(crate) fn new(files: Arc<dyn Files>, spans: Vec<Span>, from: Lsn, running: Option<Running>) -> Self {
         let skip = spans.iter().rposition(|span| span.first <= from).unwrap_or(0);
         let spans = spans.into_iter().skip(skip).collect();
         Self { files, spans, entered: None, from, position: Lsn::ZERO, running }
     }
 
-    /// Returns the position behind the last frame read.
+    /// Returns the end of the last frame read.
     pub(crate) fn position(&self) -> Lsn {
         self.position
     }
 
-    /// Goes on behind a frame that ended at `position`, at `offset` of the segment at `path`, unless nothing follows it
-    /// there.
+    /// Continues behind a frame that ended at `position`, at `offset` of the segment at `path`, unless nothing follows
+    /// it there.
     ///
     /// # Errors
-    /// `CursorLost` when what follows was freed; `Io`.
+    /// `CursorLost` if the next records were freed; `Io`.
     pub(crate) fn go_on_at(&mut self, path: &Path, offset: u64, position: Lsn) -> Result<(), WalError> {
         self.position = position;
         let at = self.spans.iter().position(|span| *span.path == *path);
@@ -95,16 +95,16 @@ impl FrameReader {
         if self.entered.is_none() && oldest > position { Err(WalError::CursorLost { oldest }) } else { Ok(()) }
     }
 
-    /// Takes note that nothing lies below `limit` any more: positions jump there.
+    /// Notes that no further record lies below `limit`: positions jump there.
     pub(crate) fn reach(&mut self, limit: Lsn) {
         self.position = self.position.max(limit);
     }
 
-    /// Takes the segments of a running log as they are now, and where its records end: more of them, or more in the last
-    /// one.
+    /// Takes the current segments of a running log and its durable end: there may be more segments, or more records in
+    /// the last one.
     ///
     /// # Errors
-    /// `CursorLost` when the records that come next were freed.
+    /// `CursorLost` if the next records were freed.
     pub(crate) fn follow(&mut self, spans: Vec<Span>, end: End) -> Result<(), WalError> {
         if let Some(running) = &mut self.running {
             running.end = end;
@@ -120,7 +120,7 @@ impl FrameReader {
                         entered.source.extend_to(steady_bytes(&span, self.running.as_ref()));
                         entered.span = span;
                     }
-                    // Freed: lawful once everything in it was read.
+                    // It was freed: this is correct once everything in it was read.
                     None if oldest > self.position => return Err(WalError::CursorLost { oldest }),
                     None => self.entered = None,
                 }
@@ -139,10 +139,10 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Returns the next frame that starts below `limit`, with its place; `None` when there is none yet.
+    /// Returns the next frame that starts below `limit`, with its place; `None` if there is none yet.
     ///
     /// # Errors
-    /// `Damaged`, `Io`; `CursorLost` when a running log has freed what comes next.
+    /// `Damaged`, `Io`; `CursorLost` if a running log has freed the next records.
     pub(crate) fn next_frame(&mut self, limit: Lsn) -> Result<Option<(Frame<'_>, Place)>, WalError> {
         if !self.stand_before_a_frame(limit)? {
             return Ok(None);
@@ -163,7 +163,7 @@ impl FrameReader {
             }
             Err(bad) => bad,
         };
-        // Asked after the bytes were read: `start` moves before they change (holds K3).
+        // `start` is loaded after the bytes were read, because it moves before they change (holds K3).
         let start = self.running.as_ref().map(|running| running.holds.start());
         if let Some(oldest) = start.filter(|start| below < *start) {
             return Err(WalError::CursorLost { oldest });
@@ -175,7 +175,7 @@ impl FrameReader {
         Err(WalError::Damaged { lsn: below, path, offset, stored: bad.stored, computed: bad.computed, durable: limit })
     }
 
-    /// Returns the payload of the frame that [`FrameReader::next_frame`] returned last, until it is called again.
+    /// Returns the payload of the frame that [`FrameReader::next_frame`] returned last. Valid until the next call.
     #[inline]
     pub(crate) fn payload(&self) -> &[u8] {
         let Some(Entered { source, payload: (offset, len), .. }) = &self.entered else { return &[] };
@@ -184,7 +184,8 @@ impl FrameReader {
         payload
     }
 
-    /// Goes to the next segment while the one at hand is at its end; `false` when nothing starts below `limit` (T2).
+    /// Enters the next segment while the current one is at its end; returns `false` if no frame starts below `limit`
+    /// (T2).
     fn stand_before_a_frame(&mut self, limit: Lsn) -> Result<bool, WalError> {
         loop {
             if self.position >= limit {
@@ -202,7 +203,7 @@ impl FrameReader {
         }
     }
 
-    /// Opens the next segment; `false` when there is none that starts below `limit`.
+    /// Opens the next segment; returns `false` if none starts below `limit`.
     fn enter(&mut self, limit: Lsn) -> Result<bool, WalError> {
         let Some(span) = self.spans.pop_front_if(|span| span.first < limit) else { return Ok(false) };
         let opened = self.open(&span);
@@ -221,7 +222,7 @@ impl FrameReader {
     fn open(&self, span: &Span) -> Result<Box<dyn FrameSource>, WalError> {
         let steady = steady_bytes(span, self.running.as_ref());
         if let Some(hold) = self.running.as_ref().and_then(|running| running.mapped.as_ref()) {
-            // A segment without records is not held by a hold at its first one.
+            // A hold at the first record of a segment without records does not keep that segment.
             let empty = self.spans.front().is_some_and(|next| next.first == span.first);
             if !empty {
                 hold.move_to(span.first);
@@ -236,14 +237,14 @@ impl FrameReader {
     }
 }
 
-/// Returns how many bytes of the segment are not written any more: up to where its frames stop counting, or in the last
-/// one of a running log to where the records end on disk.
+/// Returns the number of bytes of the segment that are no longer written to: up to the last frame that counts, or in
+/// the last segment of a running log up to its durable end.
 fn steady_bytes(span: &Span, running: Option<&Running>) -> u64 {
     let last = running.filter(|running| *running.end.path == *span.path);
     last.map(|running| running.end.offset).or(span.until).unwrap_or(BLOCK_BYTES)
 }
 
-/// Returns whether the log of somebody else has freed the segment since it was listed: its name is gone, or the file has
+/// Returns whether another process's log has freed the segment since it was listed: its name is gone, or the file has
 /// another salt.
 fn was_freed(files: &dyn Files, span: &Span) -> Result<bool, WalError> {
     match Window::open(files, span.path.clone()) {

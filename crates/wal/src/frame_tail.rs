@@ -1,14 +1,14 @@
-//! `FrameTail`: follows the frames of a running log, in order, each once it is durable: what a [`Tail`](crate::Tail) makes
-//! records of and a [`Shipper`](crate::Shipper) sends as they are.
+//! `FrameTail`: follows the frames of a running log in order, each once it is durable. A [`Tail`](crate::Tail) makes
+//! records of them, and a [`Shipper`](crate::Shipper) sends them as they are.
 //!
-//! Takes frames from memory while it keeps up (`Recent`) and from the files when it does not; the caller sees no
-//! difference. Never reads the ring, never holds up a commit.
+//! It takes frames from memory (`Recent`) while it keeps up, and from the files when it does not; the caller sees no
+//! difference. It never reads the ring, and it never delays a commit.
 //!
 //! # Invariants
-//! - Q1. `position` is the end of the last frame taken, and the next frame taken starts there or, at a LINK that jumps,
-//!   behind it: no frame is skipped or taken twice, whichever source it comes from (LOG-12).
+//! - Q1. `position` is the end of the last frame taken. The next frame starts there or, at a LINK that jumps, behind
+//!   it: no frame is skipped or taken twice, whichever source it comes from (LOG-12).
 //! - Q2. Nothing at or above `durable` is taken.
-//! - Q3. A frame that `take` refused is offered again: nothing moves on an error.
+//! - Q3. A frame that `take` refused is offered again: an error moves nothing.
 //!
 //! Checked by `tail_tests` and `ship_tests`.
 
@@ -27,15 +27,15 @@ use crate::{
     source::{Frame, FrameSource},
 };
 
-/// A consumer's way through the frames of a log.
+/// The position of a consumer in the frames of a log.
 #[derive(Debug)]
 pub(crate) struct FrameTail {
     core: Arc<Core>,
     name: String,
-    /// Where reading begins.
+    /// The position at which reading begins.
     read_from: Lsn,
     position: Lsn,
-    /// Everything below may be taken; what is durable above it is looked at when this is reached.
+    /// Everything below may be taken. When this is reached, the durable end is loaded again.
     limit: Lsn,
     /// The files, while it reads from them.
     frames: Option<FrameReader>,
@@ -44,13 +44,13 @@ pub(crate) struct FrameTail {
 }
 
 impl FrameTail {
-    /// Takes the cursor `name`, and returns where it stands.
+    /// Takes the cursor `name`, and returns its position.
     pub(crate) fn new(core: Arc<Core>, name: &str, options: &TailOptions) -> Result<(Self, Attached), WalError> {
         let attached = core.consumers.attach(&core.flusher.segments, name, options)?;
         core.flusher.recent.attach();
         let (name, read_from) = (name.to_owned(), attached.restart);
         let tail = Self { core, name, read_from, position: Lsn::ZERO, limit: Lsn::ZERO, frames: None, behind: None };
-        // It may have been at its bound, and was moved.
+        // The consumer may have been at its bound, and the attach may have moved it.
         tail.core.flusher.refresh_full();
         Ok((tail, attached))
     }
@@ -67,7 +67,7 @@ impl FrameTail {
         self.position
     }
 
-    /// Returns whether it takes frames from memory, not from files.
+    /// Returns whether it takes frames from memory and not from files.
     pub(crate) fn reads_memory(&self) -> bool {
         self.frames.is_none()
     }
@@ -80,7 +80,7 @@ impl FrameTail {
         moved
     }
 
-    /// Returns whether waiting is over: something new is durable, or the log has ended.
+    /// Returns whether a wait is over: there is a new durable frame, or the log has ended.
     pub(crate) fn has_news(&self) -> bool {
         let flusher = &self.core.flusher;
         let end = flusher.recent.durable_end(flusher.durable.load()).lsn;
@@ -92,11 +92,12 @@ impl FrameTail {
         self.core.flusher.watch.wait(|| self.has_news());
     }
 
-    /// Shows the next durable frame to `take`, with its place and what is durable; `false` when there is none yet.
+    /// Passes the next durable frame to `take`, with its place and the durable limit; returns `false` if there is none
+    /// yet.
     ///
     /// # Errors
     /// `CursorLost`, `Damaged`, `Io`; those of `take`. `Poisoned`, `Closed`: every durable frame was taken and no other
-    /// will come.
+    /// will follow.
     pub(crate) fn take(
         &mut self,
         mut take: impl FnMut(&Frame<'_>, &Place, Lsn) -> Result<(), WalError>,
@@ -104,7 +105,7 @@ impl FrameTail {
         if self.take_durable(&mut take)? {
             return Ok(true);
         }
-        // In this order: what became durable before the end is taken before it.
+        // In this order: frames that became durable before the end of the log are taken first.
         let state = self.core.flusher.queue.lock().state;
         if state == State::Open {
             return Ok(false);
@@ -134,13 +135,13 @@ impl FrameTail {
         }
         let Some(frames) = &mut self.frames else { return Ok(false) };
         let Some((frame, place)) = frames.next_frame(self.limit)? else {
-            // Between here and the limit positions jump.
+            // Positions jump between here and the limit.
             frames.reach(self.limit);
             self.position = self.position.max(self.limit);
             return Ok(false);
         };
         if let Err(error) = take(&frame, &place, self.limit) {
-            // Q3: read again from behind the frame before.
+            // Q3: continue behind the previous frame at the next call.
             self.frames = None;
             return Err(error);
         }
@@ -170,10 +171,10 @@ impl FrameTail {
         Ok(())
     }
 
-    /// Reads from files up to what is durable now: begins to, or goes on.
+    /// Begins, or continues, to read from files up to the current durable end.
     fn go_to_files(&mut self, durable: Lsn) -> Result<(), WalError> {
         let (flusher, holds) = (&self.core.flusher, &self.core.flusher.segments.holds);
-        // In this order: what is durable lies in the segments that are listed afterwards.
+        // In this order: everything durable lies in the segments that are listed afterwards.
         let end = flusher.recent.durable_end(durable);
         self.limit = end.lsn;
         let spans = flusher.segments.spans();

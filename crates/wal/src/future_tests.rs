@@ -1,4 +1,4 @@
-//! Asynchronous commits: thousands in flight from one thread, completed in the order of their positions.
+//! Asynchronous commits: thousands pending from one thread, completed in the order of their positions.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ use crate::{
     testing::{asks_when_dropped, tiny},
 };
 
-/// Writes its number down when it is woken.
+/// Records its number when it is woken.
 struct Noted {
     number: usize,
     order: Arc<Mutex<Vec<usize>>>,
@@ -30,7 +30,7 @@ impl Wake for Noted {
     }
 }
 
-/// Settings without threads under which many small records gather and leave in several frames.
+/// Returns settings without threads under which many small records gather and are flushed in several frames.
 fn roomy() -> Options {
     Options { ring_bytes: 1 << 20, segment_bytes: 4 << 20, frame_bytes: 32 << 10, flush_bytes: 512 << 10, ..tiny() }
 }
@@ -39,9 +39,9 @@ fn poll(future: &mut Pin<Box<Reached>>, waker: &Waker) -> Poll<Result<(), WalErr
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// Goal: one thread has 10,000 commits in flight; each future is woken once, in the order of positions per mark, and is
-/// ready then; dropping one forgets that waiter and nothing else. Method: futures of two marks over 10,000 records, every
-/// seventh dropped, then flushes by hand.
+/// Goal: one thread has 10,000 commits pending; each future is woken once, in the order of positions for each mark, and
+/// is ready then; dropping one removes that waiter and nothing else. Method: futures of two marks over 10,000 records,
+/// every seventh dropped, then flushes by hand.
 #[test]
 fn ten_thousand_commits_in_flight_from_one_thread_complete_in_order() {
     let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
@@ -83,7 +83,8 @@ fn ten_thousand_commits_in_flight_from_one_thread_complete_in_order() {
     }
 }
 
-/// Goal: every future hears when the log ends, none before. Method: close without flushing, as a dying process does.
+/// Goal: every future gets an error when the log ends, and none before. Method: abandon the log without a flush, as
+/// when the process dies.
 #[test]
 fn futures_hear_of_the_end_of_the_log() {
     let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
@@ -104,9 +105,9 @@ fn futures_hear_of_the_end_of_the_log() {
     }
 }
 
-/// Goal: a waker may do anything when it goes: an executor's may hold the last handle of what asks the log. Method: the
-/// waker of a future is replaced by the next poll, and goes with a dropped future; on its way out it has another thread
-/// use the log, and notes whether that got through.
+/// Goal: a waker may run any code when it is dropped: that of an executor may own the last handle of a task that uses
+/// the log. Method: the next poll replaces the waker of a future, and dropping the future drops the other; a waker that
+/// is dropped lets another thread use the log and notes whether that succeeded.
 #[test]
 fn wakers_go_outside_the_mutex() {
     let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
@@ -116,7 +117,7 @@ fn wakers_go_outside_the_mutex() {
         let mut future = Box::pin(log.reached(mark, end));
         for _ in 0..2 {
             let log = log.clone();
-            // Which looks for the oldest flight.
+            // `stat` looks for the oldest in-flight flush, so it takes the mutex.
             let waker = asks_when_dropped(&answered, move || drop(log.stat()));
             assert!(poll(&mut future, &waker).is_pending());
         }
@@ -130,7 +131,7 @@ fn wakers_go_outside_the_mutex() {
     for _ in 0..2 {
         let (log, mut writer) = (log.clone(), log.writer());
         let waker = asks_when_dropped(&answered, move || {
-            // A flight that lands wakes tails.
+            // The end of a flush wakes tails.
             writer.append(0, &[b"y"]).unwrap();
             log.flush_wal(true).unwrap();
         });

@@ -1,17 +1,18 @@
-//! `Holds`: which positions are still needed by readers. A segment with records at or above the lowest hold is neither
-//! removed nor used again.
+//! `Holds`: the positions that readers still need. A segment with records at or above the lowest hold is neither
+//! removed nor recycled.
 //!
-//! Knows no files: `Segments` asks before it frees, and whoever reads through a mapping or owns a cursor holds.
+//! This module knows no files: `Segments` consults it before it frees, and readers of mappings and owners of cursors
+//! have holds.
 //!
 //! # Invariants
-//! - K1. A hold is made in the same critical section (of `Segments`) in which its owner learns the segments: what it
-//!   learned there is not freed while the hold stands.
-//! - K2. A hold only moves up; dropping it lets go.
-//! - K3. `start` is the position of the oldest record kept. It moves before the files below it are touched, so a reader
-//!   that finds a file changed finds `start` moved too.
-//! - K4. A hold with a bound holds at most that much: at the bound it closes admission, or it is lost, or it lets go
-//!   until it is below the bound again, as its policy says. A hold without one is a mapped reader's.
-//! - K5. A bound counts files and bytes that exist: positions that a crash or a promotion skipped are no bytes.
+//! - K1. A hold is created in the same critical section (of `Segments`) in which its owner gets the list of segments:
+//!   segments of that list are not freed while the hold exists.
+//! - K2. A hold only moves up; dropping it releases the files.
+//! - K3. `start` is the position of the oldest record kept. It moves before the files below it are touched, so that a
+//!   reader that finds a file changed finds `start` moved too.
+//! - K4. A hold with a bound keeps at most that much. At the bound, depending on its policy, it closes admission, is
+//!   lost, or releases its files until it is below the bound again. Holds without a bound belong to mapped readers and
+//!   pins.
 //!
 //! Checked by `read_tests` (mapped files are not freed) and `consumers_tests` (every policy at its bound).
 
@@ -22,20 +23,20 @@ use parking_lot::Mutex;
 
 use crate::{LagPolicy, segments::Span};
 
-/// How far a hold may fall behind, and what happens then.
+/// How far a hold may fall behind, and the policy at that point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) policy: LagPolicy,
-    /// Files that were begun since the one that holds the position.
+    /// Number of files begun after the one that holds the position.
     pub(crate) segments: u32,
-    /// Bytes in the files that are kept for it: those of [`lag`].
+    /// Bytes in the files that are kept for it, as [`lag`] counts them.
     pub(crate) bytes: u64,
 }
 
-/// By which of its two bounds a consumer lost its place.
+/// The bound at which a consumer lost its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LagLimit {
-    /// The number of files: in the end that is `wal.max_segments`.
+    /// The number of files; without a lower bound this follows from `wal.max_segments`.
     Files,
     /// The bytes in files.
     Bytes,
@@ -48,11 +49,11 @@ struct Held {
     bound: Option<Bound>,
     /// Lost for good (`Invalidate`).
     lost: bool,
-    /// By what, if that happened in this life of the log.
+    /// The bound, if that happened in this incarnation of the log.
     lost_by: Option<LagLimit>,
-    /// Let go while it is beyond its bound (`Files`).
+    /// Releases its files while it is beyond its bound (`Files`).
     released: bool,
-    /// Whether it was said that it is at its bound; until it is not.
+    /// Whether a warning named it at its bound; reset when it is below.
     announced: bool,
 }
 
@@ -61,16 +62,16 @@ struct Inner {
     next_id: u64,
     held: BTreeMap<u64, Held>,
     start: Lsn,
-    /// Why appends are refused: a hold with policy `Hold` is at its bound.
+    /// The reason why appends are refused: a hold with policy `Hold` is at its bound.
     closed: Option<String>,
 }
 
-/// The positions that are held, and by whom.
+/// The held positions, with their holders.
 #[derive(Debug)]
 pub(crate) struct Holds(Mutex<Inner>);
 
 impl Holds {
-    /// Starts with nothing held and the oldest record at `start`.
+    /// Starts without holds and with the oldest record at `start`.
     pub(crate) fn new(start: Lsn) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Inner { next_id: 0, held: BTreeMap::new(), start, closed: None })))
     }
@@ -84,15 +85,15 @@ impl Holds {
         Hold { holds: self.clone(), id }
     }
 
-    /// Returns the lowest position held, and by whom.
+    /// Returns the lowest held position, and its holder.
     pub(crate) fn lowest(&self) -> Option<(Lsn, String)> {
         let inner = self.0.lock();
         let holding = inner.held.values().filter(|held| !held.lost && !held.released);
         holding.min_by_key(|held| held.lsn).map(|held| (held.lsn, held.who.clone()))
     }
 
-    /// Applies the bounds to the segments as they are now (K4); called with every change of either. Returns what an
-    /// operator should read: who has come to its bound since the last call, and what that means.
+    /// Applies the bounds to the current segments (K4); called after every change of either. Returns lines for the
+    /// operator: the holders that have reached their bound since the last call, and the consequence.
     #[must_use]
     pub(crate) fn enforce(&self, spans: &[Span]) -> Vec<String> {
         let mut inner = self.0.lock();
@@ -136,7 +137,7 @@ impl Holds {
         news
     }
 
-    /// Returns what closes admission, if a hold does.
+    /// Returns the reason why admission is closed, if a hold closes it.
     pub(crate) fn closed(&self) -> Option<String> {
         self.0.lock().closed.clone()
     }
@@ -146,15 +147,15 @@ impl Holds {
         self.0.lock().start
     }
 
-    /// Notes that records below `start` are about to go (K3).
+    /// Sets the start before records below it are freed (K3).
     pub(crate) fn set_start(&self, start: Lsn) {
         self.0.lock().start = start;
     }
 }
 
-/// Returns how far `lsn` lies behind: how many files were begun since the one that holds it, and how many bytes the files before the one
-/// being written hold at or above it: what was written to them, frames with their padding (K5). Of the file that holds `lsn`, as much
-/// counts as its share of the positions above.
+/// Returns how far `lsn` lies behind: the number of files begun after the one that holds it, and the number of bytes at
+/// or above it in the files before the one being written. These are the bytes written to the files, frames with their
+/// padding (K5). The file that holds `lsn` counts in proportion to its positions above `lsn`.
 pub(crate) fn lag(spans: &[Span], lsn: Lsn) -> (usize, u64) {
     let segments = spans.iter().filter(|span| span.first > lsn).count();
     let kept = spans.windows(2).map(|pair| {
@@ -173,7 +174,7 @@ pub(crate) fn lag(spans: &[Span], lsn: Lsn) -> (usize, u64) {
     (segments, kept.fold(0, u64::saturating_add))
 }
 
-/// One position held; dropping it lets go.
+/// One held position; dropping it releases the files.
 #[derive(Debug)]
 pub(crate) struct Hold {
     holds: Arc<Holds>,
@@ -181,33 +182,33 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Lets go of what lies below `lsn` (K2).
+    /// Releases everything below `lsn` (K2).
     pub(crate) fn move_to(&self, lsn: Lsn) {
         if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
             held.lsn = lsn.max(held.lsn);
         }
     }
 
-    /// Takes it as lost for good: it holds nothing any more.
+    /// Marks it as lost for good: it keeps nothing any more.
     pub(crate) fn lose(&self) {
         if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
             held.lost = true;
         }
     }
 
-    /// Gives it another bound, which counts when bounds are applied next.
+    /// Sets another bound, which counts when bounds are applied next.
     pub(crate) fn set_bound(&self, bound: Bound) {
         if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
             held.bound = Some(bound);
         }
     }
 
-    /// Returns the position held.
+    /// Returns the held position.
     pub(crate) fn lsn(&self) -> Lsn {
         self.holds.0.lock().held.get(&self.id).map_or(Lsn::MAX, |held| held.lsn)
     }
 
-    /// Returns whether it lets files go now: lost, or released until it catches up.
+    /// Returns whether it keeps no files now: it is lost, or released until it catches up.
     pub(crate) fn is_loose(&self) -> bool {
         self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost || held.released)
     }
@@ -217,7 +218,7 @@ impl Hold {
         self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost)
     }
 
-    /// Returns by which bound it was lost, if that happened in this life of the log.
+    /// Returns the bound at which it was lost, if that happened in this incarnation of the log.
     pub(crate) fn lost_by(&self) -> Option<LagLimit> {
         self.holds.0.lock().held.get(&self.id).and_then(|held| held.lost_by)
     }

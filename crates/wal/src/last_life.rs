@@ -1,4 +1,5 @@
-//! How the last life of a log ended, and what it left: the files and the shared ring of the dead process, taken together.
+//! How the last incarnation of a log ended, and what it left: the files and the shared ring of the dead process,
+//! combined.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use crate::{
     survey::{Damage, Survey},
 };
 
-/// How the last life of a log ended.
+/// How the last incarnation of a log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// There was none: the log is new.
@@ -38,7 +39,7 @@ impl Survey {
         })
     }
 
-    /// Returns the line about a trimmed tail, if there is one.
+    /// Returns the line about a trimmed tail, if one was trimmed.
     pub(crate) fn torn_note(&self) -> Option<String> {
         let (path, offset) = self.tail()?;
         let name = path.file_name()?.to_string_lossy();
@@ -50,10 +51,10 @@ impl Survey {
         })
     }
 
-    /// Returns how the last life ended, as far as the files say.
+    /// Returns how the last incarnation ended, according to the files.
     ///
     /// # Errors
-    /// [`WalError::Unfinished`] where it was not closed and `mode` asks for nothing else.
+    /// [`WalError::Unfinished`] if it was not closed and `mode` requires a clean close.
     pub(crate) fn ending(&self, mode: RecoveryMode) -> Result<Ending, WalError> {
         let ending = match (self.spans.is_empty() && self.damage.is_none(), self.clean && self.damage.is_none()) {
             (true, _) => Ending::New,
@@ -69,8 +70,8 @@ impl Survey {
     }
 }
 
-/// Surveys the files by `look`, which is told up to where the log is known to have been durable, and the shared ring of the life
-/// before, which may know more.
+/// Scans the files with `look`, which gets the position up to which the log is known to have been durable, and the
+/// shared ring of the previous incarnation, which may know a higher one.
 pub(crate) fn survey_with_ring<G>(
     env: &Env,
     dir: &Path,
@@ -85,11 +86,11 @@ pub(crate) fn survey_with_ring<G>(
     let ring = find_ring(env, dir, options, &found, notes)?;
     if let Some(ring) = &ring {
         if ring.durable > found.end && found.damage.is_none() {
-            // What it says was durable counts as such.
+            // The durable position in the ring is proof too.
             (files, found) = look(options.known_durable.max(Some(ring.durable)))?;
         }
         if found.damage.is_none() {
-            // Nothing is torn that it has.
+            // The ring has the bytes behind the end, so nothing is torn.
             found.torn_bytes = 0;
         }
     }
@@ -97,7 +98,7 @@ pub(crate) fn survey_with_ring<G>(
     Ok((files, found, ring))
 }
 
-/// Looks for the shared ring of the life before.
+/// Looks for the shared ring of the previous incarnation.
 fn find_ring(
     env: &Env,
     dir: &Path,
@@ -118,7 +119,7 @@ fn find_ring(
     Ok(None)
 }
 
-/// Returns the records that only the ring has, and where they end. `lossy`: unreadable ones are left out with a line.
+/// Returns the records that only the ring has, and their end. With `lossy` unreadable ones are left out with a line.
 pub(crate) fn take_from_ring(
     ring: Option<&DeadRing>,
     found: &Survey,

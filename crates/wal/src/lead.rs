@@ -1,4 +1,4 @@
-//! `Lead`: the right to run one flush, for whoever wants to flush on a thread of its own choosing.
+//! `Lead`: the right to run one flush, for a caller that wants to flush on a thread that it chooses.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ impl Lead {
         Self { core, right: Some(right) }
     }
 
-    /// Writes and syncs everything gathered so far (up to one frame) and wakes whoever waits for it.
+    /// Writes and syncs everything gathered so far (up to one frame) and wakes the waiters.
     ///
     /// # Errors
-    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned. `Poisoned`, `Closed`: it
-    /// was by the time this ran.
+    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned. `Poisoned`,
+    /// `Closed`: the log was in that state when this ran.
     ///
     /// # Durability
-    /// What was gathered, up to one frame, survives a power cut.
+    /// The gathered records, up to one frame, survive a power cut.
     ///
     /// # Progress
-    /// Blocks on the write and the sync, and on flights that placed their frames before.
+    /// Blocks on the write and the sync, and on in-flight flushes that placed their frames before.
     pub fn run(mut self) -> Result<(), WalError> {
         let right = self.right.take().expect("taken here and in drop only");
         self.core.flusher.fly(right)

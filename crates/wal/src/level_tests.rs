@@ -1,5 +1,5 @@
-//! What each level promises, on the simulated disk: what is back after the process was killed and after the power went;
-//! and the calls and settings that move the marks by themselves.
+//! The promise of each level on the simulated disk: which records are there after the process was killed and after a
+//! power cut; and the calls and settings that move the marks.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ fn read(disk: &SimFiles) -> Vec<(RecordKind, Vec<u8>)> {
     open(disk, tiny()).read(Lsn::ZERO).map(Result::unwrap).map(|record| (record.kind, record.body)).collect()
 }
 
-/// How often something is back over many outcomes of a crash.
+/// How often a record is there over many outcomes of a crash.
 #[derive(Debug, PartialEq, Eq)]
 enum Back {
     Never,
@@ -29,7 +29,7 @@ enum Back {
     Always,
 }
 
-/// Returns how often the record `wanted` is back after `crash` of a log on which `act` ran.
+/// Returns how often the record `wanted` is there after `crash` of a log on which `act` ran.
 fn back(act: impl Fn(&Log), wanted: RecordKind, crash: impl Fn(&SimFiles, u64) -> SimFiles) -> Back {
     let outcomes = 40;
     let count = (0..outcomes)
@@ -52,8 +52,8 @@ fn back(act: impl Fn(&Log), wanted: RecordKind, crash: impl Fn(&SimFiles, u64) -
     }
 }
 
-/// Goal: each level survives what it says, and no more than it says. Method: commit at the level, kill the process or cut
-/// the power, 40 outcomes each; then the same with the flush that the level did not wait for.
+/// Goal: each level survives what it promises, and no more. Method: commit at the level, kill the process or cut the
+/// power, 40 outcomes each; then the same with the flush that the level did not wait for.
 #[test]
 fn each_level_survives_what_it_promises() {
     let kill = |disk: &SimFiles, _| disk.process_kill();
@@ -82,8 +82,8 @@ fn each_level_survives_what_it_promises() {
     }
 }
 
-/// Goal: a marker has a position like any record, says what it was for, and takes at most 8 bytes. Method: one with the
-/// longest note, one that is too long.
+/// Goal: a marker has a position like any record, has its note as body, and takes at most 8 bytes. Method: one with the
+/// longest note, one whose note is too long.
 #[test]
 fn unlogged_marker_is_a_hole_with_a_position() {
     let log = open(&SimFiles::new(), tiny());
@@ -101,8 +101,8 @@ fn unlogged_marker_is_a_hole_with_a_position() {
     );
 }
 
-/// Goal: RocksDB's options mean the levels that the page gives them; sync with disable_wal is refused, and no_slowdown
-/// fails instead of waiting for room in the ring. Method: each; a ring filled to the brim.
+/// Goal: RocksDB's options mean the documented levels; sync with disable_wal is refused, and no_slowdown fails instead
+/// of waiting for room in the ring. Method: each option; a full ring.
 #[test]
 fn write_options_mean_their_levels() {
     let options = |sync, disable_wal| WriteOptions { sync, disable_wal, no_slowdown: false };
@@ -126,8 +126,8 @@ fn write_options_mean_their_levels() {
     assert!(log.durable() > end, "without it the writer makes room");
 }
 
-/// Goal: with `wal.sync_every` = N, writers lose at most N - 1 returned commits each, and the disk is asked only every
-/// N-th time. Method: 1 and 3 writers in turns, cut after each number of commits, several outcomes.
+/// Goal: with `wal.sync_every` = N, writers together lose at most N - 1 returned commits, and the log syncs only every
+/// N-th time. Method: 1 and 3 writers in turn, cut after each number of commits, several outcomes.
 #[test]
 fn sync_every_nth_commit_bounds_what_a_power_cut_loses() {
     let (every, mut most_lost) = (5, 0);
@@ -159,8 +159,8 @@ fn sync_every_nth_commit_bounds_what_a_power_cut_loses() {
     assert_eq!(most_lost, every - 1, "the bound is reached, so the test can fail");
 }
 
-/// Goal: `sync_wal` never writes what is in the ring, `flush_wal(false)` never syncs, and each returns with its mark
-/// where it says. Method: count frames and syncs around each.
+/// Goal: `sync_wal` never writes records from the ring, `flush_wal(false)` never syncs, and each returns with its mark
+/// at the documented position. Method: count frames and syncs around each.
 #[test]
 fn flush_and_sync_do_nothing_else() {
     let log = open(&SimFiles::new(), tiny());
@@ -180,9 +180,9 @@ fn flush_and_sync_do_nothing_else() {
     assert_eq!(log.stat().syncs, synced.syncs, "nothing is left to sync");
 }
 
-/// Goal: `manual_wal_flush` keeps what nobody waits for in memory until it is asked for, a `Disk` commit comes, or the
-/// ring is half full; sync writes mean what they always do. Method: watch the keeper fall asleep on pending bytes, then
-/// each of the three.
+/// Goal: `manual_wal_flush` keeps records that no caller waits for in memory until a flush call, a `Disk` commit, or a
+/// half-full ring; sync writes mean the same as always. Method: wait until the background flusher sleeps over pending
+/// bytes, then each of the three.
 #[test]
 fn manual_flush_waits_to_be_asked_or_for_half_a_ring() {
     let delay = std::time::Duration::from_millis(1);
@@ -206,9 +206,9 @@ fn manual_flush_waits_to_be_asked_or_for_half_a_ring() {
     eventually("the flush of a ring half full", || log.durable() > end);
 }
 
-/// Goal: with `manual_wal_flush`, appends below half a ring leave the sleeping keeper alone: waking it for nothing at each of them
-/// made them five times as dear. Method: the keeper's lock is held, which whoever wakes it needs, while more than `flush_bytes` are
-/// appended.
+/// Goal: with `manual_wal_flush`, appends below half a ring do not wake the sleeping background flusher: waking it in
+/// vain made each append five times as expensive. Method: hold the mutex that a thread needs to wake it, while more
+/// than `flush_bytes` are appended.
 #[test]
 fn manual_flush_wakes_no_keeper_below_half_a_ring() {
     let options = Options { manual_wal_flush: true, threads: true, ..tiny() };

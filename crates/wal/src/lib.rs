@@ -1,16 +1,16 @@
 //! A write-ahead log that any program can embed: bytes in, positions out, durable in groups, honest after a crash.
 //!
 //! # What it is
-//! Writers append records to a ring in memory and get their position ([`Lsn`]) at once. Whoever needs a record on
-//! disk waits for it; the first to wait writes everything gathered so far as one frame and syncs it for all (group
-//! commit without a timer). After a crash the log opens at the last whole frame. An unfinished flush at the end is
-//! trimmed; damage below what was durable is refused, because acknowledged records would be lost.
+//! Writers append records to a ring in memory and get their position ([`Lsn`]) at once. A caller that needs a record on
+//! disk waits for it; the first caller to wait writes everything gathered so far as one frame and syncs it for all
+//! (group commit without a timer). After a crash the log opens at the last whole frame. An unfinished flush at the end
+//! is trimmed; damage below the durable end is refused, because acknowledged records would be lost.
 //!
 //! # What it is not
 //! It knows nothing of transactions, rows or replicas: a payload is bytes and a 5-bit tag.
 //!
 //! # The marks
-//! `durable <= written <= boundary <= end of the last append`, each a record boundary, each only growing.
+//! `durable <= written <= boundary <= end of the last append`; each is a record boundary, and each only grows.
 //!
 //! # Example
 //! ```
@@ -31,12 +31,12 @@
 //! # Ok::<(), collie_wal::WalError>(())
 //! ```
 //!
-//! Files: `log` and `writer` are the handles, `core` what they share; [`mod@format`] has the byte tables, `decode` the one
-//! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
-//! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
-//! `read`, `recent`, `watch`, `frame_tail` and `tail` hand them out; `ship` hands out the stream as bytes, `follow` writes such
-//! bytes to another log, `unpack` makes records of them, `record_count` counts them; `truncate` cuts the end off, `duplicate`
-//! copies a running log.
+//! Files: `log` and `writer` are the handles, `core` is their shared state; [`mod@format`] has the byte tables,
+//! `decode` the only decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters,
+//! `segments` and `spare` the files, `recover` the opening. `source`, `window` and `frame_reader` read frames,
+//! `assemble` makes records of them, `read`, `recent`, `watch`, `frame_tail` and `tail` yield them. `ship` yields the
+//! stream as bytes, `follow` writes such bytes to another log, `unpack` makes records of them, `record_count` counts
+//! them. `truncate` cuts the end off, `duplicate` copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(
@@ -44,7 +44,8 @@
     allow(dead_code, reason = "what tests of the log use, which models are built without")
 )]
 
-/// Whether the running test (`mistakes`), or a process of the lab (`collie_sync::plant`), has this mistake made; `false` in a product build.
+/// Whether this mistake is planted in the running test (`mistakes`) or in a process of the lab (`collie_sync::plant`);
+/// `false` in a product build.
 macro_rules! mistake {
     ($name:literal) => {{
         #[cfg(test)]

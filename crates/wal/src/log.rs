@@ -1,7 +1,7 @@
-//! `Log`: the handle of an open log: what can be asked of it, waited for, read and ended. It joins the parts and holds no
-//! rule of its own beyond their order.
+//! `Log`: the handle of an open log, for queries, waits, reads and closing. It joins the parts, and its only rule is
+//! their order.
 //!
-//! Appending and committing is [`Writer`]'s.
+//! [`Writer`] appends and commits.
 
 use std::{
     path::Path,
@@ -21,13 +21,13 @@ use crate::{
     tail_check,
 };
 
-/// An open log. Clones are handles of the same one; the last one to go closes it as well as it can.
+/// An open log. Clones are handles of the same log; dropping the last one closes it as well as possible.
 #[derive(Clone, Debug)]
 pub struct Log {
     owner: Arc<Owner>,
 }
 
-/// The room of a log file that was given up ([`Log::lend_spare`]): until this is dropped.
+/// The room of a log file that [`Log::lend_spare`] gave up, until this is dropped.
 #[derive(Debug)]
 #[must_use = "the room is taken back when this is dropped"]
 pub struct LentSpare {
@@ -41,14 +41,14 @@ impl Drop for LentSpare {
 }
 
 impl Log {
-    /// Opens the log in `dir`, creating it where there is none.
+    /// Opens the log in `dir`, and creates it if there is none.
     ///
     /// # Errors
-    /// `InvalidOptions`; `Locked` when somebody has it open; `Damaged`, `Unfinished`, `ForeignLog`, `NewerFormat` as
-    /// `wal.recovery_mode` says; `CopiesMissing`, `CopiesDiffer` with several copies; `Io`.
+    /// `InvalidOptions`; `Locked` if another process has it open; `Damaged`, `Unfinished`, `ForeignLog`, `NewerFormat`
+    /// depending on `wal.recovery_mode`; `CopiesMissing`, `CopiesDiffer` with several copies; `Io`.
     ///
     /// # Durability
-    /// What [`Recovered`] names survives a power cut once this returns.
+    /// The records that [`Recovered`] describes survive a power cut once this returns.
     ///
     /// # Progress
     /// Blocks on reading the whole log, on writing its first frame, and on preparing spares.
@@ -69,7 +69,7 @@ impl Log {
 
     fn open_as(env: &Env, dir: &Path, options: Options, follows: bool) -> Result<(Self, Recovered), WalError> {
         let (core, recovered) = Core::open(env, dir, options, follows)?;
-        // From here on a failure drops `log`, which stops the threads that run already.
+        // From here on a failure drops `log`, which stops the threads that already run.
         let log = Self { owner: Arc::new(Owner::new(core)) };
         if log.core().options.threads {
             log.owner.start_threads()?;
@@ -86,7 +86,7 @@ impl Log {
         &self.core().flusher
     }
 
-    /// Makes a writer. Never fails: writers beyond `wal.slots` take turns at two shared slots.
+    /// Returns a new writer. Never fails: writers beyond `wal.slots` take turns at two shared slots.
     ///
     /// # Progress
     /// Short mutexes.
@@ -98,9 +98,9 @@ impl Log {
         Writer::new(self.clone(), slot)
     }
 
-    /// Counts a commit and returns how far it has to wait: `level`, or `Disk` when `wal.sync_every` says that it is its
-    /// turn. For callers that append and wait by themselves; [`Writer::commit`] and [`Writer::write`] do it. What is not
-    /// logged does not count.
+    /// Counts a commit and returns the level that it has to wait for: `level`, or `Disk` for every N-th commit with
+    /// `wal.sync_every` = N. For callers that append and wait themselves; [`Writer::commit`] and [`Writer::write`] call
+    /// it. Commits that are not logged do not count.
     ///
     /// # Progress
     /// Wait-free: at most one `fetch_add`.
@@ -113,7 +113,8 @@ impl Log {
         if nth.is_multiple_of(every) { Level::Disk } else { level }
     }
 
-    /// Returns where the ring is: `Private`, or `Shared`: then everything below the boundary survives the process.
+    /// Returns the kind of the ring: `Private`, or `Shared`, with which everything below the boundary survives the
+    /// process.
     ///
     /// # Progress
     /// Wait-free.
@@ -121,8 +122,8 @@ impl Log {
         self.core().home.kind()
     }
 
-    /// Returns the boundary as it was moved last: every record below is complete in memory. With a lock-free protocol an
-    /// append that has returned may not be below it yet: wait for [`Mark::Boundary`].
+    /// Returns the boundary as it was last moved: every record below is complete in memory. With a lock-free protocol
+    /// an append that has returned may not be below it yet: wait for [`Mark::Boundary`].
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -133,12 +134,12 @@ impl Log {
     /// Returns the next free position.
     ///
     /// # Progress
-    /// Wait-free: one load. With the oracle, blocks on the copy of another appender.
+    /// Wait-free: one load. With the mutex protocol, blocks on the copy of another appender.
     pub fn glsn(&self) -> Lsn {
         self.flusher().reserve.next()
     }
 
-    /// Returns what the kernel has: every byte below.
+    /// Returns the position below which the kernel has every byte.
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -146,7 +147,7 @@ impl Log {
         self.flusher().mark(Mark::Written)
     }
 
-    /// Returns how many bytes the file system of the log holds in all, the smallest of several copies'; `None` where that is not
+    /// Returns the size of the log's file system in bytes, the smallest one with several copies; `None` if it is not
     /// known.
     ///
     /// # Progress
@@ -155,7 +156,7 @@ impl Log {
         self.core().env.files.disk_bytes(&self.core().dir)
     }
 
-    /// Returns what is on disk: every byte below.
+    /// Returns the position below which every byte is on disk.
     ///
     /// # Progress
     /// Wait-free: one load.
@@ -163,7 +164,8 @@ impl Log {
         self.flusher().mark(Mark::Durable)
     }
 
-    /// Returns whether `mark` has reached `lsn`. For the boundary a look at every slot in use, unless it is known already.
+    /// Returns whether `mark` has reached `lsn`. For the boundary this reads the flags of all slots in use, unless the
+    /// answer is known already.
     ///
     /// # Progress
     /// Wait-free: one load; for the boundary lock-free, as moving it is a `fetch_max`.
@@ -184,8 +186,8 @@ impl Log {
     /// For [`Mark::Durable`], every record below `lsn` survives a power cut; for [`Mark::Written`], the end of the process.
     ///
     /// # Progress
-    /// Blocks on a flush: leads one when nobody does, else parks until one ends. For the boundary, blocks on the copies of
-    /// other appenders.
+    /// Blocks on a flush: leads one if no in-flight flush covers `lsn`, else parks until one ends. For the boundary,
+    /// blocks on the copies of other appenders.
     pub fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         if mark == Mark::Boundary {
             self.flush_soon();
@@ -193,8 +195,9 @@ impl Log {
         self.flusher().wait(mark, lsn)
     }
 
-    /// Returns a future that is ready once `mark` reaches `lsn`. Its first poll starts a flush on the keeper. Futures of
-    /// one mark complete in the order of their positions, and one thread may have thousands in flight:
+    /// Returns a future that is ready once `mark` reaches `lsn`. Its first poll starts a flush on the background
+    /// flusher. Futures of one mark complete in the order of their positions, and one thread may have thousands
+    /// pending:
     ///
     /// ```
     /// # use collie_wal::{Log, Mark, Options};
@@ -227,7 +230,7 @@ impl Log {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping it forgets the waiter and nothing else.
+    /// Dropping it removes the waiter and nothing else.
     ///
     /// # Progress
     /// Wait-free. A poll of the future takes a short mutex and blocks on nothing.
@@ -235,7 +238,7 @@ impl Log {
         Reached::new(self.core().clone(), mark, lsn)
     }
 
-    /// Takes the right to flush now on this thread, when records wait to become durable and nobody flushes.
+    /// Takes the right to flush on this thread now, if records wait to become durable and a flush may begin.
     ///
     /// # Progress
     /// Short mutexes; lock-free where it moves the boundary.
@@ -248,15 +251,15 @@ impl Log {
         Some(Lead::new(self.core().clone(), right))
     }
 
-    /// Has everything appended so far durable within `wal.flush_delay`, without waiting for it.
+    /// Requests that everything appended so far becomes durable within `wal.flush_delay`, without waiting for it.
     ///
     /// # Progress
-    /// Wait-free: a fence and a load; a short mutex when the keeper sleeps.
+    /// Wait-free: a fence and a load; a short mutex if the background flusher sleeps.
     pub fn flush_soon(&self) {
         self.flusher().poke(false);
     }
 
-    /// Makes everything below the boundary `written`, or `durable` when `sync`.
+    /// Makes everything below the boundary `written`, or with `sync` `durable`.
     ///
     /// # Errors
     /// As [`Log::wait`].
@@ -271,7 +274,7 @@ impl Log {
         self.flusher().wait(mark, self.flusher().reserve.advance())
     }
 
-    /// Makes everything `written` durable; what is only in the ring stays there.
+    /// Makes everything `written` durable; records that are only in the ring stay there.
     ///
     /// # Errors
     /// As [`Log::wait`].
@@ -280,36 +283,37 @@ impl Log {
     /// Everything `written` before the call survives a power cut.
     ///
     /// # Progress
-    /// Blocks on a sync, its own or another's.
+    /// Blocks on a sync, its own or that of another flush.
     pub fn sync_wal(&self) -> Result<(), WalError> {
         self.flusher().wait_leading(Mark::Durable, self.written(), Purpose::SyncOnly)
     }
 
-    /// Reads the records at or above `from` up to what is durable now, by file reads: see [`Log::read_with`].
+    /// Reads the records at or above `from` up to the current durable end, by file reads: see [`Log::read_with`].
     ///
     /// # Progress
-    /// Short mutexes, no I/O. The iterator blocks on reading files; the log goes on meanwhile.
+    /// Short mutexes, no I/O. The iterator blocks on reading files; the log continues meanwhile.
     pub fn read(&self, from: Lsn) -> Records {
         self.records(from, ReadMode::File)
     }
 
-    /// Reads the records at or above `from` up to what is durable now. A `from` below the oldest record reads from there.
+    /// Reads the records at or above `from` up to the current durable end. A `from` below the oldest record starts
+    /// there.
     ///
     /// # Errors
-    /// None yet; files are opened as the iterator comes to them.
+    /// None yet; the iterator opens each file when it comes to it.
     ///
     /// # Durability
-    /// What is yielded is durable.
+    /// Yielded records are durable.
     ///
     /// # Progress
-    /// Short mutexes, no I/O. The iterator blocks on reading files; the log goes on meanwhile.
+    /// Short mutexes, no I/O. The iterator blocks on reading files; the log continues meanwhile.
     pub fn read_with(&self, from: Lsn, mode: ReadMode) -> Result<Records, WalError> {
         Ok(self.records(from, mode))
     }
 
     fn records(&self, from: Lsn, mode: ReadMode) -> Records {
         let core = self.core();
-        // In this order: what is durable lies in the segments that are listed afterwards.
+        // In this order: everything durable lies in the segments that are listed afterwards.
         let end = core.flusher.recent.durable_end(self.durable());
         let (limit, holds) = (end.lsn, core.flusher.segments.holds.clone());
         let (hold, spans) = core.flusher.segments.hold_from(from, format!("a mapped reader from {from}"), None);
@@ -318,13 +322,14 @@ impl Log {
         Records::new(frames, from, limit, core.options.max_record_bytes)
     }
 
-    /// Follows the log as the consumer `name`: yields each record at or above its cursor once it is durable, and keeps the
-    /// files it needs, up to its bound. The cursor stays when the tail goes: it keeps files until the consumer comes back,
+    /// Follows the log as the consumer `name`: yields each record at or above its cursor once it is durable, and keeps
+    /// the files it needs, up to its bound. The cursor outlives the tail: it keeps files until the consumer comes back,
     /// falls behind its bound, or is removed.
     ///
     /// # Errors
-    /// `CursorLost` when records at or above the cursor were freed, or it fell behind its bound: place it anew with
-    /// [`TailOptions::from`]. `InvalidOptions`: the name, the bound, or another tail has the cursor. `Io`, `Closed`.
+    /// `CursorLost` if records at or above the cursor were freed, or the consumer fell behind its bound: place it again
+    /// with [`TailOptions::from`]. `InvalidOptions`: the name, the bound, or another tail has the cursor. `Io`,
+    /// `Closed`.
     ///
     /// # Durability
     /// The cursor is on disk once this returns.
@@ -335,11 +340,11 @@ impl Log {
         Tail::new(self.core().clone(), name, &options)
     }
 
-    /// Hands out the log's records as they lie in it, as the consumer `name`: for a sender of replication, whose slot the
-    /// cursor is. It never stops an append: beyond its bound it loses its place.
+    /// Yields the log's records as the bytes of the stream, as the consumer `name`. It is for a sender of replication,
+    /// whose slot is the cursor. It never stops an append: beyond its bound it loses its place.
     ///
     /// # Errors
-    /// As [`Log::tail`]; `CursorLost` also says that a replica is too far behind.
+    /// As [`Log::tail`]; `CursorLost` also means that a replica is too far behind.
     ///
     /// # Durability
     /// The cursor is on disk once this returns.
@@ -350,14 +355,14 @@ impl Log {
         Shipper::new(self.core().clone(), name, &options)
     }
 
-    /// Returns the checksum of the last bytes of the stream below what is durable: by [`Log::crc_before`] another log with
-    /// the same positions says whether it holds the same bytes there.
+    /// Returns the checksum of the last bytes of the stream below the durable end. With it, [`Log::crc_before`] of
+    /// another log with the same positions shows whether that log holds the same bytes there.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
     ///
     /// # Durability
-    /// What is covered is durable.
+    /// The covered bytes are durable.
     ///
     /// # Progress
     /// Blocks on reading files, as [`Log::crc_before`].
@@ -365,34 +370,34 @@ impl Log {
         tail_check::tail_check(self.core(), self.durable())
     }
 
-    /// Returns the CRC-32C of the `bytes` bytes of the stream before `end`, as [`Log::tail_check`] gives it at the other
-    /// end; `None` when the log does not hold all of them in one piece below its durable end.
+    /// Returns the CRC-32C of the `bytes` bytes of the stream before `end`, as [`Log::tail_check`] returns it at the
+    /// other end; `None` if the log does not hold all of them in one piece below its durable end.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
     ///
     /// # Durability
-    /// What is covered is durable.
+    /// The covered bytes are durable.
     ///
     /// # Progress
-    /// Blocks on reading files, of at most [`TAIL_CHECK_BYTES`](crate::TAIL_CHECK_BYTES) and what lies before them in the
-    /// same file.
+    /// Blocks on reading files, of at most [`TAIL_CHECK_BYTES`](crate::TAIL_CHECK_BYTES) and the bytes before them in
+    /// the same file.
     pub fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, WalError> {
         tail_check::crc_before(self.core(), end, bytes)
     }
 
-    /// Returns the CRC-32C of the stream from `from` to `to`, with the position (u64, little-endian) that each jump on the way leads to
-    /// in front of what follows it: another log with the same positions has the same. `None` when the log does not hold all of it
-    /// below its durable end.
+    /// Returns the CRC-32C of the stream from `from` to `to`. At each jump the position to which it leads (u64,
+    /// little-endian) is hashed before the records that follow. Another log with the same positions and bytes returns
+    /// the same. `None` if the log does not hold all of it below its durable end.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
     ///
     /// # Durability
-    /// What is covered is durable.
+    /// The covered bytes are durable.
     ///
     /// # Progress
-    /// Blocks on reading files, of all that is covered and what lies before it in the same file.
+    /// Blocks on reading files, of everything covered and the bytes before it in the same file.
     pub fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, WalError> {
         tail_check::crc_between(self.core(), from, to)
     }
@@ -405,7 +410,7 @@ impl Log {
         !self.core().consumers.is_empty()
     }
 
-    /// Returns the consumers by name, and the files that each keeps, as [`Log::stat`] does.
+    /// Returns the figures of all consumers, ordered by name, with the files that each keeps, as [`Log::stat`] does.
     ///
     /// # Progress
     /// Blocks on turning to the next file.
@@ -413,31 +418,31 @@ impl Log {
         self.core().consumers.stats(&self.flusher().segments.spans(), self.durable())
     }
 
-    /// Bounds how much log is kept for the consumer `name` from now on, in bytes of files as [`TailOptions::bound_bytes`]; `None`: as many
-    /// files as `wal.max_segments` allows a consumer. Its policy stays. Returns whether there is such a consumer; one that has lost its
-    /// place stays lost.
+    /// Bounds the log kept for the consumer `name` from now on, in bytes of files as [`TailOptions::bound_bytes`]; with
+    /// `None` at as many files as `wal.max_segments` allows a consumer. Its policy stays. Returns whether there is such
+    /// a consumer; a consumer that has lost its place stays lost.
     ///
     /// # Errors
     /// `InvalidOptions` for 0 bytes; `Io`, `Closed`: the bound counts until the log is closed.
     ///
     /// # Durability
-    /// On disk once this returns.
+    /// The bound is on disk once this returns.
     ///
     /// # Progress
-    /// Blocks on writing and syncing a small file where the bound is another one.
+    /// Blocks on writing and syncing a small file if the bound changes.
     pub fn bound_consumer(&self, name: &str, bytes: Option<u64>) -> Result<bool, WalError> {
         let bounded = self.core().consumers.set_bound(&self.flusher().segments, name, bytes);
         self.flusher().refresh_full();
         bounded
     }
 
-    /// Forgets the consumer `name` and its cursor; returns whether there was one.
+    /// Removes the consumer `name` and its cursor; returns whether there was one.
     ///
     /// # Errors
     /// `InvalidOptions` while a tail has it; `Io`: it may come back after a crash.
     ///
     /// # Durability
-    /// Gone once this returns.
+    /// The removal is on disk once this returns.
     ///
     /// # Progress
     /// Blocks on writing and syncing a small file.
@@ -448,25 +453,25 @@ impl Log {
         removed
     }
 
-    /// Frees whole files whose records all lie below `lsn` and below what is held, oldest first, but never the last two.
-    /// Returns where the log starts now, and who holds the rest.
+    /// Frees whole files whose records all lie below `lsn` and below every hold, oldest first, but never the last two.
+    /// Returns the new start of the log, and the holder of the rest.
     ///
     /// # Errors
-    /// `Io`; what was freed before stays freed.
+    /// `Io`; files freed before the error stay freed.
     ///
     /// # Durability
-    /// What is freed is gone once this returns, and after a crash too.
+    /// The freed files are gone once this returns, and after a crash too.
     ///
     /// # Progress
     /// Blocks on writing and syncing the file of the cursors, if one moved, and on removing files.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
         let segments = &self.flusher().segments;
-        // So that consumers let go of all that they have passed.
+        // First, so that consumers release all files that they have passed.
         self.core().consumers.save(segments)?;
         segments.free_before(lsn.min(self.durable()))
     }
 
-    /// Returns why records are refused for lack of room on the disk, or of files, if they are.
+    /// Returns why records are refused for lack of room on the disk or of files, if they are.
     ///
     /// # Progress
     /// Short mutexes.
@@ -474,7 +479,8 @@ impl Log {
         self.flusher().segments.full()
     }
 
-    /// Lets files be prepared ahead, where that was to wait ([`Options::spares_wait`](crate::Options)).
+    /// Allows spares to be prepared, if the log was opened to wait with that
+    /// ([`Options::spares_wait`](crate::Options)).
     ///
     /// # Progress
     /// Short mutexes.
@@ -482,8 +488,8 @@ impl Log {
         self.flusher().segments.let_prepare();
     }
 
-    /// Gives up a file of at least `bytes` that was prepared ahead, so that its room on a full disk is somebody else's, and prepares none until
-    /// what is returned is dropped. `None`: there is none to give, for one is always kept.
+    /// Removes a spare of at least `bytes`, so that its room on a full disk is free for other files, and prepares none
+    /// until the returned guard is dropped. Returns `None` if there is no spare to give; one is always kept.
     ///
     /// # Durability
     /// The file is gone when this returns.
@@ -494,18 +500,19 @@ impl Log {
         self.flusher().segments.lend_spare(bytes).then(|| LentSpare { log: self.clone() })
     }
 
-    /// Returns figures.
+    /// Returns the figures of the log.
     ///
     /// # Progress
-    /// Blocks on a flight that puts its frame together, turns to the next file, or mends a failed one.
+    /// Blocks on a flush that builds its frame, turns to the next file, or repairs a failed one.
     pub fn stat(&self) -> Stat {
         Stat::of(self.core())
     }
 
-    /// Does the keeper's and the preparer's work once, and brings back copies that were left out; for logs without threads.
+    /// Does the work of the background flusher and the preparer once, and brings back copies that were left out; for
+    /// logs without threads.
     ///
     /// # Errors
-    /// As [`Log::wait`]. A file that could not be prepared is no error here: it closes admission when it matters.
+    /// As [`Log::wait`]. A file that could not be prepared is no error here: it closes admission when it is needed.
     ///
     /// # Durability
     /// Everything below the boundary survives a power cut.
@@ -513,7 +520,7 @@ impl Log {
     /// # Progress
     /// Blocks on a flush, on preparing one file, and on bringing copies up to date.
     pub fn tick(&self) -> Result<(), WalError> {
-        // Noted in `segments`, where appends see it.
+        // `segments` keeps the error, and appends check it there.
         let _noted = self.flusher().segments.prepare_one();
         self.flusher().refresh_full();
         if let Some(mirror) = &self.core().mirror {
@@ -524,13 +531,14 @@ impl Log {
         self.flush_wal(true)
     }
 
-    /// Closes: flushes, syncs, marks the end, frees the directory. Later appends and waits return `Closed`.
+    /// Closes the log: flushes, syncs, writes the closing frame, unlocks the directory. Later appends and waits return
+    /// `Closed`.
     ///
     /// # Errors
-    /// `Poisoned` or `Io`: the end is not marked, and the next open recovers. Closing again is no error.
+    /// `Poisoned` or `Io`: there is no closing frame, and the next opening recovers. Closing again is no error.
     ///
     /// # Durability
-    /// Everything that was appended survives a power cut, and the next open finds a clean end.
+    /// Every appended record survives a power cut, and the next opening finds a clean end.
     ///
     /// # Progress
     /// Blocks on a flush, on the threads of the log, and on writing the file of the cursors.
@@ -538,10 +546,10 @@ impl Log {
         self.owner.close(true)
     }
 
-    /// Stops using the files without flushing anything, as if the process had died here. For tests of recovery.
+    /// Stops using the files without a flush, as if the process had died here. For tests of recovery.
     ///
     /// # Progress
-    /// Blocks on a flight on its way and on the threads of the log.
+    /// Blocks on in-flight flushes and on the threads of the log.
     pub fn abandon(&self) {
         // Nothing is flushed, so nothing can fail.
         let _nothing = self.owner.close(false);
@@ -554,19 +562,19 @@ impl Log {
         right.map_or(Ok(()), |right| self.flusher().fly(right))
     }
 
-    /// Says what holds everybody up, as the preparer and whoever waits do by themselves.
+    /// Warns of the flush or slot that delays all others, as the preparer and waiting threads do.
     #[cfg(test)]
     pub(crate) fn look_for_stalls(&self) {
         self.flusher().look_for_stalls();
     }
 
-    /// Returns how many threads wait for a flight.
+    /// Returns the number of threads that wait for a flush.
     #[cfg(test)]
     pub(crate) fn parked_threads(&self) -> usize {
         self.flusher().queue.lock().parked_threads()
     }
 
-    /// Returns what the keeper is doing.
+    /// Returns the state of the background flusher.
     #[cfg(test)]
     pub(crate) fn keeper_state(&self) -> &std::sync::atomic::AtomicU8 {
         &self.flusher().keeper
