@@ -1,5 +1,5 @@
-//! The crash lab's slice for every test run, and that it can fail: each mistake of the ancestors and of ours, made on
-//! purpose, is caught with the message that names it.
+//! A short run of the crash lab for every test run, and the proof that it can fail: each planted mistake of earlier
+//! logs and of this one is caught with the message that names it.
 //!
 //! | fault of an earlier log (`docs/design/log.md`) | made here as | must show as |
 //! |---|---|---|
@@ -23,7 +23,8 @@ use crate::{
     mistakes,
 };
 
-/// Returns what the enumeration finds while `mistake` is made, in up to 300 workloads, once it is what is `expected`.
+/// Runs the enumeration with the planted `mistake`, in up to 300 workloads; returns the first violation with the
+/// `expected` message.
 fn caught(mistake: &'static str, crash_again_every: u64, expected: &str) -> Result<Violation, String> {
     let mut last = None;
     for seed in 1..=300 {
@@ -37,8 +38,8 @@ fn caught(mistake: &'static str, crash_again_every: u64, expected: &str) -> Resu
     Err(format!("{mistake} goes unnoticed; last: {last:?}"))
 }
 
-/// Goal: in every crash state every acknowledged record is back, nothing follows a gap, nothing stale appears, no
-/// position is used twice; also when the opening crashes. Method: a slice of the enumeration that `make crash` runs at
+/// Goal: in every crash state every acknowledged record is there, nothing follows a gap, nothing stale appears, no
+/// position is used twice; also when the opening crashes. Method: a part of the enumeration that `make crash` runs at
 /// full length.
 #[test]
 fn log_keeps_its_promises_in_every_crash_state() {
@@ -54,8 +55,8 @@ fn log_keeps_its_promises_in_every_crash_state() {
     assert!(report.records > report.states * 4, "the states hold too little to lose: {report:?}");
 }
 
-/// Goal: the same with threads: keeper, preparer and four writers at once. Method: a few rounds, `make crash`
-/// runs many; and one on a disk whose syncs lie, which must show.
+/// Goal: the same with threads: background flusher, preparer and four writers in parallel. Method: a few rounds (`make
+/// crash` runs many), and one on a disk whose syncs lie, which must show.
 #[test]
 fn threads_keep_their_promises_in_every_crash_state() {
     let report = check_threads(6, 1, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
@@ -66,14 +67,14 @@ fn threads_keep_their_promises_in_every_crash_state() {
     assert!(shows, "{violation}");
 }
 
-/// Goal: one seed is one enumeration. Method: twice, comparing all counts.
+/// Goal: one seed is one enumeration. Method: run it twice and compare all counts.
 #[test]
 fn one_seed_visits_the_same_states_twice() {
     let visit = || check_states(&StatesPlan::new(2_000, 77), &mut |_| {});
     assert_eq!(visit(), visit());
 }
 
-/// Goal: the enumeration catches each planted mistake, by its intended message. Method: one on each thread.
+/// Goal: the enumeration catches each planted mistake with its intended message. Method: one mistake on each thread.
 #[test]
 fn planted_mistakes_are_caught_by_the_enumeration() {
     let mistakes = [
@@ -101,8 +102,8 @@ fn planted_mistakes_are_caught_by_the_enumeration() {
     });
 }
 
-/// Goal: a disk that lies about syncs, or about directories alone, is caught. Method: workloads on either; each loses
-/// acknowledged records or files in some state.
+/// Goal: a disk that lies about syncs, or only about directories, is caught. Method: workloads on either; acknowledged
+/// records are lost in some states.
 #[test]
 fn lying_syncs_and_unsynced_names_are_caught() {
     for lies in [Lies { syncs: true, names: true }, Lies { names: true, syncs: false }] {
@@ -117,8 +118,8 @@ fn lying_syncs_and_unsynced_names_are_caught() {
     }
 }
 
-/// Goal: every flipped bit below the durable position is reported, nothing wrong is yielded, nothing else is damage.
-/// Method: one bit of every byte that carries the log; `faultlab log-flips` flips all eight.
+/// Goal: every flipped bit below the durable position is reported, no wrong record is yielded, and no other flip counts
+/// as damage. Method: one bit of every byte that carries the log; `faultlab log-flips` flips all eight.
 #[test]
 fn flipped_bits_are_reported_byte_by_byte() {
     let report = sweep_flips(3, Bits::One, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
@@ -126,16 +127,17 @@ fn flipped_bits_are_reported_byte_by_byte() {
     assert!(report.protected_bytes > 20_000 && report.harmless > 500, "{report:?}");
 }
 
-/// Goal: damage that is trimmed like a torn tail is caught. Method: the sweep while the look ahead is left out.
+/// Goal: damage that is trimmed like a torn tail is caught. Method: the sweep without the search behind the end of the
+/// chain.
 #[test]
 fn trimmed_damage_is_caught_by_the_flips() {
     let violation = mistakes::with("DAMAGE_TRIMMED", || sweep_flips(3, Bits::One, &mut |_| {})).unwrap_err();
     assert!(violation.message.contains("nothing is reported"), "{violation}");
 }
 
-/// Goal: no bit of a frame header makes a reader ask for more than a frame may hold (4 MiB and its header). Method: flip
-/// every bit of the headers of a log whose files are larger than that; the disk keeps the largest read. The mistake of
-/// trusting the length must show.
+/// Goal: no bit of a frame header makes a reader request more than a frame may hold (4 MiB and its header). Method:
+/// flip every bit of the headers of a log whose files are larger than that; the disk records the largest read. The
+/// planted mistake of trusting the length must show.
 #[test]
 fn flipped_header_bits_do_not_size_an_allocation() {
     const LIMIT: u64 = (4 << 20) + 128;
@@ -149,7 +151,7 @@ fn flipped_header_bits_do_not_size_an_allocation() {
         let before = inspect(&Env::over(disk.clone(), 1), "/wal".as_ref()).unwrap();
         let path = before.segments()[0].path.clone();
         for bit in 0..2 * 64 * 8_u64 {
-            // The opening frame, which has a LINK, then the record's.
+            // The opening frame, which has a LINK, then the frame of the record.
             let offset = (1 + bit / 512) * 4096 + bit / 8 % 64;
             disk.flip(&path, offset, 1 << (bit % 8)).unwrap();
             let env = Env::over(disk.clone(), 1);
@@ -164,8 +166,8 @@ fn flipped_header_bits_do_not_size_an_allocation() {
     assert!(largest("LENGTH_TRUSTED") > LIMIT, "a length that is trusted goes unnoticed");
 }
 
-/// Goal: one log, one owner: eight writers lose nothing, a second opener is refused, and would be noticed if it were
-/// not. Method: eight threads on one log; open again meanwhile; then the same without the lock.
+/// Goal: a log has one owner: eight writers lose nothing, and a second opening is refused, which would be noticed if it
+/// were not. Method: eight threads on one log; open it again at the same time; then the same without the lock.
 #[test]
 fn eight_writers_share_a_log_and_a_second_owner_is_refused() {
     let (env, disk) = Env::simulated(9);
@@ -202,9 +204,9 @@ fn eight_writers_share_a_log_and_a_second_owner_is_refused() {
     assert!(second.is_ok(), "without the lock the second opener is not refused: {second:?}");
 }
 
-/// Goal: after a crash nothing is handed out again that the crashed life may have handed out, by its own settings and not by those of the
-/// opening. Method: a life with a large ring, most of which never reached the disk; an opening with a small one, as it is and with the
-/// mistake.
+/// Goal: after a crash no position is handed out again that the crashed incarnation may have handed out, according to
+/// its own settings and not to those of the opening. Method: an incarnation with a large ring, most of which never
+/// reached the disk; an opening with a small one, with and without the planted mistake.
 #[test]
 fn opening_with_a_smaller_ring_hands_out_no_position_again() {
     let (env, disk) = Env::simulated(10);
@@ -226,7 +228,7 @@ fn opening_with_a_smaller_ring_hands_out_no_position_again() {
     assert!(next("NEW_SKIP") < highest, "a skip by the new settings goes unnoticed");
 }
 
-/// Goal: figures carry their unit and agree with each other. Method: a rate times its time is the count.
+/// Goal: figures have the right unit. Method: a rate times its time is the count.
 #[test]
 fn rate_times_time_is_the_count() {
     let time = std::time::Duration::from_millis(2_500);

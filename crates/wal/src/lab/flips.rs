@@ -1,10 +1,10 @@
-//! Bit flips: what a rotting medium does to a log, one bit at a time.
+//! Bit flips: the effect of a rotting medium on a log, one bit at a time.
 //!
 //! # Oracles
 //! - B1. A flip in bytes that carry the log below the durable position that its frames name is reported: opening is
-//!   refused as damaged, and what a reader yields is a prefix of what was there.
+//!   refused as damaged, and a reader yields only a prefix of the records.
 //! - B2. A flip anywhere else changes nothing below that position: no damage is reported and every record is there.
-//! - B3. Opened nevertheless, as `point_in_time` says, the log holds a prefix of what was there and hands out no position
+//! - B3. If `point_in_time` opens the log all the same, it holds a prefix of the records and hands out no position
 //!   again, also when that opening crashes.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::{
     window::Window,
 };
 
-/// What was flipped so far.
+/// Counts of a sweep so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlipReport {
     /// Bytes of the files, spares and padding included.
@@ -36,22 +36,22 @@ pub struct FlipReport {
     pub protected_bytes: u64,
     /// Bits flipped.
     pub flips: u64,
-    /// Flips that opening reported.
+    /// Flips that were reported as damage.
     pub reported: u64,
-    /// Flips outside what is protected, which changed nothing.
+    /// Flips outside the protected bytes, which changed nothing.
     pub harmless: u64,
 }
 
-/// Which bits of a byte are flipped.
+/// The bits of a byte that are flipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// All eight.
     All,
-    /// One, by seed.
+    /// One, chosen by the seed.
     One,
 }
 
-/// A piece of a file.
+/// A range of a file.
 struct Region {
     path: PathBuf,
     from: u64,
@@ -59,11 +59,11 @@ struct Region {
     protected: bool,
 }
 
-/// Flips `bits` of every byte that carries the log, and one bit of every 64th other byte, of a log made from `seed`;
-/// `progress` hears after every few thousand flips.
+/// Flips `bits` of every byte that carries the log, and one bit of every 64th other byte, of a log made from `seed`.
+/// Calls `progress` after every few thousand flips.
 ///
 /// # Errors
-/// The first flip that was not reported, or that changed what it must not.
+/// The first flip that was not reported, or that changed protected records.
 pub fn sweep_flips(seed: u64, bits: Bits, progress: &mut dyn FnMut(&FlipReport)) -> Result<FlipReport, Violation> {
     let violation = |message: String| Violation { seed, states: 0, message };
     let disk = make_log(seed).map_err(|error| violation(error.to_string()))?;
@@ -94,7 +94,7 @@ pub fn sweep_flips(seed: u64, bits: Bits, progress: &mut dyn FnMut(&FlipReport))
     Ok(report)
 }
 
-/// Flips, looks, and flips back.
+/// Flips bits, checks the log, and flips them back.
 fn flip(
     disk: &SimFiles,
     region: &Region,
@@ -110,7 +110,7 @@ fn flip(
     match (region.protected, after.damage()) {
         (true, None) => return Err("nothing is reported".to_owned()),
         (true, Some(WalError::Damaged { .. })) => {
-            // Opening looks the same way; that it does is checked at every seventeenth flip.
+            // An opening checks in the same way; every seventeenth flip verifies that.
             if report.flips.is_multiple_of(17) {
                 let opened = Log::open(&Env::over(disk.clone(), 1), Path::new(DIR), lab_options());
                 if !matches!(opened, Err(WalError::Damaged { .. })) {
@@ -120,7 +120,7 @@ fn flip(
             if report.flips.is_multiple_of(509) {
                 opens_before_the_damage(disk, intact)?;
             }
-            // A reader may end with an error; what it yields before is what was there.
+            // A reader may end with an error; the records before it must be those that were there.
             if !intact.records.starts_with(&yielded.map_or(Vec::new(), |yielded| yielded.records)) {
                 return Err("a reader yields what was not written".to_owned());
             }
@@ -137,7 +137,7 @@ fn flip(
     rot()
 }
 
-/// Opens a copy of `disk` as `point_in_time` says, and crashes that opening: a prefix is left, the same in every state,
+/// Opens a copy of `disk` with `point_in_time`, and crashes that opening: a prefix is left, the same in every state,
 /// and no position is used twice.
 fn opens_before_the_damage(disk: &SimFiles, intact: &Yielded) -> Result<(), String> {
     let point = disk.crash_point();
@@ -197,7 +197,8 @@ impl Yielded {
     }
 }
 
-/// Makes a log of several segments and lives: a clean close, a kill, long records, an empty frame, an unsynced end.
+/// Makes a log of several segments and incarnations: a clean close, a kill, long records, an empty frame, an unsynced
+/// end.
 fn make_log(seed: u64) -> Result<SimFiles, WalError> {
     let random = SimRandom::new(seed);
     let mut disk = SimFiles::new();
@@ -226,7 +227,8 @@ fn make_log(seed: u64) -> Result<SimFiles, WalError> {
     Ok(disk)
 }
 
-/// Says which bytes carry the log below the durable position: headers of segments and frames, and payloads.
+/// Returns the ranges of the files; those that carry the log below the durable position (headers of segments and
+/// frames, and payloads) are protected.
 fn regions_of(disk: &SimFiles, before: &Inspection) -> Result<Vec<Region>, WalError> {
     let mut regions = Vec::new();
     let mut add = |path: &Path, from: u64, to: u64, protected: bool| {

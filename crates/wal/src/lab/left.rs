@@ -1,9 +1,9 @@
-//! `Left`: what salvages read of a crash state, which is no damage: an opening brings it to a whole log.
+//! `Left`: the result of salvages of a crash state. A crash state is no damage: an opening makes a whole log of it.
 //!
 //! # Oracles
-//! - G1. A salvage yields what the opening does, and declares no hole.
-//! - G2. So does the way that it takes through a damaged log, in the files that the opening reads, but that this may go on
-//!   where the opening stops: at records that were written and nobody was promised.
+//! - G1. A salvage yields the records that the opening yields, and declares no hole.
+//! - G2. The same holds for a salvage by position, the path for a damaged log, over the files that the opening reads.
+//!   It may only continue where the opening stops: with records that were written and not acknowledged.
 //!
 //! Checked by the mistake `SALVAGE_PAST_THE_END` (`lab_tests`).
 
@@ -21,20 +21,20 @@ use crate::{
     salvage::{by_position, salvage_locked},
 };
 
-/// Start, end and body of each.
+/// Start, end and body of each record.
 type Records = Vec<(Lsn, Lsn, Vec<u8>)>;
 
-/// What salvages read of a log that is whole.
+/// The records that salvages read of a whole log.
 pub(crate) struct Left {
     records: Records,
-    /// By the way that a salvage takes through a damaged log.
+    /// Records of the salvage by position, the path for a damaged log.
     pub(crate) pieces: Records,
 }
 
 impl Left {
-    /// Reads the log on `disk`, which nobody has open.
+    /// Reads the log on `disk`, which is closed.
     pub(crate) fn of(disk: &SimFiles, layout: Layout) -> Result<Self, String> {
-        // A disk of its own: the locks that a salvage takes are names.
+        // A separate disk, because the locks that a salvage takes are names on it.
         let point = disk.crash_point();
         let (env, dir) = (Env::over(point.state(&point.all_kept()), 4), Path::new(DIR));
         let copies = layout.apply(lab_options()).copies;
@@ -51,7 +51,7 @@ impl Left {
         Ok(Self { records, pieces })
     }
 
-    /// Compares with what an opening yields.
+    /// Compares the records with those that an opening yields.
     pub(crate) fn compare(&self, yielded: &Yield) -> Result<(), String> {
         let (records, pieces, opened) = (self.records.len(), self.pieces.len(), yielded.records.len());
         if self.records != yielded.records {
@@ -64,11 +64,11 @@ impl Left {
     }
 }
 
-/// Returns what a salvage yields; a hole is an error.
+/// Returns the records that a salvage yields; a hole is an error.
 fn all_of(salvage: Result<Salvage, WalError>) -> Result<Records, String> {
     let mut records = Vec::new();
     let pieces = match salvage {
-        // Not made yet.
+        // The log does not exist yet.
         Err(WalError::Io { .. }) => return Ok(records),
         pieces => pieces.map_err(|error| error.to_string())?,
     };

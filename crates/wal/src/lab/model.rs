@@ -1,15 +1,16 @@
-//! `Model`: what a run appended and what it was promised; `Expectation`: the same at one moment, to compare with what
-//! an opened log yields.
+//! `Model`: what a run appended and what it was promised. `Expectation`: the same at one moment, for the comparison
+//! with the records of an opened log.
 //!
 //! # Oracles
-//! - E1. Every acknowledged record is back, with its bytes, unless it was freed.
-//! - E2. What comes back is a prefix of what was appended: nothing behind a gap, nothing from an earlier life or an
+//! - E1. Every acknowledged record is there, with its bytes, unless it was freed.
+//! - E2. The records are a prefix of what was appended: nothing behind a gap, nothing from an earlier incarnation or an
 //!   earlier use of a file, nothing that an opening had left out.
-//! - E3. No position is handed out twice, no incarnation is used twice.
-//! - E4. A log that was closed comes back clean and whole.
-//! - E5. What one opening yields, every later one does.
+//! - E3. No position is handed out twice, and no incarnation is used twice.
+//! - E4. A closed log opens clean and whole.
+//! - E5. Every later opening yields what the first one yields.
 //! - E6. A kill of the process alone takes nothing that was written, synced or not.
-//! - E7. A consumer that was made is known again, stands nowhere beyond where it said it was, and has what it needs.
+//! - E7. A consumer that was created is still known, is nowhere beyond the position that it reached, and has the
+//!   records that it needs.
 
 use std::sync::Arc;
 
@@ -29,32 +30,32 @@ pub(crate) struct Appended {
     pub(crate) start: Lsn,
     pub(crate) end: Lsn,
     pub(crate) body: Vec<u8>,
-    /// Where its first piece starts.
+    /// Start of its first piece.
     first_piece: Lsn,
     stamp: Stamp,
 }
 
-/// What one life after the other appended and was promised.
+/// What the incarnations appended, one after the other, and what they were promised.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// As far as it was noted; what the running log has done since is asked of it.
+    /// The promises noted so far; those of the running log since then are read from it.
     promised: Expectation,
-    /// Where the running log starts.
+    /// Start of the running log.
     start: Lsn,
-    /// The running log: what it calls durable must be so at every moment, whether anybody asks or not.
+    /// The running log: its durable position must be true at every moment, whether it is read or not.
     log: Option<Log>,
 }
 
-/// What must hold after a crash at one moment.
+/// The conditions that must hold after a crash at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expectation {
-    /// Records that can come back, in order.
+    /// Records that may be there, in order.
     records: Vec<Arc<Appended>>,
-    /// The record that an append is at, which may be on disk before that append returns; its positions are not known.
+    /// The record of a running append. It may be on disk before that append returns; its positions are not known.
     intended: Option<Arc<Appended>>,
     /// Everything below was acknowledged.
     acknowledged: Lsn,
-    /// Everything below was handed to the kernel since the power was lost.
+    /// Everything below was handed to the kernel since the last power cut.
     written: Lsn,
     /// The largest end ever handed out.
     highest: Lsn,
@@ -62,11 +63,11 @@ pub(crate) struct Expectation {
     /// Everything below may have been freed.
     freed: Lsn,
     incarnation: u64,
-    /// How far the consumer has come, once it is there.
+    /// The position that the consumer has reached, once it exists.
     consumed: Option<Lsn>,
 }
 
-/// What an opened log yields.
+/// The content of an opened log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Yield {
     pub(crate) start: Lsn,
@@ -77,7 +78,7 @@ pub(crate) struct Yield {
 }
 
 impl Yield {
-    /// Reads everything that `log` has.
+    /// Reads all records of `log`.
     pub(crate) fn of(log: &Log, found: &Recovered) -> Result<Self, String> {
         let read: Result<Vec<_>, _> =
             log.read(Lsn::ZERO).map(|record| record.map(|record| (record.lsn, record.end, record.body))).collect();
@@ -90,7 +91,7 @@ impl Yield {
         })
     }
 
-    /// Says what record `at` claims to be.
+    /// Describes record `at` by its stamp.
     fn describe(&self, at: usize) -> String {
         let (lsn, _, body) = &self.records[at];
         match Stamp::of(body) {
@@ -106,12 +107,12 @@ impl Yield {
 }
 
 impl Model {
-    /// Notes that an opening is under way: a close counts no more.
+    /// Notes that an opening has begun: an earlier close no longer counts.
     pub(crate) fn opens(&mut self) {
         self.promised.closed = false;
     }
 
-    /// Takes what an opening yielded as the new truth.
+    /// Takes the content of an opened log as the new state.
     pub(crate) fn opened(&mut self, log: &Log, found: &Recovered) -> Result<(), String> {
         let expectation = self.expectation();
         let yielded = Yield::of(log, found)?;
@@ -132,7 +133,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the body of the next record, of `len` bytes, or of none.
+    /// Returns the stamp and the body of the next record, of `len` bytes; an empty body if there is no room for a
+    /// stamp.
     pub(crate) fn next_body(&self, position: Lsn, len: usize) -> (Stamp, Vec<u8>) {
         let last = self.promised.records.last().map(|record| record.stamp).unwrap_or_default();
         if len < STAMP_BYTES {
@@ -148,7 +150,7 @@ impl Model {
         self.promised.intended = Some(Arc::new(Appended { start, end, body: body.to_vec(), first_piece, stamp }));
     }
 
-    /// Notes that it was appended.
+    /// Notes that the intended record was appended.
     pub(crate) fn appended(&mut self, at: crate::Appended) {
         let promised = &mut self.promised;
         let Some(intended) = promised.intended.take() else { return };
@@ -161,29 +163,29 @@ impl Model {
         self.promised.freed = self.promised.freed.max(lsn);
     }
 
-    /// Returns where the running log starts.
+    /// Returns the start of the running log.
     pub(crate) fn started_at(&self) -> Lsn {
         self.start
     }
 
-    /// Notes where the running log starts.
+    /// Sets the start of the running log.
     pub(crate) fn starts_at(&mut self, start: Lsn) {
         self.start = start;
     }
 
-    /// Notes that the consumer is there, at `lsn`, or moves there.
+    /// Notes that the consumer exists at `lsn`, or moves there.
     pub(crate) fn consumes_to(&mut self, lsn: Lsn) {
         self.promised.consumed = self.promised.consumed.max(Some(lsn));
     }
 
-    /// Returns where some record ends.
+    /// Returns the end of a random record.
     pub(crate) fn some_end(&self, random: &SimRandom) -> Option<Lsn> {
         let count = self.promised.records.len() as u64;
         let at = (count > 0).then(|| usize::try_from(random.below(count)).expect("below a length"))?;
         Some(self.promised.records[at].end)
     }
 
-    /// Notes that the log is being cut at `lsn`: what lies above may be gone or not. Returns what to give to
+    /// Notes that the log is being cut at `lsn`: records above may be gone or not. Returns the state before, for
     /// `was_not_cut`.
     pub(crate) fn cuts(&mut self, lsn: Lsn) -> Expectation {
         let before = self.promised.clone();
@@ -200,7 +202,7 @@ impl Model {
         self.promised.intended = None;
     }
 
-    /// Notes that it was left as it was.
+    /// Notes that the log was not cut.
     pub(crate) fn was_not_cut(&mut self, before: Expectation) {
         self.promised = before;
     }
@@ -212,18 +214,18 @@ impl Model {
         promised.acknowledged = promised.highest.max(promised.acknowledged);
     }
 
-    /// Lets go of the log at the end of its life.
+    /// Drops the log at the end of its incarnation.
     pub(crate) fn ended(&mut self) {
         self.promised = self.expectation();
         self.log = None;
     }
 
-    /// Notes that what was only written may be gone.
+    /// Notes that bytes that were only written may be gone.
     pub(crate) fn power_lost(&mut self) {
         self.promised.written = Lsn::ZERO;
     }
 
-    /// Returns what must hold after a crash now.
+    /// Returns the conditions that must hold after a crash now.
     pub(crate) fn expectation(&self) -> Expectation {
         let mut now = self.promised.clone();
         if let Some(log) = &self.log {
@@ -235,12 +237,12 @@ impl Model {
 }
 
 impl Expectation {
-    /// Returns what must hold after a kill of the process alone (E6).
+    /// Returns the conditions that must hold after a kill of the process alone (E6).
     pub(crate) fn of_a_kill(&self) -> Self {
         Self { acknowledged: self.acknowledged.max(self.written), ..self.clone() }
     }
 
-    /// Compares what an opening yields with what was promised (E1 to E4).
+    /// Compares the content of an opened log with the promises (E1 to E4).
     pub(crate) fn check(&self, yielded: &Yield) -> Result<(), String> {
         let whole = |record: &&Arc<Appended>| record.first_piece >= yielded.start;
         let lost = |record: &&Arc<Appended>| {
@@ -253,7 +255,7 @@ impl Expectation {
                 lost.start
             ));
         }
-        // What began in a freed file is not whole any more.
+        // A record that began in a freed file is not whole any more.
         let mut expected = self.records.iter().filter(whole);
         for (at, (lsn, end, body)) in yielded.records.iter().enumerate() {
             let Some(record) = expected.next() else {
@@ -282,7 +284,7 @@ impl Expectation {
         Ok(())
     }
 
-    /// Compares where the consumer of an opened log stands with where it may (E7).
+    /// Checks that the consumer of an opened log is at an allowed position (E7).
     pub(crate) fn check_consumer(&self, log: &Log, yielded: &Yield) -> Result<(), String> {
         let stat = log.stat().consumers.into_iter().find(|consumer| consumer.name == CONSUMER);
         let Some(consumed) = self.consumed else { return Ok(()) };

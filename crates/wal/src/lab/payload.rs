@@ -1,26 +1,27 @@
-//! `Stamp`: the head of a lab record: who wrote it, in which life, where in the log, and a running hash over all that
-//! writer wrote before. The rest of the record follows from the stamp, so every byte of it can be checked alone.
+//! `Stamp`: the head of a lab record. It names the writer, the incarnation and the position in the log, and has a
+//! running hash over all earlier records of that writer. The rest of the record is derived from the stamp, so that
+//! every byte of a record can be checked without other data.
 //!
-//! A record from an earlier life, from another place or after a lost one gives itself away without a list of what was
-//! written: the parent of a killed process has only the acknowledgements.
+//! A record from an earlier incarnation, from another place or after a lost record is detected without a list of the
+//! written ones: the parent of a killed process has only the acknowledgements.
 
 use collie_env::{Random, SimRandom};
 
-/// Bytes of a stamp: the shortest lab record but for the empty one.
+/// Size of a stamp in bytes: the shortest lab record, except for the empty one.
 pub const STAMP_BYTES: usize = 40;
 
 /// The head of a lab record. Integers are little-endian, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which writer.
+    /// The number of the writer.
     pub writer: u64,
-    /// Its how-manieth record, from 1.
+    /// The number of this record of the writer, from 1.
     pub number: u64,
-    /// The life of the log.
+    /// The incarnation of the log.
     pub incarnation: u64,
-    /// What the writer took for the next free position.
+    /// The next free position, as the writer read it.
     pub position: u64,
-    /// Running hash over this writer's stamps and lengths, this one's included.
+    /// Running hash over this writer's stamps and lengths, including this one.
     pub chain: u64,
 }
 
@@ -48,7 +49,7 @@ impl Stamp {
         body
     }
 
-    /// Reads the stamp of a record; `None` when any byte of the record is not what its stamp makes it.
+    /// Reads the stamp of a record; `None` if a byte of the record does not match its stamp.
     pub fn of(body: &[u8]) -> Option<Self> {
         let word = |at: usize| {
             let bytes = body.get(at * 8..at * 8 + 8)?;
@@ -69,8 +70,8 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    /// Goal: a record reads back as what it was made of, any changed byte shows, and so does a missing predecessor.
-    /// Method: two records in a row; flip each byte of the second; leave the first out.
+    /// Goal: a record reads back as it was made; any changed byte and a missing predecessor are detected. Method: two
+    /// records in a row; flip each byte of the second; leave the first out.
     #[test]
     fn stamped_record_gives_away_any_change() {
         let first = Stamp { writer: 3, ..Stamp::default() }.next(1, 4096, 60);

@@ -1,9 +1,9 @@
-//! Crash-state enumeration: for each crash point of each workload, visits the states that the disk may be in, opens the
-//! log in each with the real code, and compares with what was promised (`model`, E1 to E7).
+//! Crash-state enumeration: for each crash point of each workload it visits the states that the disk may be in, opens
+//! the log in each with the real code, and compares the result with the promises (`model`, E1 to E7).
 //!
-//! Every few states are salvaged first (`left`), which must yield what the opening does. Of the same states the opening is
-//! itself crashed: its crash points are visited in the same way, and so is the moment after the first commit of the new
-//! life.
+//! Some of the states are salvaged first (`left`), which must yield what the opening does. In the same states the
+//! opening is crashed too: its crash points are visited in the same way, and so is the moment after the first commit of
+//! the new incarnation.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -23,50 +23,50 @@ use crate::{
     },
 };
 
-/// What to visit.
+/// The extent of an enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct StatesPlan {
-    /// Goes on with further workloads until so many states were checked.
+    /// Runs further workloads until this many states were checked.
     pub states: u64,
-    /// The first workload; the others follow by one.
+    /// The seed of the first workload; it grows by one for each further one.
     pub seed: u64,
-    /// Per crash point.
+    /// Limits for each crash point.
     pub limits: Limits,
-    /// Per workload, so that many workloads are visited; 0 is no bound.
+    /// Bound for each workload, so that many workloads are visited; 0 for no bound.
     pub states_per_workload: u64,
-    /// The opening of every how-manieth state is crashed again; 0 is none.
+    /// The opening is crashed in one of this many states; 0 for never.
     pub crash_again_every: u64,
 }
 
 impl StatesPlan {
-    /// Returns the usual plan for so many states.
+    /// Returns the usual plan for `states` states.
     pub fn new(states: u64, seed: u64) -> Self {
         Self { states, seed, limits: Limits::default(), states_per_workload: 4_000, crash_again_every: 64 }
     }
 }
 
-/// What was visited so far.
+/// Counts of an enumeration so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatesReport {
     /// Workloads, each from its own seed.
     pub workloads: u64,
-    /// Crash points of them.
+    /// Their crash points.
     pub crash_points: u64,
-    /// States in which the log was opened and compared, those of second crashes included.
+    /// States in which the log was opened and compared, including those of second crashes.
     pub states: u64,
     /// Crash points whose states were all visited.
     pub exhausted_points: u64,
     /// States of crashes during or right after an opening in a crash state.
     pub second_crash_states: u64,
-    /// States in which a salvage read what the opening did.
+    /// States in which a salvage read the same as the opening.
     pub salvaged: u64,
     /// Records that were read back and compared.
     pub records: u64,
-    /// What the workloads went through.
+    /// Events that the workloads covered.
     pub coverage: Coverage,
 }
 
-/// Visits states as `plan` says; `progress` hears after every workload.
+/// Visits states according to `plan`; calls `progress` after every workload.
 ///
 /// # Errors
 /// The first broken promise.
@@ -96,7 +96,7 @@ pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut Sta
         report.exhausted_points += u64::from(point.state_count().is_some_and(|count| count <= plan.limits.exhaustive));
         let random = SimRandom::new(seed ^ (number as u64) << 40);
         let mut states = point.states(plan.limits, seed);
-        // What is left is spread over the moments to come, so that the late ones have their share.
+        // The remaining states are spread over the moments to come, so that late moments get their share.
         let share = left / (moments.len() - number) as u64;
         draw_first(&mut states, share.max(1), &random);
         let kill = (point.all_kept(), expectation.of_a_kill());
@@ -124,7 +124,7 @@ pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut Sta
     Ok(())
 }
 
-/// Keeps `most` of the list, drawn when there are more.
+/// Keeps `most` of the list, drawn at random if there are more.
 fn draw_first(states: &mut Vec<Picks>, most: u64, random: &SimRandom) {
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(states.len());
     if most < states.len() {
@@ -143,7 +143,8 @@ fn open(disk: &SimFiles, layout: Layout, seed: u64) -> Result<(Log, Yield), Stri
     Ok((log, yielded))
 }
 
-/// Opens the log on `disk` and compares; crashes that opening when `again` says from which chance.
+/// Opens the log on `disk` and compares it with the expectation. With `again` it also crashes that opening, in states
+/// drawn from that source.
 fn check_state(
     disk: &SimFiles,
     layout: Layout,
@@ -173,7 +174,7 @@ fn check_state(
         log.abandon();
         return Ok(());
     };
-    // A new life's first commit, so that the moment after it is a crash point too.
+    // The first commit of the new incarnation, so that the moment after it is a crash point too.
     let body = expectation.next_body(&yielded);
     let appended = log.writer().commit(3, &body, Level::Disk).map_err(|error| format!("first commit: {error}"))?;
     log.abandon();
@@ -197,17 +198,17 @@ fn check_state(
     Ok(())
 }
 
-/// What is done with a state of a second crash, besides opening it.
+/// An additional step with a state of a second crash, besides opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
-    /// Salvaging it first.
+    /// Salvage it first.
     Salvage,
-    /// Using it up, and a third crash.
+    /// Use up its spares, and crash a third time.
     Wear,
     Nothing,
 }
 
-/// What the opening of a crash state yielded and took.
+/// The result of the opening of a crash state, and its first commit.
 struct First<'a> {
     layout: Layout,
     expectation: &'a Expectation,
@@ -216,7 +217,7 @@ struct First<'a> {
 }
 
 impl First<'_> {
-    /// Opens again after a crash of that opening (E5, E7), or after its first commit, which then was acknowledged.
+    /// Opens again after a crash of that opening (E5, E7), or after its first commit, which was acknowledged then.
     fn check_second(&self, disk: &SimFiles, committed: bool, more: More) -> Result<(), String> {
         let left = (more == More::Salvage).then(|| Left::of(disk, self.layout)).transpose()?;
         let (log, second) = open(disk, self.layout, 2)?;
@@ -245,13 +246,13 @@ impl First<'_> {
     }
 }
 
-/// Writes until every spare was turned to, cuts the power, and opens once more: what an earlier opening prepared must
-/// be good for use.
+/// Writes until the log has turned to every spare, cuts the power, and opens once more: spares that an earlier opening
+/// prepared must be usable.
 fn wear(disk: &SimFiles, layout: Layout, log: Log, before: Yield) -> Result<(), String> {
     let mut expected = before.records;
     let mut writer = log.writer();
     let mut stamp = Stamp::default();
-    // Two blocks each, four to a segment: the current one, the spares and one more.
+    // Two blocks each, four to a segment: this fills the current segment, the spares and one more.
     for _ in 0..16 {
         stamp = stamp.next(before.incarnation, log.boundary().get(), 4_050);
         let body = stamp.body(4_050);

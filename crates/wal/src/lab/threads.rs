@@ -1,8 +1,9 @@
-//! Threads: a log with its keeper and preparer and several writers at once, and the crash states of what they do together.
+//! Threads: a log with its background flusher, its preparer and several writers in parallel, and the crash states of
+//! their common work.
 //!
-//! The moments come as the threads make them, so a seed does not repeat a run; what is compared needs no repetition:
-//! - T1. What the log calls durable at a moment is in every state of that moment: each writer's records up to the last
-//!   that ended at or below it.
+//! The moments depend on the threads, so a seed does not repeat a run. The comparison needs no repetition:
+//! - T1. Everything that the log reports durable at a moment is in every state of that moment: each writer's records up
+//!   to the last that ended at or below that position.
 //! - T2. Each writer's records are a chain without a gap (`payload`), whatever the others did between them.
 //! - T3. No position that was handed out before the moment is handed out again.
 
@@ -24,13 +25,13 @@ use crate::{
 };
 
 const WRITERS: u64 = 4;
-/// Moments kept per round: the first ones, and then every so-many-th, see `Seen::note`.
+/// Number of moments that are all kept in a round; of the later ones only some are, see `Seen::note`.
 const MOMENTS: usize = 120;
 
-/// What rounds of threads came to.
+/// Counts of the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadsReport {
-    /// Rounds, each with a log of its own.
+    /// Rounds, each with a separate log.
     pub rounds: u64,
     /// Moments whose states were visited.
     pub moments: u64,
@@ -40,17 +41,17 @@ pub struct ThreadsReport {
     pub records: u64,
 }
 
-/// What the threads were told, shared with whoever looks at the moments.
+/// Results that the writers got from the log, shared with the watcher that notes moments.
 #[derive(Default)]
 struct Told {
-    /// By writer: where each of its records ended, in order.
+    /// For each writer the ends of its records, in order.
     ends: BTreeMap<u64, Vec<Lsn>>,
     freed: Lsn,
 }
 
 struct Moment {
     point: CrashPoint,
-    /// By writer: how many of its records must be there.
+    /// For each writer the number of its records that must be there.
     needed: BTreeMap<u64, u64>,
     highest: Lsn,
     freed: Lsn,
@@ -64,14 +65,14 @@ struct Seen {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between is the test's failure already.
+    // A panic in another thread has failed the test already.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `rounds` of threads and visits the states of their moments; `progress` hears after every round.
+/// Runs `rounds` rounds of threads and visits the states of their moments; calls `progress` after every round.
 ///
 /// # Errors
-/// The first broken promise. The seed gives the settings, not the order of the threads.
+/// The first broken promise. The seed fixes the settings, not the order of the threads.
 pub fn check_threads(
     rounds: u64,
     seed: u64,
@@ -80,7 +81,7 @@ pub fn check_threads(
     explore_threads(rounds, seed, Lies::default(), progress)
 }
 
-/// The same on a disk that may lie.
+/// As [`check_threads`], on a disk that may lie.
 pub(crate) fn explore_threads(
     rounds: u64,
     seed: u64,
@@ -136,7 +137,7 @@ fn round(seed: u64, lies: Lies) -> Result<Vec<Moment>, WalError> {
         writers.into_iter().map(|writer| writer.join().unwrap_or(Err(WalError::Closed))).collect::<Vec<_>>()
     });
     outcome.into_iter().collect::<Result<(), _>>()?;
-    // The watcher holds the log, and the log the disk: let go.
+    // The watcher has a handle of the log, and the log one of the disk: break the cycle.
     disk.watch(|_| ());
     lock(&seen).count = 0;
     lock(&seen).note(disk.crash_point(), log.durable(), &told);
@@ -174,7 +175,7 @@ fn write(log: &Log, writer: u64, incarnation: u64, told: &Mutex<Told>, random: &
 }
 
 impl Seen {
-    /// Keeps the moment, unless many are kept: then every fourth.
+    /// Keeps the moment; once `MOMENTS` are kept, only every fourth.
     fn note(&mut self, point: CrashPoint, durable: Lsn, told: &Mutex<Told>) {
         self.count += 1;
         if self.moments.len() >= MOMENTS && !self.count.is_multiple_of(4) {
@@ -208,7 +209,7 @@ impl Moment {
         }
         for (writer, needed) in &self.needed {
             let there = last.get(writer).map_or(0, |stamp| stamp.number);
-            // All of a writer's records may have been freed.
+            // All records of a writer may have been freed.
             let freed = self.freed > Lsn::ZERO && !last.contains_key(writer);
             if there < *needed && !freed {
                 return Err(format!("acknowledged record {needed} of writer {writer} is lost, {there} is the last"));

@@ -1,13 +1,14 @@
-//! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
+//! A workload: several incarnations of one log on one simulated disk, all decided by a seed, with the crash points on
+//! the way.
 //!
-//! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers of what
-//! is not logged, a consumer that moves on, orderly closes, kills, power cuts, failing calls, power that goes while the
-//! log runs and sees it, and cuts of the closed log. Files are so small that segments turn every few records. Each life has
-//! settings of its own: sizes, spares, and how positions are reserved. The log runs without threads of its own, so that one
-//! seed is one run.
+//! It has records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers
+//! of unlogged writes, a consumer that moves on, orderly closes, kills, power cuts, failing calls, power cuts that the
+//! running log sees, and cuts of the closed log. Files are so small that segments turn every few records. Each
+//! incarnation has its own settings: sizes, spares, and the protocol of reservation. The log runs without threads, so
+//! that one seed is one run.
 //!
-//! Every third log lies in two directories, or in three of which a majority counts. Between lives one of them may lose its
-//! files, and a life may go by without the second of two, which is stale then.
+//! Every third log lies in two directories, or in three of which a majority counts. Between incarnations one of them
+//! may lose its files, and an incarnation may run without the second of two, which is stale then.
 
 use std::{
     cell::Cell,
@@ -30,16 +31,16 @@ const COPIES: [&str; 2] = ["/copy", "/third"];
 /// The name of the consumer.
 pub(crate) const CONSUMER: &str = "feed";
 
-/// In which directories a log lies.
+/// The directories of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
     copies: usize,
-    /// Whether it may open with what a single one holds: another was lost.
+    /// Whether the log may open with the content of a single directory, because another was lost.
     one_will_do: bool,
 }
 
 impl Layout {
-    /// One directory in two of three, else two or three.
+    /// Returns one directory for two seeds of three, else two or three.
     fn of(seed: u64) -> Self {
         Self { copies: [0, 0, 1, 0, 0, 2][usize::try_from(seed % 6).expect("below 6")], one_will_do: false }
     }
@@ -47,7 +48,7 @@ impl Layout {
     /// Returns `options` for this layout.
     pub(crate) fn apply(self, options: Options) -> Options {
         let copies = COPIES[..self.copies].iter().map(Into::into).collect();
-        // Two directories must both have what counts, of three a majority.
+        // Of two directories both must have everything that counts, of three a majority.
         let copies_required = if self.copies == 2 { CopiesRequired::Quorum } else { CopiesRequired::All };
         Options { copies, copies_required, open_with: self.one_will_do.then_some(1), ..options }
     }
@@ -69,12 +70,12 @@ pub fn lab_options() -> Options {
     }
 }
 
-/// Returns the settings of one life: as `lab_options`, some of them otherwise.
+/// Returns the settings of one incarnation: those of `lab_options` with some changed.
 pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
     let usual = lab_options();
     let ring_bytes = usual.ring_bytes << random.below(2);
     let blocks = random.below(3);
-    // Of two lives in a row with the larger ring, the later one's opening finds spares that are as large as it needs.
+    // If two incarnations in a row have the larger ring, the opening of the second finds spares that are large enough.
     let segment_bytes =
         if ring_bytes == usual.ring_bytes { 2 * (ring_bytes + usual.chunk_bytes) + blocks * 4_096 } else { 96 << 10 };
     Options {
@@ -94,7 +95,7 @@ pub(crate) fn index(random: &SimRandom, count: u64) -> usize {
     usize::try_from(random.below(count)).expect("small")
 }
 
-/// What may be wrong with the disk of a workload.
+/// The faults of a workload's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lies {
     /// No sync does anything.
@@ -103,36 +104,36 @@ pub(crate) struct Lies {
     pub(crate) names: bool,
 }
 
-/// A moment of a workload and what must hold if the power goes then.
+/// A moment of a workload, and the conditions that must hold if the power is cut then.
 pub(crate) struct Moment {
     pub(crate) point: CrashPoint,
     pub(crate) expectation: Expectation,
-    /// How to open it then.
+    /// The layout with which to open it then.
     pub(crate) layout: Layout,
 }
 
-/// What workloads went through, to see that they do.
+/// Events of the workloads, to check that they occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Times that opening followed a power cut or a kill.
+    /// Number of openings after a power cut or a kill.
     pub crashes: u64,
     /// Logs closed in order.
     pub closes: u64,
-    /// Calls that freed at least one file, which is used again.
+    /// Calls that freed at least one file, which is recycled.
     pub frees: u64,
-    /// Times that a log left a failed file and went on in the next one.
+    /// Times that a log left a failed file and continued in the next one.
     pub rewrites: u64,
-    /// Lives that a failing call ended.
+    /// Incarnations that a failing call ended.
     pub failures: u64,
-    /// Lives in which the power went while the log ran and saw it.
+    /// Incarnations in which the running log saw a power cut.
     pub power_losses: u64,
-    /// Logs cut short between two lives.
+    /// Logs cut short between two incarnations.
     pub cuts: u64,
-    /// Lives of logs in several directories.
+    /// Incarnations of logs in several directories.
     pub copied: u64,
-    /// Directories that lost their files between two lives.
+    /// Directories that lost their files between two incarnations.
     pub lost_copies: u64,
-    /// Lives without a copy that is there again afterwards.
+    /// Incarnations without a copy that is there again afterwards.
     pub stale_copies: u64,
     /// Times that a consumer moved on.
     pub advances: u64,
@@ -154,27 +155,27 @@ impl Coverage {
     }
 }
 
-/// A workload while it runs.
+/// A running workload.
 struct Run {
     random: SimRandom,
-    /// Whether lives are long and free files often, so that files are used again and again.
+    /// Whether incarnations are long and free files often, so that files are recycled again and again.
     recycles: bool,
     layout: Cell<Layout>,
-    /// Whether every directory has all that the log has: then one may be lost.
+    /// Whether every directory has the whole log: then one may be lost.
     whole: Cell<bool>,
     model: Arc<Mutex<Model>>,
     moments: Arc<Mutex<Vec<Moment>>>,
     coverage: Cell<Coverage>,
-    /// Whether the power may go while a log runs, which then sees every call fail, in this life.
+    /// Whether the power may be cut while a log runs in this incarnation; the log then sees every call fail.
     loses_power: Cell<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between is the test's failure already.
+    // A panic in between has failed the test already.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the workload of `seed`; returns its moments in order. An error is a violation that needed no crash to show.
+/// Runs the workload of `seed`; returns its moments in order. An error is a violation that showed without a crash.
 pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), String> {
     let random = SimRandom::new(seed);
     let recycles = random.below(3) == 0;
@@ -205,7 +206,7 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
                 lock(&run.model).power_lost();
                 disk.power_cut(run.random.below(u64::MAX))
             }
-            // The same disk goes on: what the last life left unsynced may still be lost.
+            // The next incarnation uses the same disk: bytes that the last one left unsynced may still be lost.
             _ => disk,
         };
     }
@@ -225,14 +226,14 @@ impl Run {
         lock(&self.moments).push(Moment { point, expectation, layout });
     }
 
-    /// Lets one of several directories lose its files, sometimes.
+    /// Sometimes lets one of several directories lose its files.
     fn harm(&self, disk: &SimFiles) {
         let layout = self.layout.get();
         if layout.copies == 0 || !self.whole.get() || self.random.below(3) > 0 {
             return;
         }
         disk.clear_faults();
-        // Half of a loss is no moment of the log.
+        // Half of a loss is not a moment of the log.
         disk.watch(|_| {});
         let dirs: Vec<&str> = std::iter::once(DIR).chain(COPIES.into_iter().take(layout.copies)).collect();
         let dir = Path::new(dirs[index(&self.random, dirs.len() as u64)]);
@@ -246,7 +247,7 @@ impl Run {
         self.note(disk.crash_point());
     }
 
-    /// Cuts the log that nobody has open at the end of some record.
+    /// Cuts the closed log at the end of some record.
     fn cut(&self, disk: &SimFiles, seed: u64) -> Result<(), String> {
         disk.clear_faults();
         let Some(lsn) = lock(&self.model).some_end(&self.random) else { return Ok(()) };
@@ -263,7 +264,7 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the log, works, and ends somehow.
+    /// Opens the log, works, and ends in one of several ways.
     fn live(&self, disk: &SimFiles, seed: u64) -> Result<(), String> {
         let random = &self.random;
         let (model, moments, layout) = (self.model.clone(), self.moments.clone(), self.layout.get());
@@ -282,7 +283,7 @@ impl Run {
             }
         }
         lock(&self.model).opens();
-        // The second of two directories has all that the first has at most; without it the first goes on alone.
+        // The second of two directories has at most what the first has; without it the first continues alone.
         let alone = layout.copies == 1 && self.whole.get() && random.below(4) > 0;
         self.whole.set(false);
         let settings = settings_of_a_life(random);
@@ -359,7 +360,7 @@ impl Run {
         Ok(())
     }
 
-    /// Follows the log from where its consumer stands, or from its start.
+    /// Follows the log from the position of its consumer, or from its start.
     fn consumer(&self, log: &Log) -> Result<Tail, WalError> {
         let options = TailOptions::resume().policy(LagPolicy::Hold).bound_segments(200);
         let tail = log.tail(CONSUMER, options)?;
@@ -367,7 +368,7 @@ impl Run {
         Ok(tail)
     }
 
-    /// Takes a few records and lets go of them.
+    /// Takes a few records and advances past them.
     fn consume(&self, tail: &mut Tail) -> Result<(), WalError> {
         for _ in 0..self.random.below(6) {
             if tail.try_next()?.is_none() {
