@@ -13,6 +13,7 @@
 //! - K4. A hold with a bound keeps at most that much. At the bound, depending on its policy, it closes admission, is
 //!   lost, or releases its files until it is below the bound again. Holds without a bound belong to mapped readers and
 //!   pins.
+//! - K5. A bound counts files and bytes that exist: positions that a crash or a promotion skipped are no bytes.
 //!
 //! Checked by `read_tests` (mapped files are not freed) and `consumers_tests` (every policy at its bound).
 

@@ -7,7 +7,6 @@
 //! # Ordering
 //! Between an append and a background flusher that begins to sleep, or to wait for a silence, each side stores, fences
 //! and loads, so that one of the two sees the other:
-//! two sees the other:
 //!
 //! | side | stores | fence | loads |
 //! |---|---|---|---|
