@@ -16,7 +16,7 @@ pub(crate) enum Trouble {
     /// Every changing call fails after this many more. A failing write leaves half of its bytes, a failing sync syncs
     /// nothing.
     FailsAfter(u64),
-    /// As `FailsAfter`, with the error of a full disk.
+    /// As `FailsAfter`, with the error of a full disk. Locks can still be taken.
     FullAfter(u64),
     /// Only one changing call fails: the next one after this many more.
     FailsOnce(u64),
