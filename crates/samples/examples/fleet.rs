@@ -1,9 +1,9 @@
-//! The Rust side of the tests in `python/tests`: files as a server writes them, and predictions as a server makes them.
+//! The Rust side of the tests in `python/tests`: writes files and makes predictions as a server does.
 //!
 //! ```text
-//! fleet write DIR              three nodes with samples of four units, by a known rule, under DIR/<node>
-//! fleet expected DIR           the rows of DIR as lines: unit, then every number of the sample
-//! fleet predict PACKAGE IN OUT rows of little-endian f64 features in IN; OUT gets value, low, high, clamped (0 or 1) of each
+//! fleet write DIR              writes samples of four units of three nodes, by a known rule, under DIR/<node>
+//! fleet expected DIR           prints the rows of DIR as lines: unit, number of the file, time, fields of the sample
+//! fleet predict PACKAGE IN OUT predicts rows of little-endian f64 features in IN; OUT gets value, low, high, clamped
 //! ```
 #![expect(clippy::unwrap_used, reason = "a program of tests: what fails is printed and ends it")]
 
@@ -14,7 +14,7 @@ use collie_obs::Sample;
 use collie_samples::{Constants, Facts, Hardware, Origin, SampleDir, SampleSink, SinkOptions, sample_of_unit};
 use collie_train::model::Package;
 
-/// Units with samples: a flush with several labels, a row's read, a scan (which is long), a compaction (n log n).
+/// The units with samples: a flush with several labels, a read of a row, a scan (linear), a compaction (n log n).
 const UNITS: [u8; 4] = [2, 9, 13, 22];
 const ROWS: u64 = 1500;
 
@@ -45,7 +45,7 @@ fn write(dir: &Path) {
     }
 }
 
-/// A sample whose label is a known function of its features, 10 % of noise, and how slow the node is.
+/// Returns a sample whose label is a known function of its features and the node's slowness, with noise of up to 5 %.
 fn sample(unit: u8, speed: u32, chance: &SimRandom) -> Sample {
     let draw = |below: u64| u32::try_from(chance.u64() % below).unwrap();
     let features = [1 + draw(4000), draw(300), 1 + draw(8), draw(2), draw(1000), draw(2), 0, 0];

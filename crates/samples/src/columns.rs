@@ -5,7 +5,7 @@ use collie_train::{Schema, SchemaHash, UnitId};
 
 use crate::table::{Column, Kind};
 
-/// What every sample has, before its features and labels.
+/// The columns that every sample has, before its features and labels.
 pub(crate) const COMMON: [Column; 9] = [
     Column { name: "time_us", kind: Kind::U64 },
     Column { name: "source", kind: Kind::U8 },
@@ -25,13 +25,13 @@ pub(crate) fn columns_of(unit: &UnitSchema) -> Vec<Column> {
     COMMON.into_iter().chain(unit.features.iter().map(feature)).chain(unit.labels.iter().map(label)).collect()
 }
 
-/// Returns the hash by which files, packages and nodes see that they mean the same features.
+/// Returns the hash by which files, packages and nodes check that they mean the same features.
 pub fn schema_hash(unit: &UnitSchema) -> SchemaHash {
     let features: Vec<&str> = unit.features.iter().map(|field| field.name).collect();
     Schema { unit: UnitId::new(unit.id), version: unit.version, features: &features }.hash()
 }
 
-/// Finds a unit of this program by number and version.
+/// Finds a unit of this program by its number and version.
 pub fn unit_of(id: u8, version: u8) -> Option<&'static UnitSchema> {
     collie_obs::UNITS.iter().find(|unit| unit.id == id && unit.version == version)
 }
@@ -42,8 +42,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: every unit can be a file. Method: of each, names are unlike each other and words of lower case, features and labels fit a
-    /// sample, and the first label is elapsed time.
+    /// Goal: every unit can be written as a file. Method: for each unit, column names are distinct lower-case words,
+    /// features and labels fit into a sample, and the first label is the elapsed time.
     #[test]
     fn every_unit_has_columns_of_its_own() {
         for unit in collie_obs::UNITS {

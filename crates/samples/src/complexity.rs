@@ -1,9 +1,9 @@
-//! By what the elapsed time of long units is divided before it is learned.
+//! The complexity by which the elapsed time of long units is divided before it is learned.
 
 use collie_obs::UnitSchema;
 use collie_train::model::Complexity;
 
-/// Units whose elapsed time grows with one feature: unit, feature, and whether with n log n of it.
+/// The units whose elapsed time grows with one feature: unit, feature, and whether it grows as n log n of the feature.
 const LONG_UNITS: [(&str, &str, bool); 10] = [
     ("SCAN", "rows_examined", false),
     ("EXECUTE_BATCH", "rows_in", false),
@@ -17,7 +17,8 @@ const LONG_UNITS: [(&str, &str, bool); 10] = [
     ("LEVEL_OPEN", "rows", false),
 ];
 
-/// Returns by what a unit's label is divided: only the elapsed time (label 0) of a long unit is.
+/// Returns the complexity by which a unit's label is divided: constant except for the elapsed time (label 0) of a long
+/// unit.
 pub fn complexity_of(unit: &UnitSchema, label: u8) -> Complexity {
     let long = LONG_UNITS.iter().find(|(name, _, _)| *name == unit.name).filter(|_| label == 0);
     let Some((_, feature, is_linearithmic)) = long else { return Complexity::Constant };
@@ -29,7 +30,8 @@ pub fn complexity_of(unit: &UnitSchema, label: u8) -> Complexity {
     }
 }
 
-/// Returns it as the footer of a file tells it to programs in other languages: `constant`, `linear:rows`, `linearithmic:bytes_in`.
+/// Returns the complexity as a file's footer names it for programs in other languages: `constant`, `linear:rows`,
+/// `linearithmic:bytes_in`.
 pub(crate) fn told(unit: &UnitSchema) -> String {
     let name = |at: u16| unit.features.get(usize::from(at)).map_or("", |field| field.name);
     match complexity_of(unit, 0) {
@@ -43,7 +45,8 @@ pub(crate) fn told(unit: &UnitSchema) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: no long unit is learned as a short one because a name was changed. Method: each row of the table found among the units.
+    /// Goal: a renamed unit or feature does not silently turn a long unit into a constant one. Method: each row of the
+    /// table is found among the units.
     #[test]
     fn every_long_unit_has_its_feature() {
         for (name, feature, is_linearithmic) in LONG_UNITS {

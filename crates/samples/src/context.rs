@@ -1,19 +1,20 @@
-//! Files of context rows: what is too dear to measure with every sample, once per thread and drain. Samples point to them by `ctx`.
+//! Files of context rows: values that are too expensive to measure with every sample, taken once per thread and drain.
+//! Samples refer to them by `ctx`.
 
 use collie_obs::ContextRow;
 
 use crate::table::{Column, Kind, Table, Values};
 
-/// The number in the place of a unit: context rows are in files of their own.
+/// The unit number of context rows, which are in files of their own.
 pub const CONTEXT_UNIT: u8 = 0;
 
-/// Version of the columns below.
+/// The version of the columns below.
 pub const CONTEXT_VERSION: u8 = 1;
 
-/// A context row and when it was drained.
+/// A context row and the time at which it was drained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Drained {
-    /// When the period ended, in us since 1970.
+    /// When its period ended, in us since 1970.
     pub(crate) time_us: u64,
     /// The row.
     pub(crate) row: ContextRow,
@@ -64,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: each number of a row is in its own column. Method: a row of numbers unlike each other, written, read and compared by name.
+    /// Goal: each number of a row is in its own column. Method: a row of distinct numbers is written, read and compared
+    /// by name.
     #[test]
     fn context_rows_read_back_by_name() {
         let situation = Situation {

@@ -1,4 +1,4 @@
-//! `SampleDir`: the files of samples under a data directory.
+//! `SampleDir`: the sample files under a data directory.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use crate::{
     stored::rows_of,
 };
 
-/// No file is larger: 64k rows of 20 numbers are 8 MiB before they are compressed.
+/// No file is larger: 64k rows of 20 numbers are 8 MiB before compression.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads what lies under a data directory. Changes nothing.
+/// A read-only view of the sample files under a data directory.
 #[derive(Clone, Debug)]
 pub struct SampleDir {
     files: Arc<dyn Files>,
@@ -27,7 +27,7 @@ pub struct SampleDir {
 }
 
 impl SampleDir {
-    /// The samples of the data directory `data`, which need not exist.
+    /// Returns a view of the samples of the data directory `data`, which need not exist.
     pub fn new(files: Arc<dyn Files>, data: &Path) -> Self {
         Self { files, data: data.to_owned() }
     }
@@ -37,10 +37,11 @@ impl SampleDir {
         &self.data
     }
 
-    /// Returns the files under `samples/v1`, oldest first: by day, then by number. What has another name is passed over.
+    /// Returns the names of the files under `samples/v1`, oldest first: by day, then by number. Other names are
+    /// skipped.
     ///
     /// # Errors
-    /// [`SamplesError::Io`]. No directory is no error.
+    /// [`SamplesError::Io`]. A missing directory is no error.
     pub fn list(&self) -> Result<Vec<FileName>, SamplesError> {
         let mut names = Vec::new();
         self.walk(|_, name| names.extend(name))?;
@@ -50,7 +51,7 @@ impl SampleDir {
 
     /// Returns the newest `files_max` files with their sizes, newest first.
     ///
-    /// Cost: three small reads of each.
+    /// Cost: three small reads per file.
     ///
     /// # Errors
     /// As `list`.
@@ -63,14 +64,14 @@ impl SampleDir {
         Ok(self.list()?.into_iter().rev().take(files_max).map(stored).collect())
     }
 
-    /// Returns files that were never finished.
+    /// Returns the paths of files that were never finished.
     pub(crate) fn unfinished(&self) -> Result<Vec<PathBuf>, SamplesError> {
         let mut paths = Vec::new();
         self.walk(|path, _| paths.extend(path.to_string_lossy().ends_with(TEMPORARY).then(|| path.to_owned())))?;
         Ok(paths)
     }
 
-    /// Calls `each` with every path four levels down, and its name if it has one.
+    /// Calls `each` with every path four levels down, and with its [`FileName`] if the path is one.
     fn walk(&self, mut each: impl FnMut(&Path, Option<FileName>)) -> Result<(), SamplesError> {
         let root = ROOT.iter().fold(self.data.clone(), |dir, part| dir.join(part));
         for unit in self.names_in(&root)? {
@@ -86,7 +87,7 @@ impl SampleDir {
         Ok(())
     }
 
-    /// Returns the names in a directory; none where it is no directory, or was removed meanwhile.
+    /// Returns the names in a directory; none if it is not a directory or has been removed in the meantime.
     fn names_in(&self, dir: &Path) -> Result<Vec<String>, SamplesError> {
         match self.files.list(dir) {
             Ok(names) => Ok(names),
@@ -97,10 +98,11 @@ impl SampleDir {
         }
     }
 
-    /// Reads a file of a unit's samples.
+    /// Reads a file of samples of a unit.
     ///
     /// # Errors
-    /// [`SamplesError::Unit`] for context rows and for a unit or version that this program does not have; else as the file is.
+    /// [`SamplesError::Unit`] for context rows and for a unit or version that this program does not have; otherwise
+    /// [`SamplesError::Io`], [`SamplesError::Columns`] or [`SamplesError::Damaged`].
     pub fn read(&self, name: &FileName) -> Result<SampleFile, SamplesError> {
         let unit = unit_of(name.unit, name.version)
             .ok_or_else(|| SamplesError::Unit { name: format!("{} of version {}", name.unit, name.version) })?;
@@ -113,7 +115,7 @@ impl SampleDir {
         file::decode(unit, bytes, &path)
     }
 
-    /// Returns how long a file is, in bytes; 0 for one that is gone.
+    /// Returns the length of a file in bytes; 0 if it is gone.
     pub(crate) fn bytes_of(&self, name: &FileName) -> u64 {
         let open = self.files.open(&name.path(&self.data), collie_env::Access::Read);
         open.and_then(|file| file.len()).unwrap_or(0)

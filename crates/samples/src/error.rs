@@ -1,70 +1,70 @@
-//! `SamplesError`: why files of samples or packages could not be written, read or used.
+//! `SamplesError`: why sample files or packages could not be written, read or used.
 
 use std::{fmt, io, path::PathBuf};
 
 use collie_base::Remedy;
 use collie_train::{SchemaHash, TrainError};
 
-/// Why a call failed. What was on disk before is still there.
+/// Why a call failed. The data that was on disk before is still there.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SamplesError {
     /// The operating system refused `op` on `path`.
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file is not Parquet, or damaged.
+    /// The file is not Parquet, or it is damaged.
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
     },
-    /// The file has other columns than its unit has in this program.
+    /// The file's columns differ from those of its unit in this program.
     Columns {
         /// The file.
         path: PathBuf,
-        /// The hash that it names, if it names one.
+        /// The hash that the file names, if it names one.
         found: Option<SchemaHash>,
-        /// The hash of the unit here.
+        /// The hash of the unit in this program.
         expected: SchemaHash,
     },
-    /// There is no such operating unit here, or not in that version.
+    /// This program does not have the operating unit, or not in that version.
     Unit {
-        /// What was asked for.
+        /// The unit that was requested.
         name: String,
     },
-    /// There are no samples where they were looked for.
+    /// There are no samples in the directory.
     NoSamples {
         /// The directory.
         dir: PathBuf,
     },
-    /// Samples of several nodes lie together and none was named.
+    /// The directory has samples of several nodes and the request names none.
     Nodes {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// There are no packages where they were looked for.
+    /// There are no packages at the path.
     NoPackages {
         /// The directory or file.
         path: PathBuf,
     },
     /// A package was refused.
     Package {
-        /// Its file.
+        /// The file of the package.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: TrainError,
     },
 }
 
 impl SamplesError {
-    /// Says what the caller can do.
+    /// Returns what the caller can do.
     pub const fn remedy(&self) -> Remedy {
         match self {
             Self::Io { .. } | Self::NoSamples { .. } | Self::NoPackages { .. } => Remedy::Retry,

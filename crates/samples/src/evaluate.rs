@@ -1,4 +1,4 @@
-//! `evaluate`: how good packages are on samples (`collie train evaluate`).
+//! `evaluate`: how well packages predict samples (`collie train evaluate`).
 
 use std::path::Path;
 
@@ -13,39 +13,40 @@ use crate::{
     training::{features_of, label_of, read_rows, samples_of, weight_of},
 };
 
-/// How a package does on samples.
+/// The result of judging a package on samples.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The unit.
     pub unit: &'static UnitSchema,
-    /// Which of its labels.
+    /// The index of the label.
     pub label: u8,
     /// `ridge` or `trees`.
     pub kind: &'static str,
     /// The package's hash.
     pub hash: u64,
-    /// Samples that it was judged by.
+    /// The number of samples that it was judged on.
     pub rows: u64,
     /// Weighted mean absolute percentage error on them, 0.1 for 10 %; NaN without rows.
     pub error: f64,
-    /// The error that the package tells of its own validation.
+    /// The error that the package states from its own validation.
     pub stated_error: f64,
-    /// Weighted part of the samples inside their interval, which is to be 0.9; NaN without rows.
+    /// Weighted share of the samples inside their interval, nominally 0.9; NaN without rows.
     pub coverage: f64,
-    /// By what factor an interval reaches above and below its prediction.
+    /// The factor by which an interval extends above and below its prediction.
     pub factor: f64,
-    /// Part of the samples that lay outside of what the model had seen.
+    /// Weighted share of the samples that lie outside of the ranges of training.
     pub clamped: f64,
-    /// Fewer than 850 of the last 1,000 samples were inside: decisions must not use the model.
+    /// Whether fewer than 850 of the last 1,000 samples were inside: then decisions must not use the model.
     pub is_stale: bool,
 }
 
-/// Judges every package of `models`, a directory or one file, by the newest `rows_max` samples of its unit under `data`, of all nodes or
-/// of one; oldest first, so that the last ones tell whether it is stale.
+/// Judges every package of `models`, a directory or one file, on the newest `rows_max` samples of its unit under
+/// `data`, of all nodes or of one. The samples are taken oldest first, so that the newest ones decide whether the
+/// package is stale.
 ///
 /// # Errors
-/// [`SamplesError::NoPackages`] and [`SamplesError::NoSamples`] where there are none; [`SamplesError::Package`] for a package that is damaged or
-/// of another schema than this program's.
+/// [`SamplesError::NoPackages`] and [`SamplesError::NoSamples`] where there are none; [`SamplesError::Package`] for a
+/// package that is damaged or has another schema than this program.
 pub fn evaluate(
     env: &Env,
     data: &Path,
@@ -70,6 +71,7 @@ pub fn evaluate(
         let package = packages.read(&path)?;
         let unit = unit_for(&package, &path)?;
         let mut rows = read_rows(&dir, unit, &names, rows_max).rows;
+        // `Coverage` keeps the last 1,000 samples, so the newest must come last.
         rows.sort_by_key(|row| row.time_us);
         let mut coverage = Coverage::default();
         let (mut inside, mut clamped, mut weights) = (0.0, 0.0, 0.0);
@@ -103,10 +105,10 @@ pub fn evaluate(
     Ok(evaluations)
 }
 
-/// Finds a package's unit in this program.
+/// Finds the unit of a package in this program.
 ///
 /// # Errors
-/// [`SamplesError::Unit`] where there is none, [`SamplesError::Package`] where it has another schema.
+/// [`SamplesError::Unit`] if there is none, [`SamplesError::Package`] if it has another schema.
 pub fn unit_for(package: &Package, path: &Path) -> Result<&'static UnitSchema, SamplesError> {
     let (id, version) = (package.unit.get(), package.schema_version);
     let unit = unit_of(id, version).ok_or_else(|| SamplesError::Unit { name: format!("{id} of version {version}") })?;
@@ -119,7 +121,8 @@ pub fn unit_for(package: &Package, path: &Path) -> Result<&'static UnitSchema, S
     Ok(unit)
 }
 
-/// Returns the weighted mean absolute percentage error of a package, features brought into range, 0.1 for 10 %; NaN without rows.
+/// Returns the weighted mean absolute percentage error of a package, 0.1 for 10 %; NaN without rows. Features are
+/// clamped to the ranges of training.
 pub(crate) fn percentage_error(package: &Package, samples: &Samples) -> f64 {
     let (mut error, mut weights) = (0.0, 0.0);
     for row in 0..samples.len() {

@@ -1,4 +1,4 @@
-//! A plain sample and a model that is wrong, for examples, tests and benchmarks.
+//! A plain sample and a deliberately wrong model, for examples, tests and benchmarks.
 
 use collie_env::{Random as _, SimRandom};
 use collie_obs::{Sample, UnitSchema};
@@ -9,12 +9,13 @@ use collie_train::{
 
 use crate::{complexity_of, schema_hash};
 
-/// Samples that a wrong model is fitted to.
+/// The number of samples that a wrong model is fitted to.
 const WRONG_ROWS: u64 = 600;
-/// Their features go up to two to the power of this.
+/// The features of these samples go up to two to the power of this.
 const WRONG_DOUBLINGS: f64 = 30.0;
 
-/// Returns a sample of a unit, version 1: features 1, 2, 3 and on, an elapsed time of `elapsed_ns`, taken for certain.
+/// Returns a sample of version 1 of a unit, with the features 1, 2, 3 and so on, an elapsed time of `elapsed_ns` and
+/// probability 1.
 pub fn sample_of_unit(unit: u8, elapsed_ns: u64) -> Sample {
     let features = [1, 2, 3, 4, 5, 6, 7, 8];
     Sample {
@@ -33,11 +34,11 @@ pub fn sample_of_unit(unit: u8, elapsed_ns: u64) -> Sample {
     }
 }
 
-/// Returns a model of a unit's elapsed time with the wrong sign: the more a call has to do, the less time it says that it takes. What decisions
-/// make of such a one is what it is for.
+/// Returns a model of a unit's elapsed time with the wrong sign: the more work a call has, the less time it predicts.
+/// It serves to test what decisions do with such a model.
 ///
 /// # Errors
-/// The fit's.
+/// Those of the fit.
 pub fn wrong_package(unit: &UnitSchema, seed: u64) -> Result<Package, TrainError> {
     let chance = SimRandom::new(seed);
     let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0))?;

@@ -1,4 +1,5 @@
-//! `explain`: what a package says of itself, and which features its predictions turn on (`collie train explain`).
+//! `explain`: the facts that a package states, and the features on which its predictions depend (`collie train
+//! explain`).
 
 use std::path::Path;
 
@@ -8,40 +9,41 @@ use collie_train::model::{Complexity, Package};
 
 use crate::{PackageDir, SamplesError, evaluate::unit_for};
 
-/// Places within a feature's range at which a prediction is made.
+/// The number of steps over a feature's range; a prediction is made at both ends of each.
 const STEPS: u32 = 64;
 
-/// How much a prediction moves with one feature.
+/// How much the prediction changes with one feature.
 #[derive(Clone, Debug)]
 pub struct FeatureWeight {
     /// The feature's name.
     pub name: &'static str,
-    /// What it counts.
+    /// The unit in which it counts.
     pub unit: &'static str,
-    /// Its lowest and highest value in training.
+    /// Its lowest and its highest value in training.
     pub range: (f64, f64),
-    /// The highest prediction over its range divided by the lowest, with the others in the middle of theirs: 1 for a feature that does not
-    /// matter there.
+    /// The highest prediction over its range divided by the lowest, with the other features in the middle of theirs: 1
+    /// for a feature without effect there.
     pub factor: f64,
 }
 
-/// A package, in words.
+/// A package with its unit and the weight of each feature.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The unit.
     pub unit: &'static UnitSchema,
     /// The package.
     pub package: Package,
-    /// By what the label is divided: `1`, `rows`, `bytes_in log2 bytes_in`.
+    /// The divisor of the label: `1`, `rows`, `bytes_in log2 bytes_in`.
     pub divided_by: String,
-    /// The features, the weightiest first.
+    /// The features, the one with the largest factor first.
     pub features: Vec<FeatureWeight>,
 }
 
-/// Reads the package at `path` and asks it at 65 places of each feature.
+/// Reads the package at `path` and predicts at 65 places of each feature's range.
 ///
 /// # Errors
-/// As the package is: unreadable, damaged, or of another schema than this program's.
+/// [`SamplesError::Io`], [`SamplesError::Unit`], or [`SamplesError::Package`] for a package that is damaged or has
+/// another schema than this program.
 pub fn explain(env: &Env, path: &Path) -> Result<Explanation, SamplesError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let package = PackageDir::new(env.files.clone(), dir).read(path)?;
@@ -71,7 +73,7 @@ pub fn explain(env: &Env, path: &Path) -> Result<Explanation, SamplesError> {
     Ok(Explanation { unit, package, divided_by, features })
 }
 
-/// Returns the number at `share` of the way through a range, by the logarithm of 1 + x: features span decades.
+/// Returns the number at `share` of the way through a range, on the scale of ln(1 + x), since features span decades.
 fn between((low, high): (f64, f64), share: f64) -> f64 {
     if share >= 1.0 {
         return high;
@@ -84,7 +86,8 @@ fn between((low, high): (f64, f64), share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Goal: places are inside the range and reach its ends. Method: ranges from 0, of one number, and of decades.
+    /// Goal: places are inside the range and reach its ends. Method: a range from 0, one of a single number, and one
+    /// over decades.
     #[test]
     fn places_reach_from_end_to_end() {
         for range in [(0.0, 1.0), (5.0, 5.0), (1.0, 1e9)] {

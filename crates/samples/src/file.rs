@@ -1,4 +1,4 @@
-//! `SampleFile`: a file of one unit's samples, as bytes and back.
+//! `SampleFile`: a file of one unit's samples, encoded and decoded.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use crate::{
     table::{Table, Values},
 };
 
-/// A sample and when it was drained.
+/// A sample and the time at which it was drained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleRow {
-    /// When the sample was taken from its thread, in us since 1970.
+    /// When the sample was drained, in us since 1970.
     pub time_us: u64,
     /// The sample.
     pub sample: Sample,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleFile {
-    /// Where the rows come from.
+    /// The origin of the rows.
     pub footer: Footer,
     /// The rows, in the order in which they were drained.
     pub rows: Vec<SampleRow>,
@@ -32,7 +32,7 @@ pub struct SampleFile {
 /// Returns the bytes of a file of `unit`'s rows.
 ///
 /// # Errors
-/// What the Parquet library says, as text.
+/// The error of the Parquet library, as text.
 pub(crate) fn encode(
     unit: &UnitSchema,
     rows: &[SampleRow],
@@ -57,11 +57,11 @@ pub(crate) fn encode(
     table.encode().map_err(|error| error.to_string())
 }
 
-/// The columns of a table, one after the other.
+/// The columns of a table, taken one after the other.
 struct Columns<'a>(std::slice::Iter<'a, Values>);
 
 impl Columns<'_> {
-    /// Returns the next column as numbers of a type that holds what its kind can be.
+    /// Returns the next column as numbers of a type that holds all values of its kind.
     fn whole<T: TryFrom<u64> + Default>(&mut self) -> Vec<T> {
         match self.0.next() {
             Some(Values::Whole(values)) => values.iter().map(|value| T::try_from(*value).unwrap_or_default()).collect(),
@@ -80,11 +80,12 @@ impl Columns<'_> {
 /// Reads a file of `unit`'s rows; `path` is for errors only.
 ///
 /// # Errors
-/// [`SamplesError::Columns`] when the file is of another schema, [`SamplesError::Damaged`] when it is none.
+/// [`SamplesError::Columns`] if the file has another schema, [`SamplesError::Damaged`] if it is not Parquet or is
+/// damaged.
 pub(crate) fn decode(unit: &UnitSchema, bytes: Vec<u8>, path: &Path) -> Result<SampleFile, SamplesError> {
     let damaged = |what| SamplesError::Damaged { path: path.to_owned(), what };
     let columns = columns_of(unit);
-    // The footer first: a file of another schema lacks columns, which is no damage.
+    // The footer is checked first: a file of another schema lacks columns, and must not be reported as damaged.
     let footer = Footer::of_pairs(&Table::decode(bytes.clone(), &[]).map_err(damaged)?.footer);
     let expected = schema_hash(unit);
     if footer.schema != Some(expected) {
@@ -122,7 +123,7 @@ pub(crate) fn decode(unit: &UnitSchema, bytes: Vec<u8>, path: &Path) -> Result<S
         sample.labels.iter_mut().zip(&labels).for_each(|(into, column)| *into = column[at]);
         SampleRow { time_us: times[at], sample }
     };
-    // Every column is as long as the file: the table has seen to that.
+    // Every column is as long as the file: `Table::decode` has checked that.
     Ok(SampleFile { footer, rows: (0..times.len()).map(row).collect() })
 }
 
@@ -131,7 +132,8 @@ mod tests {
     use super::*;
     use crate::columns::unit_of;
 
-    /// Goal: a sample reads back to the last bit, for every unit. Method: rows at the edges of each field, of all units.
+    /// Goal: a sample reads back to the last bit, for every unit. Method: rows with the lowest and the highest value of
+    /// each field, for each unit.
     #[test]
     fn every_unit_reads_back() {
         for unit in collie_obs::UNITS {
@@ -176,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Goal: a file of another unit is told from a damaged one. Method: both read as unit 13.
+    /// Goal: a file of another unit is distinguished from a damaged one. Method: both are read as unit 13.
     #[test]
     fn other_schemas_and_damage_are_told_apart() {
         let (scan, read) = (unit_of(13, 1).unwrap(), unit_of(9, 1).unwrap());

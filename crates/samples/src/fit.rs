@@ -1,4 +1,4 @@
-//! `fit`: from the samples of a data directory to packages (`collie train fit`).
+//! `fit`: fits packages to the samples of a data directory (`collie train fit`).
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -16,75 +16,79 @@ use crate::{
     training::{read_rows, samples_of},
 };
 
-/// A running server fits anew once so much of what a model knows is new.
+/// A running server fits again once the new rows are this share of the rows that a model was fitted to.
 const NEW_SHARE: f64 = 0.1;
 
-/// The newest part of the rows, by which the model in use is judged: the part that `train` validates the new one on.
+/// The newest share of the rows, on which the model in use is judged: the part on which `train` validates the new
+/// model.
 const NEWEST_SHARE: f64 = 0.2;
 
-/// What is to be fitted.
+/// What to fit.
 #[derive(Clone, Debug)]
 pub struct FitRequest<'a> {
     /// The data directory with the samples.
     pub data: &'a Path,
-    /// Where packages go.
+    /// The directory into which packages are written.
     pub models: &'a Path,
-    /// Numbers of units; all where empty.
+    /// The numbers of the units; empty for all.
     pub units: BTreeSet<u8>,
-    /// The node whose samples are used; needed where there are several.
+    /// The node whose samples are used; required if there are several.
     pub node: Option<String>,
-    /// Most rows of a unit, the newest; 100,000 are about 20 MiB.
+    /// Most rows of a unit, the newest ones; 100,000 rows take about 20 MiB.
     pub rows_max: usize,
-    /// Leave a model alone while less than a tenth of what it was fitted to is new.
+    /// Leaves a model unchanged while the new rows are less than a tenth of the rows that it was fitted to.
     pub only_if_new: bool,
 }
 
-/// What became of one unit's label.
+/// The result for one unit's label.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FitVerdict {
     /// The package was written.
     Written,
-    /// There is little that the model in use does not know.
+    /// There are few samples that the model in use was not fitted to.
     Unchanged,
     /// There are too few samples.
     TooFew {
-        /// How many are needed.
+        /// The least number of samples.
         needed: usize,
     },
-    /// The new model is worse than the one in use, or for something else (RT11).
+    /// The new model is worse than the one in use, or it cannot be used or fitted (RT11).
     Refused(TrainError),
 }
 
-/// What was done for one unit's label.
+/// The fit of one unit's label, and what it is based on.
 #[derive(Clone, Debug)]
 pub struct FitOutcome {
     /// The unit.
     pub unit: &'static UnitSchema,
-    /// Which of its labels.
+    /// The index of the label.
     pub label: u8,
-    /// Rows that were read.
+    /// The number of rows that were read.
     pub rows: u64,
-    /// Weights that were cut at [`WEIGHT_MAX`](crate::WEIGHT_MAX).
+    /// The number of weights that were cut at [`WEIGHT_MAX`](crate::WEIGHT_MAX).
     pub cut_weights: u64,
-    /// Files that could not be used.
+    /// The number of files that could not be used.
     pub skipped_files: u64,
-    /// The fitted model, written or not.
+    /// The fitted model, whether it was written or not.
     pub package: Option<Package>,
-    /// Error of the model in use on the newest rows, 0.1 for 10 %.
+    /// The error of the model in use on the newest rows, 0.1 for 10 %.
     pub incumbent_error: Option<f64>,
-    /// What became of it.
+    /// The result.
     pub verdict: FitVerdict,
 }
 
-/// Fits a model to each label of each unit that has samples, and puts it in the place of the one in use unless it does worse on the same
-/// rows. `report` hears of each as it is done; of files that could not be used in `skipped` first.
+/// Fits a model to each label of each unit that has samples, and replaces the model in use unless the new one's error
+/// on the same rows is more than 1.1 times as large. It calls `report` after each label, and before that `skipped` with
+/// the first file of a unit that could not be used.
 ///
-/// Same samples, same packages. Cost: one thread, about a second per 100,000 rows and label; memory about 600 bytes a row.
+/// The same samples give the same packages. Cost: one thread, about a second per 100,000 rows and label; about 600
+/// bytes of memory per row.
 ///
 /// # Errors
-/// [`SamplesError::NoSamples`], [`SamplesError::Nodes`], [`SamplesError::Unit`] for a request that cannot be met; [`SamplesError::Io`] when a
-/// package cannot be written: those before it are in place. A file that cannot be read is passed over and counted.
+/// [`SamplesError::NoSamples`], [`SamplesError::Nodes`] and [`SamplesError::Unit`] for a request that cannot be met;
+/// [`SamplesError::Io`] when a package cannot be written; the packages before it are in place. A file that cannot be
+/// read is skipped and counted.
 pub fn fit(
     env: &Env,
     request: &FitRequest<'_>,
@@ -120,7 +124,7 @@ pub fn fit(
     Ok(())
 }
 
-/// Returns the files of the node that is wanted, without context rows.
+/// Returns the files of the requested node, without context rows.
 fn of_one_node(mut names: Vec<FileName>, request: &FitRequest<'_>) -> Result<Vec<FileName>, SamplesError> {
     names.retain(|name| name.unit != crate::CONTEXT_UNIT);
     if let Some(node) = &request.node {
@@ -161,11 +165,12 @@ fn fit_label(
         }
         Err(error) => return FitOutcome { verdict: FitVerdict::Refused(error), ..outcome },
     };
-    // One that is damaged or of another schema is no model in use: whatever is fitted is better.
+    // A damaged package or one of another schema does not count as a model in use: any fitted model is better.
     let incumbent = packages.load(unit_id, label_id).ok().flatten().filter(|package| package.schema == schema);
     if only_if_new && incumbent.as_ref().is_some_and(|package| has_little_new(package, &samples)) {
         return outcome;
     }
+    // Both models are judged on the same newest rows, so that a worse one does not replace a better one (S5).
     outcome.incumbent_error = incumbent.and_then(|package| error_on_newest(&package, &samples));
     match collie_train::model::fit(&samples, &FitOptions::default()) {
         Ok(fitted) => {
@@ -188,7 +193,7 @@ fn has_little_new(package: &Package, samples: &Samples) -> bool {
     (new as f64) < NEW_SHARE * package.fitted.rows as f64
 }
 
-/// Returns the error of a package on the rows that the new model is validated on.
+/// Returns the error of a package on the rows on which the new model is validated; none if it is not a finite number.
 fn error_on_newest(package: &Package, samples: &Samples) -> Option<f64> {
     let (_, newest) = samples.split_by_time(NEWEST_SHARE);
     let error = percentage_error(package, &newest);

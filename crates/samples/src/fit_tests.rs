@@ -1,4 +1,4 @@
-//! Tests of fitting, judging and explaining, from files to packages.
+//! Tests of fitting, evaluating and explaining, from sample files to packages.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn models() -> &'static Path {
     "/data/models".as_ref()
 }
 
-/// An environment whose clock can be moved.
+/// Returns an environment whose clock can be moved.
 fn env() -> (Env, Arc<SimClock>) {
     let (mut env, _disk) = Env::simulated(7);
     let clock = Arc::new(SimClock::new());
@@ -24,7 +24,7 @@ fn env() -> (Env, Arc<SimClock>) {
     (env, clock)
 }
 
-/// Row reads whose time is 50 ns per step of the chain, plus 100, with a tenth of noise.
+/// Returns row reads that take 100 ns plus 50 ns per step of the chain, times `slower`, with a tenth of noise.
 fn row_reads(seed: u64, count: u64, slower: u64) -> Vec<Sample> {
     let chance = SimRandom::new(seed);
     let draw = |below: u64| u32::try_from(chance.u64() % below).unwrap();
@@ -61,8 +61,8 @@ fn run(env: &Env, request: &FitRequest<'_>) -> Result<Vec<FitOutcome>, SamplesEr
     Ok(outcomes)
 }
 
-/// Goal: samples become a package that predicts them, again and again the same. Method: 3,000 samples with known noise, fitted twice, judged on new
-/// ones, explained.
+/// Goal: samples become a package that predicts them, and the same samples give the same package. Method: 3,000 samples
+/// with known noise, fitted twice, judged on all of them, and explained.
 #[test]
 fn samples_become_a_package_that_predicts() {
     let (env, clock) = env();
@@ -90,7 +90,8 @@ fn samples_become_a_package_that_predicts() {
     assert!(again[0].incumbent_error.is_some());
 }
 
-/// Goal: a model that no longer holds is stale, and is replaced by one that does. Method: the same work becomes three times as slow.
+/// Goal: a model that no longer holds is found stale and is replaced by one that holds. Method: the same work becomes
+/// three times as slow.
 #[test]
 fn a_stale_model_is_seen_and_replaced() {
     let (env, clock) = env();
@@ -105,12 +106,13 @@ fn a_stale_model_is_seen_and_replaced() {
     assert!(!evaluate(&env, data(), models(), None, 4000).unwrap()[0].is_stale);
 }
 
-/// Goal: a package that is worse than the one in use is not written (RT11). Method: the model in use knows the rows on which both are judged,
-/// the new one was given a fifth of one bucket to learn from and other rows to be judged by.
+/// Goal: a package that is worse than the one in use is not written (RT11). Method: the model in use was fitted to fast
+/// rows like the newest fifth, on which both are judged; the new one is fitted to four fifths of slow rows.
 #[test]
 fn a_worse_model_does_not_take_the_place_of_a_better_one() {
     let (env, clock) = env();
-    // Old rows say one thing, new rows another: what is fitted to the old four fifths is wrong about the newest fifth.
+    // The older four fifths and the newest fifth contradict each other, so a model that is fitted to the former is
+    // wrong about the latter.
     let (slow, fast) = (row_reads(3, 1600, 40), row_reads(4, 400, 1));
     write(&env, &clock, "n1", &fast);
     run(&env, &request()).unwrap();
@@ -125,7 +127,8 @@ fn a_worse_model_does_not_take_the_place_of_a_better_one() {
     assert_eq!(package.list().unwrap().len(), before);
 }
 
-/// Goal: a damaged package in use does not keep a good one out; a damaged file of samples is passed over and told. Method: both damaged.
+/// Goal: a damaged package in use does not keep a good one out; a damaged sample file is skipped and reported. Method:
+/// both are damaged.
 #[test]
 fn damage_is_passed_over() {
     let (env, clock) = env();
@@ -146,7 +149,8 @@ fn damage_is_passed_over() {
     assert!(told.len() == 1 && told[0].contains("n1-1.parquet"), "{told:?}");
 }
 
-/// Goal: what cannot be fitted is said. Method: no samples, too few, an unknown unit, two nodes.
+/// Goal: a request that cannot be met is refused with its reason. Method: no samples, too few samples, an unknown unit,
+/// two nodes.
 #[test]
 fn requests_that_cannot_be_met_are_refused() {
     let (env, clock) = env();
@@ -162,7 +166,8 @@ fn requests_that_cannot_be_met_are_refused() {
     assert_eq!(run(&env, &one).unwrap()[0].rows, 200);
 }
 
-/// Goal: a server that fits every hour does not do so for nothing. Method: asked again with nothing new, with a twentieth and with a fifth.
+/// Goal: a server that fits every hour does not refit without need. Method: the fit is repeated with no new rows, with
+/// a twentieth and with a fifth.
 #[test]
 fn a_model_is_left_alone_while_little_is_new() {
     let (env, clock) = env();

@@ -1,16 +1,16 @@
-//! `Footer`: the key-value pairs of a file, which say where its rows come from.
+//! `Footer`: the key-value pairs of a file, which state the origin of its rows.
 
 use collie_obs::UnitSchema;
 use collie_train::SchemaHash;
 
 use crate::{Constants, Hardware, complexity, schema_hash};
 
-/// Who takes samples: the same for all files of a process.
+/// The process that takes the samples: the same for all of its files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
-    /// Name of the cluster; empty where it has none.
+    /// The name of the cluster; empty if it has none.
     pub cluster: String,
-    /// Name of the node. Letters, digits, `_`, `.` and `-` are kept in names of files, others become `_`.
+    /// The name of the node. File names keep its letters, digits, `_`, `.` and `-`; other characters become `_`.
     pub node: String,
     /// The program and its version.
     pub build: String,
@@ -19,14 +19,14 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A node of which only the name is known.
+    /// Returns the origin of a node of which only the name is known.
     pub fn unknown(node: &str) -> Self {
         let build = concat!("collie ", env!("CARGO_PKG_VERSION")).to_owned();
         Self { cluster: String::new(), node: node.to_owned(), build, hardware: Hardware::default() }
     }
 }
 
-/// What the footer of a file says.
+/// The content of a file's footer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Footer {
     /// `cluster`.
@@ -35,17 +35,17 @@ pub struct Footer {
     pub node: String,
     /// `build`.
     pub build: String,
-    /// `hardware_tag`: hash of what the machine is; 0 where it is not known.
+    /// `hardware_tag`: a hash of the machine's facts; 0 if they are unknown.
     pub hardware_tag: u64,
-    /// `hardware_constants`: 0 what was not measured, or is not told.
+    /// `hardware_constants`: 0 for a constant that was not measured or is missing.
     pub constants: Constants,
     /// `config_epoch`.
     pub config_epoch: u64,
-    /// `schema_hash`; none in files of context rows.
+    /// `schema_hash`; `None` in files of context rows.
     pub schema: Option<SchemaHash>,
 }
 
-/// Returns the pairs of a file of `unit`, or of context rows where there is none.
+/// Returns the pairs for a file of `unit`, or for one of context rows if there is no unit.
 pub(crate) fn pairs(origin: &Origin, config_epoch: u64, unit: Option<&UnitSchema>) -> Vec<(String, String)> {
     let mut pairs = vec![
         ("cluster", origin.cluster.clone()),
@@ -71,7 +71,7 @@ pub(crate) fn pairs(origin: &Origin, config_epoch: u64, unit: Option<&UnitSchema
 }
 
 impl Footer {
-    /// Reads the pairs; what is missing or no number is empty or 0.
+    /// Reads the pairs; a value that is missing or not a number becomes empty or 0.
     pub(crate) fn of_pairs(pairs: &[(String, String)]) -> Self {
         let text = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
         let hexadecimal = |key: &str| u64::from_str_radix(text(key)?, 16).ok();

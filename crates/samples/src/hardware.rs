@@ -1,4 +1,4 @@
-//! `Hardware`: on what machine samples were taken.
+//! `Hardware`: the machine on which samples were taken.
 
 mod constants;
 mod facts;
@@ -10,24 +10,24 @@ use collie_env::Env;
 pub use constants::Constants;
 pub use facts::Facts;
 
-/// What a machine is and how fast its parts are.
+/// The facts of a machine and the speed of its parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
-    /// What it says of itself.
+    /// The facts that the kernel reports.
     pub facts: Facts,
-    /// What was measured.
+    /// The measured constants.
     pub constants: Constants,
 }
 
 impl Hardware {
-    /// Looks at the machine, and measures it for at most about 200 ms: files are written and synced in `data`, and removed.
-    /// At start and once a day.
+    /// Reads the machine's facts and measures its constants for at most about 200 ms. A file in `data` is written,
+    /// synced and removed. A server calls this when it starts and once a day.
     pub fn measure(env: &Env, data: &Path) -> Self {
         Self { facts: Facts::of_machine(&*env.files, data), constants: Constants::measure(env, data) }
     }
 
-    /// Returns the tag that packages and files name: the same for machines that say the same of themselves, whatever was measured;
-    /// 0 where nothing is known.
+    /// Returns the tag that packages and files carry: the same for machines with the same facts, whatever was measured;
+    /// 0 if nothing is known.
     pub fn tag(&self) -> u64 {
         self.facts.tag()
     }

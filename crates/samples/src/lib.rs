@@ -1,21 +1,25 @@
-//! Samples of operating units as Parquet files, the models that are fitted to them, and how good those are.
+//! Samples of operating units as Parquet files, the models that are fitted to them, and the accuracy of those models.
 //!
-//! What is here: what becomes a file and when ([`SampleSink`]), what a file holds ([`SampleFile`]), which files there are
-//! ([`SampleDir`]), on what hardware they were made ([`Hardware`]), and what `collie train` does with them ([`fit`], [`evaluate`],
-//! [`explain`]). What is not: how samples are taken (`obs`), what a model is (`train`), who calls this and how often.
+//! The crate decides which samples become a file and when ([`SampleSink`]), what a file holds ([`SampleFile`]), which
+//! files there are ([`SampleDir`]), on what hardware they were made ([`Hardware`]), and what `collie train` does with
+//! them ([`fit`], [`evaluate`], [`explain`]). It does not know how samples are taken (`obs`), what a model is
+//! (`train`), or who calls it and how often.
 //!
 //! ```text
 //! DATA/samples/v1/ou=13/ver=1/day=20260131/n1-17.parquet     samples of unit 13, schema version 1
-//! DATA/samples/v1/ou=00/ver=1/day=20260131/n1-18.parquet     context rows, to which samples point
+//! DATA/samples/v1/ou=00/ver=1/day=20260131/n1-18.parquet     context rows, to which samples refer
 //! DATA/models/ou=13-label=0.package                          the model of unit 13's elapsed time
 //! ```
 //!
 //! # Invariants
-//! - S1. A name that ends in `.parquet` is a whole file: content is synced before the name is given.
-//! - S2. A number is used once per node: `<node>-<seq>` names a file for good, wherever it is copied to.
-//! - S3. Nothing here fails its caller's work: what cannot be written is dropped and counted, and the reason is kept ([`SinkState`]).
-//! - S4. No more than `SinkOptions::bytes_max` of files, but for the one that was written last; the oldest go first.
-//! - S5. A package takes the place of another only if it is for the same schema and does no worse on the same rows (RT11).
+//! - S1. A file whose name ends in `.parquet` is whole: its content is synced before it gets that name.
+//! - S2. A number is used once per node: `<node>-<seq>` identifies a file forever, wherever it is copied to.
+//! - S3. No failure of a sink fails its caller: rows that cannot be written are dropped and counted, and the reason is
+//!   kept ([`SinkState`]).
+//! - S4. The files of a data directory take at most `SinkOptions::bytes_max`, unless the newest file alone is larger;
+//!   the oldest are removed first.
+//! - S5. A package replaces another only if it has the same schema and at most 1.1 times its error on the same rows
+//!   (RT11).
 //!
 //! ```
 //! use collie_env::Env;

@@ -1,32 +1,32 @@
-//! `FileName`: where a file of samples lies, and what its path says.
+//! `FileName`: the place of a sample file, and the facts in its path.
 
 use std::path::{Path, PathBuf};
 
 /// The directory of samples under a data directory.
 pub(crate) const ROOT: [&str; 2] = ["samples", "v1"];
 
-/// What a file is called while it is written.
+/// The ending of a file's name while the file is written.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
 const ENDING: &str = ".parquet";
 const US_PER_DAY: i64 = 86_400_000_000;
 
-/// `ou=NN/ver=V/day=YYYYMMDD/<node>-<seq>.parquet`. Ordered by day, then by number.
+/// The name `ou=NN/ver=V/day=YYYYMMDD/<node>-<seq>.parquet`. Ordered by day, then by number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileName {
-    /// The day on which it was closed, as YYYYMMDD in UTC.
+    /// The day on which the file was closed, as YYYYMMDD in UTC.
     pub day: u32,
-    /// Its number on that node; no two files of a node have the same.
+    /// The file's number on its node; no two files of a node have the same number.
     pub seq: u64,
-    /// The node, as names of files can have it.
+    /// The node's name, in the form that file names can have ([`safe_node`]).
     pub node: String,
     /// The operating unit; 0 for context rows.
     pub unit: u8,
-    /// Version of the unit.
+    /// The schema version of the unit.
     pub version: u8,
 }
 
-/// Returns a node's name with what has a meaning in paths taken out.
+/// Returns a node's name with each character that is not safe in paths replaced by `_`, cut to 64 characters.
 pub fn safe_node(node: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
     let name: String = node.chars().take(64).map(safe).collect();
@@ -57,7 +57,7 @@ impl FileName {
             .join(format!("{}-{}{ENDING}", self.node, self.seq))
     }
 
-    /// Reads the four last parts of a path; none for what is no file of samples.
+    /// Parses the last four parts of a path; `None` if it is not that of a sample file.
     pub(crate) fn of_parts(unit: &str, version: &str, day: &str, file: &str) -> Option<Self> {
         let (node, seq) = file.strip_suffix(ENDING)?.rsplit_once('-')?;
         let name = Self {
@@ -75,7 +75,7 @@ impl FileName {
 mod tests {
     use super::*;
 
-    /// Goal: days are those of the calendar. Method: edges of months, leap years and of 1970.
+    /// Goal: days are those of the calendar. Method: edges of months, leap years and 1970.
     #[test]
     fn days_are_those_of_the_calendar() {
         for (seconds, day) in [
@@ -92,7 +92,8 @@ mod tests {
         }
     }
 
-    /// Goal: a path says what its file is. Method: written, read, and parts that are none.
+    /// Goal: a path states what its file is. Method: a name is written and read, and names that are not of sample files
+    /// are refused.
     #[test]
     fn names_read_back() {
         let name = FileName { day: 20_260_131, seq: 17, node: "eu-1.n1".to_owned(), unit: 13, version: 1 };

@@ -1,4 +1,4 @@
-//! `Constants`: how fast the parts of a machine are, measured in about a tenth of a second.
+//! `Constants`: the speed of a machine's parts, measured in about a tenth of a second.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use std::{
 
 use collie_env::{Clock, Env};
 
-/// Entries of the table that is walked and copied: 32 MiB, more than most caches.
+/// Entries of the table that is chased through and copied: 32 MiB, more than most caches.
 const TABLE_ENTRIES: u32 = 1 << 23;
 const CHASES: u32 = 50_000;
 const OPERATIONS: u32 = 1_000_000;
@@ -20,31 +20,31 @@ const CONTENDED_ADDS: u32 = 100_000;
 const CALLS: u32 = 10_000;
 const ROUND_TRIPS: u32 = 200;
 const SYNCS_MAX: usize = 64;
-/// A slow disk is measured with fewer syncs.
+/// The limit of time, so that a slow disk is measured with fewer syncs.
 const SYNCS_NS_MAX: u64 = 60_000_000;
 
-/// Eight numbers; 0 where one could not be measured.
+/// Eight measured speeds; 0 for one that could not be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Constants {
-    /// A multiplication and an addition that wait for each other, in ns.
+    /// A dependent multiplication and addition, in ns.
     pub integer_ns: f64,
-    /// A load from memory whose place the load before it tells, in ns.
+    /// A load from memory whose address depends on the load before it, in ns.
     pub memory_ns: f64,
-    /// Copying large pieces of memory, in GB/s.
+    /// The rate of copying large blocks of memory, in GB/s.
     pub copy_gb_per_s: f64,
-    /// An addition to a word that two threads add to, in ns.
+    /// An addition to a word to which two threads add, in ns.
     pub contended_ns: f64,
-    /// A system call that does nothing, in ns.
+    /// A system call without work, in ns.
     pub call_ns: f64,
-    /// Syncing 4 KiB to the data's disk: median, in us.
+    /// A sync of 4 KiB to the disk of the data: the median, in us.
     pub sync_us_p50: f64,
-    /// The same, 99th percentile.
+    /// The same: the 99th percentile.
     pub sync_us_p99: f64,
-    /// A byte there and back over the loopback device, in us.
+    /// A round trip of one byte over the loopback device, in us.
     pub loopback_us: f64,
 }
 
-/// Returns what one of `count` repetitions of `work` takes, in ns.
+/// Returns the time of one of `count` repetitions of `work`, in ns.
 fn each_ns(clock: &dyn Clock, count: u32, work: impl FnOnce()) -> f64 {
     let start = clock.now_ns();
     work();
@@ -65,9 +65,9 @@ fn integers(clock: &dyn Clock) -> f64 {
     })
 }
 
-/// Returns the time of a chase and the copying rate, over one table.
+/// Returns the time of one load of a pointer chase, in ns, and the copying rate, in GB/s, over one table.
 fn memory(clock: &dyn Clock) -> (f64, f64) {
-    // A generator of full period over 2^23 is one cycle through all entries.
+    // A generator of full period over 2^23 makes one cycle through all entries.
     let next = |at: u32| at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % TABLE_ENTRIES;
     let mut table: Vec<u32> = (0..TABLE_ENTRIES).map(next).collect();
     let chase_ns = each_ns(clock, CHASES, || {
@@ -108,7 +108,7 @@ fn calls(clock: &dyn Clock) -> f64 {
 /// Returns the median and the 99th percentile of syncing a page, in us.
 fn syncs(env: &Env, data: &Path) -> Option<(f64, f64)> {
     let path = data.join("samples-sync.tmp");
-    // Left by a process that ended in between.
+    // A process that died during its measurement may have left the file.
     let _ = env.files.remove(&path);
     let file = env.files.create(&path).ok()?;
     let page = [0x5A; 4096];
@@ -147,7 +147,7 @@ fn loopback(clock: &dyn Clock) -> std::io::Result<f64> {
         });
     });
     drop(near);
-    // It ends because its peer has gone.
+    // The echo thread ends because its peer has closed the connection.
     let _ = echo.join();
     outcome.map(|()| each / 1e3)
 }
@@ -169,7 +169,7 @@ impl Constants {
         }
     }
 
-    /// Reads what `Display` writes; 0 what is missing or no number.
+    /// Reads the output of `Display`; 0 for a value that is missing or not a number.
     pub(crate) fn parse(text: &str) -> Self {
         let told = |name: &str| {
             let value = text.split(',').find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='));
@@ -180,7 +180,7 @@ impl Constants {
         Self { integer_ns, memory_ns, copy_gb_per_s, contended_ns, call_ns, sync_us_p50, sync_us_p99, loopback_us }
     }
 
-    /// Returns the numbers with their names, in the order in which files have them.
+    /// Returns the numbers with their names, in the order of files.
     pub const fn named(&self) -> [(&'static str, f64); 8] {
         [
             ("integer_ns", self.integer_ns),
@@ -209,7 +209,8 @@ impl fmt::Display for Constants {
 mod tests {
     use super::*;
 
-    /// Goal: each part is measured, in its unit, and nothing is left behind. Method: this machine, with bounds that hold for any.
+    /// Goal: each constant is measured in its unit, and no file is left. Method: measured on this machine, with bounds
+    /// that hold for any.
     #[test]
     fn constants_are_those_of_a_machine() {
         let dir = tempfile::tempdir().unwrap();
@@ -223,8 +224,8 @@ mod tests {
         assert!(constants.to_string().starts_with("integer_ns="));
     }
 
-    /// Goal: what a file tells is read, and what it does not tell is 0. Method: eight numbers written and read; a text without some of them
-    /// and with one that is none.
+    /// Goal: the values in a file are read, and missing ones are 0. Method: eight numbers are written and read; then a
+    /// text that lacks some of them and has values that are not finite numbers.
     #[test]
     fn constants_read_back() {
         let constants = Constants {

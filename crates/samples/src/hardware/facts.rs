@@ -1,33 +1,33 @@
-//! `Facts`: what a machine says of itself.
+//! `Facts`: the facts that a machine's kernel reports.
 
 use std::{fmt, path::Path};
 
 use collie_base::checksum::crc32c;
 use collie_env::{Access, Files};
 
-/// More than any of the kernel's files that are read has.
+/// More than the length of any of the kernel's files that are read here.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
-/// Names and sizes; empty or 0 where they are not told.
+/// Names and sizes; empty or 0 if the kernel does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The processor's name.
+    /// The name of the processor.
     pub cpu: String,
-    /// Physical cores.
+    /// The number of physical cores.
     pub cores: u32,
-    /// What runs at one time: cores, or twice as many.
+    /// The number of hardware threads: cores, or twice as many.
     pub threads: u32,
-    /// Sizes of the first processor's caches, such as `32K 512K 16384K`.
+    /// The cache sizes of the first processor, such as `32K 512K 16384K`.
     pub caches: String,
-    /// Memory in GiB, rounded.
+    /// The memory in GiB, rounded.
     pub memory_gib: u32,
-    /// Nodes of memory.
+    /// The number of NUMA nodes.
     pub numa_nodes: u32,
-    /// `rotating` or `solid`, of the disk that holds the data.
+    /// The kind of the disk that holds the data: `rotating` or `solid`.
     pub disk: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether a hypervisor runs it.
+    /// Whether the machine runs under a hypervisor.
     pub is_virtual: bool,
 }
 
@@ -38,7 +38,7 @@ fn read(files: &dyn Files, path: impl AsRef<Path>) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// Returns what follows `key :` in each line that begins with it.
+/// Returns the text behind `key :` in each line that begins with it.
 fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| Some(line.strip_prefix(key)?.trim_start().strip_prefix(':')?.trim()))
 }
@@ -47,7 +47,8 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Returns whether the disk behind `data` rotates, as the kernel says of it or of the disk that it is a part of.
+/// Returns whether the disk of `data` rotates, as the kernel reports for the device or for the disk of which it is a
+/// part.
 fn rotates(files: &dyn Files, data: &Path) -> Option<bool> {
     let device = rustix::fs::stat(data).ok()?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -61,7 +62,7 @@ fn rotates(files: &dyn Files, data: &Path) -> Option<bool> {
 }
 
 impl Facts {
-    /// Reads `/proc` and `/sys`; nothing on a simulated disk.
+    /// Reads `/proc` and `/sys`; on a simulated disk it reads nothing.
     pub(super) fn of_machine(files: &dyn Files, data: &Path) -> Self {
         if !files.is_real() {
             return Self::default();
@@ -93,13 +94,14 @@ impl Facts {
         }
     }
 
-    /// Returns a hash of what is said; 0 where nothing is.
+    /// Returns a hash of the facts; 0 if there are none.
     pub(super) fn tag(&self) -> u64 {
         if *self == Self::default() {
             return 0;
         }
         let text = self.to_string();
-        // Two checksums over texts that differ at their ends: 64 bits that every version of the program computes alike.
+        // Two checksums over texts that differ at their ends give 64 bits that every version of the program computes
+        // alike.
         let high = crc32c(format!("1 {text}").as_bytes());
         let low = crc32c(format!("2 {text} {}", text.len()).as_bytes());
         u64::from(high) << 32 | u64::from(low)
@@ -120,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: the machine is recognised, and another is not taken for it. Method: read twice; one fact changed; a simulated disk.
+    /// Goal: a machine is recognised, and another one is not mistaken for it. Method: the facts are read twice, one of
+    /// them is changed, and a simulated disk is read.
     #[test]
     fn tags_tell_machines_apart() {
         let here = Facts::of_machine(&RealFiles, "/tmp".as_ref());
