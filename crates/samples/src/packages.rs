@@ -1,4 +1,4 @@
-//! `PackageDir`: the models of a node, one file for each unit and label.
+//! `PackageDir`: a node's models, one file for each unit and label.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use collie_train::{LabelId, UnitId, model::Package};
 
 use crate::{SamplesError, publish::publish};
 
-/// A package of the largest model is 130 KiB.
+/// The limit for reading a package; that of the largest model has 130 KiB.
 const PACKAGE_BYTES_MAX: u64 = 4 << 20;
 
 const ENDING: &str = ".package";
@@ -24,20 +24,20 @@ pub struct PackageDir {
 }
 
 impl PackageDir {
-    /// The packages in `dir`, which need not exist.
+    /// Returns the directory of packages at `dir`, which need not exist.
     pub fn new(files: Arc<dyn Files>, dir: &Path) -> Self {
         Self { files, dir: dir.to_owned() }
     }
 
-    /// Returns where the package of a unit's label lies: `ou=13-label=0.package`.
+    /// Returns the path of the package of a unit's label: `ou=13-label=0.package`.
     pub fn path(&self, unit: UnitId, label: LabelId) -> PathBuf {
         self.dir.join(format!("ou={:02}-label={}{ENDING}", unit.get(), label.get()))
     }
 
-    /// Returns every package's path, sorted.
+    /// Returns the paths of all packages, sorted.
     ///
     /// # Errors
-    /// [`SamplesError::Io`]. No directory is no error.
+    /// [`SamplesError::Io`]. A missing directory is no error.
     pub fn list(&self) -> Result<Vec<PathBuf>, SamplesError> {
         match self.files.list(&self.dir) {
             Ok(names) => {
@@ -51,7 +51,7 @@ impl PackageDir {
     /// Reads the package at `path`.
     ///
     /// # Errors
-    /// [`SamplesError::Io`], or [`SamplesError::Package`] for bytes that are none.
+    /// [`SamplesError::Io`], or [`SamplesError::Package`] for bytes that are not a package.
     pub fn read(&self, path: &Path) -> Result<Package, SamplesError> {
         let bytes = read_all(&*self.files, path, PACKAGE_BYTES_MAX).map_err(|source| SamplesError::Io {
             op: "read",
@@ -64,7 +64,7 @@ impl PackageDir {
     /// Reads the package of a unit's label, if there is one.
     ///
     /// # Errors
-    /// As `read`.
+    /// Those of `read`, except for a missing file.
     pub fn load(&self, unit: UnitId, label: LabelId) -> Result<Option<Package>, SamplesError> {
         match self.read(&self.path(unit, label)) {
             Ok(package) => Ok(Some(package)),
@@ -73,10 +73,11 @@ impl PackageDir {
         }
     }
 
-    /// Puts a package in the place of what was there. Whether it may take that place is for the caller to ask ([`Package::admit`]).
+    /// Replaces the package of the same unit and label, if there is one. The caller checks before whether it may do so
+    /// ([`Package::admit`]).
     ///
     /// # Errors
-    /// [`SamplesError::Io`]; the old one is still there then.
+    /// [`SamplesError::Io`]; then the old package is still there.
     ///
     /// # Durability
     /// A power cut leaves the old package or the new one, whole.
@@ -94,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a power cut leaves the old package or the new one. Method: the new one is stored while the power goes at each call of the disk.
+    /// Goal: a power cut leaves the old package or the new one. Method: the new one is stored, and the power fails at
+    /// each call of the disk.
     #[test]
     fn a_package_is_replaced_whole_or_not_at_all() {
         let (old, new) = (sample_package(false), sample_package(true));
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Goal: what is no package is an error, and nothing is none. Method: bytes that are none; an empty place.
+    /// Goal: bytes that are not a package are an error, and a missing file is `None`. Method: other bytes, and an empty
+    /// directory.
     #[test]
     fn bytes_that_are_no_package_are_refused() {
         let (env, _disk) = Env::simulated(7);

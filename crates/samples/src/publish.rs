@@ -1,4 +1,4 @@
-//! `publish`: a file that is there whole or not at all.
+//! `publish`: writes a file that is there whole or not at all.
 
 use std::{ffi::OsString, io, path::Path};
 
@@ -6,10 +6,11 @@ use collie_env::Files;
 
 use crate::{SamplesError, name::TEMPORARY};
 
-/// Writes `bytes` under a temporary name beside `path`, syncs them, and gives them their name. Makes directories where missing.
+/// Writes `bytes` under a temporary name next to `path`, syncs them, and renames the file to `path`. It creates missing
+/// directories.
 ///
 /// # Errors
-/// [`SamplesError::Io`]; what was under `path` is still there then, and the temporary file is removed if that can be done.
+/// [`SamplesError::Io`]; then the old file at `path` is still there, and the temporary file is removed if possible.
 pub(crate) fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<(), SamplesError> {
     let io = |op, path: &Path| {
         let path = path.to_owned();
@@ -20,11 +21,12 @@ pub(crate) fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()
     let mut name = OsString::from(path.file_name().unwrap_or_default());
     name.push(TEMPORARY);
     let temporary = dir.join(name);
-    // Left by a process that ended in between.
+    // A process that died before the rename may have left the file.
     match files.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io("remove", &temporary)(error)),
         _ => {}
     }
+    // The content is synced before the rename, so that the name never belongs to a part of it (S1).
     let written = files.create(&temporary).and_then(|file| {
         file.write_at(0, bytes)?;
         file.sync_data()
@@ -33,7 +35,7 @@ pub(crate) fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()
         .map_err(io("write", &temporary))
         .and_then(|()| files.replace(&temporary, path).map_err(io("rename", path)));
     if named.is_err() {
-        // Whoever writes the same file next removes it as well.
+        // If this fails, the next attempt to write the same file removes it.
         let _ = files.remove(&temporary);
     }
     named

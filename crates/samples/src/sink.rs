@@ -1,7 +1,8 @@
-//! `SampleSink`: turns drained samples into files, within its bounds of memory and disk.
+//! `SampleSink`: writes drained samples into files, within its bounds of memory and disk.
 //!
-//! Called by one thread of the lowest priority. Nothing that goes wrong here is an error of the caller (S3): rows that cannot be
-//! written are dropped and counted, collection stops with a reason, and once a minute the sink looks whether the reason is gone.
+//! One thread of the lowest priority calls it. No failure here is an error for the caller (S3): rows that cannot be
+//! written are dropped and counted, collection stops with a reason, and once a minute the sink checks whether it can
+//! continue.
 
 use std::{
     collections::BTreeMap,
@@ -21,18 +22,21 @@ use crate::{
     stock::Stock,
 };
 
-/// What bounds a sink.
+/// The bounds of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkOptions {
-    /// A file is closed at so many rows [default: 65,536].
+    /// Rows at which a file is closed [default: 65,536].
     pub file_rows_max: usize,
-    /// A file is closed so long after its first row, in ns [default: 60 s].
+    /// Age of a file's first row at which the file is closed, and the interval between checks of the disk, in ns
+    /// [default: 60 s].
     pub file_age_max_ns: u64,
-    /// Rows of all units that wait in memory, about 110 bytes each; past it the unit with most rows is written [default: 131,072].
+    /// Rows of all units that wait in memory, about 110 bytes each; at this number the unit with the most rows is
+    /// written [default: 131,072].
     pub waiting_rows_max: usize,
-    /// Bytes of all files; past it the oldest are removed [default: 4 GiB, `training.samples_bytes`].
+    /// Bytes of all files; above it the oldest are removed [default: 4 GiB, `training.samples_bytes`].
     pub bytes_max: u64,
-    /// Collection stops while fewer bytes of the disk are free, or a twentieth of it if that is less [default: 2 GiB].
+    /// Collection stops while the disk has fewer free bytes than this, or than a twentieth of its size if that is less
+    /// [default: 2 GiB].
     pub free_bytes_min: u64,
 }
 
@@ -48,26 +52,26 @@ impl Default for SinkOptions {
     }
 }
 
-/// Whether a sink takes samples.
+/// Whether a sink accepts samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkState {
-    /// It does.
+    /// It accepts them.
     Collecting,
-    /// It drops them; whoever samples should not.
+    /// It drops them, so the caller should not sample.
     Stopped {
-        /// Why, in words for a person.
+        /// The reason, in words for a person.
         reason: String,
     },
 }
 
-/// Rows of one file to be.
+/// Rows that wait for their file.
 #[derive(Debug)]
 struct Waiting<R> {
     since_ns: u64,
     rows: Vec<R>,
 }
 
-/// Writes samples of a process into its data directory.
+/// Writes the samples of a process into its data directory.
 #[derive(Debug)]
 pub struct SampleSink {
     // Constant after open.
@@ -76,14 +80,14 @@ pub struct SampleSink {
     origin: Origin,
     node: String,
     options: SinkOptions,
-    // What waits.
+    // Rows that wait for their file.
     samples: BTreeMap<(u8, u8), Waiting<SampleRow>>,
     contexts: Waiting<Drained>,
     config_epoch: u64,
-    // What is on disk.
+    // Files on disk.
     stock: Stock,
     next_seq: u64,
-    // What became of it.
+    // State and counters.
     state: SinkState,
     looked_ns: u64,
     written_rows: u64,
@@ -92,14 +96,15 @@ pub struct SampleSink {
 }
 
 impl SampleSink {
-    /// Opens the samples of the data directory `data`, which exists: counts the files, and removes what a dead process left unfinished.
+    /// Opens the samples of the existing data directory `data`: counts the files, and removes those that a dead process
+    /// left unfinished.
     ///
     /// # Errors
     /// [`SamplesError::Io`] when the files cannot be listed.
     pub fn open(env: &Env, data: &Path, origin: Origin, options: SinkOptions) -> Result<Self, SamplesError> {
         let dir = SampleDir::new(env.files.clone(), data);
         for path in dir.unfinished()? {
-            // One that stays is in nobody's way: it has no name that is read.
+            // A file that stays does no harm: no reader accepts its name.
             let _ = env.files.remove(&path);
         }
         let stock = Stock::of(&dir)?;
@@ -125,7 +130,7 @@ impl SampleSink {
         Ok(sink)
     }
 
-    /// Takes samples. Those of a unit or version that this program does not declare are dropped.
+    /// Accepts samples. It drops those of a unit or version that this program does not declare.
     pub fn add(&mut self, samples: &[Sample]) {
         let time_us = u64::try_from(self.env.clock.wall_us()).unwrap_or(0);
         let now_ns = self.env.clock.now_ns();
@@ -145,7 +150,7 @@ impl SampleSink {
         }
     }
 
-    /// Takes the context rows of a period that has just ended.
+    /// Accepts the context rows of a period that has just ended.
     pub fn add_contexts(&mut self, rows: &[ContextRow]) {
         if self.is_stopped() {
             self.dropped_rows += count(rows.len());
@@ -161,7 +166,8 @@ impl SampleSink {
         }
     }
 
-    /// Says which configuration is in force from now on; what was taken under another is written first.
+    /// Sets the configuration that is in force from now on; it first writes the samples that were taken under another
+    /// one.
     pub fn set_config_epoch(&mut self, config_epoch: u64) {
         if config_epoch != self.config_epoch {
             self.finish();
@@ -169,7 +175,8 @@ impl SampleSink {
         }
     }
 
-    /// Writes files that are old enough and looks at the disk once a minute. To be called about ten times a second.
+    /// Writes the files that are old enough, and checks the disk as often as a file may be old (once a minute). The
+    /// caller calls it about ten times a second.
     pub fn tick(&mut self) {
         let now_ns = self.env.clock.now_ns();
         let age_max_ns = self.options.file_age_max_ns;
@@ -186,32 +193,32 @@ impl SampleSink {
         }
     }
 
-    /// Writes everything that waits.
+    /// Writes all waiting rows.
     ///
     /// # Durability
-    /// What could be written survives a power cut; what could not is counted as dropped.
+    /// Written rows survive a power cut; rows that could not be written are counted as dropped.
     pub fn finish(&mut self) {
         let keys: Vec<(u8, u8)> = self.samples.keys().copied().collect();
         keys.into_iter().for_each(|key| self.close_samples(key));
         self.close_contexts();
     }
 
-    /// Returns whether samples are taken, or why not.
+    /// Returns whether the sink accepts samples, and otherwise the reason.
     pub const fn state(&self) -> &SinkState {
         &self.state
     }
 
-    /// Returns how many rows are in files of this process.
+    /// Returns the number of rows that this process has written into files.
     pub const fn written_rows(&self) -> u64 {
         self.written_rows
     }
 
-    /// Returns how many rows were dropped: stopped, not written, or of a unit that is not declared.
+    /// Returns the number of dropped rows: the sink was stopped, a write failed, or the unit is not declared.
     pub const fn dropped_rows(&self) -> u64 {
         self.dropped_rows
     }
 
-    /// Returns how many files went because there were too many bytes.
+    /// Returns the number of files that were removed because there were too many bytes.
     pub const fn removed_files(&self) -> u64 {
         self.removed_files
     }
@@ -253,7 +260,7 @@ impl SampleSink {
         self.write((CONTEXT_UNIT, CONTEXT_VERSION), rows.len(), bytes);
     }
 
-    /// Writes a file of `rows` rows, or drops them and stops.
+    /// Writes a file of `rows` rows; on a failure it drops them and stops the sink.
     fn write(&mut self, (unit, version): (u8, u8), rows: usize, bytes: Result<Vec<u8>, String>) {
         if self.is_stopped() {
             self.dropped_rows += count(rows);
@@ -267,7 +274,7 @@ impl SampleSink {
         });
         match written {
             Ok(bytes) => {
-                // A number is given once, even to a file whose fate is not known (S2).
+                // A number is used once, even if it is unknown whether the file exists (S2).
                 self.next_seq += 1;
                 self.written_rows += count(rows);
                 self.stock.add(name, bytes);
@@ -283,13 +290,14 @@ impl SampleSink {
 
     fn remove_above_limit(&mut self) {
         while let Some(oldest) = self.stock.pop_oldest_above(self.options.bytes_max) {
-            // One that cannot be removed is no longer counted; the next open counts it again.
+            // A file that cannot be removed is no longer counted; the next open counts it again.
             let _ = self.env.files.remove(&oldest.path(&self.data));
             self.removed_files += 1;
         }
     }
 
-    /// Stops when the disk is low, and goes on when it no longer is; another reason is forgotten, so that writing is tried again.
+    /// Stops the sink while the disk is low. Otherwise it forgets the reason of an earlier stop, so that the next write
+    /// is tried.
     fn look_at_disk(&mut self) {
         let free = self.env.files.free_bytes(&self.data);
         let twentieth = self.env.files.disk_bytes(&self.data).map_or(u64::MAX, |bytes| bytes / 20);
@@ -305,6 +313,7 @@ impl SampleSink {
             _ => SinkState::Collecting,
         };
         if self.is_stopped() {
+            // The waiting rows are dropped and counted, so that a stopped sink takes no memory.
             self.finish();
         }
     }

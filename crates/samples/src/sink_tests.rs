@@ -32,7 +32,7 @@ impl Bench {
         SampleDir::new(self.env.files.clone(), "/data".as_ref())
     }
 
-    /// Unit, number and rows of each file.
+    /// Returns unit, number and rows of each file.
     fn files(&self) -> Vec<(u8, u64, usize)> {
         let dir = self.dir();
         let rows = |name: &FileName| dir.read(name).unwrap().rows.len();
@@ -44,7 +44,8 @@ fn samples(unit: u8, count: u64) -> Vec<Sample> {
     (0..count).map(|n| sample_of_unit(unit, 100 + n)).collect()
 }
 
-/// Goal: a file is closed at its rows, at its age, and at the end. Method: each of the three, with a clock that is moved.
+/// Goal: a file is closed at its number of rows, at its age, and at the end. Method: each of the three, with a clock
+/// that is moved.
 #[test]
 fn files_are_closed_by_rows_by_age_and_at_the_end() {
     let bench = Bench::new();
@@ -70,7 +71,7 @@ fn files_are_closed_by_rows_by_age_and_at_the_end() {
     assert_eq!((sink.written_rows(), sink.dropped_rows()), (28, 0));
 }
 
-/// Goal: memory is bounded over all units. Method: many units below the rows of a file each.
+/// Goal: memory is bounded over all units. Method: several units that each have fewer rows than a file takes.
 #[test]
 fn the_unit_with_most_rows_is_written_when_memory_is_full() {
     let bench = Bench::new();
@@ -82,8 +83,8 @@ fn the_unit_with_most_rows_is_written_when_memory_is_full() {
     assert_eq!(bench.files(), [(2, 1, 12)]);
 }
 
-/// Goal: a number is used once, also by the next process, and what was left unfinished is removed. Method: reopened after files were
-/// written and one was cut off.
+/// Goal: a number is used once, also by the next process, and unfinished files are removed. Method: the sink is opened
+/// again after files were written and one was left unfinished.
 #[test]
 fn numbers_go_on_after_a_restart() {
     let bench = Bench::new();
@@ -99,7 +100,8 @@ fn numbers_go_on_after_a_restart() {
     assert_eq!(bench.files(), [(13, 1, 2), (13, 2, 3)]);
 }
 
-/// Goal: there are never more bytes than allowed, and the oldest go first. Method: a cap of about three files; those of another node count.
+/// Goal: after a write there are never more bytes than allowed, and the oldest files are removed first. Method: a cap
+/// of about three files that is passed, and a cap that is below any file.
 #[test]
 fn the_oldest_files_are_removed_above_the_cap() {
     let bench = Bench::new();
@@ -121,8 +123,8 @@ fn the_oldest_files_are_removed_above_the_cap() {
     assert_eq!(bench.files(), [(9, 6, 1)], "the newest stays, whatever the cap");
 }
 
-/// Goal: a disk that is low stops collection with a reason, and a disk that is free again starts it. Method: a simulated disk whose
-/// room is taken and given.
+/// Goal: a low disk stops collection with a reason, and free space starts it again. Method: a simulated disk that is
+/// filled and emptied.
 #[test]
 fn a_low_disk_stops_collection_until_there_is_room() {
     let bench = Bench::new();
@@ -145,8 +147,8 @@ fn a_low_disk_stops_collection_until_there_is_room() {
     assert_eq!(sink.written_rows(), 1);
 }
 
-/// Goal: whichever call of the disk fails, nobody notices but the counts, and no part of a file has a name. Method: each changing call of
-/// a write fails once; a minute later it goes well.
+/// Goal: if any call of the disk fails, only the counters show it, and no part of a file has a name. Method: each
+/// changing call of a write fails once; a minute later all succeed.
 #[test]
 fn a_write_that_fails_is_dropped_and_counted() {
     let calls = {
@@ -179,7 +181,8 @@ fn a_write_that_fails_is_dropped_and_counted() {
     assert!(failed >= 3, "{failed} of {calls} calls failed: creating, writing and naming should");
 }
 
-/// Goal: a file says under which configuration its rows were taken. Method: the configuration changes between two rows.
+/// Goal: a file names the configuration under which its rows were taken. Method: the configuration changes between two
+/// rows.
 #[test]
 fn a_changed_configuration_closes_files() {
     let bench = Bench::new();
@@ -197,7 +200,7 @@ fn a_changed_configuration_closes_files() {
     assert_eq!(epochs, [(13, 4), (CONTEXT_UNIT, 0), (13, 5)]);
 }
 
-/// Goal: samples of a unit that nobody declared are no file. Method: unit 200.
+/// Goal: samples of an undeclared unit are not written. Method: unit 200.
 #[test]
 fn unknown_units_are_dropped() {
     let bench = Bench::new();

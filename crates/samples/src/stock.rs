@@ -1,10 +1,10 @@
-//! `Stock`: how many bytes of samples there are, and which go first.
+//! `Stock`: the sample files with their sizes, oldest first.
 
 use std::collections::BTreeMap;
 
 use crate::{FileName, SampleDir, SamplesError};
 
-/// Every file of samples under a data directory, whoever wrote it.
+/// Every sample file under a data directory, of any node.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     bytes_by_name: BTreeMap<FileName, u64>,
@@ -12,7 +12,7 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Counts what lies there.
+    /// Lists the files of `dir`.
     pub(crate) fn of(dir: &SampleDir) -> Result<Self, SamplesError> {
         let mut stock = Self::default();
         for name in dir.list()? {
@@ -22,7 +22,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// Returns the highest number that `node` has used.
+    /// Returns the highest number among the files of `node`.
     pub(crate) fn last_seq(&self, node: &str) -> u64 {
         let of_node = self.bytes_by_name.keys().filter(|name| name.node == node);
         of_node.map(|name| name.seq).max().unwrap_or(0)
@@ -38,7 +38,8 @@ impl Stock {
         self.bytes
     }
 
-    /// Takes the oldest file out while there is more than `bytes_max`, but never the last one.
+    /// Removes the oldest file from the list and returns it while there are more than `bytes_max` bytes, but never the
+    /// last file.
     pub(crate) fn pop_oldest_above(&mut self, bytes_max: u64) -> Option<FileName> {
         if self.bytes <= bytes_max || self.bytes_by_name.len() < 2 {
             return None;

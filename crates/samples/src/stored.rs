@@ -1,4 +1,4 @@
-//! [`StoredFile`]: a file of samples as a list of files shows it.
+//! [`StoredFile`]: a sample file as a list of files shows it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,24 +7,24 @@ use parquet::file::metadata::ParquetMetaDataReader;
 
 use crate::FileName;
 
-/// How a file ends: length of its description in 4 bytes, and `PAR1`.
+/// The end of a file: the length of its metadata in 4 bytes, and `PAR1`.
 const TAIL_BYTES: u64 = 8;
 
-/// No description is longer: a few kilobytes for twenty columns.
+/// No file's metadata is longer: it takes a few kilobytes for twenty columns.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
-/// A file of samples, or of context rows.
+/// A file of samples or of context rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFile {
-    /// What its path says.
+    /// The facts in its path.
     pub name: FileName,
-    /// How long it is; 0 for one that is gone meanwhile.
+    /// Its length; 0 if it has been removed in the meantime.
     pub bytes: u64,
-    /// How many rows it has, as its end says; `None` for one that is damaged or gone.
+    /// Its number of rows, as its metadata states; `None` if it is damaged or gone.
     pub rows: Option<u64>,
 }
 
-/// Reads how many rows a file of `bytes` bytes has: two reads at its end, of a few kilobytes.
+/// Returns the number of rows of a file of `bytes` bytes, by two reads of its end, of a few kilobytes.
 pub(crate) fn rows_of(file: &dyn File, bytes: u64) -> Option<u64> {
     let mut tail = [0; 8];
     let tail_at = bytes.checked_sub(TAIL_BYTES)?;
@@ -37,7 +37,7 @@ pub(crate) fn rows_of(file: &dyn File, bytes: u64) -> Option<u64> {
     if file.read_at(tail_at.checked_sub(length)?, &mut description).ok()? < description.len() {
         return None;
     }
-    // The library is for files that a writer made: what it thinks of others may be a panic.
+    // The library trusts that a writer made the bytes, and may panic on others.
     let decode = || ParquetMetaDataReader::decode_metadata(&description);
     let metadata = catch_unwind(AssertUnwindSafe(decode)).ok()?.ok()?;
     u64::try_from(metadata.file_metadata().num_rows()).ok()
@@ -49,8 +49,8 @@ mod tests {
 
     use crate::{Origin, SampleDir, SampleSink, SinkOptions, sample_of_unit};
 
-    /// Goal: files are listed newest first with their rows, as many as asked for, and what is damaged is there without. Method: files of
-    /// 3 rows and of 5, of which the newer one loses its last byte, and then most of its bytes.
+    /// Goal: files are listed newest first with their rows, as many as requested, and a damaged one is listed without
+    /// rows. Method: files of 3 and of 5 rows, of which the newer one loses its last byte, and then most of its bytes.
     #[test]
     fn files_are_listed_with_their_rows() {
         let (env, _disk) = Env::simulated(3);

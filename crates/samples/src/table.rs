@@ -1,7 +1,7 @@
-//! `Table`: columns of numbers as a Parquet file and back. Knows nothing of units.
+//! `Table`: columns of numbers as a Parquet file and back. It knows nothing about units.
 //!
-//! One row group, zstd, no nulls. The library that reads may give up with a panic on bytes that no writer makes; that is caught here
-//! and is an error like any other.
+//! One row group, zstd, no nulls. The library may panic on bytes that no writer makes; `decode` catches that and
+//! returns an error.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,26 +23,26 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 
-/// Most rows that are read from one file: sixteen times what is written into one.
+/// The most rows that are read from one file: sixteen times as many as are written into one.
 const ROWS_MAX: usize = 1 << 20;
 
-/// What the numbers of a column are.
+/// The type of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// 8 bits without sign, in 32 of the file.
+    /// Unsigned 8 bits, stored in 32.
     U8,
-    /// 16 bits without sign, in 32 of the file.
+    /// Unsigned 16 bits, stored in 32.
     U16,
-    /// 32 bits without sign.
+    /// Unsigned 32 bits.
     U32,
-    /// 64 bits without sign.
+    /// Unsigned 64 bits.
     U64,
     /// A single-precision number.
     F32,
 }
 
 impl Kind {
-    /// Returns how Parquet's schema language names it.
+    /// Returns the declaration of a column in Parquet's schema language.
     fn declared(self, name: &str) -> String {
         match self {
             Self::U8 => format!("REQUIRED INT32 {name} (INTEGER(8,false));"),
@@ -57,33 +57,33 @@ impl Kind {
 /// The name and kind of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Its name, the same as in the documentation of the format.
+    /// Its name, as in the documentation of the format.
     pub(crate) name: &'static str,
-    /// What it holds.
+    /// The type of its numbers.
     pub(crate) kind: Kind,
 }
 
-/// The numbers of a column, without their sign: what is narrower than 64 bits is widened.
+/// The numbers of a column. Integers are unsigned and widened to 64 bits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
-    /// Of every kind but [`Kind::F32`].
+    /// The numbers of a column of any kind but [`Kind::F32`].
     Whole(Vec<u64>),
-    /// Of [`Kind::F32`].
+    /// The numbers of a [`Kind::F32`] column.
     Real(Vec<f32>),
 }
 
 /// Columns with their numbers, and key-value pairs of the footer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
-    /// Names and kinds.
+    /// The names and kinds.
     pub(crate) columns: Vec<Column>,
-    /// By column.
+    /// The numbers, by column.
     pub(crate) values: Vec<Values>,
-    /// Of the footer, in order.
+    /// The pairs of the footer, in order.
     pub(crate) footer: Vec<(String, String)>,
 }
 
-/// Keeps the low 32 bits, as Parquet keeps numbers without a sign.
+/// Returns the low 32 bits, in the signed type that Parquet stores unsigned numbers in.
 fn low_32(value: u64) -> i32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
@@ -94,10 +94,10 @@ fn whole_32(value: i32) -> u64 {
 }
 
 impl Table {
-    /// Returns the file's bytes.
+    /// Returns the bytes of the file.
     ///
     /// # Errors
-    /// What the library says; for columns of different lengths too.
+    /// Those of the library, also for columns of different lengths.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, ParquetError> {
         let declared: Vec<String> = self.columns.iter().map(|column| column.kind.declared(column.name)).collect();
         let schema = parse_message_type(&format!("message samples {{ {} }}", declared.join(" ")))?;
@@ -132,10 +132,10 @@ impl Table {
         writer.into_inner()
     }
 
-    /// Reads a file. Columns come in the order of `wanted`; others that the file has are left out.
+    /// Reads a file. Its columns come in the order of `wanted`; other columns of the file are skipped.
     ///
     /// # Errors
-    /// What is wrong, as text: not Parquet, damaged, a wanted column that is missing or of another kind.
+    /// The reason, as text: the file is not Parquet, it is damaged, or a wanted column is missing or has another kind.
     pub(crate) fn decode(bytes: Vec<u8>, wanted: &[Column]) -> Result<Self, String> {
         let read = || Self::decode_trusting(bytes, wanted);
         match catch_unwind(AssertUnwindSafe(read)) {
@@ -213,7 +213,8 @@ mod tests {
         }
     }
 
-    /// Goal: what is written is read, to the last bit of what has no sign. Method: each kind at its edges; a part of the columns in another order.
+    /// Goal: written numbers are read to the last bit, as unsigned ones. Method: each kind at its edges; a part of the
+    /// columns in another order.
     #[test]
     fn columns_read_back_at_the_edges_of_their_kinds() {
         let table = table();
@@ -238,15 +239,16 @@ mod tests {
         assert_eq!(Table::decode(table.encode().unwrap(), &table.columns).unwrap(), table);
     }
 
-    /// Goal: whatever bytes lie there, reading ends with an error or with numbers. Method: every length of a file, and each of its bytes
-    /// changed in three ways.
+    /// Goal: for any bytes, reading ends with an error or with numbers. Method: every prefix of a file, and a file with
+    /// each of its bytes changed in three ways.
     #[test]
     fn damaged_files_are_errors() {
         let table = table();
         let bytes = table.encode().unwrap();
         let (here, hook) = (std::thread::current().id(), std::sync::Arc::new(std::panic::take_hook()));
         let others = hook.clone();
-        // What the library says about bytes of this test would hide what matters, such as what a test beside it says.
+        // The library's panics about the bytes of this test would hide the messages that matter, such as those of tests
+        // that run in parallel.
         std::panic::set_hook(Box::new(move |info| {
             if std::thread::current().id() != here {
                 others(info);
@@ -265,7 +267,7 @@ mod tests {
         assert!(Table::decode(Vec::new(), &table.columns).is_err());
     }
 
-    /// Goal: a column that is not there, or not of that kind, is told. Method: both asked for.
+    /// Goal: a column that is missing or of another kind is reported. Method: both are requested.
     #[test]
     fn other_columns_are_refused() {
         let bytes = table().encode().unwrap();

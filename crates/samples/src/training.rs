@@ -1,4 +1,4 @@
-//! From files to the rows that a model is fitted to or judged by.
+//! Turns sample files into the rows to which a model is fitted or by which it is judged.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use collie_train::{
 
 use crate::{FileName, SampleDir, SampleRow, SamplesError, complexity_of};
 
-/// A sample stands for at most so many calls, whatever its probability: one row must not outweigh all others.
+/// The most calls that a sample stands for, however low its probability: one row must not outweigh all others.
 pub const WEIGHT_MAX: f64 = 100.0;
 
-/// Rows of one unit, with what was passed over on the way.
+/// Rows of one unit, and the files that were skipped.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    /// Newest files first, each in its own order.
+    /// The rows: newest files first, each in its own order.
     pub(crate) rows: Vec<SampleRow>,
-    /// Tags of the machines.
+    /// The tags of the machines.
     pub(crate) hardware: BTreeSet<u64>,
-    /// Files that are damaged, of another schema, or gone since they were listed.
+    /// The number of files that are damaged, of another schema, or gone since they were listed.
     pub(crate) skipped_files: u64,
-    /// Why the first of them was.
+    /// Why the first of them was skipped.
     pub(crate) skipped_because: Option<SamplesError>,
 }
 
-/// Reads the newest rows of a unit, about `rows_max`: whole files until there are as many.
+/// Reads the newest rows of a unit, at most `rows_max`: whole files, newest first, and of the last one its first rows.
 pub(crate) fn read_rows(dir: &SampleDir, unit: &UnitSchema, names: &[FileName], rows_max: usize) -> Rows {
     let mut read = Rows { rows: Vec::new(), hardware: BTreeSet::new(), skipped_files: 0, skipped_because: None };
     let of_unit = |name: &&FileName| name.unit == unit.id && name.version == unit.version;
@@ -49,7 +49,7 @@ pub(crate) fn read_rows(dir: &SampleDir, unit: &UnitSchema, names: &[FileName], 
     read
 }
 
-/// Returns a sample's features as numbers of one call: sums over a run are divided by its calls, codes and flags are not.
+/// Returns a sample's features per call: sums over a run are divided by its calls, codes and flags are not.
 pub fn features_of(unit: &UnitSchema, row: &SampleRow) -> Vec<f64> {
     let calls = f64::from(row.sample.calls.max(1));
     let fields = unit.features.iter().zip(row.sample.features);
@@ -61,22 +61,22 @@ pub fn features_of(unit: &UnitSchema, row: &SampleRow) -> Vec<f64> {
         .collect()
 }
 
-/// Returns a label as a number of one call. One of 0 counts as 1: models learn its logarithm.
+/// Returns a label per call. A label of 0 counts as 1, since models learn its logarithm.
 pub fn label_of(row: &SampleRow, label: u8) -> f64 {
     let value = row.sample.labels.get(usize::from(label)).copied().unwrap_or(0);
     value.max(1) as f64 / f64::from(row.sample.calls.max(1))
 }
 
-/// Returns how many calls a sample stands for: 1 / p, at most [`WEIGHT_MAX`].
+/// Returns the number of calls that a sample stands for: 1 / p, at most [`WEIGHT_MAX`].
 pub fn weight_of(row: &SampleRow) -> f64 {
     let weight = f64::from(row.sample.p).recip();
     if weight.is_finite() && weight > 0.0 { weight.min(WEIGHT_MAX) } else { 1.0 }
 }
 
-/// Returns the rows as what a model of `label` is fitted to, and how many weights were cut.
+/// Returns the rows as the input for a fit of `label`, and the number of weights that were cut.
 ///
 /// # Errors
-/// What `train` says of a shape that no unit has.
+/// Those of `train` for a shape that no unit has.
 pub fn samples_of(unit: &UnitSchema, label: u8, rows: &[SampleRow]) -> Result<(Samples, u64), TrainError> {
     let mut samples = Samples::new(unit.features.len(), complexity_of(unit, label))?;
     let mut cut = 0;
@@ -97,7 +97,8 @@ mod tests {
     use super::*;
     use crate::{columns::unit_of, sample_of_unit};
 
-    /// Goal: a row is what one call was and stands for. Method: a run of four scans taken once in two hundred; its flag is no sum.
+    /// Goal: a row describes one call and stands for 1 / p calls, within the limit. Method: a run of four scans with a
+    /// probability of 1/200; its flag is not divided.
     #[test]
     fn a_run_of_calls_becomes_one_call() {
         let mut sample = sample_of_unit(13, 4000);

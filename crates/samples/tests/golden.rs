@@ -1,7 +1,8 @@
-//! Files of released versions stay readable: those under `tests/golden` were written once and are read by every later program.
+//! Files of released versions stay readable: those under `tests/golden` were written once, and every later program
+//! reads them.
 //!
-//! A new version of a unit adds files; it never changes these. `UPDATE_GOLDEN=1 cargo test -p collie-samples --test golden` writes them
-//! where there are none.
+//! A new version of a unit adds files; it never changes these. `UPDATE_GOLDEN=1 cargo test -p collie-samples --test
+//! golden` writes them if there are none.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use collie_samples::{
     Constants, Facts, FileName, Hardware, Origin, SampleDir, SampleSink, SinkOptions, sample_of_unit,
 };
 
-/// A flush with four labels, and a scan: what they hold is said by `row`.
+/// A flush with four labels, and a scan; `row` makes their samples.
 const UNITS: [u8; 2] = [2, 13];
 const ROWS: u32 = 40;
 
@@ -51,7 +52,8 @@ fn write(into: &Path) {
     assert_eq!(sink.dropped_rows(), 0, "{:?}", sink.state());
 }
 
-/// Goal: a file that a released program wrote says today what it said then. Method: the files in the tree, read and compared row by row.
+/// Goal: a file that a released program wrote still reads the same. Method: the files in the tree are read and compared
+/// row by row.
 #[test]
 fn released_files_stay_readable() {
     let dir = SampleDir::new(Env::real().files, &golden());
