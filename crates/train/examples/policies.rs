@@ -1,7 +1,8 @@
-//! Prints what each policy does to a replica's delay: `cargo run -p collie-train --example policies [seed ...]`.
+//! Prints the effect of each policy on a replica's delay: `cargo run -p collie-train --example policies [seed ...]`.
 //!
-//! For every disturbance: the part of one-second windows out of bound, and in brackets the part of the offered collection that
-//! was done, both in per cent. A model (`collie_train::queue`), not the product. Five seeds unless others are named.
+//! For every disturbance it prints the share of one-second windows out of bound and, in brackets, the share of the
+//! offered collection that was done, both in per cent. The figures come from a model (`collie_train::queue`), not from
+//! the product. It runs five seeds unless the arguments name others.
 
 use std::process::ExitCode;
 

@@ -1,33 +1,35 @@
-//! P8: divides a grant among units so that the error of what they predict becomes least (Neyman, 1934, with costs).
+//! P8: divides a grant among units so that the error of their predictions becomes smallest (Neyman, 1934, with costs).
 //!
-//! With n samples per second of a unit, its part of the error is w sg^2 / n. The sum is least, for a given cost, where n is
-//! proportional to sqrt(w / c) sg, inside what every unit gets in any case and what it has calls for. Both ends are met exactly:
-//! cost as a function of the factor is piecewise linear, so the factor is solved for between two of its corners.
+//! With n samples per second of a unit, its part of the error is w sg^2 / n. At a given cost the sum is smallest where
+//! n is proportional to sqrt(w / c) sg, between the unit's least number of samples and its number of calls. Both limits
+//! are met exactly: the cost is a piecewise linear function of the factor, so the factor is solved for between two
+//! corners.
 
 use crate::{UnitId, numbers::bounded};
 
-/// eps: the least probability of a unit that is on.
+/// eps: the least probability of a unit that is not left out.
 pub const PROBABILITY_MIN: f64 = 0.001;
 
-/// A unit that wants samples.
+/// A unit among which a grant is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitBudget {
     /// The unit.
     pub unit: UnitId,
-    /// w: its part of the time that pending decisions are about; 1 / units before there are any.
+    /// w: its share of the time that pending decisions are about; 1 / units if there are none.
     pub weight: f64,
-    /// sg: residual standard deviation of its model in log space; 1 before there is one.
+    /// sg: the residual standard deviation of its model in log space; 1 without a model.
     pub deviation: f64,
-    /// c: measured work per sample, in us; of a replayed read its whole run.
+    /// c: the measured work per sample, in us; of a replayed read, its whole run.
     pub cost_us: f64,
     /// lam: calls per second.
     pub calls_per_s: f64,
-    /// Information that a sample adds (see [`super::Information`]).
+    /// The information that a sample adds (see [`super::Information`]).
     pub information: f64,
 }
 
 impl UnitBudget {
-    /// Returns the same with every field in its range, what is not a number being worth nothing or costing most.
+    /// Returns the unit with every field in its range. A value that is not a number becomes the worst: no weight, no
+    /// deviation, the highest cost or rate.
     fn sanitized(self) -> Self {
         Self {
             weight: bounded(self.weight, 0.0, 1e9, 0.0),
@@ -38,32 +40,32 @@ impl UnitBudget {
         }
     }
 
-    /// Work that the least probability takes, in us per second.
+    /// Returns the work that the least probability takes, in us per second.
     pub(super) fn floor_us_per_s(&self) -> f64 {
         let unit = self.sanitized();
         PROBABILITY_MIN * unit.calls_per_s * unit.cost_us
     }
 
-    /// Samples per second for a factor.
+    /// Returns the samples per second for a factor.
     fn samples_per_s(&self, factor: f64) -> f64 {
         (factor * self.slope()).clamp(PROBABILITY_MIN * self.calls_per_s, self.calls_per_s)
     }
 
-    /// Returns samples per second and factor; 0 where corners would lie too far out to compute with.
+    /// Returns the samples per second per unit of the factor; 0 if the corners would be too large to compute with.
     fn slope(&self) -> f64 {
         let slope = (self.weight / self.cost_us).sqrt() * self.deviation;
         if slope > 1e-15 { slope } else { 0.0 }
     }
 }
 
-/// What a unit gets.
+/// The part of a grant that a unit gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The unit.
     pub unit: UnitId,
-    /// p: with which probability a call is sampled.
+    /// p: the probability with which a call is sampled.
     pub probability: f64,
-    /// What that costs at its rate of calls, in us per second.
+    /// The cost at the unit's rate of calls, in us per second.
     pub cost_us_per_s: f64,
 }
 
@@ -89,10 +91,10 @@ fn factor_for(units: &[UnitBudget], grant: f64) -> f64 {
     f64::INFINITY
 }
 
-/// Divides `grant_us_per_s` among units.
+/// Divides `grant_us_per_s` among the units.
 ///
-/// Returns a share for each unit, in order: all zero where the grant does not even pay for [`PROBABILITY_MIN`] of each; then some have
-/// to be shed first ([`super::Shedding`]). Cost: the square of the number of units. Pure.
+/// Returns a share for each unit, in order. All are zero if the grant does not even pay for [`PROBABILITY_MIN`] of
+/// each; then units have to be shed first ([`super::Shedding`]). Cost: quadratic in the number of units. Pure.
 pub fn allocate(units: &[UnitBudget], grant_us_per_s: f64) -> Vec<Share> {
     let grant = bounded(grant_us_per_s, 0.0, 1e12, 0.0);
     let sane: Vec<UnitBudget> = units.iter().map(|unit| unit.sanitized()).collect();
@@ -107,7 +109,8 @@ pub fn allocate(units: &[UnitBudget], grant_us_per_s: f64) -> Vec<Share> {
         if !is_affordable {
             0.0
         } else if unit.calls_per_s == 0.0 || unit.slope() == 0.0 {
-            // Nothing is known of what a first burst of calls would cost; or it is worth no more than its floor.
+            // A unit without calls gets the least, since the cost of a first burst of calls is unknown; so does a unit
+            // of no value.
             PROBABILITY_MIN
         } else if factor.is_infinite() {
             1.0
@@ -116,7 +119,7 @@ pub fn allocate(units: &[UnitBudget], grant_us_per_s: f64) -> Vec<Share> {
         }
     };
     let mut shares: Vec<Share> = sane.iter().map(|unit| share(unit, probability(unit))).collect();
-    // Rounding must not break B1.
+    // Rounding must not let the costs exceed the grant (B1).
     let total: f64 = shares.iter().map(|share| share.cost_us_per_s).sum();
     if total > grant && total > 0.0 {
         let scale = grant / total * (1.0 - 1e-12);
@@ -145,7 +148,7 @@ mod tests {
         units.iter().zip(probabilities).map(each).sum()
     }
 
-    /// Returns the least error of four units over all divisions of the grant into parts of 1 / `steps`.
+    /// Returns the smallest error of four units over all divisions of the grant into parts of 1 / `steps`.
     fn brute_force(units: &[UnitBudget], grant: f64, steps: u32) -> f64 {
         let probability = |unit: &UnitBudget, part: u32| {
             let p = grant * f64::from(part) / f64::from(steps) / unit.cost_us / unit.calls_per_s;
@@ -164,8 +167,8 @@ mod tests {
         best
     }
 
-    /// Goal: no division of the grant is better, and the best of a grid is as good. Method: brute force on 4 units, 12 drawn
-    /// cases, some with a unit whose every call is sampled.
+    /// Goal: no division of the grant is better, and the best of a grid is as good. Method: brute force on 4 units in
+    /// 12 random cases, some with a unit whose calls are all sampled.
     #[test]
     fn allocation_agrees_with_brute_force_on_four_units() {
         let chance = SimRandom::new(11);
@@ -186,8 +189,8 @@ mod tests {
         assert!((1..12).contains(&capped), "{capped} cases with a unit sampled wholly");
     }
 
-    /// Goal: Neyman's rule where nothing is capped. Method: two units whose shares follow by hand: twice the deviation, twice the
-    /// samples; four times the cost, half of them.
+    /// Goal: Neyman's rule holds if no limit is reached. Method: two units whose shares are known: twice the deviation
+    /// gives twice the samples, four times the cost gives half of them.
     #[test]
     fn allocation_follows_neyman() {
         let shares = allocate(&[unit(1, 1.0, 1.0, 1.0, 1e6), unit(2, 1.0, 2.0, 1.0, 1e6)], 30_000.0);
@@ -197,8 +200,8 @@ mod tests {
         assert!((shares.iter().map(|share| share.cost_us_per_s).sum::<f64>() - 30_000.0).abs() < 1e-6);
     }
 
-    /// Goal: a unit that is worth nothing still gets its floor, and a grant above all costs samples what is worth anything.
-    /// Method: a unit of weight 0 beside one of weight 1.
+    /// Goal: a unit of no value still gets the least probability, and a grant above all costs samples all calls of the
+    /// others. Method: a unit of weight 0 together with one of weight 1.
     #[test]
     fn allocation_keeps_the_floor() {
         let shares = allocate(&[unit(1, 0.0, 1.0, 1.0, 1000.0), unit(2, 1.0, 1.0, 1.0, 1000.0)], 1e9);
@@ -208,7 +211,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: B1 and B2 for any units. Method: random ones, with numbers that are none.
+        /// Goal: B1 and B2 hold for any units. Method: random units, some with values that are not numbers.
         #[test]
         fn allocation_never_exceeds_the_grant(
             units in prop::collection::vec((any::<f64>(), any::<f64>(), any::<f64>(), 0.0..1e9_f64), 0..12), grant: f64

@@ -5,13 +5,13 @@
 pub struct Bucket([u8; 3]);
 
 impl Bucket {
-    /// Returns the bucket of a call. A feature that is absent counts as 0; 0 is a magnitude of its own.
+    /// Returns the bucket of a call. An absent feature counts as 0; 0 is a magnitude of its own.
     pub fn of(features: &[u32]) -> Self {
         let magnitude = |at| features.get(at).copied().unwrap_or(0_u32).checked_ilog2().map_or(0, |log| log + 1);
         Self([0, 1, 2].map(|at| u8::try_from(magnitude(at)).expect("at most 32")))
     }
 
-    /// Returns the bucket as one number, different for each.
+    /// Returns the bucket as one number, distinct for each bucket.
     pub fn key(self) -> u32 {
         let [a, b, c] = self.0.map(u32::from);
         a << 16 | b << 8 | c
@@ -22,7 +22,7 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    /// Goal: a bucket is a power of two in each of three features. Method: the ends of some.
+    /// Goal: a bucket is a power of two in each of three features. Method: the ends of some buckets.
     #[test]
     fn buckets_are_binary_magnitudes() {
         assert_eq!(Bucket::of(&[0, 1, 2]), Bucket([0, 1, 2]));

@@ -1,18 +1,18 @@
-//! `CountMin`: about how often each bucket was seen lately, in fixed memory.
+//! `CountMin`: estimates in fixed memory how often each bucket was seen lately.
 //!
-//! A count-min sketch (Cormode and Muthukrishnan, 2005) with forward decay (Cormode et al., 2009): instead of lowering all counts
-//! as time passes, a later arrival counts for more. An estimate is never below the decayed truth.
+//! A count-min sketch (Cormode and Muthukrishnan, 2005) with forward decay (Cormode et al., 2009): instead of lowering
+//! all counts as time passes, a later arrival counts for more. An estimate is never below the decayed count.
 
 use super::Bucket;
 
 const ROWS: usize = 4;
 const COLUMNS: usize = 1024;
 
-/// Multipliers of the rows: odd, far apart (multiply-shift hashing, Dietzfelbinger et al., 1997).
+/// The multipliers of the rows: odd and far apart (multiply-shift hashing, Dietzfelbinger et al., 1997).
 const MULTIPLIERS: [u64; ROWS] =
     [0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0xD6E8_FEB8_6659_FD93];
 
-/// An arrival that would count for more makes all counts be scaled down first.
+/// Before an arrival would count for more than this, all counts are scaled down.
 const SCALE_MAX: f64 = 1e12;
 
 /// A sketch of decayed counts.
@@ -20,18 +20,18 @@ const SCALE_MAX: f64 = 1e12;
 pub struct CountMin {
     counts: Vec<f64>,
     half_life_s: f64,
-    /// The time at which an arrival counts 1.
+    /// The time at which an arrival counts as 1.
     origin_s: f64,
 }
 
 impl CountMin {
-    /// Starts with nothing seen. An arrival counts for half after `half_life_s`.
+    /// Returns an empty sketch. An arrival counts half as much after `half_life_s`.
     pub fn new(half_life_s: f64) -> Self {
         Self { counts: vec![0.0; ROWS * COLUMNS], half_life_s, origin_s: 0.0 }
     }
 
     fn places(bucket: Bucket) -> [usize; ROWS] {
-        // The top ten bits of the product.
+        // The top ten bits of the product are the column.
         let column = |multiplier: u64| (u64::from(bucket.key()) + 1).wrapping_mul(multiplier) >> 54;
         let mut row = 0;
         MULTIPLIERS.map(|multiplier| {
@@ -44,9 +44,10 @@ impl CountMin {
         ((now_s - self.origin_s) / self.half_life_s).exp2()
     }
 
-    /// Counts an arrival; returns how many arrivals of the bucket there were, this one included, each halved per half-life.
+    /// Counts an arrival and returns the number of arrivals of its bucket, including this one, each halved per
+    /// half-life.
     ///
-    /// `now_s` is a time in seconds on any clock. One that goes back makes counts come out higher, never lower.
+    /// `now_s` is a time in seconds on any clock. If it goes back, estimates become higher, never lower.
     pub fn add(&mut self, bucket: Bucket, now_s: f64) -> f64 {
         let now_s = if now_s.is_finite() { now_s.max(self.origin_s) } else { self.origin_s };
         if self.scale(now_s) > SCALE_MAX {
@@ -76,8 +77,8 @@ mod tests {
         Bucket::of(&[1 << (number % 29), 1 << (number / 29), 0])
     }
 
-    /// Goal: never below the truth, seldom far above. Method: 50,000 arrivals of 400 buckets, small numbers more often, beside an
-    /// exact count.
+    /// Goal: an estimate is never below the count and seldom far above it. Method: 50,000 arrivals of 400 buckets,
+    /// small numbers more often, compared with an exact count.
     #[test]
     fn estimates_are_never_low_and_seldom_high() {
         let (mut sketch, mut exact) = (CountMin::new(3600.0), BTreeMap::new());
@@ -94,8 +95,8 @@ mod tests {
         assert!(far < 500, "{far} estimates are off by more than a hundredth of all arrivals");
     }
 
-    /// Goal: an arrival is worth half after each half-life, also over times that would overflow. Method: 8 arrivals, then one
-    /// after 3 half-lives, then one after 1000 of them.
+    /// Goal: an arrival counts half as much after each half-life, also over times that would overflow. Method: 8
+    /// arrivals, one after 3 half-lives, one after 1000 of them, and one at an earlier time.
     #[test]
     fn counts_halve_with_time() {
         let mut sketch = CountMin::new(10.0);

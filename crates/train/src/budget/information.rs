@@ -1,16 +1,16 @@
-//! `Information`: what one more sample of a unit would tell.
+//! `Information`: how much one more sample of a unit would tell.
 
 use std::collections::BTreeMap;
 
 use super::Bucket;
 
-/// Buckets that are told apart; the rest count as one, so that memory is bounded.
+/// The number of buckets that are kept apart; the others count as one, so that memory is bounded.
 const BUCKETS_MAX: usize = 4096;
 
-/// Residual variance of a bucket before two samples are there, in log space.
+/// The residual variance of a bucket with fewer than two samples, in log space.
 const PRIOR_VARIANCE: f64 = 1.0;
 
-/// Residuals of one bucket (Welford, 1962).
+/// The residuals of one bucket (Welford, 1962).
 #[derive(Clone, Copy, Debug, Default)]
 struct Residuals {
     samples: f64,
@@ -33,7 +33,8 @@ pub struct Information {
 }
 
 impl Information {
-    /// Takes a sample's residual, ln of what was seen less ln of what was predicted, and its weight. Numbers that are none are ignored.
+    /// Adds a sample's residual, ln of the measured value less ln of the predicted one, with its weight. Values that
+    /// are not finite are ignored, and so are weights that are not above 0.
     pub fn add(&mut self, bucket: Bucket, residual_ln: f64, weight: f64) {
         if !residual_ln.is_finite() || !weight.is_finite() || weight <= 0.0 {
             return;
@@ -47,7 +48,7 @@ impl Information {
         seen.squares += before * (residual_ln - seen.mean);
     }
 
-    /// Returns the sum over buckets of residual variance times the bucket's part of the calls, per sample.
+    /// Returns the sum over all buckets of the residual variance per sample times the bucket's share of the calls.
     pub fn per_sample(&self) -> f64 {
         let all = || self.buckets.values().chain([&self.rest]).filter(|bucket| bucket.samples > 0.0);
         let total: f64 = all().map(|bucket| bucket.weight).sum();
@@ -57,7 +58,7 @@ impl Information {
         all().map(|bucket| bucket.variance() * bucket.weight / total / bucket.samples).sum()
     }
 
-    /// sg: returns the residual standard deviation over all buckets; 1 before there is any.
+    /// sg: returns the residual standard deviation over all buckets; 1 without residuals.
     pub fn deviation(&self) -> f64 {
         let all = || self.buckets.values().chain([&self.rest]).filter(|bucket| bucket.samples > 0.0);
         let total: f64 = all().map(|bucket| bucket.weight).sum();
@@ -72,7 +73,8 @@ impl Information {
 mod tests {
     use super::*;
 
-    /// Goal: information falls with samples and rises with the spread. Method: residuals of +-1 and +-0.1, few and many.
+    /// Goal: information falls with the number of samples and rises with the spread. Method: residuals of +-1 and
+    /// +-0.1, few and many.
     #[test]
     fn information_is_variance_per_sample() {
         let of = |spread: f64, samples: u32| {
@@ -89,7 +91,8 @@ mod tests {
         assert!((many.1 - 1.0).abs() < 1e-3 && (of(0.1, 1000).1 - 0.1).abs() < 1e-3);
     }
 
-    /// Goal: memory is bounded and nothing is lost. Method: more buckets than are told apart, and numbers that are none.
+    /// Goal: memory is bounded and no sample is lost. Method: more buckets than are kept apart, and values that are not
+    /// finite.
     #[test]
     fn information_is_bounded() {
         let mut information = Information::default();

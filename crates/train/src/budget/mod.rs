@@ -1,18 +1,19 @@
-//! What a grant is spent on: units that are switched on, sampling probabilities within them, and which samples are kept.
+//! Spending a grant: which units are sampled, with what probabilities, and which of their samples are kept.
 //!
-//! | step | where | by |
+//! | step | module | based on |
 //! |---|---|---|
 //! | a person switches units and sources off | [`Switches`] | `training_switch` |
-//! | what the grant cannot pay for is shed whole, least information per microsecond first | [`Shedding`] | information of a unit |
-//! | the rest gets probabilities | [`allocate`] (P8) | Neyman's allocation |
+//! | units that the grant cannot pay for are shed, least information per us first | [`Shedding`] | information |
+//! | the others get probabilities | [`allocate`] (P8) | Neyman's allocation |
 //! | frequent kinds of calls are thinned | [`Thinner`] | counts of buckets |
 //!
-//! Not here: drawing whether a call is sampled, which is the sampler's; a policy's grant is [`crate::policy`]'s.
+//! The sampler draws whether a call is sampled, and [`crate::policy`] determines the grant.
 //!
 //! # Invariants
 //! - B1. The costs of an allocation never exceed the grant.
 //! - B2. Every unit that is not shed has a probability of at least [`PROBABILITY_MIN`], so that every sample can be weighted.
-//! - B3. Weights of kept samples add up to what was offered, but for weights that are cut, which are counted.
+//! - B3. On average the weights of kept samples add up to the number of calls, except for the weights that are cut,
+//!   which are counted.
 
 mod allocation;
 mod bucket;

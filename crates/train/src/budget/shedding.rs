@@ -1,12 +1,13 @@
-//! `Shedding`: which units are left out whole while the grant does not pay for the least of all.
+//! `Shedding`: the units that are left out entirely while the grant does not pay for the least probability of all.
 
 use super::UnitBudget;
 use crate::UnitId;
 
-/// A unit comes back once the grant pays for it with so much to spare, so that it does not come and go with every tick.
+/// A unit is restored once the grant pays for this much more than the least, so that it does not change with every
+/// tick.
 const SPARE: f64 = 1.1;
 
-/// A unit was shed or restored: a row of the policy's log.
+/// A unit that was shed or restored: a row of the policy's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switched {
     /// The unit.
@@ -15,7 +16,7 @@ pub struct Switched {
     pub on: bool,
 }
 
-/// Units that are left out, in the order in which they went.
+/// The units that are left out, in the order in which they were shed.
 #[derive(Clone, Debug, Default)]
 pub struct Shedding {
     shed: Vec<UnitId>,
@@ -27,23 +28,26 @@ impl Shedding {
         self.shed.contains(&unit)
     }
 
-    /// Takes the grant of a tick and the units that are switched on: sheds those with the least information per microsecond until the
-    /// grant pays for the least of the rest, or restores those shed last. Returns what changed, in order.
+    /// Applies the grant of a tick to the units that are switched on: sheds those with the least information per
+    /// microsecond until the grant pays for the least probability of the others, or restores those that were shed last.
+    /// Returns the changes, in order.
     pub fn tick(&mut self, units: &[UnitBudget], grant_us_per_s: f64) -> Vec<Switched> {
         self.shed.retain(|unit| units.iter().any(|known| known.unit == *unit));
         let mut kept: Vec<&UnitBudget> = units.iter().filter(|unit| !self.is_shed(unit.unit)).collect();
-        // The least comes last; equal ones go by number, so that a run can be repeated.
+        // The unit with the least information comes last; equal ones are ordered by number, so that a run can be
+        // repeated.
         let value = |unit: &UnitBudget| unit.information.max(0.0) / unit.cost_us.max(1e-3);
         kept.sort_by(|a, b| value(b).total_cmp(&value(a)).then(a.unit.cmp(&b.unit)));
         let mut floor_us: f64 = kept.iter().map(|unit| unit.floor_us_per_s()).sum();
         let mut changes = Vec::new();
         while floor_us > grant_us_per_s || (grant_us_per_s.is_nan() && !kept.is_empty()) {
             let Some(least) = kept.pop() else { break };
-            // Summed anew: what subtraction leaves behind would never reach 0.
+            // The sum is computed again, since repeated subtraction would leave a rounding error and never reach 0.
             floor_us = kept.iter().map(|unit| unit.floor_us_per_s()).sum();
             self.shed.push(least.unit);
             changes.push(Switched { unit: least.unit, on: false });
         }
+        // A tick that has shed a unit restores none.
         while let (true, Some(last)) = (changes.iter().all(|change| change.on), self.shed.last().copied()) {
             let back = units.iter().find(|unit| unit.unit == last).map_or(0.0, UnitBudget::floor_us_per_s);
             if (floor_us + back) * SPARE > grant_us_per_s || grant_us_per_s.is_nan() {
@@ -62,7 +66,7 @@ mod tests {
     use super::*;
     use crate::budget::allocate;
 
-    /// Units 1 to 4 whose least sampling costs 10 us per second each; their numbers are their information.
+    /// Returns units 1 to 4 whose least sampling costs 10 us per second each; their numbers are their information.
     fn units() -> Vec<UnitBudget> {
         let unit = |number: u8| UnitBudget {
             unit: UnitId::new(number),
@@ -79,8 +83,8 @@ mod tests {
         Switched { unit: UnitId::new(unit), on }
     }
 
-    /// Goal: shed in the order of information per us, restored in reverse with some to spare. Method: a grant that shrinks to
-    /// nothing and comes back.
+    /// Goal: units are shed in the order of information per us, and restored in reverse with some to spare. Method: a
+    /// grant that falls to nothing and rises again.
     #[test]
     fn units_are_shed_by_information_and_restored_in_reverse() {
         let (mut shedding, units) = (Shedding::default(), units());
@@ -93,7 +97,8 @@ mod tests {
         assert_eq!(shedding.tick(&units, 44.1), all);
     }
 
-    /// Goal: what is not shed can always be paid for. Method: every grant up to what all cost, allocated among the rest.
+    /// Goal: the units that are not shed can always be paid for. Method: every grant up to the cost of all, allocated
+    /// among the others.
     #[test]
     fn what_is_left_is_affordable() {
         let mut shedding = Shedding::default();
@@ -105,7 +110,8 @@ mod tests {
         }
     }
 
-    /// Goal: a unit that somebody switched off is not restored. Method: shed it, take it off the list, raise the grant.
+    /// Goal: a unit that a person switched off is not restored. Method: it is shed, taken off the list, and the grant
+    /// is raised.
     #[test]
     fn a_unit_that_is_gone_is_forgotten() {
         let mut shedding = Shedding::default();

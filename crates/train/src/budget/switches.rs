@@ -1,14 +1,14 @@
-//! `Switches`: which units a person lets be sampled from which sources.
+//! `Switches`: the units and sources whose sampling a person allows.
 
 use crate::{SourceId, UnitId};
 
-/// How many sources there can be.
+/// The number of possible sources.
 const SOURCES: usize = 8;
 
-/// A bitmap of units and sources, above every policy. Everything is on at first.
+/// A bitmap of units and sources that takes precedence over every policy. Initially all are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// One set of 256 units per source; a set bit is off.
+    /// One set of 256 units per source; a set bit means off.
     off: [[u64; 4]; SOURCES],
 }
 
@@ -23,7 +23,7 @@ impl Switches {
         (usize::from(unit.get() / 64), 1 << (unit.get() % 64))
     }
 
-    /// Switches a unit of a source on or off; returns whether it was otherwise. A source that cannot be is ignored.
+    /// Switches a unit of a source on or off; returns whether that changed it. A source out of range is ignored.
     pub fn set(&mut self, unit: UnitId, source: SourceId, on: bool) -> bool {
         let (word, bit) = Self::place(unit);
         let Some(words) = self.off.get_mut(usize::from(source.get())) else { return false };
@@ -32,7 +32,7 @@ impl Switches {
         words[word] != before
     }
 
-    /// Returns whether a unit may be sampled from a source; false for a source that cannot be.
+    /// Returns whether a unit may be sampled from a source; false for a source out of range.
     pub fn is_on(&self, unit: UnitId, source: SourceId) -> bool {
         let (word, bit) = Self::place(unit);
         self.off.get(usize::from(source.get())).is_some_and(|words| words[word] & bit == 0)
@@ -43,7 +43,8 @@ impl Switches {
 mod tests {
     use super::*;
 
-    /// Goal: a switch concerns its unit and source alone. Method: one off of each word, all others looked at.
+    /// Goal: a switch affects its unit and source only. Method: a unit of each word is switched off and all others are
+    /// checked.
     #[test]
     fn a_switch_concerns_one_unit_of_one_source() {
         for unit in [0, 63, 64, 200, 255] {

@@ -1,26 +1,26 @@
-//! `Thinner`: keeps most of what is rare and little of what is frequent, and says with which weight.
+//! `Thinner`: keeps most of the rare samples and few of the frequent ones, and gives their weights.
 
 use super::{Bucket, CountMin};
 use crate::numbers::bounded;
 
-/// m: about how many samples of a bucket are kept per half-life before it is thinned.
+/// m: about how many samples of a bucket are kept per half-life before the bucket is thinned.
 const BUCKET_SAMPLES: f64 = 200.0;
 
-/// Half-life of the counts, in seconds.
+/// The half-life of the counts, in seconds.
 const HALF_LIFE_S: f64 = 3600.0;
 
 /// The least probability with which a sample is kept.
 const KEEP_MIN: f64 = 0.001;
 
-/// A kept sample stands for at most so many; what is cut is counted.
+/// The most calls that a kept sample stands for; the excess is counted.
 pub const WEIGHT_MAX: f64 = 100.0;
 
-/// What becomes of a sample that is kept.
+/// The weight of a kept sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kept {
-    /// p: with which probability it got here, sampling and thinning together.
+    /// p: the probability of being kept, sampling and thinning together.
     pub probability: f64,
-    /// How many calls it stands for, at most [`WEIGHT_MAX`].
+    /// The number of calls that it stands for, at most [`WEIGHT_MAX`].
     pub weight: f64,
 }
 
@@ -39,7 +39,8 @@ impl Default for Thinner {
 }
 
 impl Thinner {
-    /// Decides about a sample that was taken with `probability`; `draw` is a number from 0 to 1 drawn for it.
+    /// Decides whether to keep a sample that was taken with `probability`; `draw` is a random number from 0 to 1 for
+    /// it.
     pub fn keep(&mut self, bucket: Bucket, probability: f64, now_s: f64, draw: f64) -> Option<Kept> {
         let keep = (BUCKET_SAMPLES / self.counts.add(bucket, now_s)).clamp(KEEP_MIN, 1.0);
         if draw >= keep {
@@ -54,7 +55,7 @@ impl Thinner {
         Some(Kept { probability, weight })
     }
 
-    /// Returns how many weights were cut, and what was cut off them altogether.
+    /// Returns the number of weights that were cut, and the total that was cut off.
     pub const fn cut(&self) -> (u64, f64) {
         (self.cut, self.cut_weight)
     }
@@ -67,8 +68,8 @@ mod tests {
     use super::*;
     use crate::numbers::unit_interval;
 
-    /// Goal: B3, and that thinning keeps what is rare. Method: 100,000 calls of a frequent bucket, 100 of a rare one, sampled with
-    /// a probability that changes halfway.
+    /// Goal: B3 holds, and thinning keeps rare samples. Method: 100,000 calls of a frequent bucket and 100 of a rare
+    /// one, sampled with a probability that changes halfway.
     #[test]
     fn weights_add_up_to_what_was_offered() {
         let (mut thinner, chance) = (Thinner::default(), SimRandom::new(8));
@@ -90,7 +91,7 @@ mod tests {
         let (_, cut) = thinner.cut();
         assert!((weight + cut - 100_000.0).abs() < 12_000.0, "{weight} + {cut}");
         assert!((rare_weight - 100.0).abs() < 1e-9 && rare_kept == 100);
-        // 200 (1 + ln(n / 200)) of n = 37,500.
+        // 200 (1 + ln(n / 200)) with n = 37,500 is about 1,250.
         assert!((900..1600).contains(&kept), "{kept} of the frequent ones");
     }
 
