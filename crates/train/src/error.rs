@@ -10,38 +10,38 @@ use crate::SchemaHash;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// A row has another number of features than the samples or the model.
+    /// The row has another number of features than the samples or the model.
     Shape {
-        /// How many the row has.
+        /// The number of features in the row.
         found: usize,
-        /// How many are needed.
+        /// The number that is needed.
         expected: usize,
     },
-    /// A number is not finite, or not positive where it has to be.
+    /// A number is not finite, or not positive where it must be.
     Number {
-        /// Which one.
+        /// The number that is wrong.
         what: &'static str,
     },
-    /// There are too few samples to fit, to validate or to bound.
+    /// There are too few samples to fit, validate or bound a model.
     TooFew {
-        /// How many there are.
+        /// The number of samples.
         rows: usize,
-        /// How many are needed.
+        /// The least number.
         needed: usize,
     },
-    /// The bytes are not a package: a field is cut off or has a value that it cannot have.
+    /// The bytes are not a package or a journal: a field is cut off or has an impossible value.
     Malformed {
-        /// Which field.
+        /// The field.
         what: &'static str,
     },
     /// The bytes fail their checksum.
     Checksum {
-        /// What they say.
+        /// The checksum in the bytes.
         stored: u32,
-        /// What they have.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// The package is of a newer format.
+    /// The package or journal has a newer format.
     Version {
         /// Its format version.
         found: u32,
@@ -50,27 +50,27 @@ pub enum TrainError {
     Unit {
         /// The unit and label of the package.
         found: (u8, u8),
-        /// Those that are wanted.
+        /// The wanted ones.
         expected: (u8, u8),
     },
     /// The package was trained on another feature schema.
     Schema {
         /// The schema of the package.
         found: SchemaHash,
-        /// The one in use.
+        /// The schema in use.
         expected: SchemaHash,
     },
     /// The package validates worse than the model in use, by more than a tenth.
     Worse {
         /// Its mean absolute percentage error, 0.1 for 10 %.
         error: f64,
-        /// That of the model in use.
+        /// The error of the model in use.
         incumbent: f64,
     },
 }
 
 impl TrainError {
-    /// Says what the caller can do.
+    /// Returns what the caller can do.
     pub const fn remedy(&self) -> Remedy {
         match self {
             Self::TooFew { .. } => Remedy::Retry,

@@ -1,23 +1,24 @@
-//! Replicated Training's arithmetic: how much may be collected, by whom, what was learned from it, and what it may change.
+//! Replicated Training's arithmetic: how much a replica may collect, from which units, what models learn from it, and
+//! which settings they may change.
 //!
-//! What is here are pure functions and state machines over plain values. What is not: files, threads, clocks, sockets and
-//! settings. Time comes in as a number, chance from a seed, and what is to be done goes out as data, which `server` carries out.
-//! `engine` never links this crate, so a database runs the same without it (RT12).
+//! The crate has pure functions and state machines over plain values, and no files, threads, clocks, sockets or
+//! settings. Time comes in as a number and chance from a seed; actions go out as data, which `server` performs.
+//! `engine` never links this crate, so an embedded database runs without it (RT12).
 //!
 //! | module | from | to |
 //! |---|---|---|
-//! | [`policy`] | delay, load and cost of collecting, ten times a second | a [`Grant`](policy::Grant): collection work per second |
+//! | [`policy`] | delay, load and collecting cost, each tick | a [`Grant`](policy::Grant): collection work per second |
 //! | [`budget`] | a grant | a sampling probability for each operating unit |
-//! | [`model`] | samples of a unit | a prediction with an interval, as bytes that travel |
-//! | [`decision`] | a predicted gain | trial, canary, kept or rolled back, with a journal |
-//! | [`queue`] | a policy and a seed | what it would do to a replica's delay: a model to judge policies in |
+//! | [`model`] | samples of a unit | a prediction with an interval, and packages of models as bytes |
+//! | [`decision`] | a predicted gain | a trial, a canary and a verdict, with a journal |
+//! | [`queue`] | a policy and a seed | its effect on a replica's delay: a model in which policies are judged |
 //!
 //! # Invariants (numbers as in the crate's README)
 //! - RT5. A stale heartbeat, a delay above its limit or four times its bound stops collection in that tick.
-//! - RT7. Policies are pure: same signals, same grants.
-//! - RT8. Nothing here can name durability, quorum, security, or a setting that somebody set by hand.
-//! - RT9. One change is in flight; its old value is journalled before the new one is used.
-//! - RT11. A package that fails checksum, schema, hash or validation is not loaded.
+//! - RT7. Policies are pure: the same signals give the same grants.
+//! - RT8. No decision changes durability, quorum, security, or a setting that a person has set.
+//! - RT9. One change is in flight; its old value is in the journal before the new one is used.
+//! - RT11. A package that fails its checksum, schema, hash or validation is not loaded.
 //!
 //! ```
 //! use collie_train::policy::{Governor, PolicyKind, Settings, Signals};

@@ -1,27 +1,28 @@
-//! `Entry`: a row of the journal with what moved its prediction.
+//! `Entry`: a row of the journal with the reasons for its prediction.
 
 use super::{Row, Setting};
 use crate::UnitId;
 
-/// A unit whose cost a change is to move: the mean of the newest calls as they were, and as they are predicted to become.
+/// A unit whose cost a change is to reduce: the mean of its newest calls as they were, and as they are predicted to
+/// become.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
     /// The unit.
     pub unit: UnitId,
     /// Calls per second, before and after.
     pub calls_per_s: (f64, f64),
-    /// What a call costs, in the unit of the label, before and after.
+    /// The cost of a call, in the unit of the label, before and after.
     pub cost: (f64, f64),
     /// Each feature of the unit, before and after.
     pub features: Vec<(f64, f64)>,
 }
 
-/// A row, and why its change was proposed.
+/// A row, and the reasons for which its change was proposed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The row.
     pub row: Row,
-    /// The units that the prediction is made of; in the first row of a change only.
+    /// The units on which the prediction is based; only in the first row of a change.
     pub moved: Vec<Moved>,
 }
 
@@ -31,7 +32,7 @@ impl From<Row> for Entry {
     }
 }
 
-/// Returns the newest row of each change, in the order of the changes, with what its first row says of the prediction.
+/// Returns the newest row of each change, in the order of the changes, with the reasons that its first row gives.
 pub fn changes(journal: &[Entry]) -> Vec<Entry> {
     let mut changes: Vec<Entry> = Vec::new();
     for entry in journal {
@@ -43,7 +44,7 @@ pub fn changes(journal: &[Entry]) -> Vec<Entry> {
     changes
 }
 
-/// Returns the value that was kept last of each setting: what an open goes by, unless somebody has set it by hand.
+/// Returns the newest kept value of each setting. An open uses it unless a person has set the setting.
 pub fn kept_values(journal: &[Entry]) -> Vec<(Setting, f64)> {
     let kept = |setting: Setting| {
         let of_it = journal.iter().rev().map(|entry| &entry.row).filter(|row| row.setting == setting);
@@ -65,8 +66,8 @@ mod tests {
         Entry::from(Row { id, at_s: id, setting, old: 10.0, new, model_hash: 7, gain, trial_p: None, verdict })
     }
 
-    /// Goal: the newest row of a change counts, what was kept outlasts what was rolled back later, and reasons stay with the change.
-    /// Method: three changes of one setting: kept, rolled back, in the canary.
+    /// Goal: the newest row of a change counts, a kept value outlasts a later rollback, and the reasons stay with the
+    /// change. Method: three changes of one setting: kept, rolled back, in its canary.
     #[test]
     fn the_newest_row_of_a_change_counts() {
         let moved =

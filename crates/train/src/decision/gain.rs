@@ -1,26 +1,26 @@
-//! `Gain`: what models say a change is worth.
+//! `Gain`: the value of a change as the models predict it.
 
 use crate::model::Prediction;
 
-/// By which part throughput grows, 0.1 for 10 %, with the interval of nine tenths.
+/// The share by which throughput grows, 0.1 for 10 %, with an interval of nine tenths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// Lower end.
+    /// The lower end.
     pub low: f64,
-    /// What is expected.
+    /// The expected gain.
     pub expected: f64,
-    /// Upper end.
+    /// The upper end.
     pub high: f64,
 }
 
-/// What a model says about one unit under the old and the new value.
+/// The predictions for one unit under the old and the new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitForecast {
     /// Calls per second.
     pub calls_per_s: f64,
-    /// A call under the old value.
+    /// The cost of a call under the old value.
     pub old: Prediction,
-    /// A call under the new value.
+    /// The cost of a call under the new value.
     pub new: Prediction,
 }
 
@@ -29,10 +29,11 @@ fn width_ln(prediction: &Prediction) -> f64 {
     (prediction.high / prediction.low).ln() / 2.0
 }
 
-/// Adds up what units cost under either value. Errors of different predictions are taken for independent, each in proportion to its part
-/// of the cost.
+/// Sums the costs of the units under both values. The errors of different predictions are taken as independent, each in
+/// proportion to its share of the cost.
 ///
-/// None when there are no units, or a prediction was brought into range, or is no cost: of such no decision is made.
+/// Returns `None` if there are no units, or if a prediction was clamped or is not a cost: no decision is based on
+/// those.
 pub fn predicted_gain(units: &[UnitForecast]) -> Option<Gain> {
     let is_sound = |prediction: &Prediction| {
         !prediction.clamped && prediction.low > 0.0 && prediction.value.is_finite() && prediction.high.is_finite()
@@ -62,7 +63,8 @@ mod tests {
         Prediction { value, low: value / width, high: value * width, clamped: false }
     }
 
-    /// Goal: a change that halves the cost doubles the throughput. Method: sure predictions, then wide ones, then several units.
+    /// Goal: a change that halves the cost doubles the throughput. Method: certain predictions, wide ones, and several
+    /// units.
     #[test]
     fn gain_is_old_cost_by_new_cost() {
         let unit =
@@ -76,7 +78,7 @@ mod tests {
         assert!(many.low > wide.low && (many.expected - 1.0).abs() < 1e-9, "errors of many units cancel");
     }
 
-    /// Goal: no decision from a prediction that is none. Method: each kind of it.
+    /// Goal: an unsound prediction gives no gain. Method: each kind of unsound prediction.
     #[test]
     fn unsound_predictions_give_no_gain() {
         let good = UnitForecast { calls_per_s: 1.0, old: prediction(2.0, 1.1), new: prediction(1.0, 1.1) };

@@ -1,40 +1,40 @@
-//! `Row`: what the journal of decisions says of a change.
+//! `Row`: a row of the journal of decisions.
 
 use std::fmt;
 
 use super::{Gain, Guard, Setting};
 
-/// How far a change has come. Later verdicts replace earlier ones of the same id.
+/// The state of a change. A later verdict replaces an earlier one of the same id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// Proposed, and nothing else is to happen (`training.apply = propose`).
+    /// Proposed, and nothing else follows (`training.apply = propose`, or a setting that only an open changes).
     Proposed,
-    /// On trial on a replica.
+    /// In its trial: the two values alternate.
     Trial,
-    /// The new value is in the primary's memory, at the latest until then, in seconds.
+    /// The new value is in the node's memory, at most until the deadline.
     Canary {
-        /// Deadline; past it the old value is in force.
+        /// The deadline, in seconds since 1970; after it the old value is in force.
         until_s: u64,
     },
-    /// In the configuration.
+    /// Kept: every later open uses the value.
     Kept {
-        /// The gain that was seen.
+        /// The measured gain.
         gain: f64,
     },
     /// The trial was not better than chance.
     Rejected {
-        /// Its probability.
+        /// The probability of such a result by chance.
         p: f64,
     },
-    /// The replica's delay left its bound on trial.
+    /// The delay left its bound during the trial.
     RejectedLate,
-    /// The canary was worse by the sequential test.
+    /// The sequential test found the canary worse.
     Worse,
     /// The canary lost more than 3 % over five windows.
     Loss,
     /// A guard rolled the change back.
     Guarded(Guard),
-    /// The process ended, or another node took over, while the change was in flight.
+    /// The process ended, or the node stopped watching, while the change was in flight.
     Interrupted,
 }
 
@@ -49,10 +49,10 @@ impl Verdict {
         matches!(self, Self::Kept { .. })
     }
 
-    /// Every word of [`Verdict::word`].
+    /// All results of [`Verdict::word`].
     pub const WORDS: [&str; 7] = ["proposed", "trial", "canary", "kept", "rejected", "rolled back", "interrupted"];
 
-    /// Returns the verdict in a word or two, for views.
+    /// Returns the verdict in one or two words, for views.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Proposed => "proposed",
@@ -65,32 +65,32 @@ impl Verdict {
         }
     }
 
-    /// Returns whether a canary ended with the old value.
+    /// Returns whether the verdict, given to a canary, ends it without keeping the new value.
     pub const fn is_rollback(self) -> bool {
         matches!(self, Self::Worse | Self::Loss | Self::Guarded(_) | Self::Interrupted)
     }
 }
 
-/// A row of the journal. One change has several rows, the last of which counts.
+/// A row of the journal. A change has several rows, of which the last counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Number of the change, ascending.
+    /// The number of the change, ascending.
     pub id: u64,
-    /// When the row was written, in seconds since 1970.
+    /// The time at which the row was written, in seconds since 1970.
     pub at_s: u64,
-    /// Which setting.
+    /// The setting.
     pub setting: Setting,
-    /// Its value before.
+    /// Its value before the change.
     pub old: f64,
     /// The value that is tried.
     pub new: f64,
-    /// The model's package.
+    /// The hash of the model's package.
     pub model_hash: u64,
-    /// What was predicted.
+    /// The predicted gain.
     pub gain: Gain,
-    /// Probability of the trial, once it passed.
+    /// The probability of the trial's result by chance, once the trial has passed.
     pub trial_p: Option<f64>,
-    /// How far it has come.
+    /// The state of the change.
     pub verdict: Verdict,
 }
 

@@ -1,7 +1,7 @@
 //! The journal of decisions as bytes (docs/format.md section 15).
 //!
-//! Written and read as a whole. A reader trusts nothing: whatever the bytes hold, reading ends, and what does not fit its checksum or
-//! cannot be is not taken, nor anything behind it.
+//! A journal is read as a whole. The reader trusts no byte: reading always ends, and a record with a wrong checksum or
+//! an impossible value is not accepted, nor is anything after it.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::{checksum::crc32c, codec::Reader};
@@ -9,30 +9,30 @@ use collie_base::{checksum::crc32c, codec::Reader};
 use super::{Entry, Gain, Guard, Moved, Row, Setting, Verdict};
 use crate::{TrainError, UnitId};
 
-/// Name of a node's journal in its data directory.
+/// The name of a node's journal in its data directory.
 pub const JOURNAL_NAME: &str = "decisions";
 
 const MAGIC: &[u8; 8] = b"COLLIEDJ";
 const VERSION: u32 = 1;
-/// Magic, version, checksum of both.
+/// Magic, version, and the checksum of both.
 const HEADER_BYTES: usize = 16;
-/// Length and checksum of a record.
+/// The length and the checksum of a record.
 const PREFIX_BYTES: usize = 8;
-/// Units in a record.
+/// Most units in a record.
 const MOVED_MAX: usize = 16;
-/// Features of a unit.
+/// Most features of a unit.
 const FEATURES_MAX: usize = 16;
-/// Above the longest record.
+/// More than the longest record.
 const BODY_BYTES_MAX: usize = 8 << 10;
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     /// Its rows, oldest first.
     pub entries: Vec<Entry>,
-    /// The bytes that they and the header take up.
+    /// The length of the header and these rows.
     pub bytes: usize,
-    /// Bytes behind them that are no row: damage, or what is left of one.
+    /// The number of bytes after them that are not a row: damage, or a part of one.
     pub left_out: usize,
 }
 
@@ -67,11 +67,11 @@ fn read_count(reader: &mut Reader<'_>, most: usize) -> Result<usize, TrainError>
     if count <= most { Ok(count) } else { Err(malformed("a count")) }
 }
 
-/// In the order of their numbers, which are never used again.
+/// The guards in the order of their numbers, which are never reused.
 const GUARDS: [Guard; 7] =
     [Guard::Errors, Guard::ReplicaDelay, Guard::Memory, Guard::Disk, Guard::SetByHand, Guard::Blind, Guard::Refused];
 
-/// Returns a verdict's number, and what belongs to it.
+/// Returns a verdict's number and its detail.
 fn numbers_of(verdict: Verdict) -> (u8, u64) {
     match verdict {
         Verdict::Proposed => (0, 0),
@@ -111,7 +111,7 @@ fn verdict_of(number: u8, detail: u64) -> Result<Verdict, TrainError> {
     })
 }
 
-/// Returns how a journal begins.
+/// Returns the header of a journal.
 pub fn journal_header() -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -121,7 +121,7 @@ pub fn journal_header() -> Vec<u8> {
 }
 
 impl Entry {
-    /// Returns the entry as a record of a journal. Of more than 16 units, or features of one, the first 16 are written.
+    /// Returns the entry as a record of a journal. It writes at most 16 units, and at most 16 features of each.
     pub fn encode(&self) -> Vec<u8> {
         let Row { id, at_s, setting, old, new, model_hash, gain, trial_p, verdict } = self.row;
         let (number, detail) = numbers_of(verdict);
@@ -176,7 +176,8 @@ impl Entry {
     }
 }
 
-/// Takes the first record of `rest`; none where it is cut off, fails its checksum, or cannot be.
+/// Returns the first record of `rest` with its length; `None` if it is cut off, fails its checksum, or has impossible
+/// values.
 fn first_record(rest: &[u8]) -> Option<(Entry, usize)> {
     let mut reader = Reader::new(rest);
     let length = usize::try_from(reader.u32().ok()?).ok().filter(|length| *length <= BODY_BYTES_MAX)?;
@@ -185,11 +186,11 @@ fn first_record(rest: &[u8]) -> Option<(Entry, usize)> {
     Some((Entry::decode(body).ok()?, length.checked_add(PREFIX_BYTES)?))
 }
 
-/// Reads a journal: every row up to the end, or to the first bytes that are none.
+/// Reads a journal: every row up to the end, or up to the first bytes that are not a row.
 ///
 /// # Errors
-/// [`TrainError::Malformed`], [`TrainError::Checksum`] or [`TrainError::Version`] when it does not begin as a journal does. A journal whose
-/// header was not written wholly is an empty one.
+/// [`TrainError::Malformed`], [`TrainError::Checksum`] or [`TrainError::Version`] if it does not begin like a journal.
+/// A journal whose header was not written completely is an empty one.
 pub fn read_journal(bytes: &[u8]) -> Result<Journal, TrainError> {
     let Some(header) = bytes.get(..HEADER_BYTES) else {
         let is_begun = journal_header().starts_with(bytes);
@@ -217,7 +218,7 @@ pub fn read_journal(bytes: &[u8]) -> Result<Journal, TrainError> {
     Ok(journal)
 }
 
-/// Returns a journal of three rows, as a seed for whoever changes it.
+/// Returns a journal of three rows, as a seed for the fuzz target.
 pub fn sample_journal() -> Vec<u8> {
     let gain = Gain { low: 0.05, expected: 0.1, high: 0.2 };
     let (setting, old, new, model_hash) = (Setting::FlushDelay, 10_000.0, 5000.0, 7);
@@ -234,10 +235,11 @@ pub fn sample_journal() -> Vec<u8> {
     rows.iter().fold(journal_header(), |bytes, entry| [bytes, entry.encode()].concat())
 }
 
-/// Entry point of the fuzz target: whatever `bytes` hold, reading ends without a panic, and what was taken has one form.
+/// Entry point of the fuzz target: for any `bytes`, reading ends without a panic, and the accepted records have one
+/// form.
 ///
 /// # Panics
-/// When a journal that was taken breaks one of these promises.
+/// If an accepted record has another form.
 pub fn fuzz_journal(bytes: &[u8]) {
     let Ok(journal) = read_journal(bytes) else { return };
     let taken: Vec<u8> = journal.entries.iter().flat_map(Entry::encode).collect();

@@ -33,7 +33,8 @@ fn written(entries: &[Entry]) -> Vec<u8> {
     entries.iter().fold(journal_header(), |bytes, entry| [bytes, entry.encode()].concat())
 }
 
-/// Goal: what is written is what is read. Method: every verdict and guard, with and without a trial, with none to two units.
+/// Goal: a journal reads back as it was written. Method: every verdict and guard, with and without a trial, with none
+/// to two units.
 #[test]
 fn a_journal_reads_back() {
     let entries = rows();
@@ -44,7 +45,7 @@ fn a_journal_reads_back() {
     assert_eq!(read_journal(&sample_journal()).unwrap().entries.len(), 3);
 }
 
-/// Goal: a crash in the middle of an append loses that row and nothing else, wherever it came. Method: the bytes cut at every place.
+/// Goal: a crash during an append loses that row only, at any byte. Method: the bytes are cut at every place.
 #[test]
 fn a_row_that_was_not_written_wholly_is_left_out() {
     let entries = rows();
@@ -58,7 +59,7 @@ fn a_row_that_was_not_written_wholly_is_left_out() {
     }
 }
 
-/// Goal: damage is not taken for a row. Method: each bit flipped: rows before it are read, none that was not written is.
+/// Goal: damage is not accepted as a row. Method: each bit is flipped: the rows before it are read, and no other ones.
 #[test]
 fn damage_is_no_row() {
     let entries: Vec<Entry> = rows().into_iter().take(3).collect();
@@ -79,7 +80,8 @@ fn damage_is_no_row() {
     }
 }
 
-/// Goal: the documented bytes. Method: offsets of docs/format.md looked at in a journal of one row without units.
+/// Goal: the bytes are the documented ones. Method: the offsets of docs/format.md are checked in a journal of one row
+/// without units.
 #[test]
 fn journals_have_their_documented_bytes() {
     let row = Row { id: 1, verdict: Verdict::Guarded(Guard::Memory), ..rows().remove(0).row };
@@ -97,8 +99,8 @@ fn journals_have_their_documented_bytes() {
     assert_eq!((body.len(), body[body.len() - 1]), (84, 0));
 }
 
-/// Goal: numbers that cannot be are refused, and so is what a newer version wrote. Method: sealed records with each of them; a header of
-/// version 2.
+/// Goal: impossible numbers and a newer version are refused. Method: records with each of them and a right checksum; a
+/// header of version 2.
 #[test]
 fn what_cannot_be_is_refused() {
     let good = rows().remove(0);

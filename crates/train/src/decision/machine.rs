@@ -1,58 +1,59 @@
 //! `Decisions`: the one change that may be in flight, from proposal to verdict.
 //!
-//! | state | told | goes to |
+//! | state | call | next state |
 //! |---|---|---|
-//! | idle | `propose` | trial, or stays |
+//! | idle | `propose` | trial, or idle |
 //! | trial | `trial_pair` | trial, canary, idle (rejected) |
 //! | canary | `canary_window` | canary, idle (kept or rolled back) |
-//! | trial, canary | `guard`, `tick` past a deadline | idle (rolled back) |
+//! | trial, canary | `guard`, `interrupt`, `tick` past a deadline | idle (rolled back) |
 
 use super::{
     Guard, Pair, Proposal, Quarantine, Refusal, Row, Setting, Trial, TrialVerdict, Verdict, Watch, WatchVerdict, Window,
 };
 
-/// From one change's end to the next one's start: 10 min.
+/// The time between the end of a change and the start of the next one: 10 min.
 const COOL_DOWN_S: u64 = 600;
 
-/// A trial or a canary that has not ended by then has: watching takes 10 min when every second is measured.
+/// The deadline of a trial and of a canary: a canary takes 10 min if every second is measured.
 const DEADLINE_S: u64 = 900;
 
 /// `training.apply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing is proposed.
+    /// No change is proposed.
     Off,
-    /// Proposals are journalled, and nothing is changed.
+    /// Proposals are written to the journal, and no setting is changed.
     #[default]
     Propose,
-    /// Proposals are tried and kept.
+    /// Proposals are tried, and kept if they are good.
     Canary,
 }
 
-/// What is to be done, in the order given. If one cannot be done, those after it must not be.
+/// An action for the server, to be performed in the order given. If one fails, the later ones must not be performed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Write a row to the journal, durably.
+    /// Write the row to the journal, durably.
     Journal(Row),
-    /// Switch a replica between the two values, second by second, and report pairs.
+    /// Alternate between the two values, second by second, and report pairs.
     StartTrial(Setting),
-    /// Put the replica's old value back.
+    /// Put the old value back, after a trial.
     EndTrial {
-        /// Which setting.
+        /// The setting.
         setting: Setting,
         /// The value.
         old: f64,
     },
-    /// Use a value in the primary's memory.
+    /// Use the value in the node's memory.
     Set {
-        /// Which setting.
+        /// The setting.
         setting: Setting,
         /// The value.
         value: f64,
     },
-    /// Write a value to the configuration.
+    /// Make the value permanent. The server does nothing here: its journal has the row of the kept value, which every
+    /// open reads.
     WriteConfiguration {
-        /// Which setting.
+        /// The setting.
         setting: Setting,
         /// The value.
         value: f64,
@@ -72,20 +73,20 @@ struct InFlight {
     until_s: u64,
 }
 
-/// The state machine of one cluster's decisions.
+/// The state machine of one node's decisions.
 #[derive(Debug, Default)]
 pub struct Decisions {
     mode: Mode,
     next_id: u64,
     in_flight: Option<InFlight>,
     quarantine: Quarantine,
-    /// No change begins before.
+    /// No change begins before this time.
     cool_until_s: u64,
 }
 
 impl Decisions {
-    /// Goes on from a journal, all rows in their order. Changes that were in flight have ended with their old value (RT10); the rows that say
-    /// so come back, and are to be journalled.
+    /// Continues from all rows of a journal, in their order. Changes that were in flight have ended with their old
+    /// value (RT10); the actions that are returned write this into the journal.
     pub fn recover(mode: Mode, journal: &[Row], now_s: u64) -> (Self, Vec<Action>) {
         let mut decisions = Self { mode, ..Self::default() };
         let mut open: Vec<Row> = Vec::new();
@@ -108,14 +109,14 @@ impl Decisions {
     }
 
     fn note_end(&mut self, row: &Row) {
-        // Only what was in the primary's memory, after a trial that passed, was rolled back there.
+        // Only a canary, whose trial has passed, counts as a rollback; an ended trial does not.
         if row.trial_p.is_some() && row.verdict.is_rollback() {
             self.quarantine.note(row.setting, row.at_s);
         }
         self.cool_until_s = self.cool_until_s.max(row.at_s.saturating_add(COOL_DOWN_S));
     }
 
-    /// Changes what is done with proposals from now on. A change in flight goes on: [`Decisions::interrupt`] ends it.
+    /// Sets what is done with proposals from now on. A change in flight continues: [`Decisions::interrupt`] ends it.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
@@ -125,12 +126,13 @@ impl Decisions {
         self.mode
     }
 
-    /// Returns whether the change in flight is on trial: its values take turns.
+    /// Returns whether the change in flight is in its trial, where its values alternate.
     pub fn is_on_trial(&self) -> bool {
         matches!(&self.in_flight, Some(InFlight { stage: Stage::Trial(_), .. }))
     }
 
-    /// Ends the change in flight with its old value, since whoever watched it is about to do something else. Nothing when none is.
+    /// Ends the change in flight with its old value, because the caller can no longer watch it. Does nothing without
+    /// one.
     pub fn interrupt(&mut self, now_s: u64) -> Vec<Action> {
         self.end(Verdict::Interrupted, now_s)
     }
@@ -140,10 +142,10 @@ impl Decisions {
         self.in_flight.as_ref().map(|change| &change.row)
     }
 
-    /// Takes up a proposal, or says why not.
+    /// Accepts a proposal or refuses it.
     ///
     /// # Errors
-    /// The [`Refusal`]. Nothing was changed, and nothing is to be done.
+    /// The [`Refusal`]. Nothing was changed, and there is nothing to perform.
     pub fn propose(&mut self, proposal: &Proposal, now_s: u64) -> Result<Vec<Action>, Refusal> {
         if self.mode == Mode::Off {
             return Err(Refusal::Off);
@@ -155,13 +157,13 @@ impl Decisions {
         if self.quarantine.holds(proposal.setting, now_s) {
             return Err(Refusal::Quarantined);
         }
-        // A clock that was set back does not make it longer (D3).
+        // A clock that was set back does not make the cool-down longer (D3).
         self.cool_until_s = self.cool_until_s.min(now_s.saturating_add(COOL_DOWN_S));
         if now_s < self.cool_until_s {
             return Err(Refusal::CoolDown);
         }
         let Proposal { setting, old, new, gain, model_hash, .. } = *proposal;
-        // What only counts from the next open on cannot be tried in a running server.
+        // A setting that changes at an open only cannot be tried in a running server.
         let is_tried = self.mode == Mode::Canary && setting.is_live();
         let verdict = if is_tried { Verdict::Trial } else { Verdict::Proposed };
         let row = Row { id: self.next_id, at_s: now_s, setting, old, new, model_hash, gain, trial_p: None, verdict };
@@ -177,11 +179,11 @@ impl Decisions {
         Ok(actions)
     }
 
-    /// Takes a pair of windows of the trial, and whether the replica's delay was held. `baseline` starts the canary's watch where the trial passes:
-    /// it knows the primary's windows under the old value. Ignored outside a trial.
+    /// Adds a pair of windows of the trial, and whether the delay stayed in its bound. `baseline`, which knows the
+    /// windows under the old value, becomes the canary's watch if the trial passes. Ignored outside a trial.
     pub fn trial_pair(&mut self, pair: Pair, is_delay_held: bool, baseline: &Watch, now_s: u64) -> Vec<Action> {
         let Some(InFlight { row, stage: Stage::Trial(trial), .. }) = &mut self.in_flight else { return Vec::new() };
-        // The number of the change is the seed, so that its trial can be computed again.
+        // The number of the change is the seed, so that the trial can be computed again.
         match trial.add(pair, is_delay_held, row.id) {
             TrialVerdict::Open => Vec::new(),
             TrialVerdict::Passed(p) => self.start_canary(p, baseline, now_s),
@@ -198,11 +200,11 @@ impl Decisions {
         change.row.at_s = now_s;
         change.row.verdict = Verdict::Canary { until_s: change.until_s };
         let Row { setting, old, new, .. } = change.row;
-        // RT9: the old value is journalled before the new one is used.
+        // RT9: the old value is in the journal before the new one is used.
         vec![Action::EndTrial { setting, old }, Action::Journal(change.row), Action::Set { setting, value: new }]
     }
 
-    /// Takes a second of the canary. Ignored outside one.
+    /// Adds a second of the canary. Ignored outside a canary.
     pub fn canary_window(&mut self, window: Window, now_s: u64) -> Vec<Action> {
         let Some(InFlight { stage: Stage::Canary(watch), .. }) = &mut self.in_flight else { return Vec::new() };
         match watch.add(window) {
@@ -214,12 +216,13 @@ impl Decisions {
         }
     }
 
-    /// Takes a reason to stop at once. Ignored when nothing is in flight.
+    /// Ends the change in flight at once, for a reason that a guard gives. Ignored without a change.
     pub fn guard(&mut self, guard: Guard, now_s: u64) -> Vec<Action> {
         self.end(Verdict::Guarded(guard), now_s)
     }
 
-    /// Takes the time, once a second also when nothing was measured: a change that is past its deadline is rolled back (D1).
+    /// Takes the time once a second, also if nothing was measured: a change that is past its deadline is rolled back
+    /// (D1).
     pub fn tick(&mut self, now_s: u64) -> Vec<Action> {
         let Some(change) = &mut self.in_flight else { return Vec::new() };
         change.until_s = change.until_s.min(now_s.saturating_add(DEADLINE_S)); // D3
@@ -236,13 +239,14 @@ impl Decisions {
         self.note_end(&row);
         match (change.stage, verdict) {
             (Stage::Trial(_), _) => vec![Action::EndTrial { setting, old }, Action::Journal(row)],
-            // The row is what makes it kept: without it, an open finds a canary and says that it was interrupted.
+            // The row is what keeps the value: without it, the next open finds a canary and reports that it was
+            // interrupted.
             (Stage::Canary(_), Verdict::Kept { .. }) => {
                 vec![Action::Journal(row), Action::WriteConfiguration { setting, value: new }]
             }
-            // Somebody's own value is in force already, and stays.
+            // The value that a person has set is in force already, and stays.
             (Stage::Canary(_), Verdict::Guarded(Guard::SetByHand)) => vec![Action::Journal(row)],
-            // The old value first: the journal may be what is stuck.
+            // The old value is put back first, since writing the journal may hang.
             (Stage::Canary(_), _) => vec![Action::Set { setting, value: old }, Action::Journal(row)],
         }
     }

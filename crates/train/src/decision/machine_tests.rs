@@ -10,7 +10,7 @@ fn baseline() -> Watch {
     Watch::new(0.0009, 0.0009)
 }
 
-/// Passes a trial; returns what is to be done at its end.
+/// Passes a trial; returns the actions at its end.
 fn pass_trial(decisions: &mut Decisions, now_s: u64) -> Vec<Action> {
     for _ in 0..40 {
         let actions = decisions.trial_pair(Pair { old: 100.0, new: 110.0 }, true, &baseline(), now_s);
@@ -28,7 +28,8 @@ fn rows(actions: &[Action]) -> Vec<Row> {
     actions.iter().filter_map(|action| if let Action::Journal(row) = action { Some(*row) } else { None }).collect()
 }
 
-/// Goal: the way of a good change, and RT9's order. Method: every action from proposal to kept.
+/// Goal: a good change goes through all stages, with the actions in the order of RT9. Method: every action from
+/// proposal to kept.
 #[test]
 fn a_good_change_is_tried_watched_and_kept() {
     let (mut decisions, proposal) = (canary(), sound());
@@ -57,7 +58,8 @@ fn a_good_change_is_tried_watched_and_kept() {
     assert_eq!(decisions.in_flight(), None);
 }
 
-/// Goal: what is worse is rolled back, the old value before the row, within ten seconds. Method: bad windows after a trial that lied.
+/// Goal: a worse value is rolled back within ten seconds, the old value before the row. Method: bad windows after a
+/// trial that passed wrongly.
 #[test]
 fn a_bad_canary_is_rolled_back() {
     let (mut decisions, proposal) = (canary(), sound());
@@ -73,7 +75,7 @@ fn a_bad_canary_is_rolled_back() {
     assert_eq!(rows(&actions)[0].verdict, Verdict::Guarded(Guard::Errors));
 }
 
-/// Goal: a value that somebody sets meanwhile is theirs (RT8). Method: that guard in a canary.
+/// Goal: a value that a person sets in the meantime stays (RT8). Method: that guard during a canary.
 #[test]
 fn a_setting_taken_over_by_hand_is_not_touched() {
     let mut decisions = canary();
@@ -83,7 +85,8 @@ fn a_setting_taken_over_by_hand_is_not_touched() {
     assert!(matches!(actions[..], [Action::Journal(row)] if row.verdict == Verdict::Guarded(Guard::SetByHand)));
 }
 
-/// Goal: one change in flight, ten minutes between two, and refusals change nothing. Method: proposals at each time.
+/// Goal: at most one change is in flight, ten minutes lie between two, and a refusal changes nothing. Method: proposals
+/// at each time.
 #[test]
 fn changes_come_one_at_a_time() {
     let (mut decisions, proposal) = (canary(), sound());
@@ -99,7 +102,8 @@ fn changes_come_one_at_a_time() {
     assert_eq!(Decisions::recover(Mode::Off, &[], 0).0.propose(&proposal, 0), Err(Refusal::Off));
 }
 
-/// Goal: `propose` changes nothing, nor does a setting that only counts from the next open. Method: both; the row is all there is.
+/// Goal: `propose` changes no setting, and neither does a proposal for a setting that changes at an open only. Method:
+/// both; the row is the only action.
 #[test]
 fn proposals_are_only_journalled() {
     let live = (Mode::Propose, sound());
@@ -113,7 +117,7 @@ fn proposals_are_only_journalled() {
     }
 }
 
-/// Goal: D1: a change ends though nothing is measured any more. Method: time alone, in a trial and in a canary.
+/// Goal: D1: a change ends though nothing is measured any more. Method: only time passes, in a trial and in a canary.
 #[test]
 fn a_change_past_its_deadline_is_rolled_back() {
     for is_canary in [false, true] {
@@ -130,7 +134,8 @@ fn a_change_past_its_deadline_is_rolled_back() {
     }
 }
 
-/// Goal: RT10 and D2 over restarts. Method: the process dies in three canaries, each time going on from the journal.
+/// Goal: RT10 and D2 hold over restarts. Method: the process dies in three canaries, each time continuing from the
+/// journal.
 #[test]
 fn a_crash_is_a_rollback_and_three_are_a_quarantine() {
     let (mut journal, mut now_s) = (Vec::new(), 10_000);
@@ -154,7 +159,8 @@ fn a_crash_is_a_rollback_and_three_are_a_quarantine() {
     assert!(later.propose(&sound(), now_s + 86_400).is_ok());
 }
 
-/// Goal: what comes too late is ignored. Method: pairs, windows and guards with nothing in flight, and of the wrong stage.
+/// Goal: a call that comes too late is ignored. Method: pairs, windows and guards with nothing in flight, and in the
+/// wrong stage.
 #[test]
 fn stray_measurements_do_nothing() {
     let mut decisions = canary();
@@ -168,8 +174,9 @@ fn stray_measurements_do_nothing() {
     assert_eq!(decisions.trial_pair(pair, false, &baseline(), 1041), []);
 }
 
-/// Goal: a change that nobody watches any more ends with its old value at once, on trial and in the canary, and counts as rolled back only
-/// where the primary had it. Method: an interrupt in each stage; three of them in the canary within a day.
+/// Goal: a change that is no longer watched ends with its old value at once, in its trial and in its canary, and counts
+/// as a rollback only after the canary had begun. Method: an interrupt in each stage; three interrupted canaries within
+/// a day.
 #[test]
 fn an_interrupted_change_ends_with_its_old_value() {
     let mut decisions = canary();
@@ -197,7 +204,8 @@ fn an_interrupted_change_ends_with_its_old_value() {
     assert_eq!((decisions.mode(), decisions.propose(&proposal, now_s + 90_000)), (Mode::Off, Err(Refusal::Off)));
 }
 
-/// Goal: D3. Method: a year back after a change has ended, in the journal as well; a year back and forth while one is watched.
+/// Goal: D3. Method: the clock goes a year back after a change has ended, also in a journal; it goes a year back and
+/// forth during a canary.
 #[test]
 fn a_clock_that_jumps_makes_nothing_last_longer() {
     const YEAR_S: u64 = 31_536_000;

@@ -1,13 +1,13 @@
-//! `Mixture`: the mixture sequential probability ratio test (Robbins, 1970; Johari et al., 2017): looks after every window, and still raises
-//! a false alarm with at most the probability that it promises.
+//! `Mixture`: the mixture sequential probability ratio test (Robbins, 1970; Johari et al., 2017). It may be evaluated
+//! after every window, and still raises a false alarm with at most the probability that it promises.
 
-/// t: the deviation of the effects that the test is tuned for, 1 %.
+/// t: the deviation of the effects for which the test is tuned, 1 %.
 const EFFECT: f64 = 0.01;
 
-/// A variance below this would take rounding for an effect.
+/// A smaller variance would mistake rounding for an effect.
 const VARIANCE_MIN: f64 = 1e-8;
 
-/// Differences of windows, and how much more likely they are with an effect than without.
+/// The differences of windows; the test compares their likelihood with and without an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixture {
     variance: f64,
@@ -16,13 +16,13 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// Starts with no windows. `variance` is that of a difference of two windows without an effect.
+    /// Returns a test without windows. `variance` is the variance of the difference of two windows without an effect.
     pub const fn new(variance: f64) -> Self {
         let variance = if variance > VARIANCE_MIN { variance } else { VARIANCE_MIN };
         Self { variance, windows: 0.0, sum: 0.0 }
     }
 
-    /// Takes the relative difference of a window from the baseline, above 0 for worse.
+    /// Adds the relative difference of a window from the baseline, above 0 if it is worse.
     pub fn add(&mut self, loss: f64) {
         self.windows += 1.0;
         self.sum += loss;
@@ -41,7 +41,8 @@ impl Mixture {
         ((v / spread).sqrt() * exponent.min(690.0).exp()).min(1e300)
     }
 
-    /// Returns whether the windows are worse: L_n at least 20 on the worse side, which chance alone reaches in at most one run of twenty.
+    /// Returns whether the windows are worse: L_n is at least 20 on the worse side, which chance alone reaches in at
+    /// most one run of twenty.
     pub fn is_worse(&self) -> bool {
         self.mean() > 0.0 && self.ratio() >= 20.0
     }
@@ -54,12 +55,13 @@ mod tests {
     use super::*;
     use crate::numbers::unit_interval;
 
-    /// Noise of deviation 3 %.
+    /// Returns noise with a deviation of 3 %.
     fn noise(chance: &SimRandom) -> f64 {
         (unit_interval(chance) - 0.5) * 0.03 * 12.0_f64.sqrt()
     }
 
-    /// Goal: the formula. Method: L_n of ten windows of 2 % at a variance of 0.0009, computed with m as the page writes it.
+    /// Goal: the ratio is the documented one. Method: L_n of ten windows of 2 % at a variance of 0.0009, computed with
+    /// m as the documentation writes it.
     #[test]
     fn ratio_is_the_documented_one() {
         let mut mixture = Mixture::new(0.0009);
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(Mixture::new(0.0009).ratio(), 1.0);
     }
 
-    /// Goal: a loss is found, a gain is not one, and chance seldom is. Method: 200 runs of ten minutes each.
+    /// Goal: a loss is found, a gain is not reported, and chance seldom is. Method: 200 runs of ten minutes each.
     #[test]
     fn losses_are_found_and_chance_seldom_is() {
         let found = |effect: f64| {

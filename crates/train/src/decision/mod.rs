@@ -6,21 +6,24 @@
 //!  refused   rejected   rolled back (worse, a guard, a crash)
 //! ```
 //!
-//! [`Decisions`] is a state machine over plain values. It is told what was measured and what time it is; what it wants done comes back
-//! as [`Action`]s in the order in which they have to be done. What it knew is in its journal, from which a new process goes on.
+//! [`Decisions`] is a state machine over plain values. Its calls pass the measurements and the time, and return
+//! [`Action`]s in the order in which the server must perform them. Its state can be rebuilt from the journal, with
+//! which a new process continues.
 //!
-//! Not here: reading or writing settings, measuring, the journal's file. What its bytes are is here (`journal_bytes.rs`).
+//! The module neither reads nor writes settings or the journal's file, and measures nothing. It defines the bytes of
+//! the journal (`journal_bytes.rs`).
 //!
 //! # Invariants
-//! - RT8. Only a [`Setting`] can change, so nothing that concerns durability, quorum or security; and none that somebody set by hand.
-//! - RT9. One change is in flight; the row with its old value comes before the action that uses the new one.
-//! - RT10. After a crash or a failover the old value is in force: a canary's value is only ever in memory.
-//! - D1. Every change in flight ends kept, rejected or rolled back, and says why.
+//! - RT8. Only a [`Setting`] can change, so nothing that affects durability, quorum or security, and none that a person
+//!   has set.
+//! - RT9. At most one change is in flight; the row with its old value comes before the action that uses the new one.
+//! - RT10. After a crash or a failover the old value is in force: the value of a canary is in memory only.
+//! - D1. Every change in flight ends kept, rejected or rolled back, and its row gives the reason.
 //! - D2. A setting that was rolled back three times within a day is left alone for a day.
-//! - D3. A clock that is set back makes nothing last longer than it says: deadlines, cool-downs and D2 count anew from the new time at the
-//!   latest. One that is set forward ends what is in flight.
+//! - D3. A clock that is set back makes nothing last longer than documented: deadlines, cool-downs and D2 start at the
+//!   new time at the latest. A clock that is set forward ends the change in flight.
 //!
-//! Checked by the tests beside each part and by `tests/decisions.rs`, in which models with the wrong sign propose.
+//! Checked by the tests of each part and by `tests/decisions.rs`, in which models with the wrong sign propose changes.
 
 mod entry;
 mod gain;

@@ -1,14 +1,14 @@
-//! The paired permutation test (Fisher, 1935): is the new value better, or is it chance?
+//! The paired permutation test (Fisher, 1935): whether the new value is better than by chance.
 
 use collie_env::{Random as _, SimRandom};
 
-/// Up to so many pairs, every choice of signs is looked at; of more a sample.
+/// Up to this many pairs every choice of signs is evaluated, above it a random sample.
 const EXACT_PAIRS: usize = 14;
 
-/// Choices of signs that are drawn.
+/// The size of that sample.
 const DRAWS: u32 = 9999;
 
-/// What was measured in two neighbouring seconds, one under each value; more is better.
+/// The results of two neighbouring seconds, one under each value; more is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// Under the old value.
@@ -17,15 +17,16 @@ pub struct Pair {
     pub new: f64,
 }
 
-/// Returns with which probability the new value looks at least so much better by chance: one-sided, in the mean of the differences.
-/// 1 for no pairs or for one that is not a number. Same pairs and seed, same result.
+/// Returns the probability that the new value looks at least as much better by chance: one-sided, in the mean of the
+/// differences. It is 1 for no pairs or if a difference is not finite. The same pairs and seed give the same result.
 pub fn permutation_p(pairs: &[Pair], seed: u64) -> f64 {
     let differences: Vec<f64> = pairs.iter().map(|pair| pair.new - pair.old).collect();
     if differences.is_empty() || differences.iter().any(|difference| !difference.is_finite()) {
         return 1.0;
     }
     let seen: f64 = differences.iter().sum();
-    // What rounding does to a sum of the same numbers with some signs changed twice.
+    // The slack covers rounding: a sum of the same numbers in which signs were changed twice may differ in its last
+    // places.
     let slack = 1e-12 * differences.iter().map(|difference| difference.abs()).sum::<f64>();
     let is_as_good = |signs: u64| {
         let signed = differences.iter().enumerate().map(|(at, d)| if signs >> (at % 64) & 1 == 1 { -d } else { *d });
@@ -47,7 +48,7 @@ pub fn permutation_p(pairs: &[Pair], seed: u64) -> f64 {
         });
         as_good += u32::from(signed.sum::<f64>() >= seen - slack);
     }
-    // What was seen is one of the choices, so that p is never 0.
+    // The measured choice counts as one of them, so p is never 0.
     f64::from(as_good + 1) / f64::from(DRAWS + 1)
 }
 
@@ -60,8 +61,8 @@ mod tests {
         differences.iter().map(|difference| Pair { old: 100.0, new: 100.0 + difference }).collect()
     }
 
-    /// Goal: the exact probability. Method: by hand: n differences of one sign are the best of 2^n choices; 3, 2, 1 and -4 sum to 2, which
-    /// 7 of the 16 choices reach.
+    /// Goal: the probability is exact. Method: computed by hand: n differences of one sign are the best of 2^n choices;
+    /// 3, 2, 1 and -4 sum to 2, which 7 of the 16 choices reach.
     #[test]
     fn permutation_is_exact_for_few_pairs() {
         assert_eq!(permutation_p(&pairs(&[1.0; 5]), 1), 1.0 / 32.0);
@@ -71,8 +72,8 @@ mod tests {
         assert_eq!(permutation_p(&pairs(&[1.0, f64::NAN]), 1), 1.0);
     }
 
-    /// Goal: drawn choices say what all of them say. Method: 14 pairs by all choices, the same with a fifteenth of no difference, which
-    /// doubles every choice, by drawing.
+    /// Goal: a random sample of choices agrees with all of them. Method: 14 pairs by all choices; the same by a sample,
+    /// with a fifteenth pair without a difference, which doubles every choice.
     #[test]
     fn drawing_agrees_with_enumeration() {
         let mut differences: Vec<f64> = (0..14).map(|n| f64::from(n * 37 % 11) - 4.0).collect();
@@ -82,7 +83,8 @@ mod tests {
         assert!((0.02..0.5).contains(&exact) && (drawn - exact).abs() < 0.02, "{exact}, {drawn}");
     }
 
-    /// Goal: chance alone passes as often as the level says. Method: 400 trials of 20 pairs that differ by noise alone, at 5 %.
+    /// Goal: chance alone passes as often as the level says. Method: 400 trials of 20 pairs that differ by noise only,
+    /// at 5 %.
     #[test]
     fn false_alarms_are_as_rare_as_promised() {
         let chance = SimRandom::new(4);

@@ -1,10 +1,10 @@
-//! `Proposal`: a change that a model suggests, and the rule by which it is taken up or refused.
+//! `Proposal`: a change that a model suggests, and the rules by which it is accepted or refused.
 
 use std::fmt;
 
 use super::{Gain, Setting};
 
-/// The lower end of the predicted gain must reach so much.
+/// The least lower end of the predicted gain.
 const GAIN_MIN: f64 = 0.05;
 
 /// One step changes a value by at most this factor.
@@ -13,25 +13,25 @@ const STEP_MAX: f64 = 2.0;
 /// A change of one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
     /// The value in force, in the setting's unit.
     pub old: f64,
     /// The value to try.
     pub new: f64,
-    /// Lowest and highest value that the configuration takes.
+    /// The lowest and the highest value that the configuration accepts.
     pub range: (f64, f64),
-    /// Somebody set it by hand.
+    /// Whether a person has set it.
     pub is_set_by_hand: bool,
-    /// What is predicted.
+    /// The predicted gain.
     pub gain: Gain,
-    /// The model's package.
+    /// The hash of the model's package.
     pub model_hash: u64,
-    /// The model holds too few of the new samples in its intervals.
+    /// Whether too few of the newest samples lie in the model's intervals.
     pub is_model_stale: bool,
 }
 
-/// Why nothing is changed.
+/// The reason for which nothing is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `training.apply` is off.
@@ -40,17 +40,17 @@ pub enum Refusal {
     Busy,
     /// The last change ended, or was proposed, less than ten minutes ago.
     CoolDown,
-    /// It was rolled back too often.
+    /// The setting was rolled back too often.
     Quarantined,
-    /// Somebody set it by hand.
+    /// A person has set the setting.
     SetByHand,
-    /// The new value is outside the range, the same, or no number.
+    /// The new value is outside of the range, equal to the old one, or not a number.
     OutOfRange,
     /// The value would change by more than a factor of two.
     TooFar,
     /// The model is stale.
     StaleModel,
-    /// The lower end of the predicted gain is below five per cent.
+    /// The lower end of the predicted gain is below 5 %.
     TooLittle,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Proposal {
-    /// Says whether the proposal may be tried, looked at by itself.
+    /// Checks whether the proposal by itself may be tried.
     ///
     /// # Errors
     /// The first [`Refusal`] that applies.
@@ -83,7 +83,7 @@ impl Proposal {
         if !(low..=high).contains(&self.new) || !self.old.is_finite() || self.new == self.old {
             return Err(Refusal::OutOfRange);
         }
-        // From 0 every value is infinitely far, and to it.
+        // No step from 0 or to 0 is small: the factor would be infinite.
         let is_near = self.old > 0.0 && (self.old / STEP_MAX..=self.old * STEP_MAX).contains(&self.new);
         if !is_near {
             return Err(Refusal::TooFar);
@@ -91,7 +91,7 @@ impl Proposal {
         if self.is_model_stale {
             return Err(Refusal::StaleModel);
         }
-        // A gain that is no number, or without end, is none.
+        // A gain that is not finite does not count.
         if self.gain.low.is_finite() && self.gain.low >= GAIN_MIN { Ok(()) } else { Err(Refusal::TooLittle) }
     }
 }
@@ -100,7 +100,7 @@ impl Proposal {
 pub(super) mod tests {
     use super::*;
 
-    /// A proposal that passes.
+    /// Returns a proposal that passes.
     pub(in crate::decision) fn sound() -> Proposal {
         Proposal {
             setting: Setting::FlushDelay,
@@ -114,7 +114,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Goal: each rule refuses. Method: one thing wrong at a time, on either side of its limit.
+    /// Goal: each rule refuses. Method: one fault at a time, on either side of its limit.
     #[test]
     fn each_rule_refuses() {
         let good = sound();

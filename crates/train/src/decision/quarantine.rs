@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Setting;
 
-/// So many rollbacks within [`SPAN_S`] are too many.
+/// This many rollbacks within [`SPAN_S`] are too many.
 const ROLLBACKS_MAX: usize = 3;
 
-/// For how long rollbacks are remembered, and a setting is left alone: 24 h.
+/// How long a rollback counts, and how long a setting is left alone: 24 h.
 const SPAN_S: u64 = 86_400;
 
-/// When each setting was rolled back.
+/// The times of the newest rollbacks of each setting.
 #[derive(Clone, Debug, Default)]
 pub struct Quarantine {
     rollbacks_s: BTreeMap<Setting, Vec<u64>>,
@@ -21,13 +21,14 @@ impl Quarantine {
     pub fn note(&mut self, setting: Setting, now_s: u64) {
         let times = self.rollbacks_s.entry(setting).or_default();
         times.push(now_s);
-        // Only the newest can matter.
+        // Only the newest ones matter.
         if times.len() > ROLLBACKS_MAX {
             times.remove(0);
         }
     }
 
-    /// Returns whether a setting is left alone. What is later than now was noted before the clock was set back, and counts as of now (D3).
+    /// Returns whether a setting is left alone. A later time than now was noted before the clock was set back, and
+    /// counts as now (D3).
     pub fn holds(&mut self, setting: Setting, now_s: u64) -> bool {
         let Some(times) = self.rollbacks_s.get_mut(&setting) else { return false };
         times.iter_mut().for_each(|time| *time = (*time).min(now_s));
@@ -40,8 +41,8 @@ impl Quarantine {
 mod tests {
     use super::*;
 
-    /// Goal: D2. Method: three rollbacks within a day, three that are further apart, and a day later; three by a clock that
-    /// is nine days ahead.
+    /// Goal: D2. Method: three rollbacks within a day, three that are further apart, a day later, and three by a clock
+    /// that is nine days ahead.
     #[test]
     fn three_rollbacks_within_a_day_quarantine() {
         let held = |times: &[u64], now_s| {

@@ -1,23 +1,24 @@
-//! `Setting`: what a decision may change. What is not here cannot be named, let alone changed (RT8).
+//! `Setting`: the settings that a decision may change. A setting that is missing here cannot be named and so not be
+//! changed (RT8).
 
-/// A setting on the allow-list. None of them decides what survives a crash, who is trusted, or how much memory there is beyond a limit.
+/// A setting on the allow-list. None of them affects what survives a crash, whom a node trusts, or a limit of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
-    /// How long bytes that nobody waits for stay unflushed.
+    /// How long bytes for which no committer waits stay unflushed.
     FlushDelay,
-    /// How many of them.
+    /// How many such bytes stay unflushed.
     FlushBytes,
-    /// How long a primary gathers what it sends.
+    /// How long a primary collects log before it sends it.
     ReplicationFlushDelay,
-    /// Size of the log's ring, from the next open on.
+    /// The size of the log's ring; it changes at the next open.
     RingSize,
-    /// Frames that are kept for readers, from the next open on.
+    /// The size of the frames that are kept for readers; it changes at the next open.
     RecentSize,
-    /// What is written between two flushes of a table to disk.
+    /// The bytes that are written between two flushes of a table to disk.
     WriteBufferSize,
-    /// Between two rounds of the garbage collector.
+    /// The time between two rounds of the garbage collector.
     GcInterval,
-    /// Threads of a replica that apply row writes.
+    /// The threads of a replica that apply row writes.
     ApplyWorkers,
 }
 
@@ -48,12 +49,12 @@ impl Setting {
         }
     }
 
-    /// Finds a setting by its key; none for every key that is not on the list.
+    /// Finds a setting by its key; `None` for a key that is not on the list.
     pub fn of_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.key() == key)
     }
 
-    /// Returns its number in the journal. Numbers are never used again.
+    /// Returns its number in the journal. Numbers are never reused.
     pub const fn number(self) -> u8 {
         match self {
             Self::FlushDelay => 1,
@@ -77,7 +78,7 @@ impl Setting {
         !matches!(self, Self::RingSize | Self::RecentSize)
     }
 
-    /// Writes a value as the configuration takes it; the unit of times is a microsecond, that of sizes a byte. Fractions are cut off.
+    /// Formats a value for the configuration: times in microseconds, sizes in bytes. It cuts off fractions.
     pub fn text(self, value: f64) -> String {
         let whole = crate::numbers::count_of(value);
         match self {
@@ -93,7 +94,7 @@ impl Setting {
 mod tests {
     use super::*;
 
-    /// Goal: RT8. Method: keys on the list are found, keys that decide what is safe are not.
+    /// Goal: RT8. Method: keys on the list are found, keys that affect safety are not.
     #[test]
     fn only_the_allow_list_has_names() {
         for setting in Setting::ALL {
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!([0, 9].map(Setting::numbered), [None, None]);
     }
 
-    /// Goal: values are written as people would. Method: a time, a size, a count.
+    /// Goal: values are formatted as the configuration accepts them. Method: a time, a size, a count.
     #[test]
     fn values_are_written_as_the_configuration_takes_them() {
         assert_eq!(Setting::FlushDelay.text(5000.0), "5000us");

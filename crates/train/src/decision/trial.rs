@@ -1,39 +1,39 @@
-//! `Trial`: the new value on a replica, turn and turn about with the old one.
+//! `Trial`: the new value in alternation with the old one.
 
 use super::{Pair, permutation_p};
 
-/// The least pairs of one-second windows.
+/// The number of comparable pairs of one-second windows that decide a trial.
 pub const PAIRS_MIN: usize = 20;
 
-/// A trial that is not clear by then is rejected.
+/// A trial that has fewer than [`PAIRS_MIN`] comparable pairs by then is rejected.
 const PAIRS_MAX: usize = 60;
 
-/// Below this probability a better result is not taken for chance. A trial looks once, at its end.
+/// A better result counts if its probability by chance is below this. A trial is evaluated once, at its end.
 const P_MAX: f64 = 0.05;
 
-/// What came of a trial.
+/// The state or result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrialVerdict {
-    /// It goes on.
+    /// It continues.
     Open,
     /// Better than chance, with this probability.
     Passed(f64),
     /// Not better than chance, with this probability.
     Failed(f64),
-    /// The replica's delay left its bound under the new value.
+    /// The delay left its bound during the pair.
     TooLate,
 }
 
-/// A trial under way.
+/// A trial in progress.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
     pairs: Vec<Pair>,
 }
 
 impl Trial {
-    /// Takes a pair of windows, and whether the delay stayed in its bound in both.
+    /// Adds a pair of windows, and whether the delay stayed in its bound in both.
     ///
-    /// Pairs that cannot be compared, since nothing or no number was measured, do not count; too many of them end the trial.
+    /// A pair in which a value is not finite cannot be compared and does not count; too many of them end the trial.
     #[must_use]
     pub fn add(&mut self, pair: Pair, is_delay_held: bool, seed: u64) -> TrialVerdict {
         if !is_delay_held {
@@ -62,7 +62,8 @@ mod tests {
             .expect("a trial ends")
     }
 
-    /// Goal: a trial looks once, after twenty pairs. Method: better, equal and worse throughput with the same noise.
+    /// Goal: a trial is evaluated once, after twenty pairs. Method: better, equal and worse throughput with the same
+    /// noise.
     #[test]
     fn a_trial_passes_what_is_better() {
         let noise = |n: usize| f64::from(u8::try_from(n * 7 % 10).unwrap());
@@ -72,7 +73,7 @@ mod tests {
         assert!(matches!(of(-50.0), (PAIRS_MIN, TrialVerdict::Failed(p)) if p > 0.99));
     }
 
-    /// Goal: a trial ends whatever is measured. Method: nothing but numbers that are none; a delay that is not held.
+    /// Goal: a trial ends whatever is measured. Method: only values that are not numbers; a delay out of bound.
     #[test]
     fn a_trial_ends() {
         assert_eq!(run(|_| Pair { old: f64::NAN, new: 1.0 }), (PAIRS_MAX, TrialVerdict::Failed(1.0)));

@@ -1,46 +1,46 @@
-//! `Watch`: the primary under the new value, second by second.
+//! `Watch`: the node under the new value, second by second.
 
 use std::{collections::VecDeque, fmt};
 
 use super::Mixture;
 
-/// A mean loss above this over [`LOSS_WINDOWS`] ends the canary without waiting for the test.
+/// A mean loss above this over [`LOSS_WINDOWS`] ends the canary without waiting for the sequential test.
 const LOSS_MAX: f64 = 0.03;
 
-/// Windows of one second over which a plain loss is looked at.
+/// The one-second windows over which a plain loss is computed.
 const LOSS_WINDOWS: usize = 5;
 
-/// Windows after which the value is kept: 10 min.
+/// The windows after which the value is kept: 10 min.
 const KEEP_WINDOWS: u32 = 600;
 
-/// Windows in a row that may have no number.
+/// The consecutive windows without a measurement that end a canary.
 const BLIND_WINDOWS_MAX: u32 = 5;
 
-/// One second of the primary, relative to the switchback baseline.
+/// One second of the node, relative to the baseline of the trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// By which part the 99th percentile of latency is above the baseline's.
+    /// The share by which the 99th percentile of latency is above the baseline's.
     pub latency_loss: f64,
-    /// By which part throughput is below the baseline's.
+    /// The share by which throughput is below the baseline's.
     pub throughput_loss: f64,
 }
 
-/// A reason to roll back at once, whatever the windows say.
+/// A reason to roll back at once, independent of the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// Errors to clients above the usual.
+    /// More errors to clients than usual.
     Errors,
-    /// A replica's delay out of bound.
+    /// A delay out of bound.
     ReplicaDelay,
     /// Memory near its limit.
     Memory,
     /// The disk near full.
     Disk,
-    /// Somebody set the setting by hand meanwhile.
+    /// A person has set the setting in the meantime.
     SetByHand,
-    /// A measurement is not there.
+    /// A measurement is missing.
     Blind,
-    /// The server did not take the value.
+    /// The server did not accept the value.
     Refused,
 }
 
@@ -58,12 +58,12 @@ impl fmt::Display for Guard {
     }
 }
 
-/// What the windows say so far.
+/// The result of the windows so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WatchVerdict {
-    /// Nothing yet.
+    /// None yet.
     Open,
-    /// Ten minutes without harm; the mean gain in throughput.
+    /// Ten minutes without harm, with the mean gain in throughput.
     Keep(f64),
     /// Worse by the sequential test.
     Worse,
@@ -73,7 +73,7 @@ pub enum WatchVerdict {
     Blind,
 }
 
-/// A canary under watch.
+/// The watch over a canary.
 #[derive(Clone, Debug)]
 pub struct Watch {
     latency: Mixture,
@@ -84,7 +84,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching. The variances are those of the relative difference of two windows of the baseline.
+    /// Returns a watch without windows. The variances are those of the relative difference of two windows of the
+    /// baseline.
     pub fn new(latency_variance: f64, throughput_variance: f64) -> Self {
         Self {
             latency: Mixture::new(latency_variance),
@@ -95,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// Takes a window.
+    /// Adds a window.
     #[must_use]
     pub fn add(&mut self, window: Window) -> WatchVerdict {
         if !window.latency_loss.is_finite() || !window.throughput_loss.is_finite() {
@@ -139,8 +140,8 @@ mod tests {
             .expect("a watch ends")
     }
 
-    /// Goal: harm is found in either measure, and soon where it is great; what does none is kept after ten minutes. Method: steady
-    /// windows of each.
+    /// Goal: harm is found in either measure, and soon if it is great; a harmless value is kept after ten minutes.
+    /// Method: steady windows of each.
     #[test]
     fn harm_is_found_and_the_rest_is_kept() {
         let of = |latency_loss, throughput_loss| watch(|_| Window { latency_loss, throughput_loss });
@@ -151,7 +152,8 @@ mod tests {
         assert!(matches!(of(0.0, -0.1), (600, WatchVerdict::Keep(gain)) if (gain - 0.1).abs() < 1e-9));
     }
 
-    /// Goal: one bad window is not a loss, blindness is. Method: a spike amid gains; five windows in a row that are none, and four.
+    /// Goal: one bad window is not a loss, and missing measurements end the watch. Method: a spike amid gains; five
+    /// consecutive windows without a number, and four.
     #[test]
     fn a_spike_is_not_a_loss_and_blindness_is() {
         let gain = Window { latency_loss: 0.0, throughput_loss: -0.1 };
@@ -162,8 +164,9 @@ mod tests {
         assert!(matches!(watch(|n| if n % 5 == 0 { gain } else { none }), (_, WatchVerdict::Keep(_))));
     }
 
-    /// Returns how a watch ends, and after how many windows, of a change that is worth `gain` in both measures, where the 99th percentile of a
-    /// second differs by `noise` from that of others, and throughput by a third of it. The baseline is twenty seconds, as a trial has them.
+    /// Returns after how many windows and how a watch ends, for a change that is worth `gain` in both measures, where
+    /// the 99th percentile varies between seconds by `noise` and throughput by a third of it. The baseline is twenty
+    /// seconds, as in a trial.
     fn noisy(seed: u64, noise: f64, gain: f64) -> (u32, WatchVerdict) {
         let chance = SimRandom::new(seed);
         // A sum of twelve uniform numbers has a deviation of 1.
@@ -187,8 +190,9 @@ mod tests {
             .expect("a watch ends")
     }
 
-    /// Goal: harm is never kept, however noisy the server, and seldom lasts for ten seconds; good is kept where it is larger than the noise,
-    /// and else it is not (decision 0126). Method: a hundred watches of each kind.
+    /// Goal: harm is never kept, however noisy the server, and seldom lasts for more than ten seconds; a gain is kept
+    /// if it is larger than the noise, and otherwise mostly not (decision 0126). Method: a hundred watches of each
+    /// kind.
     #[test]
     fn noise_costs_gains_and_keeps_no_harm() {
         let ends = |noise, gain| (1..=100).map(|seed| noisy(seed, noise, gain)).collect::<Vec<_>>();
