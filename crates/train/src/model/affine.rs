@@ -1,25 +1,25 @@
-//! `Affine`: brings a model of many nodes to one of them.
+//! `Affine`: corrects a model of many nodes for one of them.
 
-/// How many calibration samples a correction takes; with fewer there is none.
+/// The number of calibration samples for a correction; with fewer there is none.
 pub const CALIBRATION_MIN: usize = 50;
 
-/// How many samples that say "no correction" are added for the shrinking.
+/// The number of samples meaning "no correction" that are added for shrinkage.
 const PRIOR_SAMPLES: f64 = 10.0;
 
 /// Adds `offset_ln + slope (p - centre_ln)` to a prediction p, in log space.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Affine {
-    /// What is added everywhere.
+    /// The part that is added to every prediction.
     pub offset_ln: f64,
-    /// What is added per unit of the prediction.
+    /// The part that is added per unit of the prediction.
     pub slope: f64,
-    /// Mean of the predictions that it was fitted to.
+    /// The mean of the predictions to which it was fitted.
     pub centre_ln: f64,
 }
 
 impl Affine {
-    /// Fits a correction to pairs of a prediction and what was seen, both in ln, shrunk toward none. On the pairs themselves it is never
-    /// worse than none, in squared error.
+    /// Fits a correction to pairs of a prediction and a measurement, both in ln, shrunk toward no correction. On these
+    /// pairs its squared error is never above that without correction.
     pub fn fit(pairs: &[(f64, f64)]) -> Self {
         if pairs.len() < CALIBRATION_MIN || pairs.iter().any(|(a, b)| !a.is_finite() || !b.is_finite()) {
             return Self::default();
@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a node that is twice as slow and grows faster is met. Method: 500 pairs of a known line.
+    /// Goal: a node that is twice as slow and grows faster is corrected. Method: 500 pairs of a known line.
     #[test]
     fn affine_finds_a_slower_node() {
         let line = |predicted: f64| 2.0_f64.ln() + 1.1 * predicted;

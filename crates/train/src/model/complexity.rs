@@ -1,4 +1,4 @@
-//! `Complexity`: by what a long unit's label is divided before it is learned.
+//! `Complexity`: the divisor of a long unit's label before it is learned.
 
 use crate::numbers::bounded;
 
@@ -8,14 +8,14 @@ pub enum Complexity {
     /// The label is learned as it is.
     #[default]
     Constant,
-    /// With the feature of this number, such as rows.
+    /// The work grows linearly with the feature of this number, such as rows.
     Linear(u16),
-    /// With n log n of the feature, as compaction does.
+    /// The work grows as n log n of the feature, as for compaction.
     Linearithmic(u16),
 }
 
 impl Complexity {
-    /// Returns the feature that it is about.
+    /// Returns the number of the feature.
     pub const fn feature(self) -> Option<u16> {
         match self {
             Self::Constant => None,
@@ -23,7 +23,7 @@ impl Complexity {
         }
     }
 
-    /// Returns how many times the smallest piece of work these features are, at least 1 and finite.
+    /// Returns the work for these features as a multiple of the smallest one, at least 1 and finite.
     pub fn of(self, features: &[f64]) -> f64 {
         let n = self.feature().and_then(|feature| features.get(usize::from(feature))).copied().unwrap_or(1.0);
         let n = bounded(n, 1.0, 1e15, 1.0);
@@ -39,7 +39,7 @@ impl Complexity {
 mod tests {
     use super::*;
 
-    /// Goal: a factor is at least 1, whatever the features. Method: each kind at 0, 1, 8 and beyond the row.
+    /// Goal: the factor is at least 1 for any features. Method: each kind at 0, 1, 8 and for a missing feature.
     #[test]
     fn complexity_is_at_least_one() {
         for (complexity, at_8) in

@@ -1,23 +1,23 @@
-//! `CostModel`: what every kind of model can do, and `Model`, one of either kind.
+//! `CostModel`: the functions of every kind of model, and `Model`, one of either kind.
 
 use super::{Ridge, Samples, Trees};
 use crate::TrainError;
 
 /// A model of ln of a label.
 pub trait CostModel: Sized {
-    /// What can be chosen about fitting.
+    /// The options of a fit.
     type Options;
 
     /// Fits a model to all rows of `samples`.
     ///
     /// # Errors
-    /// [`TrainError::TooFew`] when there are fewer rows than the kind needs.
+    /// [`TrainError::TooFew`] if there are fewer rows than this kind of model needs.
     fn fit(samples: &Samples, options: &Self::Options) -> Result<Self, TrainError>;
 
-    /// Predicts ln of the label, divided by the complexity, for one row of as many features as the model was fitted to.
+    /// Predicts ln of the label, divided by the complexity, for one row with the number of features of the fit.
     fn predict_ln(&self, features: &[f64]) -> f64;
 
-    /// Returns the interval around a prediction where residuals are at most `quantile_ln`, both in ln.
+    /// Returns the interval around a prediction for residuals of at most `quantile_ln`, both in ln.
     fn interval_ln(&self, features: &[f64], quantile_ln: f64) -> (f64, f64) {
         let prediction = self.predict_ln(features);
         (prediction - quantile_ln, prediction + quantile_ln)
@@ -51,8 +51,8 @@ impl Model {
     }
 }
 
-/// Returns by how much a prediction is off, relative to what was seen, both in ln: 0.1 for 10 %. Capped, so that one absurd prediction does
-/// not hide all others.
+/// Returns the relative error of a prediction, given with the measurement in ln: 0.1 for 10 %. It is capped, so that
+/// one absurd prediction does not hide all others.
 pub fn relative_error(predicted_ln: f64, seen_ln: f64) -> f64 {
     ((predicted_ln - seen_ln).min(10.0).exp() - 1.0).abs()
 }
@@ -71,7 +71,7 @@ pub(super) fn percentage_error(samples: &Samples, predict_ln: impl Fn(&[f64]) ->
 mod tests {
     use super::*;
 
-    /// Goal: half and double are told by their size, and nothing absurd is larger than its cap. Method: known ratios.
+    /// Goal: half and double have the right errors, and no error exceeds the cap. Method: known ratios.
     #[test]
     fn relative_errors_are_those_of_ratios() {
         for (predicted, seen, error) in [(2.0_f64, 1.0_f64, 1.0), (1.0, 2.0, 0.5), (3.0, 3.0, 0.0)] {

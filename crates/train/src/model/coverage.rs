@@ -1,11 +1,11 @@
-//! `Coverage`: whether a model still holds for what comes in.
+//! `Coverage`: whether a model still holds for new samples.
 
 use std::collections::VecDeque;
 
-/// How many of the newest samples count.
+/// The number of newest samples that count.
 const WINDOW: usize = 1000;
 
-/// Below this part inside their intervals, the model is stale.
+/// A model with a smaller share of samples inside their intervals is stale.
 const STALE_BELOW: f64 = 0.85;
 
 /// Counts how many of the newest samples lay inside their predicted interval.
@@ -16,7 +16,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Takes whether a sample lay inside.
+    /// Adds whether a sample lay inside.
     pub fn add(&mut self, is_inside: bool) {
         if self.newest.len() == WINDOW && self.newest.pop_front() == Some(true) {
             self.inside -= 1;
@@ -25,18 +25,18 @@ impl Coverage {
         self.inside += usize::from(is_inside);
     }
 
-    /// Returns which part of the newest samples lay inside; `None` before there is any.
+    /// Returns the share of the newest samples that lay inside; `None` without samples.
     pub fn share(&self) -> Option<f64> {
         (!self.newest.is_empty()).then(|| self.inside as f64 / self.newest.len() as f64)
     }
 
-    /// Returns how many samples count.
+    /// Returns the number of samples that count.
     pub fn samples(&self) -> usize {
         self.newest.len()
     }
 
-    /// Returns whether decisions must not use the model: fewer than 85 % of the last 1,000 samples were inside. A model with fewer
-    /// samples is not judged yet.
+    /// Returns whether decisions must not use the model: fewer than 85 % of the last 1,000 samples were inside. With
+    /// fewer samples a model is not judged yet.
     pub fn is_stale(&self) -> bool {
         self.newest.len() == WINDOW && (self.inside as f64) < STALE_BELOW * WINDOW as f64
     }
@@ -46,7 +46,8 @@ impl Coverage {
 mod tests {
     use super::*;
 
-    /// Goal: stale below 85 % of the last thousand, and fresh again. Method: samples whose place in the window is known.
+    /// Goal: a model is stale below 85 % of the last thousand, and becomes fresh again. Method: samples with known
+    /// places in the window.
     #[test]
     fn a_model_is_stale_below_its_coverage() {
         let mut coverage = Coverage::default();

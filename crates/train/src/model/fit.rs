@@ -1,4 +1,4 @@
-//! `fit`: from samples to a model with its interval, and what it predicts.
+//! `fit`: fits a model with its interval to samples; `Fitted`: predicts with it.
 
 use super::{
     Complexity, CostModel as _, Model, Ridge, RidgeOptions, Samples, TreeOptions, Trees, conformal_quantile,
@@ -6,60 +6,60 @@ use super::{
 };
 use crate::TrainError;
 
-/// With fewer rows only a ridge is fitted: trees have too little to cut.
+/// With fewer rows only a ridge is fitted, since trees have too few rows to split.
 pub const RIDGE_ROWS: usize = 1000;
 
-/// The newest part of the rows, which validates and bounds.
+/// The newest share of the rows, which validates the model and gives its interval.
 const NEWEST_SHARE: f64 = 0.2;
 
-/// Into how many folds by time the newest part is cut, for the errors that are told.
+/// The number of folds by time into which the newest rows are cut for the stated errors.
 const FOLDS: usize = 4;
 
-/// The least rows: a fifth of them must give a quantile, and folds of several rows.
+/// The least number of rows: a fifth of them must give a quantile, and folds of several rows.
 const ROWS_MIN: usize = 50;
 
-/// What can be chosen about fitting.
+/// The options of a fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FitOptions {
-    /// Of model A.
+    /// The options of model A.
     pub ridge: RidgeOptions,
-    /// Of model B.
+    /// The options of model B.
     pub trees: TreeOptions,
 }
 
-/// A model with what is known of it.
+/// A model with the facts of its fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     /// The model.
     pub model: Model,
-    /// By what labels were divided.
+    /// The divisor of the labels.
     pub complexity: Complexity,
-    /// Lowest and highest value of each feature in training.
+    /// The lowest and the highest value of each feature in training.
     pub ranges: Vec<(f64, f64)>,
-    /// Lowest and highest ln of a label in training, divided by its complexity.
+    /// The lowest and the highest ln of a label in training, divided by its complexity.
     pub target_range_ln: (f64, f64),
     /// q: nine tenths of the newest residuals are at most this, in ln.
     pub quantile_ln: f64,
-    /// Mean absolute percentage error of each fold of the newest rows, oldest first, 0.1 for 10 %.
+    /// The mean absolute percentage error of each fold of the newest rows, oldest first, 0.1 for 10 %.
     pub fold_errors: Vec<f64>,
-    /// First and last time of the rows, in us since 1970.
+    /// The times of the first and the last row, in us since 1970.
     pub window_us: (u64, u64),
-    /// Rows fitted and validated.
+    /// The number of rows, for training and validation together.
     pub rows: u64,
     /// n_eff.
     pub effective_rows: f64,
 }
 
-/// What a model says about one call.
+/// The prediction for one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The label, in its unit: above 0, finite.
     pub value: f64,
-    /// Lower end of the interval that holds nine tenths.
+    /// The lower end of the interval that holds nine tenths of the calls.
     pub low: f64,
-    /// Upper end.
+    /// The upper end.
     pub high: f64,
-    /// Something lay outside what was seen in training and was brought to its edge. No decision is made of such a prediction.
+    /// Whether a value was outside of the ranges of training and was clamped. No decision uses such a prediction.
     pub clamped: bool,
 }
 
@@ -67,10 +67,11 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
 }
 
-/// Fits both kinds to the older four fifths by time, keeps the one with the smaller error on the newest fifth; below
-/// [`RIDGE_ROWS`] rows a ridge. The interval comes from the residuals of that fifth.
+/// Fits both kinds to the older four fifths by time and keeps the one with the smaller error on the newest fifth; below
+/// [`RIDGE_ROWS`] rows it fits a ridge only. The interval comes from the residuals of that fifth.
 ///
-/// Pure: same samples and options, same model. Cost: about a microsecond per row, feature and tree of ten.
+/// Pure: the same samples and options give the same model. Cost: about a microsecond per row and feature for every ten
+/// trees.
 ///
 /// # Errors
 /// [`TrainError::TooFew`] below 50 rows.
@@ -91,6 +92,8 @@ pub fn fit(samples: &Samples, options: &FitOptions) -> Result<Fitted, TrainError
         .map(|feature| range((0..samples.len()).map(|row| samples.row(row)[feature])))
         .collect();
     let target_range_ln = range(samples.targets_ln().iter().copied());
+    // The interval must be that of the predictions that are made later, so these are clamped as `Fitted::predict_ln`
+    // does.
     let predict_ln = |features: &[f64]| model.predict_ln(features).clamp(target_range_ln.0, target_range_ln.1);
     let residuals: Vec<f64> =
         (0..newest.len()).map(|row| newest.target_ln(row) - predict_ln(newest.row(row))).collect();
@@ -119,7 +122,7 @@ impl Fitted {
         self.fold_errors.iter().sum::<f64>() / (self.fold_errors.len().max(1) as f64)
     }
 
-    /// Returns the features within what was seen in training, and whether they had to be brought there.
+    /// Returns the features clamped to the ranges of training, and whether that changed any of them.
     fn bring_into_range(&self, features: &[f64]) -> (Vec<f64>, bool) {
         let mut clamped = false;
         let bring = |(x, (low, high)): (&f64, &(f64, f64))| {
@@ -130,7 +133,7 @@ impl Fitted {
         (features.iter().zip(&self.ranges).map(bring).collect(), clamped)
     }
 
-    /// Predicts ln of the label, divided by the complexity, and whether something was brought into range.
+    /// Predicts ln of the label, divided by the complexity; also returns whether the call was outside of the training.
     ///
     /// # Errors
     /// [`TrainError::Shape`] for another number of features.
@@ -142,15 +145,16 @@ impl Fitted {
         let predicted = self.model.predict_ln(&inside);
         let (low, high) = self.target_range_ln;
         let brought = crate::numbers::bounded(predicted, low, high, high);
-        // Trees and lines overshoot a little at the edges; that alone is no reason for doubt.
+        // Both kinds overshoot a little at the edges; that alone does not mark the prediction.
         let is_absurd = !(low - 1.0..=high + 1.0).contains(&predicted);
         Ok((brought, is_outside || is_absurd))
     }
 
     /// Predicts the label of a call.
     ///
-    /// Shapes: `features` is one row, in the order of the schema. Units: those of the label. Cost: about a microsecond, one
-    /// allocation. Pure. Valid inside the ranges seen in training; outside, the row is brought to their edge and the prediction marked.
+    /// Shapes: `features` is one row, in the order of the schema. Units: those of the label. Cost: about a microsecond,
+    /// one allocation. Pure. It is valid inside the ranges of training; outside of them the row is clamped and the
+    /// prediction marked.
     ///
     /// # Errors
     /// [`TrainError::Shape`] for another number of features.

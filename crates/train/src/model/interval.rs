@@ -1,9 +1,10 @@
-//! Split conformal intervals (Papadopoulos et al., 2002; Lei et al., 2018): how far off a model is, from rows it was not fitted to.
+//! Split conformal intervals (Papadopoulos et al., 2002; Lei et al., 2018): the error of a model, estimated from rows
+//! to which it was not fitted.
 
-/// The part of new samples that intervals are to hold.
+/// The nominal share of new samples inside their intervals.
 pub const COVERAGE: f64 = 0.9;
 
-/// Returns the ceil((n + 1) 0.9)-th smallest of `residuals`, in absolute value; none when there are too few for one.
+/// Returns the ceil((n + 1) 0.9)-th smallest absolute value of `residuals`; `None` if there are too few.
 pub fn conformal_quantile(residuals: &[f64]) -> Option<f64> {
     let mut sizes: Vec<f64> = residuals.iter().map(|residual| residual.abs()).collect();
     sizes.sort_by(f64::total_cmp);
@@ -18,7 +19,7 @@ mod tests {
     use super::*;
     use crate::numbers::unit_interval;
 
-    /// Goal: the rank is the one of the method. Method: residuals whose size is their number.
+    /// Goal: the rank is that of the method. Method: residuals whose size is their number.
     #[test]
     fn quantile_is_of_the_documented_rank() {
         let residuals: Vec<f64> = (1..=99).map(|n| if n % 2 == 0 { f64::from(n) } else { -f64::from(n) }).collect();
@@ -28,8 +29,8 @@ mod tests {
         assert_eq!(conformal_quantile(&[]), None);
     }
 
-    /// Goal: about nine tenths of new residuals are inside, for a spread that is not normal. Method: 2,000 skewed residuals, 10,000
-    /// new ones, five seeds.
+    /// Goal: about nine tenths of new residuals are inside, also for a distribution that is not normal. Method: 2,000
+    /// skewed residuals, 10,000 new ones, five seeds.
     #[test]
     fn intervals_hold_nine_tenths() {
         for seed in 1..=5 {

@@ -1,27 +1,28 @@
-//! `merge`: samples of several nodes as one set, weighted toward what the primary does.
+//! `merge`: combines the samples of several nodes into one set, weighted toward the calls of the primary.
 
 use std::collections::BTreeMap;
 
 use super::{Sample, Samples};
 use crate::{SchemaHash, TrainError, budget::Bucket};
 
-/// Most samples of one bucket of one node; the newest count.
+/// Most samples of one bucket of one node; the newest are kept.
 pub const BUCKET_SAMPLES_MAX: usize = 1000;
 
-/// A sample is worth half after so long: 7 days.
+/// The age at which a sample's weight is halved: 7 days.
 const HALF_LIFE_US: f64 = 7.0 * 86_400.0 * 1e6;
 
-/// By how much a bucket may be raised or lowered toward its part on the primary: a few samples must not stand for everything.
+/// The largest factor by which a bucket is raised or lowered toward its share on the primary: a few samples must not
+/// stand for all calls.
 const TOWARD_PRIMARY_MAX: f64 = 10.0;
 
-/// What one node gathered of a unit.
+/// One node's samples of a unit.
 #[derive(Clone, Debug)]
 pub struct NodeSamples {
     /// The node.
     pub node: u64,
     /// The schema of its samples.
     pub schema: SchemaHash,
-    /// Constants of its hardware, which become features of every sample. As many for each node.
+    /// The constants of its hardware, which become features of every sample. All nodes have the same number of them.
     pub hardware: Vec<f64>,
     /// Its samples, weighted 1 / p.
     pub samples: Samples,
@@ -49,14 +50,15 @@ fn capped_rows(samples: &Samples) -> Vec<usize> {
     kept
 }
 
-/// Merges samples of one unit: drops nodes with another schema, caps each bucket of each node, halves weights per week before
-/// `now_us`, and brings buckets to their part of the calls on the primary (`primary_calls`; empty where it is not known).
+/// Merges the samples of one unit: drops nodes with another schema, caps each bucket of each node, halves weights per
+/// week before `now_us`, and weights each bucket by its share of the calls on the primary (`primary_calls`; empty if
+/// unknown).
 ///
-/// Shapes: rows have the unit's features followed by the node's hardware constants.
+/// Shapes: a row has the unit's features, followed by the node's hardware constants.
 ///
 /// # Errors
-/// [`TrainError::TooFew`] when no node has the schema; [`TrainError::Shape`] when nodes differ in their numbers of features or constants, or in their complexity;
-/// [`TrainError::Number`] for a constant that is not finite.
+/// [`TrainError::TooFew`] if no node has the schema; [`TrainError::Shape`] if nodes differ in their numbers of features
+/// or constants, or in their complexity; [`TrainError::Number`] for a constant that is not finite.
 pub fn merge(
     nodes: &[NodeSamples],
     schema: SchemaHash,
@@ -97,7 +99,7 @@ pub fn merge(
         merged.push(Sample {
             features: &features,
             label: node.samples.target_ln(row).exp() * complexity.of(&features),
-            // Samples of years ago weigh nothing, but not less than a number can say.
+            // The weight of a sample of years ago must stay above 0, since `Samples::push` refuses any other.
             weight: (weight * toward_primary(bucket)).max(1e-9),
             time_us: node.samples.time_us(row),
         })?;
@@ -113,7 +115,7 @@ mod tests {
     const NOW_US: u64 = 1_000_000_000_000_000;
     const DAY_US: u64 = 86_400_000_000;
 
-    /// A node whose samples are `(feature, count, days ago)`.
+    /// Returns a node whose samples are `(feature, count, days ago)`.
     fn node(number: u64, schema: u64, runs: &[(f64, usize, u64)]) -> NodeSamples {
         let mut samples = Samples::new(1, Complexity::Constant).unwrap();
         for (feature, count, days) in runs {
@@ -129,7 +131,7 @@ mod tests {
         (0..merged.len()).filter(|row| merged.row(*row)[0] == feature).map(|row| merged.weight(row)).sum()
     }
 
-    /// Goal: other schemas are dropped, buckets are capped by node, the hardware is a feature. Method: three nodes.
+    /// Goal: other schemas are dropped, buckets are capped by node, and the hardware is a feature. Method: three nodes.
     #[test]
     fn nodes_are_merged_under_their_caps() {
         let nodes =
@@ -144,7 +146,8 @@ mod tests {
         assert!(matches!(merge(&odd, SchemaHash::new(5), &BTreeMap::new(), NOW_US), Err(TrainError::Shape { .. })));
     }
 
-    /// Goal: a long unit stays one: what is learned is per row, what is predicted is not. Method: samples divided by a feature, merged.
+    /// Goal: merging keeps the complexity, so that a long unit is learned per row. Method: samples with a complexity,
+    /// merged.
     #[test]
     fn merged_samples_keep_their_complexity() {
         let mut samples = Samples::new(1, Complexity::Linear(0)).unwrap();
@@ -165,8 +168,8 @@ mod tests {
         assert!((weight_of(&merged, 1.0) / weight_of(&merged, 64.0) - 4.0).abs() < 1e-6);
     }
 
-    /// Goal: the mix of the primary counts, within limits. Method: two buckets that are sampled 9 to 1 and called 1 to 3; then one
-    /// that the primary never calls.
+    /// Goal: the mix of the primary's calls counts, within limits. Method: two buckets that are sampled 9 to 1 and
+    /// called 1 to 3; then one that the primary never calls.
     #[test]
     fn weights_follow_the_primary() {
         let nodes = [node(1, 5, &[(1.0, 90, 0), (64.0, 10, 0)])];

@@ -1,15 +1,17 @@
-//! Cost models: what a unit of work will cost, with an interval, from samples of it.
+//! Cost models: predict the cost of a unit of work, with an interval, from samples of it.
 //!
-//! One model per unit and label, of the logarithm of the label. Two kinds: [`Ridge`], a linear model of logarithms for few samples,
-//! and [`Trees`], boosted trees over histograms. [`fit`] trains both on the older samples, keeps the one that does better on the
-//! newer ones, and takes from those also how far predictions are off. A [`Package`] is a fitted model as bytes.
+//! There is one model per unit and label, of the logarithm of the label. It is of one of two kinds: [`Ridge`], a linear
+//! model of logarithms for few samples, and [`Trees`], boosted trees over histograms. [`fit`] trains both on the older
+//! samples, keeps the one with the smaller error on the newer ones, and takes the width of intervals from these too. A
+//! [`Package`] is a fitted model as bytes.
 //!
-//! Not here: files, the process that fits, and what a prediction is used for.
+//! The module has no files and no process that fits, and does not know what a prediction is used for.
 //!
 //! # Invariants
-//! - M1. Same samples and options, same bytes, on one kind of machine. Across machines logarithms may differ in the last place.
-//! - M2. A prediction is finite and within what was seen in training; one that had to be brought there says so.
-//! - M3. Whatever bytes are read, decoding ends, does not panic, and allocates no more than a small multiple of them.
+//! - M1. The same samples and options give the same bytes on one kind of machine. Across machines logarithms may differ
+//!   in the last place.
+//! - M2. A prediction is finite and within the ranges of training; one that had to be clamped is marked.
+//! - M3. Decoding any bytes ends, does not panic, and allocates no more than a small multiple of them.
 //! - M4. In a tree both children come after their parent, so a prediction ends.
 
 mod affine;

@@ -1,9 +1,9 @@
-//! `Package`: a fitted model with all that a stranger needs to decide whether to use it.
+//! `Package`: a fitted model with all the facts by which another node decides whether to use it.
 
 use super::{Fitted, Prediction};
 use crate::{LabelId, SchemaHash, TrainError, UnitId, numbers::fnv64};
 
-/// A package may validate worse than the model in use by this factor.
+/// The factor by which a package's validation error may exceed that of the model in use.
 const WORSE_MAX: f64 = 1.1;
 
 /// A model that can be loaded elsewhere.
@@ -11,33 +11,33 @@ const WORSE_MAX: f64 = 1.1;
 pub struct Package {
     /// The unit that it predicts.
     pub unit: UnitId,
-    /// Which of the unit's labels.
+    /// The unit's label.
     pub label: LabelId,
-    /// Version of the unit's schema.
+    /// The version of the unit's schema.
     pub schema_version: u8,
-    /// The schema's hash.
+    /// The hash of the schema.
     pub schema: SchemaHash,
-    /// Tags of the machines whose samples are in it.
+    /// The tags of the machines whose samples were used.
     pub hardware: Vec<u64>,
     /// The model.
     pub fitted: Fitted,
 }
 
-/// What a package has to be to be loaded.
+/// The conditions under which a package is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The unit.
     pub unit: UnitId,
     /// The label.
     pub label: LabelId,
-    /// Hash of the unit's schema here.
+    /// The hash of the unit's schema in this program.
     pub schema: SchemaHash,
-    /// Error of the model in use on the same kind of samples, if there is one.
+    /// The error of the model in use on the same kind of samples, if there is a model in use.
     pub incumbent_error: Option<f64>,
 }
 
 impl Package {
-    /// Names the package by its content; the journal of decisions uses it.
+    /// Returns the hash of the content, by which the journal of decisions names the package.
     pub fn hash(&self) -> u64 {
         fnv64(&self.body())
     }
@@ -50,11 +50,11 @@ impl Package {
         self.fitted.predict(features)
     }
 
-    /// Says whether the package may be loaded in place of the model in use (RT11).
+    /// Checks whether the package may be loaded in place of the model in use (RT11).
     ///
     /// # Errors
-    /// [`TrainError::Unit`] or [`TrainError::Schema`] when it is for something else; [`TrainError::Worse`] when its validation error is more than
-    /// 1.1 times that of the model in use.
+    /// [`TrainError::Unit`] or [`TrainError::Schema`] if the package is for another one; [`TrainError::Worse`] if its
+    /// validation error is more than 1.1 times that of the model in use.
     pub fn admit(&self, wanted: &Wanted) -> Result<(), TrainError> {
         let ids = |unit: UnitId, label: LabelId| (unit.get(), label.get());
         let (found, expected) = (ids(self.unit, self.label), ids(wanted.unit, wanted.label));

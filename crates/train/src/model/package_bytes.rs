@@ -1,7 +1,7 @@
 //! A package as bytes (docs/format.md section 12).
 //!
-//! A reader trusts nothing: checksum, hash, every count against the bytes that are left, every number against what it can be, and a
-//! tree's children against their order, so that a package that is taken predicts without panics (M3, M4).
+//! The reader trusts no byte. It checks checksum and hash, every count against the bytes that are left, every number
+//! against its range, and the order of a tree's children, so that an accepted package predicts without panics (M3, M4).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::{
@@ -19,9 +19,9 @@ const MAGIC: &[u8; 8] = b"COLLIEMP";
 const VERSION: u32 = 1;
 /// Magic, checksum, version and hash.
 const HEADER_BYTES: usize = 24;
-/// Features of a unit, of which trees look at those below 0xFFFF.
+/// Most features of a unit; a tree's node could name those below 0xFFFF.
 const FEATURES_MAX: usize = 1024;
-/// ln of no cost is beyond.
+/// The ln of any cost is below this.
 const LN_MAX: f64 = 100.0;
 
 fn put_f64(out: &mut Vec<u8>, value: f64) {
@@ -36,13 +36,13 @@ fn malformed(what: &'static str) -> TrainError {
     TrainError::Malformed { what }
 }
 
-/// Reads a number that lies within `limit` of 0.
+/// Reads a number of at most `limit` in absolute value.
 fn read_f64(reader: &mut Reader<'_>, what: &'static str, limit: f64) -> Result<f64, TrainError> {
     let value = f64::from_bits(reader.u64()?);
     if value.abs() <= limit { Ok(value) } else { Err(malformed(what)) }
 }
 
-/// Reads a count of things of at least `each_bytes`, at most `most` and no more than the bytes that are left can hold.
+/// Reads a count of items of at least `each_bytes`: at most `most`, and no more than the remaining bytes can hold.
 fn read_count(
     reader: &mut Reader<'_>,
     what: &'static str,
@@ -111,7 +111,7 @@ fn read_model(reader: &mut Reader<'_>, kind: u8, features: usize) -> Result<Mode
 }
 
 impl Package {
-    /// Returns everything after the header.
+    /// Returns the bytes after the header.
     pub(super) fn body(&self) -> Vec<u8> {
         let fitted = &self.fitted;
         let kind = match fitted.model {
@@ -165,8 +165,8 @@ impl Package {
     /// Reads a package.
     ///
     /// # Errors
-    /// [`TrainError::Malformed`] for bytes that are none, [`TrainError::Checksum`] for damaged ones, [`TrainError::Version`] for those of a newer
-    /// program.
+    /// [`TrainError::Malformed`] for bytes that are not a package, [`TrainError::Checksum`] for damaged ones,
+    /// [`TrainError::Version`] for those of a newer program.
     pub fn decode(bytes: &[u8]) -> Result<Self, TrainError> {
         let mut reader = Reader::new(bytes);
         if reader.bytes(MAGIC.len())? != MAGIC {
@@ -233,7 +233,7 @@ impl Package {
     }
 }
 
-/// Writes trees one after the other; children are numbered over all of them.
+/// Writes the trees one after the other; the numbers of children count the nodes of all trees.
 fn put_trees(out: &mut Vec<u8>, trees: &Trees) {
     put_f64(out, trees.base_ln);
     put_count(out, trees.roots.len());
@@ -252,7 +252,8 @@ fn put_trees(out: &mut Vec<u8>, trees: &Trees) {
     }
 }
 
-/// Puts the hash and the checksum into the header that make `bytes` hold, for the fuzz target and tests. Fewer than a header are left alone.
+/// Writes the matching hash and checksum into the header of `bytes`, for the fuzz target and tests. It leaves bytes
+/// alone that are shorter than a header.
 pub fn seal_package(bytes: &mut [u8]) {
     let Some((header, body)) = bytes.split_at_mut_checked(HEADER_BYTES) else { return };
     let hash = fnv64(body).to_le_bytes();
@@ -265,10 +266,11 @@ pub fn seal_package(bytes: &mut [u8]) {
     }
 }
 
-/// Entry point of the fuzz target: whatever `bytes` hold, decoding ends without a panic; what is taken has one form and predicts a number.
+/// Entry point of the fuzz target: decoding any `bytes` ends without a panic, and an accepted package has one form and
+/// predicts a finite number.
 ///
 /// # Panics
-/// When a package that was taken breaks one of these promises.
+/// If an accepted package breaks one of these promises.
 pub fn fuzz_package(bytes: &[u8]) {
     let Ok(package) = Package::decode(bytes) else { return };
     assert_eq!(package.encode(), bytes, "a package has one form");

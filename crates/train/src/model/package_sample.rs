@@ -1,4 +1,4 @@
-//! A small package of either kind.
+//! A small package of either kind, as a sample.
 
 use super::{
     Complexity, CostModel as _, FitOptions, Model, Package, Ridge, RidgeOptions, Sample, Samples, TreeOptions, Trees,

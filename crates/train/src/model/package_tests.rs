@@ -1,4 +1,4 @@
-//! Packages survive the way through bytes, and bytes that are none are refused.
+//! Packages survive encoding and decoding, and other bytes are refused.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "tests may panic")]
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{Wanted, sample_package};
 
-/// Goal: what is written is read, bit by bit, and predicts the same. Method: a package of each kind.
+/// Goal: a package reads back bit by bit and predicts the same. Method: a package of each kind.
 #[test]
 fn packages_round_trip() {
     for of_trees in [false, true] {
@@ -22,7 +22,7 @@ fn packages_round_trip() {
     assert_ne!(sample_package(false).hash(), sample_package(true).hash());
 }
 
-/// Goal: the documented bytes. Method: offsets of docs/format.md looked at in a package of trees.
+/// Goal: the bytes are the documented ones. Method: the offsets of docs/format.md are checked in a package of trees.
 #[test]
 fn model_package_has_its_documented_bytes() {
     let package = sample_package(true);
@@ -41,7 +41,7 @@ fn model_package_has_its_documented_bytes() {
     assert_eq!(end[8..], [0xFF, 0xFF, 0, 0, 0, 0, 0, 0], "the last node is a leaf");
 }
 
-/// Goal: damage is noticed. Method: every bit of a package flipped, every length short of whole.
+/// Goal: damage is noticed. Method: every bit of a package is flipped, and it is cut at every length.
 #[test]
 fn every_flipped_bit_and_every_cut_is_refused() {
     let bytes = sample_package(true).encode();
@@ -55,7 +55,8 @@ fn every_flipped_bit_and_every_cut_is_refused() {
     }
 }
 
-/// Goal: newer formats and wrong hashes are told from damage. Method: a package with each, its checksum made right.
+/// Goal: a newer format and a wrong hash are distinguished from damage. Method: a package with each of them and a right
+/// checksum.
 #[test]
 fn foreign_packages_are_refused_with_a_reason() {
     let good = sample_package(false).encode();
@@ -73,7 +74,7 @@ fn foreign_packages_are_refused_with_a_reason() {
     assert!(matches!(Package::decode(&damaged), Err(TrainError::Checksum { .. })));
 }
 
-/// Goal: RT11. Method: one wanted thing changed at a time, and errors on either side of the limit.
+/// Goal: RT11. Method: one condition changed at a time, and errors on either side of the limit.
 #[test]
 fn packages_for_something_else_or_worse_ones_are_not_admitted() {
     let package = sample_package(true);
@@ -91,7 +92,8 @@ fn packages_for_something_else_or_worse_ones_are_not_admitted() {
 }
 
 proptest! {
-    /// Goal: M3. Method: a package with a few bytes replaced and its hash and checksum made right, so that every check behind them is met.
+    /// Goal: M3. Method: a package with a few bytes replaced and its hash and checksum corrected, so that every later
+    /// check is reached.
     #[test]
     fn malformed_packages_never_panic(of_trees: bool, edits in prop::collection::vec((any::<u16>(), any::<u8>()), 1..6), cut: u16) {
         let mut bytes = sample_package(of_trees).encode();
@@ -107,7 +109,7 @@ proptest! {
         fuzz_package(&bytes);
     }
 
-    /// Goal: M3 for bytes that are nothing. Method: random ones.
+    /// Goal: M3 for arbitrary bytes. Method: random ones.
     #[test]
     fn garbage_never_panics(bytes: Vec<u8>) {
         fuzz_package(&bytes);

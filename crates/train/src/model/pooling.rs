@@ -1,29 +1,31 @@
-//! Whether a model of all nodes serves a node better than one of its own: decided per unit, by leaving out one node at a time.
+//! Whether a model of all nodes serves a node better than its own one: decided per unit, by leaving out one node at a
+//! time.
 
 use super::{Affine, Fitted, NodeSamples, Samples, cost_model::percentage_error};
 use crate::TrainError;
 
-/// The part of a node's newest samples that both models are judged by.
+/// The share of a node's newest samples on which both models are judged.
 const JUDGED_SHARE: f64 = 0.2;
 
-/// How the models do on a node, 0.1 for 10 %.
+/// The errors of the models on a node, 0.1 for 10 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeError {
     /// The node.
     pub node: u64,
-    /// The model of all other nodes with the node's correction.
+    /// That of the model of all other nodes with the node's correction.
     pub pooled: f64,
-    /// The model of all other nodes as it is.
+    /// That of the model of all other nodes without correction.
     pub uncorrected: f64,
-    /// The node's own model.
+    /// That of the node's own model.
     pub own: f64,
 }
 
-/// Judges, for each node, the model of the others (`fit_pooled` is given their places in `nodes`) with a correction from the node's older
-/// samples, and a model of those alone (`fit_own`), on its newest samples.
+/// Judges two models for each node on its newest samples: that of the other nodes (`fit_pooled` gets their indexes in
+/// `nodes`) with a correction from the node's older samples, and a model of those samples alone (`fit_own`).
 ///
 /// # Errors
-/// Those of the two functions, [`TrainError::TooFew`] for a node without samples, and [`TrainError::Shape`] for a model of other features.
+/// Those of the two functions, [`TrainError::TooFew`] for a node without samples, and [`TrainError::Shape`] for a model
+/// with other features.
 pub fn leave_one_node_out(
     nodes: &[NodeSamples],
     mut fit_pooled: impl FnMut(&[usize]) -> Result<Fitted, TrainError>,
@@ -43,6 +45,7 @@ pub fn leave_one_node_out(
             .map(|row| Ok((pooled.predict_ln(&with_hardware(older.row(row)))?.0, older.target_ln(row))))
             .collect();
         let affine = Affine::fit(&calibration?);
+        // A model of another shape must be an error here, not an infinite error below.
         own.predict_ln(node.samples.row(0))?;
         let predict_own = |features: &[f64]| own.predict_ln(features).map_or(f64::INFINITY, |(ln, _)| ln);
         let predict_pooled =
@@ -57,7 +60,7 @@ pub fn leave_one_node_out(
     Ok(errors)
 }
 
-/// Returns whether the unit's model is to be that of all nodes.
+/// Returns whether the unit should use the model of all nodes.
 pub fn pooling_helps(errors: &[NodeError]) -> bool {
     let sum = |of: fn(&NodeError) -> f64| errors.iter().map(of).sum::<f64>();
     !errors.is_empty() && sum(|error| error.pooled) <= sum(|error| error.own)
@@ -76,7 +79,7 @@ mod tests {
         numbers::unit_interval,
     };
 
-    /// A node with a speed of its own, whose cost is a power of its feature that may be its own too.
+    /// Returns a node with its own speed, whose cost is the given power of its feature.
     fn node(number: u32, rows: usize, power: f64) -> NodeSamples {
         let (chance, speed) = (SimRandom::new(u64::from(number)), f64::from(number));
         let mut samples = Samples::new(1, Complexity::Constant).unwrap();
@@ -97,8 +100,8 @@ mod tests {
         leave_one_node_out(nodes, pooled, |own| fit(own, &options)).unwrap()
     }
 
-    /// Goal: pooling is chosen where nodes are alike and know little by themselves, and not where they differ. Method: four nodes of
-    /// different speed with the same power law and few rows; four with powers of their own and many.
+    /// Goal: pooling is chosen if nodes are alike and have few samples, and not if they differ. Method: four nodes of
+    /// different speed with the same power law and few rows; four with different powers and many rows.
     #[test]
     fn pooling_is_chosen_where_nodes_are_alike() {
         let alike: Vec<NodeSamples> = (1..=4).map(|number| node(number, 80, 0.5)).collect();

@@ -1,12 +1,12 @@
 //! `Ridge`: a linear model of ln of the features and its square (Hoerl and Kennard, 1970).
 //!
-//! Each feature x gives two columns, l = ln(1 + x) and l^2. Columns are brought to mean 0 and deviation 1 before the penalty, which is
-//! per row, so it means the same for few rows as for many; the intercept is not penalised.
+//! Each feature x gives two columns, l = ln(1 + x) and l^2. Columns are scaled to mean 0 and deviation 1. The penalty
+//! is per row, so it means the same for few rows as for many; the intercept has none.
 
 use super::{CostModel, Samples};
 use crate::TrainError;
 
-/// What can be chosen about a ridge.
+/// The options of a ridge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RidgeOptions {
     /// The penalty on a squared coefficient of a column of deviation 1, per row.
@@ -22,11 +22,11 @@ impl Default for RidgeOptions {
 /// Model A.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ridge {
-    /// The intercept, then two per feature: of ln(1 + x) and of its square.
+    /// The intercept, then two weights per feature: of ln(1 + x) and of its square.
     pub(super) weights: Vec<f64>,
 }
 
-/// Calls `add` with each column of a row.
+/// Calls `add` for each column of a row.
 fn columns(features: &[f64], mut add: impl FnMut(usize, f64)) {
     for (feature, x) in features.iter().enumerate() {
         let log = x.max(0.0).ln_1p();
@@ -35,14 +35,14 @@ fn columns(features: &[f64], mut add: impl FnMut(usize, f64)) {
     }
 }
 
-/// Solves `matrix x = right` for a positive definite matrix, row-major, by Cholesky's decomposition.
+/// Solves `matrix x = right` for a positive definite, row-major matrix by Cholesky decomposition.
 fn solve(mut matrix: Vec<f64>, mut right: Vec<f64>) -> Vec<f64> {
     let n = right.len();
     for column in 0..n {
         for row in column..n {
             let dot: f64 = (0..column).map(|k| matrix[row * n + k] * matrix[column * n + k]).sum();
             let rest = matrix[row * n + column] - dot;
-            // The penalty keeps pivots above 0 but for rounding.
+            // The penalty keeps pivots above 0, except for rounding.
             matrix[row * n + column] =
                 if row == column { rest.max(1e-12).sqrt() } else { rest / matrix[column * n + column] };
         }
@@ -75,7 +75,7 @@ impl CostModel for Ridge {
         for (features, share) in rows() {
             columns(features, |column, value| deviations[column] += share * (value - means[column]).powi(2));
         }
-        // A column that does not vary says nothing; any deviation leaves its coefficient 0.
+        // A column without variance tells nothing; with any deviation its coefficient is 0.
         deviations.iter_mut().for_each(|d| *d = if *d > 1e-18 { d.sqrt() } else { 1.0 });
         let target_mean: f64 = rows().zip(samples.targets_ln()).map(|((_, share), target)| share * target).sum();
         let (mut matrix, mut right, mut row) = (vec![0.0; n * n], vec![0.0; n], vec![0.0; n]);
@@ -127,8 +127,8 @@ mod tests {
         samples
     }
 
-    /// Goal: the closed form. Method: five weighted rows of one feature; the two normal equations of the standardised columns
-    /// are solved by Cramer's rule, and predictions compared.
+    /// Goal: the weights are those of the closed form. Method: five weighted rows of one feature; the two normal
+    /// equations of the standardised columns are solved by Cramer's rule, and the predictions are compared.
     #[test]
     fn ridge_equals_its_closed_form() {
         let rows = [(0.0, 0.3, 1.0), (1.0, 0.9, 2.0), (4.0, 1.1, 1.0), (20.0, 2.5, 3.0), (300.0, 2.0, 1.0)];
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Goal: columns that say nothing or say the same do no harm. Method: one row; equal rows.
+    /// Goal: constant and equal columns do no harm. Method: one row; rows with the same feature.
     #[test]
     fn ridge_of_constant_columns_is_the_mean() {
         for rows in [vec![(5.0, 1.5, 1.0)], vec![(5.0, 1.0, 1.0), (5.0, 2.0, 1.0)]] {

@@ -1,4 +1,4 @@
-//! `Samples`: what a model is fitted to.
+//! `Samples`: the rows to which a model is fitted.
 
 use super::Complexity;
 use crate::TrainError;
@@ -6,17 +6,17 @@ use crate::TrainError;
 /// One call of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// What was known before the call.
+    /// The facts that were known before the call.
     pub features: &'a [f64],
-    /// What it cost, in the label's unit, before it is divided by the complexity.
+    /// The cost, in the label's unit, before it is divided by the complexity.
     pub label: f64,
-    /// How many calls it stands for: 1 / p.
+    /// The number of calls for which it stands: 1 / p.
     pub weight: f64,
-    /// When it was taken, in us since 1970.
+    /// The time at which it was taken, in us since 1970.
     pub time_us: u64,
 }
 
-/// Rows of features with the logarithms of what the calls cost.
+/// Rows of features with the logarithms of the calls' costs.
 ///
 /// Shapes: `features` is `[rows, feature_count]`, row-major; the others `[rows]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +30,10 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Starts with no rows.
+    /// Returns an empty set of rows.
     ///
     /// # Errors
-    /// [`TrainError::Shape`] when the complexity is of a feature that there is not.
+    /// [`TrainError::Shape`] if the complexity names a missing feature.
     pub fn new(feature_count: usize, complexity: Complexity) -> Result<Self, TrainError> {
         if let Some(feature) = complexity.feature().map(usize::from).filter(|feature| *feature >= feature_count) {
             return Err(TrainError::Shape { found: feature_count, expected: feature + 1 });
@@ -42,7 +42,7 @@ impl Samples {
         Ok(Self { feature_count, complexity, features, targets_ln, weights, times_us })
     }
 
-    /// Starts with no rows, of the same shape.
+    /// Returns an empty set of rows of the same shape.
     pub fn like(other: &Self) -> Self {
         let (features, targets_ln, weights, times_us) = Default::default();
         let Self { feature_count, complexity, .. } = *other;
@@ -52,8 +52,8 @@ impl Samples {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`TrainError::Shape`] for another number of features; [`TrainError::Number`] for a feature that is not finite, a label or weight that is
-    /// not above 0. Nothing is added then.
+    /// [`TrainError::Shape`] for another number of features; [`TrainError::Number`] for a feature that is not finite,
+    /// or a label or weight that is not a normal number above 0. Then nothing is added.
     pub fn push(&mut self, sample: Sample<'_>) -> Result<(), TrainError> {
         if sample.features.len() != self.feature_count {
             return Err(TrainError::Shape { found: sample.features.len(), expected: self.feature_count });
@@ -73,7 +73,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Returns how many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.targets_ln.len()
     }
@@ -83,12 +83,12 @@ impl Samples {
         self.targets_ln.is_empty()
     }
 
-    /// Returns how many features a row has.
+    /// Returns the number of features of a row.
     pub const fn feature_count(&self) -> usize {
         self.feature_count
     }
 
-    /// Returns by what labels are divided.
+    /// Returns the divisor of the labels.
     pub const fn complexity(&self) -> Complexity {
         self.complexity
     }
@@ -111,7 +111,7 @@ impl Samples {
         self.weights[row]
     }
 
-    /// Returns when a row was taken, in us since 1970.
+    /// Returns the time at which a row was taken, in us since 1970.
     pub fn time_us(&self, row: usize) -> u64 {
         self.times_us[row]
     }
@@ -126,7 +126,7 @@ impl Samples {
         &self.weights
     }
 
-    /// n_eff: how many rows of equal weight would tell as much.
+    /// n_eff: returns the number of rows of equal weight that would tell as much.
     pub fn effective_rows(&self) -> f64 {
         let sum: f64 = self.weights.iter().sum();
         let squares: f64 = self.weights.iter().map(|weight| weight * weight).sum();
@@ -136,7 +136,7 @@ impl Samples {
     /// Returns the rows with these numbers, in that order.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If a row does not exist.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let mut selected = Self::like(self);
@@ -149,7 +149,8 @@ impl Samples {
         selected
     }
 
-    /// Splits into the older rows and the newest `newest_share` of them, each in the order of time; at equal times in that of their numbers.
+    /// Splits off the newest `newest_share` of the rows. Both parts are in the order of time; rows of equal times keep
+    /// their order.
     pub fn split_by_time(&self, newest_share: f64) -> (Self, Self) {
         let mut rows: Vec<usize> = (0..self.len()).collect();
         rows.sort_by_key(|row| self.times_us[*row]);
@@ -167,7 +168,8 @@ mod tests {
         Sample { features, label, weight: 1.0, time_us }
     }
 
-    /// Goal: nothing that cannot be learned gets in. Method: each kind of bad row; the samples stay as they were.
+    /// Goal: a row from which nothing can be learned is refused. Method: each kind of bad row; the samples stay as they
+    /// were.
     #[test]
     fn bad_rows_are_refused() {
         let mut samples = Samples::new(2, Complexity::Linear(1)).unwrap();
@@ -190,7 +192,7 @@ mod tests {
         assert!(Samples::new(2, Complexity::Linear(2)).is_err());
     }
 
-    /// Goal: the split is by time, not by order. Method: five rows whose times are shuffled.
+    /// Goal: the split is by time, not by order. Method: five rows with shuffled times.
     #[test]
     fn the_newest_rows_are_split_off() {
         let mut samples = Samples::new(1, Complexity::Constant).unwrap();

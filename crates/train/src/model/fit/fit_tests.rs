@@ -1,17 +1,17 @@
-//! Which kind is kept, how often intervals hold, and what becomes of calls unlike those of training.
+//! Tests of the kind that is kept, the coverage of intervals, and calls unlike those of training.
 
 use collie_env::SimRandom;
 
 use super::*;
 use crate::{model::Sample, numbers::unit_interval};
 
-/// A normal deviate (Box and Muller, 1958).
+/// Returns a normal deviate (Box and Muller, 1958).
 fn normal(chance: &SimRandom) -> f64 {
     let radius = (-2.0 * (1.0 - unit_interval(chance)).ln()).sqrt();
     radius * (2.0 * std::f64::consts::PI * unit_interval(chance)).cos()
 }
 
-/// Calls with ten features, half of them noise, and log-normal noise of 15 % on the label.
+/// Returns calls with ten features, most of them without effect, and log-normal noise of 15 % on the label.
 fn calls(rows: usize, seed: u64, cost: impl Fn(&[f64]) -> f64) -> Samples {
     let chance = SimRandom::new(seed);
     let mut samples = Samples::new(10, Complexity::Constant).unwrap();
@@ -28,7 +28,7 @@ fn power(features: &[f64]) -> f64 {
     2.0 * (1.0 + features[0]).powf(0.6) * (1.0 + features[1]).powf(0.2)
 }
 
-/// A scan whose cost jumps where the caches end.
+/// The cost of a scan that jumps where the caches end.
 fn cliffs(features: &[f64]) -> f64 {
     let per_row = if features[0] < 100.0 {
         1.0
@@ -40,7 +40,7 @@ fn cliffs(features: &[f64]) -> f64 {
     per_row * (1.0 + features[1]).powf(0.3) * if features[2] > 1000.0 { 3.0 } else { 1.0 }
 }
 
-/// Goal: the kind that validates better is kept, and a ridge of few rows. Method: a power law and a cost with cliffs.
+/// Goal: the kind that validates better is kept, and a ridge with few rows. Method: a power law, and a cost with jumps.
 #[test]
 fn the_kind_that_validates_better_is_kept() {
     let options = FitOptions::default();
@@ -52,7 +52,7 @@ fn the_kind_that_validates_better_is_kept() {
     assert_eq!(few, Err(TrainError::TooFew { rows: 49, needed: 50 }));
 }
 
-/// Goal: errors near the noise, which alone is 12 %. Method: both costs, on 3,000 rows.
+/// Goal: errors are near those of the noise alone, 12 %. Method: both costs, on 3,000 rows.
 #[test]
 fn errors_are_near_the_noise() {
     for (cost, limit) in [(power as fn(&[f64]) -> f64, 0.14), (cliffs, 0.18)] {
@@ -76,7 +76,7 @@ fn intervals_cover_nine_tenths_of_new_calls() {
     }
 }
 
-/// Goal: M2. Method: features far outside, not numbers, and of another count.
+/// Goal: M2. Method: features that are far outside, not numbers, or of another count.
 #[test]
 fn calls_unlike_those_of_training_are_marked() {
     let fitted = fit(&calls(500, 1, power), &FitOptions::default()).unwrap();
@@ -91,8 +91,8 @@ fn calls_unlike_those_of_training_are_marked() {
     assert_eq!(fitted.predict(&usual[..9]), Err(TrainError::Shape { found: 9, expected: 10 }));
 }
 
-/// Goal: a label is divided by its complexity before it is learned, and multiplied after. Method: a cost of 7 per row, which a model of
-/// constant labels per row learns exactly.
+/// Goal: a label is divided by its complexity before it is learned, and multiplied afterwards. Method: a cost of 7 per
+/// row, which a model of constant labels per row learns exactly.
 #[test]
 fn long_units_are_learned_per_row() {
     let mut samples = Samples::new(1, Complexity::Linear(0)).unwrap();

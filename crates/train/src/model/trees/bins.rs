@@ -1,8 +1,8 @@
-//! `Bins`: each feature cut into bins of about as many rows.
+//! `Bins`: each feature, cut into bins with about equal numbers of rows.
 
 use crate::model::Samples;
 
-/// Most bins of a feature, so that a bin's number fits a byte.
+/// Most bins of a feature, so that the number of a bin fits into a byte.
 pub(super) const BINS_MAX: usize = 255;
 
 /// The cuts of every feature, and the bin of every row.
@@ -14,13 +14,14 @@ pub(super) struct Bins {
     pub(super) of_rows: Vec<Vec<u8>>,
 }
 
-/// Returns a number that is at least `low` and below `high`, in the middle if there is one.
+/// Returns a number that is at least `low` and below `high`, the middle if there is one.
 fn between(low: f64, high: f64) -> f64 {
     let middle = low + (high - low) / 2.0;
     if middle < high && middle >= low { middle } else { low }
 }
 
-/// Cuts sorted values: between all of them where they are few, else so that bins have about as many rows.
+/// Cuts sorted values: between all distinct ones if they are few, otherwise so that bins have about equal numbers of
+/// rows.
 fn cut(sorted: &[f64], bins_max: usize) -> Vec<f64> {
     let distinct = 1 + sorted.windows(2).filter(|pair| pair[0] < pair[1]).count();
     let mut cuts = Vec::new();
@@ -48,7 +49,7 @@ impl Bins {
             let mut sorted = values.clone();
             sorted.sort_by(f64::total_cmp);
             let of_feature = cut(&sorted, bins_max);
-            // x <= cuts[b] exactly where the bin of x is at most b.
+            // x <= cuts[b] exactly if the bin of x is at most b.
             let bin = |x: &f64| u8::try_from(of_feature.partition_point(|cut| cut < x)).expect("at most 255 bins");
             of_rows.push(values.iter().map(bin).collect());
             cuts.push(of_feature);
@@ -61,7 +62,8 @@ impl Bins {
 mod tests {
     use super::*;
 
-    /// Goal: few values are all told apart; many make bins of about equal rows. Method: 3 values; 10,000; one value for half.
+    /// Goal: few values are all kept apart; many make bins with about equal numbers of rows. Method: 3 values; 10,000
+    /// values; the same value for half of the rows.
     #[test]
     fn cuts_separate_values_evenly() {
         assert_eq!(cut(&[1.0, 1.0, 2.0, 4.0], 255), [1.5, 3.0]);
@@ -75,7 +77,7 @@ mod tests {
         assert!((120..=254).contains(&cuts.len()) && cuts[0] == 0.5, "{}", cuts.len());
     }
 
-    /// Goal: neighbours among floating-point numbers are still told apart. Method: a number and the next one.
+    /// Goal: neighbouring floating-point numbers are still kept apart. Method: a number and the next one.
     #[test]
     fn a_cut_separates_neighbours() {
         for low in [1.0, 0.3, -7.5, 1e300, 0.0] {

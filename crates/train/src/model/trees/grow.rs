@@ -1,4 +1,4 @@
-//! `Grower`: one tree, level by level.
+//! `Grower`: grows one tree, level by level.
 
 use super::{
     TreeOptions,
@@ -7,10 +7,10 @@ use super::{
     node::{DEPTH_MAX, Node},
 };
 
-/// What a tree is fitted to.
+/// The input of one tree.
 pub(super) struct Grower<'a> {
     pub(super) bins: &'a Bins,
-    /// What is to be predicted, by row.
+    /// The residuals that the tree predicts, by row.
     pub(super) left_over: &'a [f64],
     /// Weights by row, 1 on average.
     pub(super) weights: &'a [f64],
@@ -51,12 +51,12 @@ impl Grower<'_> {
         Node::leaf(self.options.learning_rate * total.gradient / (total.weight + self.options.penalty))
     }
 
-    /// Makes a split of a leaf, and leaves of its two parts.
+    /// Turns a leaf into a split and appends leaves for its two parts.
     fn split(&self, open: Open, split: Split, nodes: &mut Vec<Node>) -> [Open; 2] {
         let bins = &self.bins.of_rows[split.feature];
         let goes_left = |row: &u32| bins[usize::try_from(*row).expect("a row's number fits memory")] <= split.bin;
         let (left, right): (Vec<u32>, Vec<u32>) = open.rows.iter().partition(|row| goes_left(row));
-        // Only the smaller part is summed.
+        // Only the smaller part is summed; the sums of the larger one are the difference.
         let smaller = self.histogram(if left.len() <= right.len() { &left } else { &right });
         let larger = open.histogram.less(&smaller);
         let sums = if left.len() <= right.len() { [smaller, larger] } else { [larger, smaller] };

@@ -1,13 +1,13 @@
-//! `Histogram`: sums of the rows of a node, by feature and bin.
+//! `Histogram`: sums over the rows of a node, by feature and bin.
 
 use super::bins::{BINS_MAX, Bins};
 
 /// Sums over the rows of one bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
-    /// Of weight times what is left over.
+    /// The sum of weight times residual.
     pub(super) gradient: f64,
-    /// Of weights.
+    /// The sum of weights.
     pub(super) weight: f64,
     pub(super) rows: u32,
 }
@@ -27,7 +27,7 @@ impl Cell {
         }
     }
 
-    /// By how much a leaf of these rows lowers the squared error, times two.
+    /// Returns the reduction of the squared error by a leaf of these rows, times two.
     pub(super) fn score(&self, penalty: f64) -> f64 {
         let weight = self.weight + penalty;
         if weight > 0.0 { self.gradient * self.gradient / weight } else { 0.0 }
@@ -38,11 +38,11 @@ impl Cell {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split {
     pub(super) feature: usize,
-    /// Rows of this bin and those below go left.
+    /// Rows of this bin and of lower ones go left.
     pub(super) bin: u8,
 }
 
-/// Sums of one node.
+/// The sums of one node.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     cells: Vec<Cell>,
@@ -68,16 +68,16 @@ impl Histogram {
         Self { cells, total }
     }
 
-    /// Returns the sums of a node without those of one of its children: those of the other.
+    /// Returns the sums of a node less those of one child, which are those of the other child.
     pub(super) fn less(&self, child: &Self) -> Self {
         let cells = self.cells.iter().zip(&child.cells).map(|(all, part)| all.less(part)).collect();
         Self { cells, total: self.total.less(&child.total) }
     }
 
-    /// Finds the split that lowers the squared error most, the first of equal ones; none if none does.
+    /// Finds the split that reduces the squared error most, the first of equal ones; `None` if no split does.
     pub(super) fn best_split(&self, bins: &Bins, rows_min: u32, penalty: f64) -> Option<Split> {
         let whole = self.total.score(penalty);
-        // What rounding can leave of a split that gains nothing.
+        // The least gain is above what rounding can leave of a split without gain.
         let mut best_gain = 1e-12 * (1.0 + whole);
         let mut best = None;
         for (feature, (cuts, cells)) in bins.cuts.iter().zip(self.cells.chunks_exact(BINS_MAX)).enumerate() {

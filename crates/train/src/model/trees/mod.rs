@@ -1,7 +1,7 @@
 //! `Trees`: gradient-boosted regression trees over histograms (Friedman, 2001; histograms as in LightGBM, Ke et al., 2017).
 //!
-//! Each tree is fitted to what the trees before it left over. Features are cut into at most 255 bins, so a split is chosen from sums
-//! per bin. No missing values and no categories: features of units are numbers.
+//! Each tree is fitted to the residuals of the trees before it. Features are cut into at most 255 bins, so a split is
+//! chosen from sums per bin. There are no missing values and no categories, since features of units are numbers.
 
 mod bins;
 mod grow;
@@ -18,24 +18,24 @@ use grow::Grower;
 pub use node::Node;
 pub(super) use node::{DEPTH_MAX, LEAF, NODE_BYTES, NODES_PER_TREE_MAX, TREES_MAX};
 
-/// What can be chosen about trees.
+/// The options of trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOptions {
-    /// How many, at most 64.
+    /// The number of trees, at most 64.
     pub trees: usize,
-    /// How many splits from a root to a leaf, at most 6.
+    /// The number of splits from a root to a leaf, at most 6.
     pub depth: u32,
-    /// Bins of a feature, at most 255.
+    /// The number of bins of a feature, at most 255.
     pub bins: usize,
-    /// The part of what is left over that each tree takes on.
+    /// The share of the residuals that each tree predicts.
     pub learning_rate: f64,
-    /// Added to the weight of a leaf, so that leaves of few rows say less; a row weighs 1 on average.
+    /// Added to the weight of a leaf, so that leaves of few rows predict less; a row weighs 1 on average.
     pub penalty: f64,
-    /// The least rows of a leaf.
+    /// The least number of rows of a leaf.
     pub leaf_rows_min: u32,
-    /// The part of the rows that each tree is fitted to, drawn from the seed (Friedman, 2002).
+    /// The share of the rows to which each tree is fitted, drawn from the seed (Friedman, 2002).
     pub row_share: f64,
-    /// Same seed, same trees.
+    /// The seed; the same seed gives the same trees.
     pub seed: u64,
 }
 
@@ -57,14 +57,14 @@ impl Default for TreeOptions {
 /// Model B.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trees {
-    /// What is predicted before the first tree.
+    /// The prediction before the first tree.
     pub(super) base_ln: f64,
-    /// Where each tree begins in `nodes`, ascending; the first at 0.
+    /// The index in `nodes` at which each tree begins, ascending; the first is 0.
     pub(super) roots: Vec<u32>,
     pub(super) nodes: Vec<Node>,
 }
 
-/// Returns what a tree adds for a row. `nodes` begins at its root.
+/// Returns the amount that the tree at `root` adds for a row.
 fn leaf_value(nodes: &[Node], root: u32, features: &[f64]) -> f64 {
     let mut at = root;
     loop {
@@ -78,7 +78,7 @@ fn leaf_value(nodes: &[Node], root: u32, features: &[f64]) -> f64 {
 }
 
 impl Trees {
-    /// Returns how many nodes there are, of 16 bytes each.
+    /// Returns the number of nodes, of 16 bytes each.
     pub const fn node_count(&self) -> usize {
         self.nodes.len()
     }
@@ -116,7 +116,7 @@ impl CostModel for Trees {
     }
 }
 
-/// Draws the rows of one tree; all of them where the draw leaves none.
+/// Draws the rows of one tree; if the draw leaves none, all of them.
 fn draw_rows(count: usize, share: f64, chance: &SimRandom) -> Vec<u32> {
     let all = || 0..u32::try_from(count).expect("samples are fewer than 2^32");
     if share >= 1.0 {

@@ -1,11 +1,11 @@
-//! Trees against brute force, and what they promise about bytes and bounds.
+//! Tests of trees against brute force, and of their promises about bytes and bounds.
 
 use collie_env::SimRandom;
 
 use super::*;
 use crate::model::{Complexity, Sample};
 
-/// Rows of `features` numbers in 0..1 and a target with a step, a slope and noise.
+/// Returns rows of `features` numbers in 0..1 and a target with a step, a slope and noise.
 fn samples(rows: usize, features: usize, seed: u64) -> Samples {
     let chance = SimRandom::new(seed);
     let mut samples = Samples::new(features, Complexity::Constant).unwrap();
@@ -20,7 +20,8 @@ fn samples(rows: usize, features: usize, seed: u64) -> Samples {
     samples
 }
 
-/// Predicts each row by the tree of `depth` that tries every threshold between two values of every feature, without bins and sums.
+/// Predicts each row by the tree of `depth` that tries every threshold between two values of every feature, without
+/// bins and sums.
 fn brute_force(samples: &Samples, rows: &[usize], depth: u32, rows_min: usize, predicted: &mut [f64]) {
     let mean = |rows: &[usize]| {
         let weight: f64 = rows.iter().map(|row| samples.weight(*row)).sum();
@@ -52,8 +53,8 @@ fn brute_force(samples: &Samples, rows: &[usize], depth: u32, rows_min: usize, p
     }
 }
 
-/// Goal: splits are the best there are. Method: one tree on 50 rows, of each depth and two least sizes of leaves, beside a search
-/// over all thresholds; 6 drawn cases.
+/// Goal: splits are the best possible ones. Method: one tree on 50 rows, for several depths and least sizes of leaves,
+/// compared with a search over all thresholds, in 6 random cases.
 #[test]
 fn one_tree_agrees_with_brute_force_on_fifty_rows() {
     for seed in 1..=6 {
@@ -83,7 +84,7 @@ fn one_tree_agrees_with_brute_force_on_fifty_rows() {
     }
 }
 
-/// Goal: M1, and that the seed is used. Method: nodes of three fits, compared bit by bit.
+/// Goal: M1 holds and the seed is used. Method: the nodes of three fits are compared bit by bit.
 #[test]
 fn same_seed_gives_the_same_bytes() {
     let samples = samples(2000, 4, 9);
@@ -114,8 +115,8 @@ fn nodes_are_laid_out_as_documented() {
     assert_eq!(roots, trees.roots.iter().map(|root| usize::try_from(*root).unwrap()).collect::<Vec<_>>());
 }
 
-/// Goal: boosting learns what a line cannot. Method: the step of `samples` on rows that were not fitted, but for those in the bin of the
-/// step, beside the noise.
+/// Goal: boosting learns a step, which a line cannot. Method: the step of `samples` on rows that were not fitted,
+/// except for those in the bin of the step, compared with the noise.
 #[test]
 fn boosted_trees_learn_a_step() {
     let trees = Trees::fit(&samples(3000, 4, 1), &TreeOptions::default()).unwrap();
@@ -127,7 +128,7 @@ fn boosted_trees_learn_a_step() {
     assert!(error < 0.12, "{error}");
 }
 
-/// Goal: rows that leave no choice are no trouble. Method: one row, equal rows, no rows.
+/// Goal: rows without a choice do no harm. Method: one row, equal rows, no rows.
 #[test]
 fn trees_of_equal_rows_are_leaves() {
     for rows in [1, 40] {
