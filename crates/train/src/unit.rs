@@ -1,6 +1,6 @@
-//! Which operating unit, label and source a number is of, and the schema that gives features their meaning.
+//! The ids of operating units, labels and sources, and the schema that gives features their meaning.
 //!
-//! Not the list of units: that is declared where samples are made.
+//! The units themselves are declared where samples are made.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! id {
         pub struct $name(u8);
 
         impl $name {
-            /// The id with this number.
+            /// Returns the id with this number.
             pub const fn new(number: u8) -> Self {
                 Self(number)
             }
@@ -35,23 +35,23 @@ id! {
     LabelId
 }
 id! {
-    /// Where samples come from: apply, local clients, replayed reads, calibration.
+    /// A source of samples: apply, local clients, replayed reads, calibration.
     SourceId
 }
 
-/// What the features of a unit mean, in order.
+/// The meaning of a unit's features, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema<'a> {
     /// The unit.
     pub unit: UnitId,
     /// The version of its meaning.
     pub version: u8,
-    /// Names of the features.
+    /// The names of the features.
     pub features: &'a [&'a str],
 }
 
 impl Schema<'_> {
-    /// Returns the hash by which two nodes see that they mean the same.
+    /// Returns the hash by which two nodes check that they mean the same features.
     pub fn hash(&self) -> SchemaHash {
         let mut bytes = vec![self.unit.get(), self.version];
         for name in self.features {
@@ -62,12 +62,12 @@ impl Schema<'_> {
     }
 }
 
-/// Names a [`Schema`] by its content.
+/// The identity of a [`Schema`], by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SchemaHash(u64);
 
 impl SchemaHash {
-    /// The hash with this value.
+    /// Returns the hash with this value.
     pub const fn new(value: u64) -> Self {
         Self(value)
     }
@@ -88,7 +88,8 @@ impl fmt::Display for SchemaHash {
 mod tests {
     use super::*;
 
-    /// Goal: a changed meaning is noticed. Method: unit, version, a name, the order and where one name ends, each changed alone.
+    /// Goal: a changed meaning is noticed. Method: the unit, the version, a name, the order, and the end of a name,
+    /// each changed alone.
     #[test]
     fn schema_hash_changes_with_each_of_its_parts() {
         let hash = |unit, version, features: &[&str]| Schema { unit: UnitId::new(unit), version, features }.hash();

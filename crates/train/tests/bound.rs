@@ -1,14 +1,15 @@
-//! P6 keeps every window inside the bound under every disturbance, and the other policies do as they were found to do.
+//! P6 keeps every window inside the bound under every disturbance, and the other policies are out as often as found
+//! before.
 //!
-//! The model is `collie_train::queue`. The figures to compare with are those of the first version of this model, in another language
-//! with other random numbers: five seeds of it gave the ranges below.
+//! The model is `collie_train::queue`. The figures for comparison come from its first version, in another language with
+//! other random numbers: five of its seeds gave the ranges below.
 
 use collie_train::{
     policy::{Aimd, Always, Governor, HardLimit, Headroom, Policy, PolicyKind, Settings, Sigma, Switchback},
     queue::{self, Cell, Tick},
 };
 
-/// 4,800 windows per policy. `cargo run --example policies` prints them, and takes others.
+/// These give 4,800 windows per policy. `cargo run --example policies` prints the figures, also for other seeds.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 
 fn bare(mut policy: impl Policy + 'static) -> Tick {
@@ -23,8 +24,9 @@ fn lowest_and_highest(row: &[Cell], of: impl Fn(&Cell) -> f64) -> (f64, f64) {
     row.iter().map(|cell| 100.0 * of(cell)).fold((f64::INFINITY, 0.0), |(low, high), x| (low.min(x), high.max(x)))
 }
 
-/// Goal: P6 has no window out of bound, whatever happens and however dear samples are, by itself and with the rules around it,
-/// and still collects. Method: every disturbance, a heavy and a cheap sampler, utilisation limits of 0.80 and 0.85.
+/// Goal: P6 has no window out of bound under any disturbance and at any cost of samples, by itself and under its
+/// guards, and still collects. Method: every disturbance, an expensive and a cheap sampler, utilisation limits of 0.80
+/// and 0.85.
 #[test]
 fn headroom_keeps_every_window_inside_the_bound() {
     for (offered_us, kept_most) in [(40.0, 60.0), (2.0, 85.0)] {
@@ -47,8 +49,9 @@ fn headroom_keeps_every_window_inside_the_bound() {
     }
 }
 
-/// Goal: the others are what they were found to be: always on diverges, a hard limit oscillates, k-sigma lifts its own limit.
-/// Method: lowest and highest share of windows out over the disturbances, within 5 points of the figures found before.
+/// Goal: the other policies behave as found before: always on diverges, a hard limit oscillates, k-sigma lifts its own
+/// limit. Method: the lowest and the highest share of windows out over the disturbances, within 5 points of the earlier
+/// figures.
 #[test]
 fn the_other_policies_are_out_as_often_as_found_before() {
     let start = |row: usize| match row {

@@ -1,7 +1,7 @@
 //! Recorded signals give the recorded grants, from every policy (RT7).
 //!
-//! `recorded/signals.tsv` has one tick per line: the signals, then what each policy of [`PolicyKind::ALL`] granted with its guards
-//! around it. `COLLIE_RECORD=1` writes the file anew, which only a decision to change a policy is a reason for.
+//! `recorded/signals.tsv` has one tick per line: the signals, then the grant of each policy of [`PolicyKind::ALL`]
+//! under its guards. `COLLIE_RECORD=1` rewrites the file; only a decision to change a policy justifies that.
 
 use std::{cell::RefCell, fmt::Write as _, fs, path::Path, rc::Rc};
 
@@ -44,7 +44,7 @@ fn governors() -> Vec<Governor> {
     PolicyKind::ALL.map(|kind| Governor::new(kind, Settings::default(), 4)).into()
 }
 
-/// A burst, as P6 sees it, and after it a primary that is not heard of for a second.
+/// Records a burst, as P6 sees it, followed by heartbeats of a growing age up to 2.4 s and by fresh ones.
 fn record() {
     let seen = Rc::new(RefCell::new(Vec::new()));
     queue::table(&[1], 40.0, 1, &|_| {
@@ -79,8 +79,8 @@ fn record() {
     fs::write(FILE, text).expect("the tests' folder can be written");
 }
 
-/// Goal: same signals, same grants, in this version as when they were recorded. Method: the recorded ticks through fresh
-/// policies; grants may differ by what two machines' logarithms do.
+/// Goal: the same signals give the same grants as when they were recorded. Method: the recorded ticks go through new
+/// policies; grants may differ by as much as the logarithms of two machines.
 #[test]
 fn recorded_signals_give_the_recorded_grants() {
     if std::env::var_os("COLLIE_RECORD").is_some() {

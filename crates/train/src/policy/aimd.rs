@@ -1,17 +1,18 @@
-//! P5: additive increase, multiplicative decrease, as congestion control does it.
+//! P5: additive increase, multiplicative decrease, as in congestion control.
 
 use super::{Grant, Policy, Signals};
 
-/// P5: needs no model of cost, only a delay to stay below.
+/// P5: it needs no model of cost, only a delay to stay below.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     target_us: f64,
-    /// s: which part of the offered work is collected.
+    /// s: the share of the offered work that is collected.
     share: f64,
 }
 
 impl Aimd {
-    /// Raises the share by a hundredth per tick up to a delay of `target_us`, and halves it above.
+    /// Returns a policy that raises the share by a hundredth per tick up to a delay of `target_us`, and halves it
+    /// above.
     pub const fn new(target_us: f64) -> Self {
         Self { target_us, share: 0.05 }
     }
@@ -31,7 +32,7 @@ impl Policy for Aimd {
 mod tests {
     use super::*;
 
-    /// Goal: slowly up, fast down, never to nothing. Method: calm ticks, then as many above the target.
+    /// Goal: the share rises slowly, falls fast, and never reaches 0. Method: calm ticks, then ticks above the target.
     #[test]
     fn aimd_climbs_slowly_and_falls_fast() {
         let mut policy = Aimd::new(2000.0);

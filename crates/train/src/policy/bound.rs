@@ -1,21 +1,22 @@
-//! `Bound`: what "the delay grows by at most so much" means.
+//! `Bound`: by how much collection may raise the delay.
 
-/// The promise about the delay of windows of one second.
+/// The promise about the delay in windows of one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// b: by which part the median delay of a window may grow, 0.1 for 10 %.
+    /// b: the share by which the median delay of a window may grow, 0.1 for 10 %.
     pub share: f64,
-    /// F: by how much it may grow in any case, in us. Without it a delay of 100 us may grow by 10, less than timers resolve.
+    /// F: the amount by which it may always grow, in us. Otherwise a delay of 100 us could grow by 10 us only, less
+    /// than timers resolve.
     pub floor_us: f64,
 }
 
 impl Bound {
-    /// B: the highest delay of a window, in us, where it would be `without_us` without collection.
+    /// B: returns the highest delay of a window whose delay would be `without_us` without collection, in us.
     pub fn limit_us(&self, without_us: f64) -> f64 {
         ((1.0 + self.share) * without_us).max(without_us + self.floor_us)
     }
 
-    /// Returns whether a window is out of bound. Both are delays of the window, measured in one way, in us.
+    /// Returns whether a window is out of bound. Both are delays of the window, measured in the same way, in us.
     pub fn is_out(&self, with_us: f64, without_us: f64) -> bool {
         with_us > self.limit_us(without_us)
     }

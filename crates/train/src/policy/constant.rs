@@ -1,4 +1,4 @@
-//! P0 and P1: grants that depend on nothing measured.
+//! P0 and P1: grants that depend on no measurement.
 
 use super::{Grant, Policy, Signals};
 

@@ -1,14 +1,15 @@
-//! [`ElasticBudget`]: processor time for work that can wait, taken in slices by whoever does it, at a rate that P7 sets.
+//! [`ElasticBudget`]: processor time for work that can wait, taken in slices by the threads that do it, at a rate that
+//! P7 sets.
 //!
-//! Shared by the one who ticks the policy (`set_rate`) and those who work (`take`, then `spend`). It reads no clock: who takes says what
-//! time it is, on any clock that does not go back.
+//! The task that ticks the policy (`set_rate`) and the working threads (`take`, then `spend`) share it. It reads no
+//! clock: a call of `take` passes the time of any clock that does not go back.
 //!
 //! # Invariants
-//! - E1. What is spent follows the rate: over any time in which the rate did not change, at most what came in, one tick of it saved up
-//!   (or one slice, if that is more), and for each worker the piece of work that it had begun.
-//! - E2. At a rate of 0 nothing is given, whatever was saved.
+//! - E1. Spending follows the rate: over any time with a constant rate it is at most the income, plus the savings of
+//!   one tick (or one slice, if that is more), plus for each worker the piece of work that it had begun.
+//! - E2. At a rate of 0 no work may begin, whatever was saved.
 //!
-//! Work that took longer than its slice is owed: nothing is given until it has come in.
+//! Work that took longer than its slice leaves a debt: no work may begin until the income has paid it.
 
 use parking_lot::Mutex;
 
@@ -17,9 +18,9 @@ use super::TICK_US;
 #[derive(Debug, Default)]
 struct Inner {
     us_per_s: u64,
-    /// What the bucket holds, in us; below 0: owed.
+    /// The content of the bucket, in us; below 0 it is a debt.
     bucket_us: f64,
-    /// Until when the bucket was filled; `None`: it is filled from the next `take` on.
+    /// The time up to which the bucket was filled; `None`: it is filled from the next `take` on.
     filled_us: Option<u64>,
     spent_us: u64,
 }
@@ -31,12 +32,13 @@ pub struct ElasticBudget {
 }
 
 impl ElasticBudget {
-    /// A budget that gives nothing, until it has a rate.
+    /// Returns a budget that allows no work until it has a rate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Fills with `us_per_s` microseconds per second from now on; at 0 what was saved is lost (E2), what is owed stays.
+    /// Sets the income to `us_per_s` microseconds per second from now on; at 0 the savings are lost (E2) and a debt
+    /// stays.
     pub fn set_rate(&self, us_per_s: u64) {
         let mut inner = self.inner.lock();
         inner.us_per_s = us_per_s;
@@ -51,8 +53,8 @@ impl ElasticBudget {
         self.inner.lock().us_per_s
     }
 
-    /// Returns whether work of about `slice_us` may begin, at the time `now_us`. Whoever begins says afterwards what it took
-    /// ([`ElasticBudget::spend`]): nothing is paid for here.
+    /// Returns whether work of about `slice_us` may begin at the time `now_us`. This pays for nothing: the caller must
+    /// report afterwards how long the work took ([`ElasticBudget::spend`]).
     ///
     /// Progress: a lock that is held for a few instructions.
     pub fn take(&self, now_us: u64, slice_us: u64) -> bool {
@@ -68,14 +70,14 @@ impl ElasticBudget {
         inner.bucket_us >= slice
     }
 
-    /// Pays for work that took `us` of a processor.
+    /// Pays for work that took `us` of processor time.
     pub fn spend(&self, us: u64) {
         let mut inner = self.inner.lock();
         inner.bucket_us -= us as f64;
         inner.spent_us = inner.spent_us.saturating_add(us);
     }
 
-    /// Returns what was spent since the budget was made, in microseconds.
+    /// Returns the time that was spent since the budget was made, in microseconds.
     pub fn spent_us(&self) -> u64 {
         self.inner.lock().spent_us
     }
@@ -85,8 +87,8 @@ impl ElasticBudget {
 mod tests {
     use super::*;
 
-    /// Takes slices of 1 ms whenever there is one and uses each as `used_us` says, asked every 100 us for `seconds`; returns what was
-    /// spent.
+    /// Asks for a slice of 1 ms every 100 us for `seconds`, and spends `used_us` on each one that it gets; returns the
+    /// time spent.
     fn spent(budget: &ElasticBudget, from_us: u64, seconds: u64, used_us: u64) -> u64 {
         let before = budget.spent_us();
         for step in 0..seconds * 10_000 {
@@ -97,8 +99,8 @@ mod tests {
         budget.spent_us() - before
     }
 
-    /// Goal: E1: what is spent is what the rate gives, also for work that is shorter or longer than its slice. Method: ten seconds at
-    /// three rates, with work of a twentieth of a slice, of a slice, and of fifty.
+    /// Goal: E1: the time spent is that of the rate, also for work that is shorter or longer than its slice. Method:
+    /// ten seconds at three rates, with work of a twentieth of a slice, of a slice, and of fifty.
     #[test]
     fn work_follows_the_rate_however_long_its_pieces_are() {
         for rate in [2000, 10_000, 400_000] {
@@ -107,16 +109,17 @@ mod tests {
                 budget.set_rate(rate);
                 let spent = spent(&budget, 7_000_000, 10, used_us);
                 let saved = (rate / 10).max(1000);
-                // A piece of 50 us is done at most every 100 us: half of a processor at most.
+                // A piece of 50 us is done at most every 100 us, so it takes at most half of a processor.
                 let most = rate * 10 + saved + used_us;
-                // Who asks every 100 us finds a bucket that has been full for a part of that.
+                // At a call every 100 us the bucket has been full for a part of that time, and lost income.
                 let least = (rate * 99 / 10).saturating_sub(saved + used_us);
                 assert!((least..=most).contains(&spent), "{spent} us of {} at pieces of {used_us}", rate * 10);
             }
         }
     }
 
-    /// Goal: nothing is saved up for longer than a tick. Method: an hour of rest at a fifth of a processor, then all that there is.
+    /// Goal: savings are at most those of one tick. Method: an hour of rest at a fifth of a processor, then as much
+    /// work as possible.
     #[test]
     fn rest_saves_one_tick() {
         let budget = ElasticBudget::new();
@@ -128,7 +131,8 @@ mod tests {
         assert_eq!(budget.spent_us(), 20_000);
     }
 
-    /// Goal: E2: a rate of 0 stops at once, and what was saved before does not come back with the rate. Method: a full bucket, off, on.
+    /// Goal: E2: a rate of 0 stops work at once, and earlier savings do not come back with the rate. Method: a full
+    /// bucket, off, on.
     #[test]
     fn a_rate_of_zero_gives_nothing() {
         let budget = ElasticBudget::new();
@@ -143,7 +147,8 @@ mod tests {
         assert_eq!(budget.rate_us_per_s(), 1_000_000);
     }
 
-    /// Goal: what took too long is paid back, through a rate of 0 as well. Method: a piece of a second at a tenth of a processor.
+    /// Goal: a debt is paid back, also through a rate of 0. Method: a piece of work of a second at a tenth of a
+    /// processor.
     #[test]
     fn what_is_owed_is_paid_back() {
         let budget = ElasticBudget::new();
@@ -157,7 +162,8 @@ mod tests {
         assert!(budget.spent_us() == 1_000_000);
     }
 
-    /// Goal: a clock that goes back gives nothing twice. Method: asked at a later time, an earlier and the later one again.
+    /// Goal: a clock that goes back fills nothing twice. Method: calls at a later time, at an earlier one, and at the
+    /// later one again.
     #[test]
     fn a_clock_that_goes_back_fills_nothing_twice() {
         let budget = ElasticBudget::new();

@@ -1,27 +1,29 @@
-//! `Governor`: a policy with the rules around it that hold whatever it grants.
+//! `Governor`: a policy and the rules that hold for any of its grants.
 //!
 //! # Invariants
-//! - G1. A stale heartbeat, D above `delay_us_max`, or x above four times the policy's bound: nothing in that tick (RT5).
-//! - G2. P2 stands around every policy: after a mean delay above its limit, nothing until it has calmed, or nothing is committed any more.
+//! - G1. A tick with a stale heartbeat, with D above `delay_us_max`, or with x above four times the policy's bound
+//!   grants nothing (RT5).
+//! - G2. P2 guards every policy: after a mean delay above its limit nothing is granted until the mean has calmed or
+//!   commits have stopped.
 //! - G3. A grant is a number from 0 to `cpu_share` of the cores.
 //!
-//! Checked by the tests below with a policy that grants nonsense.
+//! Checked by the tests below with a policy whose grants are wrong.
 
 use super::{Grant, HardLimit, Policy, PolicyKind, PolicyState, Settings, Signals};
 
-/// G1's limit, in bounds of the policy.
+/// The limit of G1, in multiples of the policy's bound.
 const BOUNDS_MAX: f64 = 4.0;
 
-/// Why a governor grants nothing, whatever its policy asks for.
+/// The reason for which a governor grants nothing, independent of its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Halt {
-    /// The primary was not heard of: how far behind the replica is, is not known.
+    /// The primary was silent for too long: the replica's delay is unknown.
     Silent,
-    /// The delay or the oldest commit is above four times the bound.
+    /// The delay or the age of the oldest commit is above four times the bound.
     Far,
     /// The delay is above `training.collection_delay_max`.
     AboveMaximum,
-    /// The mean delay was, and has not calmed yet (P2).
+    /// The mean delay was above its limit and has not calmed yet (P2).
     Calming,
 }
 
@@ -40,7 +42,7 @@ impl Halt {
     }
 }
 
-/// What grants collection on a replica.
+/// The source of a replica's grants: a policy and its guards.
 #[derive(Debug)]
 pub struct Governor {
     policy: Box<dyn Policy>,
@@ -51,12 +53,12 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// Puts the rules of `settings` around a policy, on a machine with `cores`.
+    /// Returns a new policy under the rules of `settings`, on a machine with `cores`.
     pub fn new(kind: PolicyKind, settings: Settings, cores: u32) -> Self {
         Self::around(kind.start(&settings), settings, cores)
     }
 
-    /// Puts the rules around a policy that is already there.
+    /// Returns the rules around an existing policy.
     pub fn around(policy: Box<dyn Policy>, settings: Settings, cores: u32) -> Self {
         Self {
             policy,
@@ -67,7 +69,7 @@ impl Governor {
         }
     }
 
-    /// Takes what the last tick showed, in any state, and grants collection for the next one.
+    /// Takes the signals of the last tick, whatever they are, and grants collection for the next one.
     pub fn tick(&mut self, signals: &Signals) -> Grant {
         let signals = signals.sanitized();
         if signals.is_stale() {
@@ -75,6 +77,8 @@ impl Governor {
             self.halt = Some(Halt::Silent);
             return Grant::NONE;
         }
+        // The policy and the guard take every tick that is not stale, so that their averages stay right while a halt
+        // holds.
         let asked = self.policy.tick(&signals);
         let is_calm = self.guard.allows(signals.delay_us);
         let is_far = self.policy.bound_us().is_some_and(|bound_us| signals.behind_us() > BOUNDS_MAX * bound_us);
@@ -88,12 +92,12 @@ impl Governor {
         if self.halt.is_some() { Grant::NONE } else { asked.clamped(self.limit_us_per_s) }
     }
 
-    /// Returns why the last tick granted nothing whatever the policy asked for; `None`: its grant counts.
+    /// Returns the reason for which the last tick granted nothing; `None` if the policy's grant counts.
     pub fn halt(&self) -> Option<Halt> {
         self.halt
     }
 
-    /// Returns what can be seen of the policy.
+    /// Returns the visible state of the policy.
     pub fn state(&self) -> PolicyState {
         self.policy.state()
     }
@@ -123,7 +127,7 @@ mod tests {
         Governor::around(Box::new(Mad(grant)), Settings::default(), 4)
     }
 
-    /// Goal: G3. Method: a policy that grants what no policy may.
+    /// Goal: G3. Method: a policy that grants impossible amounts.
     #[test]
     fn a_mad_policy_is_clamped() {
         let calm = Signals { delay_us: Some(100.0), ..Signals::default() };
@@ -148,7 +152,7 @@ mod tests {
         assert!(unbounded(100_000.0) && !unbounded(100_001.0), "the mean is still far below the guard's limit");
     }
 
-    /// Goal: G2. Method: a mean above the limit, then a delay that is allowed by itself.
+    /// Goal: G2. Method: a mean above the limit, followed by delays that would be allowed by themselves.
     #[test]
     fn the_guard_holds_until_the_delay_has_calmed() {
         let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
@@ -165,7 +169,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: G1 and G3 for every policy and any signals. Method: random ones, with numbers that are none.
+        /// Goal: G1 and G3 hold for every policy and any signals. Method: random signals, some with values that are not
+        /// numbers.
         #[test]
         fn grants_are_in_range_whatever_is_measured(kind in 0..7_usize, rows: Vec<(Option<f64>, f64, f64, f64, f64)>, stale: bool) {
             let mut governor = Governor::new(PolicyKind::ALL[kind], Settings::default(), 2);

@@ -1,18 +1,18 @@
-//! P2: off above a limit of the delay, on again once it has stayed well below.
+//! P2: off above a limit of the delay, on again once the delay has stayed well below it.
 
 use super::{Grant, Policy, Signals};
 
-/// Ticks below the lower limit until collection starts again.
+/// The consecutive ticks below the lower limit after which collection starts again.
 const CALM_TICKS: u32 = 5;
 
-/// Weight of the newest tick in the mean.
+/// The weight of the newest tick in the mean.
 const NEWEST: f64 = 0.1;
 
 /// P2, which is also the last guard around every other policy.
 #[derive(Clone, Debug)]
 pub struct HardLimit {
     limit_us: f64,
-    /// h: collection starts again below this part of the limit.
+    /// h: collection starts again below this share of the limit.
     restart_share: f64,
     mean_us: Option<f64>,
     calm_ticks: u32,
@@ -20,13 +20,14 @@ pub struct HardLimit {
 }
 
 impl HardLimit {
-    /// Collects until the mean delay exceeds `limit_us`, and again after five ticks below half of it.
+    /// Returns a policy that collects until the mean delay exceeds `limit_us`, and again after five ticks below half of
+    /// it.
     pub const fn new(limit_us: f64) -> Self {
         Self { limit_us, restart_share: 0.5, mean_us: None, calm_ticks: 0, on: true }
     }
 
-    /// Takes the delay of a tick; returns whether collection is on. A tick without commits says nothing of the mean, and delays nobody: it is
-    /// calm, and after enough of them the mean begins anew.
+    /// Takes the delay of a tick; returns whether collection is on. A tick without commits leaves the mean as it is and
+    /// counts as calm, since it delays no commit; after enough such ticks the mean starts afresh.
     pub fn allows(&mut self, delay_us: Option<f64>) -> bool {
         let Some(delay_us) = delay_us else {
             self.calm_ticks += 1;
@@ -58,7 +59,8 @@ impl Policy for HardLimit {
 mod tests {
     use super::*;
 
-    /// Goal: off above the limit, on only after five calm ticks in a row. Method: delays for which the mean is plain.
+    /// Goal: collection is off above the limit and on only after five consecutive calm ticks. Method: delays with a
+    /// known mean.
     #[test]
     fn hard_limit_waits_until_it_is_calm() {
         let mut guard = HardLimit::new(100.0);
@@ -68,11 +70,11 @@ mod tests {
         while !guard.allows(Some(0.0)) {
             off_ticks += 1;
         }
-        // 110 * 0.9^8 is the first below 50; the fifth of those switches on.
+        // 110 * 0.9^8 is the first mean below 50; the fifth such tick switches on.
         assert_eq!(off_ticks, 11);
     }
 
-    /// Goal: one tick that is not calm starts the count again. Method: four calm ticks, one above, then the rest.
+    /// Goal: a tick that is not calm restarts the count. Method: four calm ticks, one above the limit, then the rest.
     #[test]
     fn hard_limit_counts_calm_ticks_in_a_row() {
         let mut guard = HardLimit::new(100.0);
@@ -88,8 +90,8 @@ mod tests {
         }
     }
 
-    /// Goal: a tick without commits neither hides a long delay nor holds one against who commits nothing. Method: a mean above the limit, four
-    /// ticks without commits and one far above; then five without.
+    /// Goal: a tick without commits neither hides a long delay nor keeps collection off if commits have stopped.
+    /// Method: a mean above the limit, four ticks without commits and one far above it; then five without commits.
     #[test]
     fn hard_limit_learns_nothing_from_ticks_without_commits() {
         let mut guard = HardLimit::new(100.0);

@@ -1,27 +1,29 @@
-//! P6: grants what the apply workers have left, less what the delay says.
+//! P6: grants the time that the apply workers have left, corrected downward by the delay.
 //!
-//! Feed-forward: from the peak of the commit rate and the peak of the work per commit follows how busy the workers are without
-//! collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and an integral part
-//! that only ever take away. They take it from what is offered, where that is less than what is left: of a grant that nobody could use
-//! up, a half taken away changes nothing. The delay without collection is measured in control windows, in which nothing is collected; one in
-//! which nothing was committed has measured nothing, and goes on for a while. As long as there was none that has, the delay without collection
-//! counts as none at all, which is the tightest bound.
+//! Feed-forward: the peak of the commit rate and the peak of the work per commit give the utilisation of the workers
+//! without collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and
+//! an integral part that only reduce the grant. They reduce the offered work, if that is less than the headroom: half
+//! of a grant that cannot be used up would have no effect.
+//!
+//! Control windows, in which nothing is collected, measure the delay without collection. A window without commits has
+//! measured nothing and continues for a while. Until the first measurement the delay without collection counts as 0,
+//! which gives the tightest bound.
 
 use super::{Bound, Grant, Policy, PolicyState, Settings, Signals, TICK_US};
 
-/// Every so many ticks a control window starts.
+/// The number of ticks after which a control window starts.
 const CONTROL_EVERY_TICKS: u32 = 50;
 
-/// Length of a control window. The queue of what was collected empties in the first two; the last one counts.
+/// The length of a control window. In the first two ticks the queue of collected work empties; the last one counts.
 const CONTROL_TICKS: u32 = 3;
 
-/// A control window in which nothing is committed ends after so many ticks.
+/// The number of ticks after which a control window without commits ends.
 const CONTROL_TICKS_MAX: u32 = 10;
 
-/// c_min: the least part of the workers that is granted outside control windows and overrides.
+/// c_min: the least share of the workers that is granted outside of control windows and overrides.
 const SHARE_MIN: f64 = 0.002;
 
-/// Above so many times its bound a delay stops collection at once (RT5).
+/// A delay above this multiple of its bound stops collection at once (RT5).
 const OVERRIDE: f64 = 4.0;
 
 /// P6, the default on replicas.
@@ -29,24 +31,24 @@ const OVERRIDE: f64 = 4.0;
 pub struct Headroom {
     bound: Bound,
     utilisation_max: f64,
-    /// lam': commits per second, up at once, down slowly.
+    /// lam': commits per second; it rises at once and falls slowly.
     peak_commits_per_s: f64,
-    /// S: work per commit without collection, in us, up at once, down slowly; 0 before the first commit.
+    /// S: the work per commit without collection, in us; it rises at once and falls slowly; 0 before the first commit.
     peak_commit_us: f64,
-    /// D0: delay without collection, in us.
+    /// D0: the delay without collection, in us.
     without_us: Option<f64>,
-    /// rho: the part of the workers that is at work without collection.
+    /// rho: the utilisation of the workers without collection.
     utilisation: f64,
     /// I: the integral part, -1 to 0.
     integral: f64,
     ticks: u32,
-    /// Ticks left of a control window, and of those that it may go on for.
+    /// The ticks that are left of a control window, and those by which it may continue.
     control_left: u32,
     control_more: u32,
 }
 
 impl Headroom {
-    /// Starts with a control window.
+    /// Returns a policy in a control window.
     pub const fn new(settings: &Settings) -> Self {
         Self {
             bound: settings.bound,
@@ -78,10 +80,10 @@ impl Headroom {
         self.utilisation = (self.peak_commits_per_s * self.peak_commit_us / capacity).min(1.0);
     }
 
-    /// Goes on by a tick; returns whether the next one belongs to a control window.
+    /// Advances the control windows by a tick; returns whether the next tick belongs to one.
     fn note_control(&mut self, signals: &Signals) -> bool {
         match (self.control_left, signals.delay_us) {
-            // The first commits there are.
+            // The first commits: a control window has to measure them before anything is collected.
             (0, Some(_)) if self.without_us.is_none() => self.begin_control(),
             (0, _) => {}
             (1, Some(newest)) => {
@@ -124,7 +126,7 @@ impl Policy for Headroom {
         Grant { collect_us_per_s: capacity * (usable * correction).max(SHARE_MIN) }
     }
 
-    /// A tick without news counts as infinitely far behind: the integral falls, and a control window loses its measurement.
+    /// Counts a silent tick as infinitely far behind: the integral falls, and a control window restarts.
     fn silence(&mut self) {
         self.retreat();
         if self.control_left > 0 {
@@ -157,7 +159,7 @@ mod tests {
     /// More than any grant.
     const OFFERED: f64 = 1e8;
 
-    /// What is seen of one worker that is at work for a tenth of its time.
+    /// Returns the signals of one worker with a utilisation of a tenth.
     fn light(delay_us: f64) -> Signals {
         Signals {
             delay_us: Some(delay_us),
@@ -177,7 +179,8 @@ mod tests {
         policy
     }
 
-    /// Goal: the formulas of the page. Method: one grant computed by hand: utilisation 0.1, so 0.75 of one worker is left.
+    /// Goal: the documented formulas. Method: one grant computed by hand: utilisation 0.1, so 0.75 of one worker is
+    /// left.
     #[test]
     fn headroom_grants_what_the_workers_have_left() {
         let mut policy = started(300.0);
@@ -192,8 +195,9 @@ mod tests {
         assert!((policy.tick(&late).collect_us_per_s - expected).abs() < 1e-3);
     }
 
-    /// Goal: what the delay takes away is taken from what can be used, so that it is felt whatever is left; all that is offered is granted
-    /// while the delay is inside. Method: 30 ms a second offered to workers with 750 left, at half of the bound and at one and a half.
+    /// Goal: the correction reduces the usable work, so that it has an effect at any headroom; all offered work is
+    /// granted while the delay is inside its bound. Method: 30 ms per second offered to workers with 750 left, at half
+    /// of the bound and at one and a half.
     #[test]
     fn headroom_takes_from_what_is_offered() {
         let mut policy = started(300.0);
@@ -202,13 +206,14 @@ mod tests {
         assert!((policy.tick(&calm).collect_us_per_s - offered).abs() < 1e-6);
         let late = Signals { delay_us: Some(1950.0), ..calm };
         let least = (0..40).map(|_| policy.tick(&late).collect_us_per_s).fold(offered, f64::min);
-        // The fortieth tick: I = -0.02 * 40 * ln 1.5, and P.
+        // In the fortieth tick, I = -0.02 * 40 * ln 1.5, plus the proportional part.
         assert!((least - offered * (1.0 - (0.15 + 0.02 * 40.0) * 1.5_f64.ln())).abs() < 1e-6, "{least}");
         let nothing = Signals { offered_us_per_s: 0.0, ..light(650.0) };
         assert_eq!(policy.tick(&nothing).collect_us_per_s, SHARE_MIN * 1e6, "so that what is offered can be found out");
     }
 
-    /// Goal: control windows come every fifty ticks, three long. Method: which of 200 calm ticks grant nothing.
+    /// Goal: control windows come every fifty ticks and last three. Method: the ticks among 200 calm ones that grant
+    /// nothing.
     #[test]
     fn headroom_measures_without_collection_every_five_seconds() {
         let mut policy = Headroom::new(&Settings::default());
@@ -217,7 +222,7 @@ mod tests {
         assert_eq!(off, [1, 2, 50, 51, 52, 100, 101, 102, 150, 151, 152, 200]);
     }
 
-    /// Goal: a control window in which nothing was heard does not set the base. Method: silence amid the first window.
+    /// Goal: a control window with a silent tick does not set the base. Method: silence within the first window.
     #[test]
     fn headroom_repeats_a_control_window_that_was_silent() {
         let mut policy = Headroom::new(&Settings::default());
@@ -231,8 +236,8 @@ mod tests {
         assert_eq!(policy.bound_us(), Some(1300.0));
     }
 
-    /// Goal: a control window without commits does not set the base, and waits for some; one that waits in vain ends. Method: commits in some of its
-    /// ticks, and none.
+    /// Goal: a control window without commits does not set the base and waits for some; one that waits in vain ends.
+    /// Method: commits in some of its ticks, and in none.
     #[test]
     fn headroom_measures_only_where_something_is_committed() {
         let mut policy = Headroom::new(&Settings::default());
@@ -240,7 +245,7 @@ mod tests {
         let granted = |policy: &mut Headroom, signals| policy.tick(signals) != Grant::NONE;
         let before: Vec<bool> = (0..5).map(|_| granted(&mut policy, &idle)).collect();
         assert_eq!((before, policy.bound_us()), (vec![false, false, true, true, true], None), "held back by nothing");
-        // The first commits begin a control window at once.
+        // The first commits start a control window at once.
         let first: Vec<bool> = [&calm, &idle, &idle, &idle, &calm].map(|signals| granted(&mut policy, signals)).into();
         assert_eq!((first, policy.bound_us()), (vec![false, false, false, false, true], Some(1300.0)));
         let off = (0..50).filter(|_| !granted(&mut policy, &idle)).count();
@@ -248,7 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: more delay never grants more; grants are bounded; RT5's override. Method: two copies of a state, two delays.
+        /// Goal: a longer delay never grants more; grants are bounded; RT5's override holds. Method: two copies of a
+        /// state with two delays.
         #[test]
         fn headroom_is_monotone_in_the_delay(base in 1.0..50_000.0_f64, a in 0.0..1e6_f64, b in 0.0..1e6_f64, workers in 1..64_u32) {
             let policy = started(base);

@@ -2,7 +2,7 @@
 
 use super::{Aimd, Always, HardLimit, Headroom, Nothing, Policy, Settings, Sigma, Switchback};
 
-/// Delay that P5 stays below, in us.
+/// The delay that P5 stays below, in us.
 const AIMD_TARGET_US: f64 = 2000.0;
 
 /// The policies that decide how much is collected.
@@ -65,7 +65,7 @@ impl PolicyKind {
 mod tests {
     use super::*;
 
-    /// Goal: every policy is found by its name and by no other. Method: all names, and one that is none.
+    /// Goal: every policy is found by its name only. Method: all names, and an unknown one.
     #[test]
     fn policies_are_found_by_name() {
         for kind in PolicyKind::ALL {

@@ -1,4 +1,4 @@
-//! `Settings`: the keys of `training.*` that policies obey.
+//! `Settings`: the `training.*` settings of policies.
 
 use super::Bound;
 
@@ -7,11 +7,11 @@ use super::Bound;
 pub struct Settings {
     /// `training.collection_delay_bound` (0.10) and `training.collection_delay_floor` (1 ms).
     pub bound: Bound,
-    /// `training.collection_delay_max` (100 ms): above it nothing is collected, in us.
+    /// `training.collection_delay_max` (100 ms): the delay above which nothing is collected, in us.
     pub delay_us_max: f64,
-    /// `training.collection_cpu` (0.25): the part of the machine's cores that collection may take.
+    /// `training.collection_cpu` (0.25): the share of the machine's cores that collection may use.
     pub cpu_share: f64,
-    /// rho_max (0.85): utilisation of the apply workers that collection must not exceed.
+    /// rho_max (0.85): the utilisation of the apply workers that collection must not exceed.
     pub utilisation_max: f64,
 }
 

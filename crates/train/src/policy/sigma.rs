@@ -1,23 +1,23 @@
-//! P3: off while the delay is far above its own mean. For comparison only: it learns from the windows that it disturbs.
+//! P3: off while the delay is far above its mean. For comparison only: it learns from the windows that it disturbs.
 
 use super::{Grant, Policy, Signals};
 
-/// Weight of the newest tick, 1/300: half a minute.
+/// The weight of the newest tick, 1/300: half a minute.
 const NEWEST: f64 = 1.0 / 300.0;
 
-/// k: how many standard deviations are allowed.
+/// k: the number of standard deviations that are allowed.
 const DEVIATIONS: f64 = 3.0;
 
 /// P3.
 #[derive(Clone, Debug, Default)]
 pub struct Sigma {
-    /// Mean in us and variance in us^2 so far.
+    /// The mean in us and the variance in us^2 so far.
     seen: Option<(f64, f64)>,
 }
 
 impl Policy for Sigma {
     fn tick(&mut self, signals: &Signals) -> Grant {
-        // What nobody commits is delayed by nothing, and teaches nothing.
+        // A tick without commits delays none, and has no delay to learn from.
         let Some(delay) = signals.delay_us else { return Grant { collect_us_per_s: signals.offered_us_per_s } };
         let (mean, variance) = self.seen.unwrap_or((delay, (0.5 * delay).powi(2)));
         let is_allowed = delay <= mean + DEVIATIONS * variance.sqrt();
@@ -31,7 +31,7 @@ impl Policy for Sigma {
 mod tests {
     use super::*;
 
-    /// Goal: an outlier switches off, and a delay that stays high becomes the new normal. Method: one jump that lasts.
+    /// Goal: an outlier switches collection off, and a delay that stays high becomes normal. Method: one lasting jump.
     #[test]
     fn sigma_gets_used_to_a_high_delay() {
         let mut policy = Sigma::default();

@@ -1,44 +1,45 @@
-//! `Signals`: what a policy is told in a tick.
+//! `Signals`: the measurements of a tick that a policy gets.
 
 use crate::numbers::bounded;
 
-/// Length of a tick.
+/// The length of a tick.
 pub const TICK_US: f64 = 100_000.0;
 
-/// A primary that was not heard of for longer is taken to be infinitely far ahead.
+/// A primary that was silent for longer counts as infinitely far ahead.
 pub const HEARTBEAT_US_MAX: f64 = 1_000_000.0;
 
-/// No measured time is above this; what is, and what is not a number, counts as this.
+/// The largest measured time; a larger value, or one that is not a number, counts as this.
 const MEASURED_US_MAX: f64 = 1e10;
 
-/// No rate is above this.
+/// The largest rate.
 const PER_S_MAX: f64 = 1e12;
 
-/// What was measured in one tick on a replica.
+/// The measurements of one tick on a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signals {
-    /// D: the median delay of the commits that were measured in the tick, in us on the primary's clock; `None`: none was.
+    /// D: the median delay of the commits measured in the tick, in us on the primary's clock; `None` if none was
+    /// measured.
     pub delay_us: Option<f64>,
-    /// A: age of the oldest commit that is not applied, in us; 0 when there is none.
+    /// A: the age of the oldest commit that is not applied, in us; 0 if there is none.
     pub age_us: f64,
     /// Commits applied, per second.
     pub commits_per_s: f64,
-    /// Time that all apply workers together were busy in the tick, collection included, in us.
+    /// The time for which all apply workers together were busy in the tick, collection included, in us.
     pub busy_us: f64,
-    /// The part of `busy_us` that went into collecting.
+    /// The part of `busy_us` that was spent on collection.
     pub spent_us: f64,
-    /// Collection work that the sources would do if all were granted, in us per second.
+    /// The collection work that the sources would do if all were granted, in us per second.
     pub offered_us_per_s: f64,
-    /// How long ago the primary was last heard of, in us.
+    /// The time since the primary was last heard, in us.
     pub heartbeat_us: f64,
-    /// For how long apply threads that could run did not, 99th percentile in the tick, in us.
+    /// The time that runnable apply threads waited for a processor, 99th percentile in the tick, in us.
     pub run_queue_us_p99: f64,
-    /// How many apply workers there are.
+    /// The number of apply workers.
     pub workers: u32,
 }
 
 impl Default for Signals {
-    /// One idle worker, and a primary heard of just now that commits nothing.
+    /// Returns the signals of one idle worker, with a primary that was heard just now and commits nothing.
     fn default() -> Self {
         Self {
             delay_us: None,
@@ -55,7 +56,8 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// Returns the same with every field in its range. What is not a number becomes the value that grants least.
+    /// Returns the signals with every field in its range. A value that is not a number becomes the longest time or a
+    /// rate of 0.
     pub fn sanitized(&self) -> Self {
         let measured = |value| bounded(value, 0.0, MEASURED_US_MAX, MEASURED_US_MAX);
         let busy_us = measured(self.busy_us);
@@ -72,12 +74,13 @@ impl Signals {
         }
     }
 
-    /// Returns whether the primary was not heard of for too long, so that the delay is not known.
+    /// Returns whether the primary was silent for too long, so that the delay is unknown.
     pub fn is_stale(&self) -> bool {
         self.heartbeat_us.is_nan() || self.heartbeat_us > HEARTBEAT_US_MAX
     }
 
-    /// x: how far behind the replica is at worst, in us; infinite when it is not known, and 0 when nothing was committed and nothing is owed.
+    /// x: returns how far behind the replica is at worst, in us; infinite if that is unknown, and 0 if nothing was
+    /// committed and no commit is waiting.
     pub fn behind_us(&self) -> f64 {
         if self.is_stale() { f64::INFINITY } else { self.delay_us.map_or(self.age_us, |delay| delay.max(self.age_us)) }
     }
@@ -87,7 +90,8 @@ impl Signals {
 mod tests {
     use super::*;
 
-    /// Goal: nothing measured wrongly reaches a policy. Method: every field not a number, then every field below 0.
+    /// Goal: no wrong measurement reaches a policy. Method: every field not a number, then infinite, negative or too
+    /// large.
     #[test]
     fn sanitized_signals_are_in_range() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
@@ -112,7 +116,7 @@ mod tests {
         assert!(Signals { heartbeat_us: f64::NAN, ..Signals::default() }.sanitized().is_stale());
     }
 
-    /// Goal: who is not heard of is infinitely far ahead. Method: a heartbeat on either side of its limit.
+    /// Goal: a silent primary is infinitely far ahead. Method: a heartbeat on either side of its limit.
     #[test]
     fn a_stale_heartbeat_is_infinite_delay() {
         let fresh = Signals { delay_us: Some(5.0), age_us: 9.0, heartbeat_us: HEARTBEAT_US_MAX, ..Signals::default() };

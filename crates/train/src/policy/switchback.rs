@@ -1,30 +1,30 @@
-//! P4: one tick of five without collection tells what the others cost.
+//! P4: one tick of five without collection shows the cost of the others.
 
 use super::{Grant, Policy, Signals};
 
-/// Ticks of a cycle; the first of them is the control. The very first tick is one: nothing is collected before a grant.
+/// The ticks of a cycle; the first one is the control. The very first tick is a control, since it precedes any grant.
 const CYCLE: u32 = 5;
 
-/// Weight of the newest tick in both means.
+/// The weight of the newest tick in both means.
 const NEWEST: f64 = 0.1;
 
-/// The least delay that a ratio is taken of, in us.
+/// The least delay in the denominator of the ratio, in us.
 const DELAY_US_MIN: f64 = 1.0;
 
-/// P4: keeps the delay with collection at (1 + b) times that without, with no floor.
+/// P4: keeps the delay with collection at (1 + b) times the delay without it, with no floor.
 #[derive(Clone, Debug)]
 pub struct Switchback {
     share_bound: f64,
-    /// s: which part of the offered work is collected, outside control ticks.
+    /// s: the share of the offered work that is collected, outside of control ticks.
     share: f64,
     without_us: Option<f64>,
     with_us: Option<f64>,
-    /// Place in the cycle of the tick that is under way.
+    /// The place of the current tick in the cycle.
     place: u32,
 }
 
 impl Switchback {
-    /// Lets the delay grow by `share_bound`, 0.1 for 10 %.
+    /// Returns a policy that lets the delay grow by `share_bound`, 0.1 for 10 %.
     pub const fn new(share_bound: f64) -> Self {
         Self { share_bound, share: 0.02, without_us: None, with_us: None, place: 0 }
     }
@@ -54,8 +54,8 @@ impl Policy for Switchback {
 mod tests {
     use super::*;
 
-    /// Goal: the share grows where collection costs nothing and shrinks where it costs more than allowed. Method: delays that
-    /// do not and that do depend on whether the tick collects.
+    /// Goal: the share grows if collection costs nothing, and shrinks if it costs more than allowed. Method: delays
+    /// that do not and that do depend on collection in the tick.
     #[test]
     fn switchback_follows_the_ratio_of_its_ticks() {
         let run = |cost_us: f64| {
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(run(500.0), 0.001);
     }
 
-    /// Goal: every fifth tick is a control. Method: grants of twenty ticks.
+    /// Goal: every fifth tick is a control. Method: the grants of twenty ticks.
     #[test]
     fn switchback_leaves_out_every_fifth_tick() {
         let mut policy = Switchback::new(0.1);

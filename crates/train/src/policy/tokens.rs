@@ -1,8 +1,8 @@
-//! P7: cores for work that can wait, by how long apply threads wait for a processor.
+//! P7: cores for work that can wait, by the time that apply threads wait for a processor.
 
 use super::{Grant, Policy, Signals};
 
-/// Apply threads that wait longer for a processor make elastic work give way.
+/// Elastic work gives way if apply threads wait longer than this for a processor.
 const RUN_QUEUE_US_MAX: f64 = 1000.0;
 
 /// P7: the rate of q cores at which an [`ElasticBudget`](super::ElasticBudget) is filled for replayed reads and fitting.
@@ -19,7 +19,8 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Returns what elastic work may take of `grant` in us per second, once samples have taken their part.
+    /// Returns the time that elastic work may take of `grant`, in us per second, after the samples have taken their
+    /// part.
     pub fn elastic_us_per_s(&self, grant: Grant, samples_us_per_s: f64) -> f64 {
         (grant.collect_us_per_s - samples_us_per_s).max(0.0).min(self.cores * 1e6)
     }
@@ -37,7 +38,8 @@ impl Policy for Tokens {
 mod tests {
     use super::*;
 
-    /// Goal: elastic work gives way to apply threads and comes back slowly. Method: waits below and above a millisecond.
+    /// Goal: elastic work gives way to apply threads and grows back slowly. Method: waits below and above a
+    /// millisecond.
     #[test]
     fn tokens_follow_the_run_queue() {
         let mut tokens = Tokens::default();
@@ -49,7 +51,7 @@ mod tests {
         assert!((busy[0] - 0.8).abs() < 1e-9 && busy[39] == 0.01);
     }
 
-    /// Goal: elastic work gets what is left of the grant, and no more than its rate. Method: either is the smaller.
+    /// Goal: elastic work gets the rest of the grant, and no more than its rate. Method: either is the smaller one.
     #[test]
     fn elastic_work_is_inside_the_grant() {
         let tokens = Tokens { cores: 0.5 };

@@ -1,16 +1,16 @@
-//! `Windows`: how many windows of one second were out of bound.
+//! `Windows`: counts the windows of one second that were out of bound.
 
-/// Ticks of a window.
+/// The ticks of a window.
 const WINDOW_TICKS: usize = 10;
 
-/// What is known of the delay in a tick.
+/// The delay of a tick, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TickDelay {
-    /// The primary was not heard: nothing is.
+    /// The primary was silent, so the delay is unknown.
     Unknown,
     /// Nothing was committed.
     NoCommit,
-    /// The median delay of commits, in us, and how many there were, or a number in proportion.
+    /// The median delay of the commits, in us, and the number of commits or a number in proportion to it.
     Measured {
         /// The median.
         us: f64,
@@ -19,27 +19,27 @@ pub enum TickDelay {
     },
 }
 
-/// Counts windows by their median delay against the bound that stood at their end.
+/// Counts windows by comparing their median delay with the bound at their end.
 ///
-/// The median is that of the ticks' medians, by their commits. A window in which nothing was committed, one with a tick of which nothing is
-/// known, and one at whose end there is no bound yet, is neither in nor out.
+/// The median is that of the ticks' medians, weighted by their commits. A window without commits, with a tick of
+/// unknown delay, or without a bound at its end is not judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Windows {
     ticks: usize,
-    /// Medians and weights, of the first so many ticks that had commits.
+    /// The medians and weights of the ticks with commits, `measured_ticks` of them.
     measured: [(f64, f64); WINDOW_TICKS],
     measured_ticks: usize,
     is_unknown: bool,
-    /// Windows that were judged.
+    /// The number of judged windows.
     pub judged: u64,
-    /// Those among them that were out of bound.
+    /// The number of those that were out of bound.
     pub out: u64,
-    /// Windows that could not be judged.
+    /// The number of windows that could not be judged.
     pub unknown: u64,
 }
 
 impl Windows {
-    /// Takes the delay of a tick, and the bound as it stands, in us.
+    /// Adds the delay of a tick, with the bound at that time, in us.
     pub fn tick(&mut self, delay: TickDelay, bound_us: Option<f64>) {
         self.ticks += 1;
         match delay {
@@ -57,7 +57,7 @@ impl Windows {
         match median_us.zip(bound_us) {
             Some((median_us, bound_us)) => {
                 self.judged += 1;
-                // A median that is no number is out.
+                // A median that is not a number is out of bound.
                 self.out += u64::from(median_us.is_nan() || median_us > bound_us);
             }
             None => self.unknown += 1,
@@ -66,7 +66,7 @@ impl Windows {
     }
 }
 
-/// Returns the value that half of the weight does not exceed; `None` of none.
+/// Returns the smallest value up to which half of the weight lies; `None` without values.
 fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     values.sort_unstable_by(|(one, _), (other, _)| one.total_cmp(other));
     let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
@@ -90,8 +90,8 @@ mod tests {
         TickDelay::Measured { us, commits: 1.0 }
     }
 
-    /// Goal: a window is ten ticks, its median counts, and the bound itself is in. Method: one with spikes in four ticks, one at the bound,
-    /// one above it, one with a number that is none.
+    /// Goal: a window is ten ticks, its median counts, and a median equal to the bound is inside. Method: a window with
+    /// spikes in four ticks, one at the bound, one above it, one whose delay is not a number.
     #[test]
     fn windows_are_judged_by_their_median() {
         let mut windows = Windows::default();
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(counts(&windows), (4, 2, 0));
     }
 
-    /// Goal: the median is one of commits, not of ticks. Method: nine quick ticks of one commit, one slow tick of a hundred.
+    /// Goal: the median is that of commits, not of ticks. Method: nine quick ticks of one commit, one slow tick of a
+    /// hundred.
     #[test]
     fn ticks_count_for_their_commits() {
         let mut windows = Windows::default();
@@ -116,8 +117,9 @@ mod tests {
         assert_eq!(counts(&windows), (1, 1, 0));
     }
 
-    /// Goal: a window is judged by ticks with commits alone, and not at all if it has none, a tick of which nothing is known, or no bound; none
-    /// spoils the next one. Method: each by itself, and good ones between.
+    /// Goal: a window is judged by its ticks with commits only, and is not judged without any, with a tick of unknown
+    /// delay, or without a bound; such a window does not affect the next one. Method: each case by itself, with good
+    /// windows between.
     #[test]
     fn windows_without_commits_and_with_silence_are_not_judged() {
         let mut windows = Windows::default();

@@ -1,27 +1,27 @@
-//! `Disturbance`: what happens to the replica, and when it is over.
+//! `Disturbance`: the events that disturb the replica, and the times at which they are over.
 
 use std::f64::consts::PI;
 
 use super::RUN_MS;
 
-/// What happens to the replica.
+/// A disturbance of the replica. Unless it says otherwise, 10,000 commits arrive per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
-    /// Nothing: 10,000 commits per second.
+    /// No disturbance.
     Steady,
-    /// 13,000 commits per second instead of 10,000 for 15 s.
+    /// 13,000 commits per second for 15 s.
     Burst,
-    /// Between 6,000 and 12,000 commits per second, once a minute.
+    /// Between 6,000 and 12,000 commits per second, with a period of a minute.
     Ramp,
     /// A transaction of 300 ms of work every 30 s.
     LongTransaction,
-    /// A third of the processor is gone for 30 s.
+    /// 35 % of the processor is gone for 30 s, at 7,000 commits per second throughout.
     CpuHog,
-    /// The worker stands still for 60 ms of every second for 30 s.
+    /// The worker stands still for 60 ms of every second, for 30 s.
     SlowDisk,
-    /// Nothing arrives for 200 ms every 20 s, then all of it.
+    /// No commit arrives for 200 ms every 20 s; then all of them arrive.
     NetworkStall,
-    /// 12,600 commits per second: nine tenths of what the worker can do.
+    /// 12,600 commits per second: nine tenths of the worker's capacity.
     Peak,
 }
 
@@ -62,7 +62,7 @@ impl Disturbance {
         }
     }
 
-    /// Work that the worker does in this millisecond, in us.
+    /// Returns the work that the worker can do in this millisecond, in us.
     pub(super) fn capacity_us(self, at_ms: usize) -> f64 {
         let is_bad = (40_000..70_000).contains(&at_ms);
         match self {
@@ -72,7 +72,7 @@ impl Disturbance {
         }
     }
 
-    /// Returns whether what arrives in this millisecond is held back.
+    /// Returns whether arrivals are held back in this millisecond.
     pub(super) fn holds(self, at_ms: usize) -> bool {
         self == Self::NetworkStall && at_ms % 20_000 < 200
     }
@@ -82,7 +82,8 @@ impl Disturbance {
         if self == Self::LongTransaction && at_ms % 30_000 == 15_000 { 300_000.0 } else { 0.0 }
     }
 
-    /// Returns when it is over, each time: from then until it begins again, or the run ends, in ms. None of what never ends.
+    /// Returns the times between an end of the disturbance and its next beginning, or the end of the run, in ms. It
+    /// returns none for a disturbance that never ends.
     pub(super) fn calms_ms(self) -> Vec<(usize, usize)> {
         match self {
             Self::Burst => vec![(45_000, RUN_MS)],
@@ -100,8 +101,8 @@ impl Disturbance {
 mod tests {
     use super::*;
 
-    /// Goal: what is said of when a disturbance is over is what the load and the worker do. Method: over every calm millisecond, nothing
-    /// is held back, slowed, more than usual, or long; over the rest of the run something is.
+    /// Goal: the calm times agree with the load and the worker. Method: in every calm millisecond nothing is held back,
+    /// slowed, more than usual, or long; in the rest of the run something is.
     #[test]
     fn a_disturbance_is_over_when_it_says() {
         for kind in Disturbance::ALL {
@@ -117,7 +118,7 @@ mod tests {
                     || kind.capacity_us(at_ms) < 1000.0
                     || kind.commits_per_ms(at_ms as f64 / 1000.0) > usual;
                 disturbed += usize::from(is_disturbed);
-                // A long transaction arrives in the millisecond from which on it is waited for.
+                // A long transaction arrives in the millisecond in which its calm time starts.
                 let is_calm = calms.iter().any(|(from, until)| (from + 1..*until).contains(&at_ms));
                 assert!(!is_calm || !is_disturbed, "{kind:?} at {at_ms} ms");
             }

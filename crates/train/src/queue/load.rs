@@ -1,14 +1,14 @@
-//! `Load`: draws what the runs of a pair have in common.
+//! `Load`: draws the arrivals, which both runs of a pair share.
 
 use collie_env::SimRandom;
 
 use super::{Disturbance, RUN_MS};
 use crate::numbers::unit_interval;
 
-/// Mean work of a commit, in us.
+/// The mean work of a commit, in us.
 const COMMIT_US: f64 = 71.4;
 
-/// Heavy commits: their part of all, and how much more work they are.
+/// Heavy commits: their share of all commits, and the factor of their work.
 const HEAVY_SHARE: f64 = 0.04;
 const HEAVY_FACTOR: f64 = 10.0;
 
@@ -19,7 +19,7 @@ pub(super) struct Arrivals {
     pub(super) work_us: f64,
 }
 
-/// Chance from a seed.
+/// A source of random numbers from a seed.
 pub(super) struct Load(SimRandom);
 
 impl Load {
@@ -31,13 +31,13 @@ impl Load {
         unit_interval(&self.0)
     }
 
-    /// A normal deviate (Box and Muller, 1958).
+    /// Returns a normal deviate (Box and Muller, 1958).
     fn normal(&self, mean: f64, deviation: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         mean + deviation * radius * (2.0 * std::f64::consts::PI * self.unit()).cos()
     }
 
-    /// Draws what arrives in each millisecond of a run.
+    /// Draws the arrivals of each millisecond of a run.
     pub(super) fn arrivals(&self, kind: Disturbance) -> Vec<Arrivals> {
         let light_us = COMMIT_US / (1.0 - HEAVY_SHARE + HEAVY_SHARE * HEAVY_FACTOR);
         let (mut held, mut held_heavy) = (0.0, 0.0);
@@ -69,8 +69,8 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// Goal: the load is what the model says: rate, work of a commit, nothing lost where it is held back. Method: totals of a steady run
-    /// and of one with stalls, from the same seed.
+    /// Goal: the load is the documented one: the rate, the work of a commit, and no loss where arrivals are held back.
+    /// Method: the totals of a steady run and of one with stalls, from the same seed.
     #[test]
     fn the_load_is_as_described() {
         let totals = |kind| {

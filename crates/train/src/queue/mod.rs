@@ -1,17 +1,19 @@
-//! A model of a replica's apply queue, for policies to be judged in: what collecting does to the delay under eight disturbances.
+//! A model of a replica's apply queue in which policies are judged: the effect of collection on the delay under eight
+//! disturbances.
 //!
-//! The queue is a fluid in steps of 1 ms: one apply worker, 71.4 us of work per commit on average, 4 % of the commits ten times as
-//! heavy, and collection work that comes with each commit. A policy sees what it sees in the product, once per 100 ms. Runs are
-//! paired: one seed gives the same arrivals with every policy, and the delay without collection is that of the run without.
+//! The queue is a fluid in steps of 1 ms: one apply worker, 71.4 us of work per commit on average, 4 % of the commits
+//! ten times as heavy, and collection work with each commit. A policy gets the same signals as in the product, once per
+//! 100 ms. Runs are paired: one seed gives the same arrivals with every policy, and the delay without collection is
+//! that of the run without it.
 //!
-//! What it is not: the product. It says nothing of what a sample costs, of how well replay is parallel, or of a machine.
+//! The model is not the product: it tells nothing about the cost of a sample, the parallelism of replay, or a machine.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `disturbance.rs` | what happens to the replica, and when it is over |
-//! | `load.rs` | commits that arrive, drawn with a seed |
+//! | `disturbance.rs` | the events that disturb the replica, and when they are over |
+//! | `load.rs` | the arriving commits, drawn from a seed |
 //! | `run.rs` | one run of the queue under a policy |
-//! | `recovery.rs` | how long a run stays out of bound once a disturbance is over |
+//! | `recovery.rs` | how long a run stays out of bound after a disturbance |
 //! | `table.rs` | every policy under every disturbance, over seeds |
 //!
 //! Used by `tests/bound.rs` and `tests/replay.rs`, the example `policies`, and the benchmark.
@@ -36,8 +38,8 @@ pub use disturbance::Disturbance;
 pub use recovery::settled;
 pub use table::{Cell, Tick, table};
 
-/// Length of a run.
+/// The length of a run.
 const RUN_MS: usize = 120_000;
 
-/// Length of a window.
+/// The length of a window.
 const WINDOW_MS: usize = 1000;

@@ -1,20 +1,22 @@
-//! How long a run stays out of bound once a disturbance is over.
+//! How long a run stays out of bound after a disturbance.
 
 use super::WINDOW_MS;
 
-/// So many windows in a row inside the bound, and it is back.
+/// The consecutive windows inside the bound after which a run has recovered.
 const SETTLED_WINDOWS: usize = 5;
 
-/// Returns after how many of `is_out` it is back: the place from which on `in_a_row` of them are inside, or all there are if that is fewer.
+/// Returns the number of windows of `is_out` after which the run has recovered: from there on `in_a_row` of them are
+/// inside, or all if there are fewer.
 pub fn settled(is_out: &[bool], in_a_row: usize) -> Option<usize> {
     let in_a_row = in_a_row.min(is_out.len()).max(1);
     is_out.windows(in_a_row).position(|row| row.iter().all(|is_out| !is_out))
 }
 
-/// Returns the longest time from an end of the disturbance until the run was back inside the bound, in seconds, to a window; 0 where no window
-/// after an end was out. Infinite where it was not back before the disturbance began again, or the run ended; none if nothing ends.
+/// Returns the longest time from an end of the disturbance until the run was back inside the bound, in seconds, rounded
+/// to windows; 0 if no window after an end was out. It is infinite if the run was not back before the next disturbance
+/// or the end of the run, and `None` if the disturbance does not end.
 ///
-/// `is_out` says it of each window; `calms_ms` are times in which there is no disturbance.
+/// `is_out` has a value for each window; `calms_ms` are the times without a disturbance.
 pub(super) fn recovery_s(is_out: &[bool], calms_ms: &[(usize, usize)]) -> Option<f64> {
     let back_s = |&(from_ms, until_ms): &(usize, usize)| {
         let (first, last) = (from_ms.div_ceil(WINDOW_MS), (until_ms / WINDOW_MS).min(is_out.len()));
@@ -37,8 +39,8 @@ mod tests {
         recovery_s(&is_out, calms_ms)
     }
 
-    /// Goal: the time until it is back for good, of the worst end. Method: never out, out before the end only, once and again after it, to
-    /// the last window, and two ends.
+    /// Goal: the time until the run has recovered, after the worst end. Method: never out, out before the end only,
+    /// once and again after it, up to the last window, and two ends.
     #[test]
     fn recovery_is_the_time_until_windows_stay_inside() {
         let calm = [(10_000, 40_000)];

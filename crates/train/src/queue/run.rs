@@ -4,21 +4,22 @@ use super::load::Arrivals;
 use super::{Disturbance, RUN_MS, WINDOW_MS};
 use crate::policy::{Grant, Signals, TICK_US};
 
-/// Delay of an empty queue: the way through the network.
+/// The delay of an empty queue: the transfer over the network.
 const TRANSPORT_MS: f64 = 0.1;
 
-/// What one run showed.
+/// The results of one run.
 pub(super) struct Run {
-    /// Mean delay of each window, in us.
+    /// The mean delay of each window, in us.
     pub(super) windows_us: Vec<f64>,
-    /// Part of the offered collection that was done.
+    /// The share of the offered collection that was done.
     pub(super) kept_share: f64,
-    /// For how many of the commits the samples count: (sum of weights)^2 / sum of squared weights, each weight being 1 / p, by all
-    /// commits.
+    /// The effective number of samples as a share of all commits: (sum of weights)^2 / sum of squared weights, with
+    /// weights of 1 / p.
     pub(super) effective_share: f64,
 }
 
-/// Runs the queue under `tick`, whose grant is what part of `offered_us` is collected with each commit of the next tick.
+/// Runs the queue under `tick`, whose grant decides the share of `offered_us` that is collected with each commit of the
+/// next tick.
 pub(super) fn run(
     kind: Disturbance,
     arrivals: &[Arrivals],
@@ -37,7 +38,7 @@ pub(super) fn run(
         let done_us = queue_us.min(capacity_us);
         queue_us -= done_us;
         let delay_ms = queue_us / 1000.0 + TRANSPORT_MS;
-        // A throttled or stalled worker is busy by the wall clock for as long as there is work.
+        // By the wall clock, a throttled or stalled worker is busy for as long as there is work.
         busy_us += if capacity_us > 0.0 {
             done_us * 1000.0 / capacity_us
         } else {
@@ -55,7 +56,7 @@ pub(super) fn run(
         window_sum_ms += delay_ms;
         if at_ms % 100 == 99 {
             let commits_per_s = commits * 1e6 / TICK_US;
-            // Sources know their rate as P6 does: up at once, down slowly.
+            // The sources estimate their rate as P6 does: it rises at once and falls slowly.
             peak_per_s = commits_per_s.max(0.9 * peak_per_s + 0.1 * commits_per_s);
             let offered_us_per_s = peak_per_s * offered_us;
             let signals = Signals {
@@ -84,8 +85,8 @@ mod tests {
     use super::*;
     use crate::queue::load::Load;
 
-    /// Goal: delay, work kept and effective samples are those of what is granted. Method: nothing, everything, and half and a quarter in
-    /// turn, for which the effective number follows by hand: two parts of commits with weights 2 and 4.
+    /// Goal: delay, work done and effective samples follow the grants. Method: no grant, everything, and half and a
+    /// quarter alternately, for which the effective number is known: two halves of the commits with weights 2 and 4.
     #[test]
     fn a_run_counts_what_was_granted() {
         let arrivals = Load::new(5).arrivals(Disturbance::Steady);
@@ -100,7 +101,7 @@ mod tests {
         let all = under(&mut |_| 1.0);
         let turns = under(&mut |tick| if tick % 2 == 0 { 0.5 } else { 0.25 });
         assert_eq!((none.kept_share, none.effective_share), (0.0, 0.0));
-        // The first tick is before the first grant.
+        // The first tick comes before the first grant.
         assert!((0.995..1.0).contains(&all.kept_share) && (all.effective_share - all.kept_share).abs() < 1e-9);
         assert!((turns.kept_share - 0.375).abs() < 0.003, "{}", turns.kept_share);
         assert!((turns.effective_share - 1.0 / 3.0).abs() < 0.003, "{}", turns.effective_share);

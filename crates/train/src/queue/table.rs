@@ -9,18 +9,18 @@ use crate::policy::{Bound, Grant, Settings, Signals};
 /// One policy under one disturbance, over all seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// Part of the windows that were out of bound.
+    /// The share of the windows that were out of bound.
     pub out_share: f64,
-    /// Part of the offered collection that was done.
+    /// The share of the offered collection that was done.
     pub kept_share: f64,
-    /// For which part of the commits the samples count, once they are weighted by 1 / p (Kish, 1965).
+    /// The effective number of samples, weighted by 1 / p, as a share of the commits (Kish, 1965).
     pub effective_share: f64,
-    /// Mean delay without collection, in us.
+    /// The mean delay without collection, in us.
     pub without_us: f64,
-    /// By how much windows were above their limit, summed over a run: milliseconds times seconds.
+    /// The excess of windows above their limit, summed over a run, in milliseconds times seconds.
     pub violation_ms_s: f64,
-    /// The longest time from an end of the disturbance until five windows in a row were inside, in seconds; infinite: it was not back in
-    /// time. None of a disturbance that does not end.
+    /// The longest time from an end of the disturbance until five consecutive windows were inside, in seconds; infinite
+    /// if the run was not back in time. `None` for a disturbance that does not end.
     pub recovery_s: Option<f64>,
 }
 
@@ -33,13 +33,14 @@ const EMPTY: Cell = Cell {
     recovery_s: None,
 };
 
-/// A policy that is ticked with signals.
+/// A policy as a function of signals.
 pub type Tick = Box<dyn FnMut(&Signals) -> Grant>;
 
 /// Runs every policy under every disturbance with every seed; rows are policies, columns [`Disturbance::ALL`].
 ///
-/// `start` makes a policy by its number in its first state. `offered_us` is the collection work that a commit could give rise to. A window
-/// is out by the bound that [`Settings`] have by default. Pure. Cost: about a tenth of a second per seed, and a hundredth per policy more.
+/// `start` returns the policy of a number in its first state. `offered_us` is the collection work that a commit can
+/// cause. The default bound of [`Settings`] decides which windows are out. Pure. Cost: about a tenth of a second per
+/// seed, and a hundredth for each policy.
 pub fn table(seeds: &[u64], offered_us: f64, policies: usize, start: &dyn Fn(usize) -> Tick) -> Vec<Vec<Cell>> {
     let bound = Settings::default().bound;
     let runs = seeds.len() as f64;
@@ -67,7 +68,8 @@ pub fn table(seeds: &[u64], offered_us: f64, policies: usize, start: &dyn Fn(usi
     (0..policies).map(|row| columns.iter().map(|column| column[row]).collect()).collect()
 }
 
-/// Returns which windows were out, and by how much all of them together, in ms times seconds. Delays are means of windows in us.
+/// Returns which windows were out, and the sum of their excess, in ms times seconds. The delays are means of windows in
+/// us.
 fn judge(bound: &Bound, with_us: &[f64], without_us: &[f64]) -> (Vec<bool>, f64) {
     let pairs = || with_us.iter().zip(without_us);
     let is_out = pairs().map(|(with, without)| bound.is_out(*with, *without)).collect();
@@ -79,7 +81,8 @@ fn judge(bound: &Bound, with_us: &[f64], without_us: &[f64]) -> (Vec<bool>, f64)
 mod tests {
     use super::*;
 
-    /// Goal: windows are judged in pairs. Method: one inside by the floor, one by the share, and one out by 9 ms.
+    /// Goal: windows are judged in pairs. Method: a window inside by the floor, one inside by the share, and one out by
+    /// 9 ms.
     #[test]
     fn windows_are_judged_against_the_same_second_without() {
         let bound = Bound { share: 0.1, floor_us: 1000.0 };
