@@ -1,8 +1,9 @@
-//! `Forger`: a proxy in front of a primary that changes packets of replication on their way and seals them again, so that no checksum and no
-//! seal tells: what a mistake in a program, or in its memory, would send. It has the key of tests (`key.rs`), as whoever forges needs it.
+//! `Forger`: a proxy in front of a primary that changes replication packets in transit and seals them again, so that
+//! neither checksum nor seal shows the change: the packets of a program with a bug, or with damaged memory. It has the
+//! key of tests (`key.rs`), which it needs to forge.
 //!
-//! Changes are made in place: no packet gets longer or shorter. The other direction is left alone; what it says in the start-up goes into the
-//! keys of the seals.
+//! Packets are changed in place and keep their length. The other direction passes unchanged; the forger reads its
+//! start-up, from which the keys of the seals are derived.
 
 use std::{
     fmt,
@@ -21,41 +22,41 @@ use parking_lot::Mutex;
 
 use crate::key::{hmac, key_of_listener};
 
-/// How often a thread that waits looks whether it is over.
+/// The interval at which a waiting thread checks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Type, length and check byte (docs/replication-protocol.md).
+/// The type, the length and the check byte (docs/replication-protocol.md).
 const HEAD_BYTES: usize = 5;
 
-/// The checksum at the end.
+/// The checksum at the end of a packet.
 const CHECKSUM_BYTES: usize = 4;
 
-/// The seal behind a packet.
+/// The seal after a packet.
 const SEAL_BYTES: usize = 16;
 
-/// Type and length of a message of the start-up, and the number of an authentication message.
+/// The type and length of a start-up message, and the code of an authentication message.
 const MESSAGE_HEAD_BYTES: usize = 5;
 const CODE_BYTES: usize = 4;
 
 /// AuthenticationSASLContinue: the challenge.
 const CHALLENGE: [u8; 4] = [0, 0, 0, 11];
 
-/// The name of the mechanism and a length, before a greeting.
+/// The name of the mechanism and a length, which precede a greeting.
 const GREETING_AT: usize = b"COLLIE-HMAC-SHA-256\0".len() + 4;
 
-/// More than a start-up has.
+/// More than the length of a start-up.
 const STARTUP_BYTES_MAX: usize = 4096;
 
-/// What becomes of a packet's checksum and its seal.
+/// The treatment of a packet's checksum and seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed {
-    /// It is made to fit.
+    /// They are computed again.
     Again,
-    /// It is left as it was: the packet is damaged, and shows it.
+    /// They stay as they were: the packet is damaged, and the receiver can see it.
     AsItWas,
 }
 
-/// Changes the payload of a packet of the type that comes with it, and says what becomes of its checksum.
+/// A function that changes the payload of a packet of the given type, and decides about its checksum and seal.
 pub type Forge = dyn Fn(u8, &mut [u8]) -> Sealed + Send + Sync;
 
 /// A proxy that changes packets.
@@ -72,10 +73,10 @@ impl fmt::Debug for Forger {
 }
 
 impl Forger {
-    /// Starts one in front of `primary`, where it serves replicas.
+    /// Starts a forger in front of the address at which `primary` serves replicas.
     ///
     /// # Errors
-    /// There is no free port.
+    /// Those of the operating system, such as that there is no free port.
     pub fn start(primary: SocketAddr, forge: Arc<Forge>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -96,7 +97,7 @@ impl Forger {
         Ok(Self { address, over, accepting: Some(accepting) })
     }
 
-    /// Returns where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -111,7 +112,7 @@ impl Drop for Forger {
     }
 }
 
-/// Passes bytes in both directions, on a thread each; none when the primary cannot be reached.
+/// Passes bytes in both directions, on a thread each; it starts no thread if the primary cannot be reached.
 fn pass_both(near: TcpStream, primary: SocketAddr, forge: &Arc<Forge>, over: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
     let prepared = TcpStream::connect(primary).and_then(|far| {
         for stream in [&near, &far] {
@@ -138,7 +139,7 @@ fn pass_both(near: TcpStream, primary: SocketAddr, forge: &Arc<Forge>, over: &Ar
     ]
 }
 
-/// Passes on what `change` makes of what comes, until one side ends; then both do.
+/// Passes on the result of `change` for each piece that arrives, until one side ends; then it ends both.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, over: &AtomicBool, mut change: impl FnMut(&[u8]) -> Vec<u8>) {
     let mut piece = vec![0; 1 << 16];
     while !over.load(Ordering::SeqCst) {
@@ -157,16 +158,16 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, over: &AtomicBool, mut change:
     }
 }
 
-/// What comes from a primary, cut into packets.
+/// The bytes from a primary, cut into packets.
 struct Packets {
     forge: Arc<Forge>,
     waiting: Vec<u8>,
-    /// What the node that connects has said first.
+    /// The first bytes that the connecting node has sent.
     said: Arc<Mutex<Vec<u8>>>,
     challenge: Vec<u8>,
-    /// PostgreSQL's start-up is over: packets follow, sealed by this key.
+    /// The key of the seals, once PostgreSQL's start-up is over and packets follow.
     key: Option<[u8; 32]>,
-    /// How many packets have passed.
+    /// The number of packets that have passed.
     passed: u64,
 }
 
@@ -175,7 +176,7 @@ impl Packets {
         Self { forge, waiting: Vec::new(), said, challenge: Vec::new(), key: None, passed: 0 }
     }
 
-    /// Takes bytes; returns those that may leave.
+    /// Takes bytes; returns those that can be passed on.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.waiting.extend_from_slice(bytes);
         let mut leave = Vec::new();
@@ -192,7 +193,7 @@ impl Packets {
         leave
     }
 
-    /// Returns the length of what comes next, type and all; `None` until that is there.
+    /// Returns the length of the next message or packet, type and seal included; `None` until its head has arrived.
     fn whole_bytes(&self) -> Option<usize> {
         let head = self.waiting.first_chunk::<HEAD_BYTES>()?;
         let (length, seal_bytes) = match self.key {
@@ -202,14 +203,14 @@ impl Packets {
         Some(1 + seal_bytes + usize::try_from(length).expect("a length of 32 bits"))
     }
 
-    /// Takes a message of the start-up.
+    /// Processes a message of the start-up.
     fn start(&mut self, message: &[u8]) {
         let body = message.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
         match (message[0], body.split_at_checked(CODE_BYTES)) {
             (b'R', Some((code, challenge))) if code == CHALLENGE => self.challenge = challenge.to_vec(),
             (b'Z', _) => {
                 let said = self.said.lock();
-                // The start-up message has a length and no type; behind its version are the parameters.
+                // The start-up message has a length and no type; the parameters follow its version.
                 let (head, _) = said.split_first_chunk().expect("it has said something");
                 let (startup, more) = said.split_at(usize::try_from(u32::from_be_bytes(*head)).expect("it is short"));
                 let greeting = more.get(MESSAGE_HEAD_BYTES + GREETING_AT..).expect("it has greeted");
@@ -239,8 +240,9 @@ impl Packets {
 mod tests {
     use super::*;
 
-    /// Goal: what comes before packets and packets that nobody changes pass as they are, however they are cut; a changed one is sealed again, or
-    /// left damaged. Method: a start-up, and the packet of docs/replication-protocol.md's example twice, byte by byte and at once.
+    /// Goal: the start-up and unchanged packets pass as they are, however they are cut; a changed packet is sealed
+    /// again, or left damaged. Method: a start-up, and the example packet of docs/replication-protocol.md twice, byte
+    /// by byte and at once.
     #[test]
     fn packets_are_changed_and_sealed() {
         let message = |kind: &[u8], parts: &[&[u8]]| {

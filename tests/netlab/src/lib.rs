@@ -1,16 +1,18 @@
 //! `netlab`: a bad network, for tests and benchmarks that put it between two real processes.
 //!
-//! [`Proxy`] listens on loopback and passes on what comes to another address, as a network does: late, slowly, in one direction only,
-//! not at all without saying so, with a reset, with a bit flipped. It needs no rights and no tools of the machine, unlike namespaces
-//! and packet filters; what it cannot make is loss below TCP, which TCP repairs.
+//! [`Proxy`] listens on loopback and passes bytes on to another address as a network does: late, slowly, in one
+//! direction only, silently not at all, with a reset, with a flipped bit. Unlike network namespaces and packet filters,
+//! it needs no privileges and no tools of the machine. It cannot cause loss below TCP, which TCP repairs.
 //!
-//! [`Forger`] changes packets of replication and seals them again, by the key that [`plant_key`] gives the nodes of a test. [`Port`] is a port that a server comes back to, whatever others take meanwhile.
+//! [`Forger`] changes replication packets and seals them again, with the key that [`plant_key`] gives the nodes of a
+//! test. [`Port`] keeps a port to which a server can return, whatever ports other programs take in the meantime.
 //!
 //! # Invariants
-//! - W1. Unless a fault says otherwise, every byte comes out once, in order and unchanged; both ends of a connection end together.
-//! - W2. A cut direction passes nothing on, neither bytes nor the end of a connection: the ends cannot know. Healed, it goes on where it
-//!   was, as TCP does when it sends again.
-//! - W3. A proxy that is dropped leaves no thread and no connection behind.
+//! - W1. Unless a fault changes them, all bytes come out once, in order and unchanged; both ends of a connection end
+//!   together.
+//! - W2. A cut direction passes on neither bytes nor the end of a connection, so the ends cannot notice. Once healed it
+//!   continues where it was, as TCP does when it sends again.
+//! - W3. A dropped proxy leaves no thread and no connection behind.
 //!
 //! Checked by `proxy_tests`.
 #![forbid(unsafe_code)]

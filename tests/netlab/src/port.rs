@@ -1,9 +1,9 @@
-//! [`Port`]: an address on loopback that nobody else is given, also while nobody listens there.
+//! [`Port`]: an address on loopback that the kernel gives to no other program, also while no server listens there.
 //!
-//! A port that was free a moment ago is anybody's: the kernel gives it to the next socket that wants any, even to one that connects, such as a
-//! replica's that looks for its killed primary at this very port. Here a socket stays bound to it that never listens: as long as it is there
-//! the kernel gives the port to nobody who does not name it. Whoever names it and sets SO_REUSEADDR, as servers do, may listen there, one at a
-//! time, again and again.
+//! The kernel gives a port that has become free to the next socket that asks for any port, even to a connecting one,
+//! such as that of a replica which looks for its killed primary at this very port. A `Port` keeps a socket bound to it
+//! that never listens: while it exists, the kernel gives the port only to programs that name it. A program that names
+//! it and sets SO_REUSEADDR, as servers do, may listen there, one at a time, again and again.
 //!
 //! Checked by the test below.
 
@@ -14,19 +14,19 @@ use std::{
 
 use tokio::net::TcpSocket;
 
-/// A port of 127.0.0.1 that is kept until this is dropped.
+/// A port of 127.0.0.1 that is kept until this value is dropped.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
-    /// Never listens, and is not connected.
+    /// This socket never listens and is not connected.
     _bound: TcpSocket,
 }
 
 impl Port {
-    /// Finds a port that nobody has, and keeps it.
+    /// Finds a free port and keeps it.
     ///
     /// # Errors
-    /// There is no free port.
+    /// Those of the operating system, such as that there is no free port.
     pub fn keep() -> io::Result<Self> {
         let bound = TcpSocket::new_v4()?;
         bound.set_reuseaddr(true)?;
@@ -34,7 +34,7 @@ impl Port {
         Ok(Self { address: bound.local_addr()?, _bound: bound })
     }
 
-    /// Returns where whoever names it may listen.
+    /// Returns the address, at which a program that names it may listen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -49,8 +49,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a server comes back to its port whatever others take meanwhile, and shares it with nobody. Method: a listener on it, twice; before,
-    /// between and after them every port that is to be had, by sockets that listen and sockets that connect.
+    /// Goal: a server can return to its port whatever ports other programs take in the meantime, and shares it with
+    /// none. Method: a listener on it, twice; before each, many ports are taken by listening and connecting sockets.
     #[test]
     fn a_kept_port_is_its_owners_over_and_over() {
         let port = Port::keep().unwrap();

@@ -1,7 +1,7 @@
-//! `Proxy`: see the crate's page.
+//! `Proxy`: see the crate's documentation.
 //!
-//! One thread accepts; each connection has one thread in each direction, which reads, keeps what is not due yet, and writes. Threads look
-//! at the weather between two reads, at the latest every [`LOOK_EVERY`].
+//! One thread accepts; each connection has one thread in each direction, which reads, keeps bytes that are not due yet,
+//! and writes. The threads check the weather between two reads, at least every [`LOOK_EVERY`].
 
 use std::{
     collections::VecDeque,
@@ -19,54 +19,54 @@ use collie_env::{Clock, Env, SimRandom};
 use parking_lot::Mutex;
 use tokio::net::TcpSocket;
 
-/// How often a thread that waits looks at the weather.
+/// The interval at which a waiting thread checks the weather.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Most bytes that wait in one direction because they are not due: behind them the sender waits.
+/// Most bytes that wait in one direction because they are not due: after that the sender waits.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Most bytes passed on at once.
+/// Most bytes that are passed on at once.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Which way bytes go.
+/// The direction in which bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From who connects to the target.
+    /// From the connecting side to the target.
     Out,
-    /// From the target to who connected.
+    /// From the target to the connecting side.
     Back,
 }
 
 /// Both directions.
 const BOTH: [Direction; 2] = [Direction::Out, Direction::Back];
 
-/// How one direction is.
+/// The state of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Nothing passes (W2).
     pub cut: bool,
-    /// How long each byte takes.
+    /// The delay of each byte.
     pub delay: Duration,
-    /// By how much longer it takes, at random; order is kept.
+    /// The most by which the delay is raised at random; the order is kept.
     pub jitter: Duration,
-    /// How many bytes pass in a second; as many as can when `None`.
+    /// The bytes that pass in a second; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// Most bytes that come out at once, when it is not 0: 1 shows who counts on messages coming whole.
+    /// Most bytes that come out at once, if it is not 0: 1 exposes programs that count on messages arriving whole.
     pub piece_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Way {
     weather: Mutex<Weather>,
-    /// Bytes that have passed, over all connections.
+    /// The bytes that have passed, over all connections.
     passed: AtomicU64,
-    /// Places in that count at which a bit is still to be flipped, and which.
+    /// The places in that count at which a bit is still to be flipped, with the number of the bit.
     flips: Mutex<Vec<(u64, u8)>>,
     flipped: AtomicU64,
 }
 
 impl Way {
-    /// Takes the flips that are due before the count comes to `end`.
+    /// Takes the flips that are due before the count reaches `end`.
     fn take_flips(&self, end: u64) -> Vec<(u64, u8)> {
         self.flips.lock().extract_if(.., |(at, _)| *at < end).collect()
     }
@@ -76,9 +76,9 @@ impl Way {
 struct Shared {
     target: Mutex<SocketAddr>,
     ways: [Way; 2],
-    /// Grows with each reset: connections of before end.
+    /// Grows with each reset, which ends the earlier connections.
     resets: AtomicU64,
-    /// New connections are reset at once.
+    /// Whether new connections are reset at once.
     refuses: AtomicBool,
     ended: AtomicBool,
     accepted: AtomicU64,
@@ -105,10 +105,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of `target`; `seed` decides the jitter.
+    /// Starts a proxy in front of `target`; `seed` determines the jitter.
     ///
     /// # Errors
-    /// There is no free port.
+    /// Those of the operating system, such as that there is no free port.
     pub fn start(target: SocketAddr, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -128,22 +128,22 @@ impl Proxy {
         Ok(Self { address, shared, accepting: Some(accepting) })
     }
 
-    /// Returns where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends connections that come from here on elsewhere.
+    /// Sets the target of later connections.
     pub fn set_target(&self, target: SocketAddr) {
         *self.shared.target.lock() = target;
     }
 
-    /// Changes the weather in one direction, of connections that are there too.
+    /// Changes the weather in one direction, also for existing connections.
     pub fn set(&self, direction: Direction, weather: Weather) {
         *self.shared.way(direction).weather.lock() = weather;
     }
 
-    /// Changes the weather in both.
+    /// Changes the weather in both directions.
     pub fn set_both(&self, weather: Weather) {
         BOTH.into_iter().for_each(|direction| self.set(direction, weather));
     }
@@ -153,12 +153,12 @@ impl Proxy {
         self.shared.way(direction).weather.lock().cut = true;
     }
 
-    /// Cuts both: a partition, or a peer that lost its power.
+    /// Cuts both directions: a partition, or a peer that lost its power.
     pub fn cut_both(&self) {
         BOTH.into_iter().for_each(|direction| self.cut(direction));
     }
 
-    /// Gives both directions fine weather.
+    /// Gives both directions fine weather, and accepts connections again.
     pub fn heal(&self) {
         self.set_both(Weather::default());
         self.shared.refuses.store(false, Ordering::SeqCst);
@@ -169,28 +169,29 @@ impl Proxy {
         self.shared.resets.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Resets new connections at once, as a machine does on which nobody listens; until [`Proxy::heal`].
+    /// Resets new connections at once, as a machine does at a port without a listener, until [`Proxy::heal`].
     pub fn refuse(&self) {
         self.shared.refuses.store(true, Ordering::SeqCst);
     }
 
-    /// Flips a bit (0 to 7) of the byte that passes behind `bytes` further ones, or of the next one where those are just passing.
+    /// Flips a bit (0 to 7) of the byte that passes after `bytes` further ones, or of the next byte if those are
+    /// passing just now.
     pub fn flip(&self, direction: Direction, bytes: u64, bit: u8) {
         let way = self.shared.way(direction);
         way.flips.lock().push((way.passed.load(Ordering::SeqCst).saturating_add(bytes), bit % 8));
     }
 
-    /// Returns how many bits were flipped.
+    /// Returns the number of flipped bits.
     pub fn flipped(&self) -> u64 {
         self.shared.ways.iter().map(|way| way.flipped.load(Ordering::SeqCst)).sum()
     }
 
-    /// Returns how many bytes have passed in a direction.
+    /// Returns the number of bytes that have passed in a direction.
     pub fn passed(&self, direction: Direction) -> u64 {
         self.shared.way(direction).passed.load(Ordering::SeqCst)
     }
 
-    /// Returns how many connections have come.
+    /// Returns the number of connections that have arrived.
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -258,20 +259,20 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 struct Pump {
     shared: Arc<Shared>,
     direction: Direction,
-    /// Where bytes come from, and where they go.
+    /// The socket that bytes come from, and the one that they go to.
     ends: [Arc<TcpStream>; 2],
-    /// The connection is reset, or one of its ends is gone: the other thread ends too.
+    /// Set when the connection is reset or one of its ends is gone, so that the other thread ends too.
     over: Arc<AtomicBool>,
-    /// Resets before this connection.
+    /// The number of resets before this connection.
     resets: u64,
-    /// Bytes that are not due yet, with when they are.
+    /// The bytes that are not due yet, with the times at which they are.
     waiting: VecDeque<(u64, Vec<u8>)>,
     waiting_bytes: usize,
-    /// When the next byte may pass, at the rate of the weather.
+    /// The time at which the next byte may pass, at the rate of the weather.
     free_ns: u64,
 }
 
-/// What a look at the other end says.
+/// The result of a read.
 enum Came {
     Bytes(usize),
     Nothing,
@@ -283,12 +284,13 @@ impl Pump {
         let result = self.pass();
         let [from, to] = &self.ends;
         match result {
-            // The other direction may still have something to say.
+            // The other direction may still have bytes to pass.
             Ok(()) => {
                 let _gone_already = to.shutdown(Shutdown::Write);
             }
             Err(_) => {
-                // Closed with bytes unsent and no time to send them: RST. Nobody else holds the sockets once both threads are gone.
+                // Closing with unsent bytes and no time to send them makes the kernel send RST. No other thread holds
+                // the sockets once both threads are gone.
                 self.over.store(true, Ordering::SeqCst);
                 for end in [from, to] {
                     let _best_effort = close_by_reset(end);
@@ -297,10 +299,10 @@ impl Pump {
         }
     }
 
-    /// Passes bytes until the sender has ended and everything is out.
+    /// Passes bytes until the sender has ended and all bytes are out.
     ///
     /// # Errors
-    /// The connection is to be reset.
+    /// Any error means that the connection must be reset.
     fn pass(&mut self) -> io::Result<()> {
         let mut piece = vec![0; PIECE_BYTES];
         let mut ended = false;
@@ -333,10 +335,10 @@ impl Pump {
         }
     }
 
-    /// Waits for bytes, not long.
+    /// Waits for bytes for a short time.
     fn read(&self, piece: &mut [u8]) -> io::Result<Came> {
         let [mut from, _] = self.ends.each_ref().map(AsRef::as_ref);
-        // What waits is looked at soon.
+        // Waiting bytes may be due soon, so the wait is shorter then.
         let wait = if self.waiting.is_empty() { LOOK_EVERY } else { Duration::from_millis(1) };
         from.set_read_timeout(Some(wait))?;
         match from.read(piece) {
@@ -357,7 +359,7 @@ impl Pump {
         self.waiting.push_back((due_ns, bytes.to_vec()));
     }
 
-    /// Writes what is due, as far as it goes; returns whether anything went.
+    /// Writes bytes that are due, as far as possible; returns whether any byte went out.
     fn write(&mut self, weather: Weather) -> io::Result<bool> {
         let now_ns = self.shared.clock.now_ns();
         let Some((due_ns, bytes)) = self.waiting.front_mut() else { return Ok(false) };
@@ -369,13 +371,14 @@ impl Pump {
             count = count.min(weather.piece_bytes);
         }
         if let Some(rate) = weather.bytes_per_second {
-            // A fiftieth of a second's worth at a time.
+            // Writes the bytes of a fiftieth of a second at a time.
             count = count.min(usize::try_from(rate / 50).unwrap_or(usize::MAX).max(1));
         }
         let way = self.shared.way(self.direction);
         let passed = way.passed.load(Ordering::SeqCst);
         let flips = way.take_flips(passed.saturating_add(count as u64));
-        // One that was asked for while the bytes before were written is behind by now, and is due.
+        // A flip that was requested while the bytes before it were written has its place behind by now, and is due at
+        // once.
         let place = |at: u64| usize::try_from(at.saturating_sub(passed)).unwrap_or(usize::MAX);
         let mut piece = bytes[..count].to_vec();
         flips.iter().for_each(|(at, bit)| piece[place(*at)] ^= 1 << bit);
@@ -402,7 +405,8 @@ impl Pump {
     }
 }
 
-/// Has a socket closed by RST once nobody has it any more. The standard library does not offer that yet.
+/// Makes the kernel close a socket by RST once no thread holds it any more. The standard library does not offer that
+/// yet.
 fn close_by_reset(stream: &TcpStream) -> io::Result<()> {
     TcpSocket::from_std_stream(stream.try_clone()?).set_zero_linger()
 }

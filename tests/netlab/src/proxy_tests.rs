@@ -1,13 +1,13 @@
-//! Tests of the proxy: an echo behind it, and each fault from both ends.
+//! Tests of the proxy: an echo server behind it, and each fault as seen from both ends.
 
 use std::{io::ErrorKind, sync::mpsc};
 
 use super::*;
 
-/// How long a test waits for what must come.
+/// How long a test waits for an event that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that sends back what it gets, and says how each connection ended.
+/// Starts a server that sends back all bytes, and reports how each connection ended.
 fn echo() -> (SocketAddr, mpsc::Receiver<io::Result<()>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -41,7 +41,7 @@ fn connect(proxy: &Proxy) -> TcpStream {
     stream
 }
 
-/// Sends and gets back.
+/// Sends bytes and reads as many back.
 fn through(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     let mut back = vec![0; bytes.len()];
@@ -49,7 +49,7 @@ fn through(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     back
 }
 
-/// Waits until so many bytes have passed in a direction: they are counted a moment after they were passed on.
+/// Waits until this many bytes have passed in a direction: they are counted a moment after they were passed on.
 fn until_passed(proxy: &Proxy, direction: Direction, bytes: u64) {
     let start_ns = Env::real().clock.now_ns();
     while proxy.passed(direction) != bytes {
@@ -59,8 +59,8 @@ fn until_passed(proxy: &Proxy, direction: Direction, bytes: u64) {
     }
 }
 
-/// Goal: W1: bytes and the end of a connection pass unchanged, however they are cut, delayed or held up. Method: an echo in each weather,
-/// the end first from one side.
+/// Goal: W1: bytes and the end of a connection pass unchanged, however they are cut, delayed or slowed. Method: an echo
+/// in each weather; one side ends first.
 #[test]
 fn bytes_pass_unchanged_in_every_weather() {
     let (target, said) = echo();
@@ -87,7 +87,8 @@ fn bytes_pass_unchanged_in_every_weather() {
     assert_eq!(proxy.accepted(), 4);
 }
 
-/// Goal: W2: a cut direction keeps bytes and ends back, the other one works, and healed it goes on. Method: each direction in turn.
+/// Goal: W2: a cut direction holds bytes and ends back, the other one works, and a healed one continues. Method: each
+/// direction in turn.
 #[test]
 fn cut_direction_goes_on_when_it_is_healed() {
     let (target, said) = echo();
@@ -118,8 +119,8 @@ fn cut_direction_goes_on_when_it_is_healed() {
     }
 }
 
-/// Goal: a reset is one at both ends, in any weather, and new connections are taken or refused as told. Method: a reset while
-/// everything is cut; a connection while refusing, and after.
+/// Goal: a reset reaches both ends in any weather, and new connections are accepted or refused as requested. Method: a
+/// reset while both directions are cut; a connection while refusing, and after that.
 #[test]
 fn reset_reaches_both_ends() {
     let (target, said) = echo();
@@ -139,7 +140,7 @@ fn reset_reaches_both_ends() {
     assert_eq!(through(&mut connect(&proxy), b"after"), b"after");
 }
 
-/// Goal: the bit that is named is flipped, and no other. Method: one in each direction, in the second of three messages.
+/// Goal: the named bit is flipped, and no other one. Method: one in each direction, in the second of three messages.
 #[test]
 fn one_named_bit_is_flipped() {
     let (target, _said) = echo();
@@ -154,8 +155,8 @@ fn one_named_bit_is_flipped() {
     assert_eq!(proxy.flipped(), 2);
 }
 
-/// Goal: a flip that is asked for in any moment comes. Method: flips of the next byte, one after the other, while bytes pass all the time;
-/// each is waited for.
+/// Goal: a flip comes whenever it is requested. Method: flips of the next byte, one after the other, while bytes pass
+/// all the time; the test waits for each.
 #[test]
 fn a_flip_asked_for_while_bytes_pass_comes() {
     let (target, _said) = echo();
