@@ -1,2 +1,3 @@
-//! Checks of the tree itself, as tests: style that a tool can hold is held by one. Nothing here is a library.
+//! Checks of the source tree, as tests: a tool keeps the rules of style that a tool can keep. The library itself is
+//! empty.
 #![forbid(unsafe_code)]

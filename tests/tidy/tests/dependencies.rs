@@ -1,4 +1,4 @@
-//! What a dependency may be: the licences of deny.toml, from the registry, none from git.
+//! The rules for dependencies: licences allowed by deny.toml, from the registry, none from git.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
 use std::{path::Path, process::Command};
@@ -17,23 +17,24 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// The list that deny.toml allows.
+/// Returns the licences that deny.toml allows.
 fn allowed() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("deny.toml")).unwrap();
     let line = text.lines().find(|line| line.starts_with("allow = [")).unwrap();
     line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Whether some choice the expression offers needs only allowed licences.
+/// Returns whether some choice that the expression offers needs allowed licences only.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let known = |name: &str| allowed.iter().any(|licence| licence == name.trim().trim_matches(['(', ')']));
     let expression = expression.replace('/', " OR ");
-    // AND binds tighter than OR; brackets around an OR inside an AND are resolved by asking for one of its parts.
+    // AND binds tighter than OR; for an OR in brackets inside an AND, one of its parts must be allowed.
     expression.replace(['(', ')'], "").split(" AND ").all(|part| part.split(" OR ").any(known))
         || expression.split(" OR ").any(|part| part.split(" AND ").all(known))
 }
 
-/// Goal: nothing with a licence nobody agreed to is linked. Method: every package of the lock file against deny.toml.
+/// Goal: no package with an unapproved licence is linked. Method: every package of the lock file is checked against
+/// deny.toml.
 #[test]
 fn every_dependency_has_an_allowed_licence() {
     let allowed = allowed();
@@ -49,7 +50,7 @@ fn every_dependency_has_an_allowed_licence() {
     assert!(!is_allowed("GPL-3.0-only", &allowed), "the check lets anything pass");
 }
 
-/// Goal: builds are repeatable from the registry alone. Method: no package has another source.
+/// Goal: builds can be repeated from the registry alone. Method: no package has another source.
 #[test]
 fn no_dependency_comes_from_git() {
     for package in packages() {
@@ -58,8 +59,8 @@ fn no_dependency_comes_from_git() {
     }
 }
 
-/// Goal: known vulnerabilities of what is linked are asked for, and none is passed over without a word. Method: the configuration that
-/// `make deny` goes by.
+/// Goal: known vulnerabilities of linked packages are checked, and none is ignored without a reason. Method: the
+/// configuration that `make deny` uses.
 #[test]
 fn advisories_are_looked_at() {
     let text = std::fs::read_to_string(root().join("deny.toml")).unwrap();

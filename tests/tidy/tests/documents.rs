@@ -1,4 +1,4 @@
-//! Documents and sources: ASCII, no dead paths on the map, no settings without documentation.
+//! Documents and sources: ASCII, no dead paths in ARCHITECTURE.md, complete decision records, one format of positions.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
 use std::{
@@ -21,7 +21,7 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().is_some_and(|extension| extensions.iter().any(|e| extension == *e))
 }
 
-/// Goal: every source and document is ASCII and ends with one newline. Method: every tracked text file read.
+/// Goal: every source and document is ASCII and ends with a newline. Method: every tracked text file is read.
 #[test]
 fn sources_and_documents_are_ascii() {
     for path in tracked() {
@@ -37,7 +37,7 @@ fn sources_and_documents_are_ascii() {
     }
 }
 
-/// Goal: the map names nothing that is gone. Method: every path in backquotes of ARCHITECTURE.md exists.
+/// Goal: the map names no missing path. Method: every path in backquotes of ARCHITECTURE.md exists.
 #[test]
 fn every_path_on_the_map_exists() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -54,7 +54,7 @@ fn every_path_on_the_map_exists() {
     assert!(map.lines().count() <= 400, "ARCHITECTURE.md is longer than 400 lines");
 }
 
-/// Goal: every Rust file says what it is. Method: each begins with a `//!` line.
+/// Goal: every Rust file states its purpose. Method: each begins with a `//!` line.
 #[test]
 fn every_source_file_opens_with_its_purpose() {
     for path in tracked().into_iter().filter(|path| has_extension(path, &["rs"])) {
@@ -63,7 +63,7 @@ fn every_source_file_opens_with_its_purpose() {
     }
 }
 
-/// Goal: a decision can be found. Method: every record under docs/decisions is numbered and has the six parts.
+/// Goal: a decision can be found. Method: every record under docs/decisions has a number of its own and the six parts.
 #[test]
 fn decision_records_have_their_parts() {
     let mut numbers = Vec::new();
@@ -80,8 +80,8 @@ fn decision_records_have_their_parts() {
     assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "two records with one number: {numbers:?}");
 }
 
-/// Goal: a position of the log looks the same wherever a user meets it. Method: no source but that of `Lsn` formats two hexadecimal numbers with a
-/// slash between them.
+/// Goal: positions of the log look the same everywhere. Method: only the source of `Lsn` formats two hexadecimal
+/// numbers with a slash between them.
 #[test]
 fn positions_are_formatted_in_one_place() {
     let halves = ["X}", "/{"].concat();

@@ -1,4 +1,5 @@
-//! Invariants of `docs/design`: each has an id of its own and names the test or assertion that checks it, and every cited id exists.
+//! Invariants of `docs/design`: each has a unique id and names the test or assertion that checks it, and every cited id
+//! exists.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
 use std::{
@@ -8,10 +9,10 @@ use std::{
     process::Command,
 };
 
-/// The prefixes of ids, each of one page.
+/// The prefixes of ids, one for each page.
 const PREFIXES: [&str; 10] = ["COMMIT", "FAULT", "LOG", "REPL", "RULE", "SEC", "SQL", "STORE", "TRAIN", "TXN"];
 
-/// Invariants that no test or assertion checks. Lower it with each that gets one.
+/// The number of invariants that no test or assertion checks. Lower it whenever one gets a check.
 const UNCHECKED_MAX: usize = 18;
 
 fn root() -> &'static Path {
@@ -28,7 +29,7 @@ fn texts(extensions: &[&str]) -> Vec<(PathBuf, String)> {
     paths.filter(wanted).filter_map(|path| Some((path.clone(), fs::read_to_string(root().join(path)).ok()?))).collect()
 }
 
-/// Returns the ids in a text, in order: a prefix, a hyphen and a number.
+/// Returns the ids in a text, in order; an id is a prefix, a hyphen and a number.
 fn ids(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'));
     let is_id = |word: &&str| {
@@ -39,7 +40,8 @@ fn ids(text: &str) -> Vec<String> {
     words.filter(is_id).map(str::to_owned).collect()
 }
 
-/// Returns the invariants of a page, each with the text of its last column. A row without an id goes on with the one above.
+/// Returns the invariants of a page, each with the text of its last column. A row without an id continues the row above
+/// it.
 fn invariants(page: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut is_inside = false;
@@ -59,8 +61,8 @@ fn invariants(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns what is wrong with the invariants of `pages`: ids that two have, and checks that are not in `tests` and `paths`. Counts those that
-/// have no check.
+/// Returns the faults of the invariants of `pages`: duplicate ids, and checks that are in neither `tests` nor `paths`.
+/// Also returns the number of invariants without a check.
 fn faults(pages: &[String], tests: &BTreeSet<String>, paths: &BTreeSet<String>) -> (Vec<String>, usize) {
     let (mut wrong, mut seen, mut unchecked) = (Vec::new(), BTreeSet::new(), 0);
     for (id, checks) in pages.iter().flat_map(|page| invariants(page)) {
@@ -80,7 +82,8 @@ fn faults(pages: &[String], tests: &BTreeSet<String>, paths: &BTreeSet<String>) 
     (wrong, unchecked)
 }
 
-/// Tests are sentences: a name with several words that is not a path, a macro or a word of code.
+/// Returns whether a name is that of a test. Tests are sentences, so it has several words, and it is not a path, a
+/// macro or an expression.
 fn is_name_of_test(name: &str) -> bool {
     name.matches('_').count() >= 3
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -93,8 +96,8 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// Goal: every invariant of the design has an id of its own and names a check that exists. Method: the tables of `docs/design` against the
-/// functions and files of the tree; the number without a check only falls.
+/// Goal: every invariant of the design has a unique id and names an existing check. Method: the tables of `docs/design`
+/// are compared with the functions and files of the tree; the number without a check only falls.
 #[test]
 fn invariants_have_ids_of_their_own_and_name_their_checks() {
     let sources = texts(&["rs", "py"]);
@@ -107,7 +110,8 @@ fn invariants_have_ids_of_their_own_and_name_their_checks() {
     assert!(unchecked <= UNCHECKED_MAX, "{unchecked} invariants are checked by reading only, {UNCHECKED_MAX} were");
 }
 
-/// Goal: a cited invariant can be looked up. Method: every id in sources and documents against the tables of `docs/design`.
+/// Goal: a cited invariant can be looked up. Method: every id in sources and documents is compared with the tables of
+/// `docs/design`.
 #[test]
 fn cited_invariants_exist() {
     let defined: BTreeSet<String> = pages().iter().flat_map(|page| invariants(page)).map(|(id, _)| id).collect();
@@ -122,7 +126,8 @@ fn cited_invariants_exist() {
     assert!(missing.is_empty(), "no page of docs/design has these: {missing:?}");
 }
 
-/// Goal: the check above can fail. Method: pages with an id twice, without a check, with a test that is gone, and a good one over two rows.
+/// Goal: the check above can fail. Method: pages with a duplicate id, without a check, with a missing test, and a good
+/// one over two rows.
 #[test]
 fn bad_tables_of_invariants_are_noticed() {
     let tests = BTreeSet::from(["a_commit_is_seen_whole".to_owned()]);

@@ -20,7 +20,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Layer of each crate of the workspace by name.
+/// Returns the layer of each crate of the workspace, by name.
 fn layers(metadata: &Value) -> BTreeMap<String, u64> {
     let packages = metadata["packages"].as_array().unwrap();
     let layer = |package: &Value| {
@@ -31,7 +31,7 @@ fn layers(metadata: &Value) -> BTreeMap<String, u64> {
     packages.iter().map(layer).collect()
 }
 
-/// Dependencies that do not go down, as "a (layer) -> b (layer)".
+/// Returns the dependencies that do not go down, as "a (layer) -> b (layer)".
 fn upward(metadata: &Value) -> Vec<String> {
     let layers = layers(metadata);
     let mut found = Vec::new();
@@ -48,14 +48,16 @@ fn upward(metadata: &Value) -> Vec<String> {
     found
 }
 
-/// Goal: no crate knows a crate of its own layer or above. Method: every dependency in `cargo metadata`, dev ones too.
+/// Goal: no crate depends on a crate of its own layer or of a higher one. Method: every dependency in `cargo metadata`,
+/// including those of tests.
 #[test]
 fn every_dependency_goes_strictly_down() {
     let found = upward(&metadata());
     assert!(found.is_empty(), "dependencies that are not strictly downward:\n{}", found.join("\n"));
 }
 
-/// Goal: the check above can fail. Method: the same metadata with one crate's layer lowered to that of what it needs.
+/// Goal: the check above can fail. Method: the same metadata, with one crate's layer lowered to that of a crate that it
+/// needs.
 #[test]
 fn a_crate_moved_down_is_noticed() {
     let mut metadata = metadata();
@@ -67,7 +69,7 @@ fn a_crate_moved_down_is_noticed() {
     assert!(upward(&metadata).iter().any(|edge| edge.starts_with("collie-engine (2) -> ")));
 }
 
-/// Goal: the map names what is there. Method: every crate of the workspace occurs in ARCHITECTURE.md by its folder.
+/// Goal: the map is complete. Method: ARCHITECTURE.md names the folder of every crate of the workspace.
 #[test]
 fn every_crate_is_on_the_map() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The documentation of the log's public functions: what may fail, what survives a crash, and what they wait for.
+//! The documentation of the log's public functions: how they may fail, what survives a crash, and what they wait for.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
 use std::{
@@ -7,19 +7,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The types through which a running log is used: each of their functions says what it waits for.
+/// The types through which callers use a running log: each of their functions documents what it waits for.
 const HANDLES: [&str; 8] = ["Log", "LogPin", "Writer", "Tail", "Shipper", "Follower", "Records", "Lead"];
 
-/// What `# Progress` may begin with. The README of the crate says what each means.
+/// The words with which `# Progress` may begin. The crate's README explains each.
 const CLASSES: [&str; 4] = ["Wait-free", "Lock-free", "Short mutexes", "Blocks on"];
 
-/// Functions that change a log which nobody has open: they say what survives a crash, as those of the handles do.
+/// Functions that change a closed log: they document what survives a crash, like those of the handles.
 const CHANGING: [&str; 6] = ["truncate_at", "back_up", "back_up_to", "cut", "repair_copies", "give_new_id"];
 
-/// A public function as the source has it.
+/// A public function as it stands in the source.
 #[derive(Debug, Default)]
 struct Function {
-    /// The type whose `impl` it stands in; empty for a free function.
+    /// The type of its `impl` block; empty for a free function.
     owner: String,
     name: String,
     fails: bool,
@@ -33,7 +33,7 @@ impl Function {
         self.doc.get(at + 1).map(String::as_str)
     }
 
-    /// Returns what its documentation lacks.
+    /// Returns the sections that its documentation lacks.
     fn lacks(&self) -> Vec<&'static str> {
         let is_handle = HANDLES.contains(&self.owner.as_str());
         let durability = (is_handle && self.fails) || CHANGING.contains(&self.name.as_str());
@@ -52,14 +52,14 @@ impl Function {
     }
 }
 
-/// Returns the type that an `impl` line is for.
+/// Returns the type of an `impl` line.
 fn owner_of(line: &str) -> String {
     let head = line.trim_start_matches("impl").split(" {").next().unwrap_or_default();
     let name = head.rsplit(" for ").next().unwrap_or_default().trim();
     name.split(['<', ' ']).next().unwrap_or_default().to_owned()
 }
 
-/// Finds the functions that are `pub` without limits, up to the tests at the end of the file.
+/// Finds the functions that are `pub` without restriction, up to the tests at the end of the file.
 fn functions(source: &str) -> Vec<Function> {
     let (mut found, mut owner, mut doc) = (Vec::new(), String::new(), Vec::new());
     let mut lines = source.lines();
@@ -90,7 +90,7 @@ fn functions(source: &str) -> Vec<Function> {
     found
 }
 
-/// Returns the sources of the log, but for its tests and the crash lab.
+/// Collects the sources of the log, except for its tests and the crash lab.
 fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -103,10 +103,10 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Goal: whoever reads a function of the log knows what may fail, what survives a crash, and what it waits for. Method:
-/// every `pub fn` of the crate: `# Errors` and `# Progress` where it returns a `Result`; `# Progress` on all of the handles;
-/// `# Durability` where a handle may fail and where a closed log is changed. The first words after `# Progress` are a class
-/// that the README explains.
+/// Goal: the documentation of every function of the log states how it may fail, what survives a crash, and what it
+/// waits for. Method: every `pub fn` of the crate has `# Errors` and `# Progress` if it returns a `Result`, `#
+/// Progress` if it belongs to a handle, and `# Durability` if it belongs to a handle and may fail or if it changes a
+/// closed log. `# Progress` begins with a class that the README explains.
 #[test]
 fn functions_of_the_log_say_errors_durability_and_progress() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/wal"));
@@ -136,7 +136,7 @@ fn functions_of_the_log_say_errors_durability_and_progress() {
     }
 }
 
-/// Goal: the check above can fail. Method: sources that lack one thing each, and one that lacks nothing.
+/// Goal: the check above can fail. Method: sources that lack one section each, and one that lacks none.
 #[test]
 fn missing_sections_are_noticed() {
     let whole = "impl Log {\n    /// Waits.\n    ///\n    /// # Errors\n    /// `Closed`.\n    ///\n    /// # Durability\n    \
