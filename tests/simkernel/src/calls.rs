@@ -1,8 +1,9 @@
-//! The C library's functions by which a program comes to its kernel, as symbols of this program: a simulated thread comes to the simulated
-//! kernel, every other thread to the real one.
+//! The functions of the C library by which a program calls its kernel, as symbols of this program: the calls of a
+//! simulated thread go to the simulated kernel, those of every other thread to the real one.
 //!
-//! Files, memory and processes are not among them: those go to the real kernel, and programs that run here bring a simulated disk of their
-//! own. What a simulated thread asks of a socket that is not simulated here fails loudly, so that nothing is determined by chance.
+//! Files, memory and processes are not simulated here: their calls go to the real kernel, and the programs that run
+//! here use a simulated disk. A call on a socket that is not simulated fails loudly, so that no result depends on the
+//! real machine.
 #![allow(
     clippy::missing_safety_doc,
     reason = "each function's contract is that of the C library's function of its name"
@@ -25,7 +26,7 @@ use crate::{
 
 const NS: u64 = 1_000_000_000;
 
-/// Processors that a simulated host has.
+/// The number of processors of a simulated host.
 const PROCESSORS: usize = 2;
 
 fn fail(error: i32) -> c_int {
@@ -45,12 +46,12 @@ fn counted(outcome: Outcome<usize>) -> ssize_t {
     }
 }
 
-/// Returns the thread that asks, if it is simulated, and so is the descriptor.
+/// Returns the calling thread if it is simulated and the descriptor is too.
 fn asks(descriptor: c_int) -> Option<ThreadId> {
     current().filter(|_| descriptor >= FIRST)
 }
 
-/// Does something in the kernel after others may have run.
+/// Runs `work` in the kernel, after other threads may have run.
 fn call<T>(thread: ThreadId, work: impl FnOnce(&mut Kernel) -> T) -> T {
     threads::may_be_preempted(thread);
     enter(work)
@@ -58,7 +59,7 @@ fn call<T>(thread: ThreadId, work: impl FnOnce(&mut Kernel) -> T) -> T {
 
 // Threads.
 
-/// What a new thread begins with.
+/// The data with which a new thread starts.
 struct Birth {
     thread: ThreadId,
     gate: &'static AtomicU32,
@@ -67,10 +68,10 @@ struct Birth {
     argument: *mut c_void,
 }
 
-/// The key whose destructor ends a thread, behind those of its own variables; -1: not made yet.
+/// The key whose destructor ends a thread, after those of its own variables; -1 if it was not made yet.
 static END: AtomicI32 = AtomicI32::new(-1);
 
-/// Makes the key.
+/// Makes the key that ends threads.
 pub(crate) fn prepare() {
     if END.load(Ordering::Acquire) < 0 {
         let mut key: libc::pthread_key_t = 0;
@@ -117,7 +118,7 @@ unsafe extern "C" fn pthread_create(
     let result = real!(pthread_create as fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
         made, attributes, thread_begins, birth.cast());
     assert_eq!(result, 0, "the real kernel has no more threads");
-    // K4
+    // K4: the new thread must have started before this one continues.
     while is_born.load(Ordering::Acquire) == 0 {
         futex_wait(is_born, 0);
     }
@@ -137,7 +138,7 @@ unsafe extern "C" fn pthread_join(joined: pthread_t, value: *mut *mut c_void) ->
         if let Some(thread) = runs {
             threads::wait(this, Wait::Join(thread), None);
         }
-        // A handle may come back for another thread.
+        // The handle may be used again for another thread.
         enter(|kernel| kernel.threads.forget_handle(joined));
     }
     real!(pthread_join as fn(pthread_t, *mut *mut c_void) -> c_int; joined, value)
@@ -521,7 +522,7 @@ unsafe extern "C" fn setsockopt(
     bytes: socklen_t,
 ) -> c_int {
     match asks(descriptor) {
-        // What they change is not simulated: buffers, delays, how a dead peer is found.
+        // The options that these calls set are not simulated: buffers, delays, detection of a dead peer.
         Some(_) => 0,
         None => real!(setsockopt as fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
             descriptor, level, option, value, bytes),
@@ -595,13 +596,13 @@ fn refuse_to_block(descriptor: c_int, outcome: &Outcome<usize>) {
     assert!(!would, "sockets that block are not simulated");
 }
 
-/// Returns the bytes that a caller gives to be filled.
+/// Returns the bytes that a caller offers to be filled.
 unsafe fn to_fill<'b>(bytes: *mut c_void, count: size_t) -> &'b mut [u8] {
     // SAFETY: the caller gives so many bytes, for as long as the call takes.
     unsafe { std::slice::from_raw_parts_mut(bytes.cast::<u8>(), count) }
 }
 
-/// Returns the bytes that a caller gives to be sent.
+/// Returns the bytes that a caller wants to send.
 unsafe fn to_send<'b>(bytes: *const c_void, count: size_t) -> &'b [u8] {
     // SAFETY: the caller gives so many bytes, for as long as the call takes.
     unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), count) }
@@ -686,7 +687,7 @@ unsafe extern "C" fn getaddrinfo(
         node, service, hints, result)
 }
 
-/// What keeps the linker from leaving this file out of a program: something of it that the program uses.
+/// Keeps the linker from leaving this file out of a program, by a reference to one of its functions.
 pub(crate) fn link() {
     #[used]
     static KEPT: extern "C" fn() -> c_int = sched_yield;

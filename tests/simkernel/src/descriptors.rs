@@ -1,10 +1,10 @@
-//! Descriptors of sockets, event counters and epolls. Numbers of real ones are far below.
+//! Descriptors of sockets, event counters and epolls. Their numbers are far above those of the real kernel.
 //!
 //! # Invariants
-//! - D1. An epoll tells of each change once, as one that is asked for edges does (`EPOLLET`), and of what is there already when a descriptor
-//!   is added. It is asked for nothing else by the programs that run here.
+//! - D1. An epoll reports each change once, as an edge-triggered one does (`EPOLLET`), and reports the current state
+//!   when a descriptor is added. The programs that run here use no other mode.
 //!
-//! Checked by `tests`: every wait of a socket there is one of an epoll.
+//! Checked by `tests`: all waits for sockets there are waits for an epoll.
 
 use std::{collections::BTreeMap, net::SocketAddrV4};
 
@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) const READ: u32 = libc::EPOLLIN as u32;
 pub(crate) const WRITE: u32 = libc::EPOLLOUT as u32;
-/// The peer sends nothing more.
+/// The peer has stopped sending.
 pub(crate) const AT_END: u32 = libc::EPOLLRDHUP as u32;
 /// The connection is over.
 pub(crate) const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLRDHUP) as u32;
@@ -28,13 +28,13 @@ pub(crate) const FIRST: i32 = 1 << 24;
 struct Interest {
     events: u32,
     data: u64,
-    /// Changes that were not told of yet.
+    /// The changes that were not reported yet.
     news: u32,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Of no use yet.
+    /// A socket that does not listen and is not connected yet.
     Fresh(Option<SocketAddrV4>),
     Listener(SocketAddrV4),
     Stream(EndId),
@@ -47,7 +47,7 @@ struct Descriptor {
     process: usize,
     kind: Kind,
     is_blocking: bool,
-    /// Numbers that stand for it.
+    /// The number of descriptor numbers that refer to it.
     names: u32,
 }
 
@@ -56,13 +56,13 @@ struct Descriptor {
 pub(crate) struct Descriptors {
     all: BTreeMap<i32, Descriptor>,
     made: i32,
-    /// Further numbers of a descriptor, with its first.
+    /// The further numbers of a descriptor, with its first one.
     copies: BTreeMap<i32, i32>,
-    /// Epolls that watch a descriptor.
+    /// The epolls that watch a descriptor.
     watching: BTreeMap<i32, Vec<i32>>,
 }
 
-/// What a call came to.
+/// The result of a call, or its error number.
 pub(crate) type Outcome<T> = Result<T, i32>;
 
 impl Kernel {
@@ -78,7 +78,7 @@ impl Kernel {
         self.descriptors.copies.get(&number).copied().unwrap_or(number)
     }
 
-    /// Makes another number of a descriptor.
+    /// Adds another number for a descriptor.
     pub(crate) fn copy(&mut self, number: i32) -> Outcome<i32> {
         let first = self.first_of(number);
         self.descriptors.all.get_mut(&first).ok_or(libc::EBADF)?.names += 1;
@@ -262,7 +262,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Closes what a process has open, as its end does.
+    /// Closes all descriptors of a process, as its end does.
     pub(crate) fn close_all(&mut self, process: usize) {
         let of_it = |(number, descriptor): (&i32, &Descriptor)| (descriptor.process == process).then_some(*number);
         let open: Vec<i32> = self.descriptors.all.iter().filter_map(of_it).collect();
@@ -294,7 +294,7 @@ impl Kernel {
         }
     }
 
-    /// Adds, changes or removes what an epoll watches. A descriptor of the real kernel never has news.
+    /// Adds, changes or removes a descriptor that an epoll watches. A descriptor of the real kernel never has news.
     pub(crate) fn control_epoll(
         &mut self,
         epoll: i32,
@@ -324,7 +324,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Something can be done with a descriptor that could not before (D1).
+    /// Notes that a descriptor is ready for more than before, and wakes a thread of each epoll that watches it (D1).
     pub(crate) fn news(&mut self, number: i32, news: u32) {
         let watching = self.descriptors.watching.get(&number).cloned().unwrap_or_default();
         for epoll in watching {
@@ -341,7 +341,7 @@ impl Kernel {
         }
     }
 
-    /// Takes up to `most` news of an epoll: what, and the data of whose.
+    /// Takes up to `most` reports of an epoll: the events, and the data of the descriptor.
     pub(crate) fn take_news(&mut self, epoll: i32, most: usize) -> Outcome<Vec<(u32, u64)>> {
         let Kind::Epoll(interests) = self.kind(epoll)? else { return Err(libc::EINVAL) };
         let with_news = interests.values_mut().filter(|interest| interest.news != 0).take(most);

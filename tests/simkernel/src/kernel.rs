@@ -1,4 +1,4 @@
-//! [`Kernel`]: everything that is simulated, and the one way in.
+//! [`Kernel`]: the whole simulated state, and the only access to it.
 
 use std::{
     cell::UnsafeCell,
@@ -9,23 +9,24 @@ use collie_env::{Random as _, SimRandom};
 
 use crate::{descriptors::Descriptors, network::Network, threads::Threads};
 
-/// Where the calendar of a simulation begins: 2020-01-01, in microseconds since 1970.
+/// The start of a simulation's calendar: 2020-01-01, in microseconds since 1970.
 pub(crate) const EPOCH_US: i64 = 1_577_836_800_000_000;
 
-/// How a simulation runs.
+/// The options of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What each turn of a thread takes, in nanoseconds.
+    /// The time that each turn of a thread takes, in nanoseconds.
     pub turn_ns: u64,
-    /// What each call of the kernel takes, in nanoseconds.
+    /// The time that each call of the kernel takes, in nanoseconds.
     pub call_ns: u64,
-    /// A thread is preempted at one of so many calls; 0: never.
+    /// A thread is preempted at one of this many calls; 0 for never.
     pub preempted_one_in: usize,
-    /// A simulation that comes to this time is aborted, with what its threads wait for: whoever was to end it does not.
+    /// A simulation that reaches this time is aborted with a list of the waits of its threads, since it has failed to
+    /// end.
     pub end_ns: u64,
-    /// Lines of each process that are kept.
+    /// The number of each process's lines that are kept.
     pub console_lines: usize,
-    /// Whether lines of processes are printed as they come.
+    /// Whether the lines of processes are printed as they come.
     pub echoes: bool,
 }
 
@@ -41,13 +42,13 @@ pub(crate) struct Kernel {
     pub(crate) now_ns: u64,
     random: SimRandom,
     pub(crate) turns: u64,
-    /// Sums up what happened: equal for equal seeds.
+    /// A hash of all events: equal for equal seeds.
     pub(crate) trace: u64,
     pub(crate) options: Options,
     pub(crate) threads: Threads,
     pub(crate) network: Network,
     pub(crate) descriptors: Descriptors,
-    /// Threads that are made now are of this process, if not of their maker's.
+    /// The process of threads that are made now, if it is not that of their maker.
     pub(crate) birth: Option<usize>,
 }
 
@@ -68,44 +69,45 @@ impl Kernel {
         usize::try_from(self.draw() % bound.max(1) as u64).unwrap_or(0)
     }
 
-    /// Draws a number of a range.
+    /// Draws a number from `from` up to but not including `to`.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.draw() % to.saturating_sub(from).max(1)
     }
 
-    /// Adds something that happened to the trace.
+    /// Adds an event to the trace.
     pub(crate) fn note(&mut self, what: u64) {
         self.trace = SimRandom::new(self.trace ^ what.rotate_left(32) ^ self.now_ns).u64();
     }
 }
 
-/// The kernel of the simulation that runs.
+/// The place of the kernel of the running simulation.
 struct Place(UnsafeCell<Option<Kernel>>);
 
-// SAFETY: only the thread that has the turn touches it (K1), and the turn goes from one to the next by release and acquire.
+// SAFETY: only the thread that has the turn accesses it (K1), and the turn passes between threads by release and
+// acquire.
 unsafe impl Sync for Place {}
 
 static KERNEL: Place = Place(UnsafeCell::new(None));
 
-/// Some thread is in the kernel.
+/// Whether a thread is in the kernel.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Begins or ends a simulation; returns what was there.
+/// Starts or ends a simulation; returns the previous kernel.
 pub(crate) fn exchange(kernel: Option<Kernel>) -> Option<Kernel> {
     assert!(!IS_ENTERED.swap(true, Ordering::Acquire), "the kernel is in use");
-    // SAFETY: the flag was taken: no other reference is there.
+    // SAFETY: the flag was taken, so there is no other reference.
     let before = unsafe { std::mem::replace(&mut *KERNEL.0.get(), kernel) };
     IS_ENTERED.store(false, Ordering::Release);
     before
 }
 
-/// Does something in the kernel. Only the thread that has the turn calls it, and `work` makes no call of the kernel.
+/// Runs `work` in the kernel. Only the thread that has the turn calls this, and `work` makes no call of the kernel.
 ///
 /// # Panics
-/// There is no simulation, or the kernel was entered twice: a mistake of this crate.
+/// If there is no simulation, or if the kernel is entered twice, which is a bug of this crate.
 pub(crate) fn enter<T>(work: impl FnOnce(&mut Kernel) -> T) -> T {
     assert!(!IS_ENTERED.swap(true, Ordering::Acquire), "the kernel was entered twice");
-    // SAFETY: the flag was taken, and is given back after the reference is gone: no other one is there.
+    // SAFETY: the flag was taken, and is released after the last use of the reference, so there is no other one.
     let kernel = unsafe { &mut *KERNEL.0.get() };
     let done = match kernel {
         Some(kernel) => work(kernel),

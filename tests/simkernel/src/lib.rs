@@ -1,16 +1,17 @@
-//! A simulated kernel under real programs: their threads, their time and their network, in one process and determined by a seed.
+//! A simulated kernel under real programs: their threads, time and network, in one process, determined by a seed.
 //!
-//! A program that runs here is compiled as it always is. What it asks the C library for (threads, locks, time, chance, sockets, epoll) comes to
-//! this crate's symbols of the same names (`calls`), which answer threads of a simulation themselves and pass everything else on. One thread
-//! runs at a time, and the seed draws which is next (`threads`); time jumps to where something happens, so that an hour in which little
-//! does takes seconds; hosts are joined by links that can be cut and slow (`network`). Processes can be paused and killed, hosts can lose
-//! their power. Equal seeds give equal runs, which [`Ended::trace`] shows.
+//! A program that runs here is compiled as usual. Its calls of the C library (threads, locks, time, random numbers,
+//! sockets, epoll) reach this crate's symbols of the same names (`calls`), which serve the threads of a simulation and
+//! pass all other calls on. One thread runs at a time, and the seed draws the next one (`threads`). Time jumps to the
+//! next event, so an hour with few events takes seconds. Hosts are joined by links that can be cut or slow (`network`).
+//! Processes can be paused and killed, and hosts can lose their power. Equal seeds give equal runs, which
+//! [`Ended::trace`] shows.
 //!
-//! What is not simulated: files (bring `collie_env`'s simulated disk), signals, blocking sockets, names of hosts, and memory that threads share
-//! without a call in between: the order of loads and stores is loom's to check.
+//! Not simulated: files (use `collie_env`'s simulated disk), signals, blocking sockets, host names, and memory that
+//! threads share without a call in between: loom checks the order of loads and stores.
 //!
-//! Linux only. A process runs one simulation at a time, and threads that were killed in it stay until the process ends: run one in a process of
-//! its own.
+//! Linux only. A process runs one simulation at a time, and threads that were killed in it stay until the process ends:
+//! run a simulation in its own process.
 //!
 //! ```
 //! use std::{sync::mpsc, thread, time::Duration};
@@ -59,24 +60,24 @@ use crate::{
     threads::{become_thread, current},
 };
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended<T> {
-    /// What `world` returned.
+    /// The value that `world` returned.
     pub result: T,
-    /// Sums up in which order threads ran, and when: equal for equal seeds.
+    /// A hash of the order and the times in which threads ran: equal for equal seeds.
     pub trace: u64,
     /// The simulated time that passed.
     pub passed: Duration,
-    /// How often a thread was given the turn.
+    /// How often a thread got the turn.
     pub turns: u64,
 }
 
-/// Runs `world` in a simulation that `seed` determines, on a host and in a process of its own; processes that it started and did not end
-/// stop where they are once it returns.
+/// Runs `world` in a simulation that `seed` determines, as a process on its own host. The processes that `world`
+/// started and did not end stop where they are once it returns.
 ///
 /// # Panics
-/// A simulation runs in this process already; `world` panicked.
+/// If a simulation runs in this process already, or if `world` panics.
 pub fn run<T: Send>(seed: u64, options: Options, world: impl FnOnce() -> T + Send) -> Ended<T> {
     calls::link();
     calls::prepare();
@@ -87,7 +88,7 @@ pub fn run<T: Send>(seed: u64, options: Options, world: impl FnOnce() -> T + Sen
     kernel.threads.take_turn(thread);
     let start_ns = kernel.now_ns;
     assert!(exchange(Some(kernel)).is_none(), "one simulation at a time");
-    // A thread of its own has no keys of maps, and nothing else, from before.
+    // The world gets a new thread, which has no state from before, such as the random keys of hash maps.
     let result = std::thread::scope(|scope| {
         let world = scope.spawn(move || {
             become_thread(Some(thread));
@@ -104,15 +105,16 @@ pub fn run<T: Send>(seed: u64, options: Options, world: impl FnOnce() -> T + Sen
     Ended { result, trace, passed: Duration::from_nanos(now_ns - start_ns), turns }
 }
 
-/// Returns nanoseconds since the simulation's beginning of time; never falls.
+/// Returns the nanoseconds since the simulation's time began; never falls.
 ///
 /// # Panics
-/// This thread is not simulated.
+/// If this thread is not simulated.
 pub fn now_ns() -> u64 {
     enter(|kernel| kernel.now_ns)
 }
 
-/// Lets other threads run now and then, as the seed says: for what a simulated program brings along, such as a disk.
+/// Lets other threads run now and then, as the seed decides; for code that a simulated program brings along, such as a
+/// disk.
 pub fn may_be_preempted() {
     current().into_iter().for_each(threads::may_be_preempted);
 }
@@ -122,14 +124,15 @@ pub fn draw() -> u64 {
     enter(Kernel::draw)
 }
 
-/// The clock of a host: its monotonic time counts from its own beginning, and its calendar may be wrong.
+/// The clock of a host: its monotonic time has its own start, and its calendar may be wrong.
 #[derive(Clone, Copy, Debug)]
 struct HostClock {
     behind_ns: u64,
     wrong_by_us: i64,
 }
 
-/// Returns the clock of a host that was turned on `behind` before the simulation began, and whose calendar is wrong by `wrong_by_us`.
+/// Returns the clock of a host that was turned on `behind` before the simulation began and whose calendar is wrong by
+/// `wrong_by_us`.
 pub fn clock(behind: Duration, wrong_by_us: i64) -> Arc<dyn Clock> {
     Arc::new(HostClock { behind_ns: u64::try_from(behind.as_nanos()).unwrap_or(0), wrong_by_us })
 }

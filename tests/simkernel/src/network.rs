@@ -1,10 +1,11 @@
 //! The network: hosts, the links between them, and the two ends of each connection.
 //!
 //! # Invariants
-//! - N1. What one end sends arrives at the other whole, once and in order, after the latency of the link.
-//! - N2. What arrives while its link is cut, or its host is off, waits as TCP's repetitions would, and comes when that is over.
-//! - N3. The kernel of a host that is on answers for processes that are gone: what arrives for an end that is not there is answered by a
-//!   reset. One that is off says nothing.
+//! - N1. The bytes that one end sends arrive at the other completely, once and in order, after the latency of the link.
+//! - N2. A segment that arrives while its link is cut or its host is off waits, as with TCP's retransmissions, and is
+//!   delivered when that is over.
+//! - N3. The kernel of a host that is on answers for dead processes: it answers a segment for a missing end with a
+//!   reset. A host that is off is silent.
 //!
 //! Checked by `tests`.
 
@@ -18,19 +19,19 @@ use crate::{
     kernel::Kernel,
 };
 
-/// Bytes that one end may have sent which the other has not read.
+/// Most bytes that one end may have sent and the other has not read.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Connections that a listener has not taken yet.
+/// Most connections that wait for a listener to accept them.
 const BACKLOG: usize = 1024;
 
-/// Between two processes of one host.
+/// The latency between two processes of one host, at least and at most.
 const LOOPBACK_NS: (u64, u64) = (5_000, 30_000);
 
-/// After how long a silence an end gives up a connection whose other end lost its power, as one does that keeps it alive.
+/// The time after which an end gives up a connection whose other end lost its power, as with keepalive.
 const SILENCE_NS: u64 = 60_000_000_000;
 
-/// The first port that connections come from.
+/// The first port that connecting ends get.
 const FIRST_PORT: u16 = 32_768;
 
 /// One end of a connection, by its number.
@@ -48,9 +49,9 @@ struct Host {
 struct Link {
     is_cut: bool,
     latency_ns: (u64, u64),
-    /// What was sent before it arrives before.
+    /// No segment that is sent now arrives before this time, which keeps the order.
     last_ns: u64,
-    /// What waits (N2).
+    /// The segments that wait (N2).
     held: VecDeque<Segment>,
 }
 
@@ -69,12 +70,12 @@ struct Segment {
 
 #[derive(Debug)]
 enum What {
-    /// Asks for a connection.
+    /// Requests a connection.
     Syn {
         by: EndId,
         address: SocketAddrV4,
     },
-    /// It is there.
+    /// Accepts the connection.
     SynAck {
         to: EndId,
         by: EndId,
@@ -84,7 +85,7 @@ enum What {
         by: EndId,
         bytes: Vec<u8>,
     },
-    /// Nothing more comes.
+    /// The sender has stopped sending.
     Fin {
         to: EndId,
         by: EndId,
@@ -92,18 +93,18 @@ enum What {
     Reset {
         to: EndId,
     },
-    /// Nothing was heard for too long.
+    /// The other end was silent for too long.
     Silence {
         to: EndId,
     },
 }
 
-/// How far a connection has come, as one end sees it.
+/// The state of a connection, as one end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Connecting,
     Open,
-    /// It is over; whoever asks next is told this, once.
+    /// It is over; the next call gets this error, once.
     Failed(Option<i32>),
 }
 
@@ -115,17 +116,17 @@ struct End {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     phase: Phase,
-    /// What arrived and was not read.
+    /// The bytes that arrived and were not read.
     received: VecDeque<u8>,
-    /// Nothing more comes.
+    /// The peer has stopped sending.
     is_at_end: bool,
-    /// Nothing more is sent.
+    /// This end has stopped sending.
     is_shut: bool,
-    /// Bytes that were sent and have not arrived.
+    /// The bytes that were sent and have not arrived.
     on_the_way: usize,
-    /// Somebody found no room.
+    /// A send found too little room.
     wants_room: bool,
-    /// Who is told of news, if it is not in a backlog.
+    /// The descriptor that gets its news; none in a backlog.
     descriptor: Option<i32>,
 }
 
@@ -140,7 +141,7 @@ struct Listener {
 pub(crate) struct Network {
     hosts: Vec<Host>,
     links: BTreeMap<(usize, usize), Link>,
-    /// What arrives, by when and in the order in which it was sent.
+    /// The segments on their way, by the time of arrival and the order of sending.
     events: BTreeMap<(u64, u64), Segment>,
     sent: u64,
     ends: BTreeMap<EndId, End>,
@@ -179,7 +180,7 @@ impl Network {
         self.last_end
     }
 
-    /// Returns what can be done at an end at once.
+    /// Returns the operations that are possible at an end now.
     pub(crate) fn readiness(&self, end: EndId) -> u32 {
         let Some(end) = self.ends.get(&end) else { return READ | WRITE | FAILED };
         let mut ready = 0;
@@ -200,7 +201,7 @@ impl Network {
         ready
     }
 
-    /// Returns whether a connection waits to be taken.
+    /// Returns whether a connection waits to be accepted.
     pub(crate) fn is_called(&self, listener: SocketAddrV4) -> bool {
         self.listeners.get(&listener).is_some_and(|listener| !listener.backlog.is_empty())
     }
@@ -210,7 +211,7 @@ impl Network {
         self.ends.get(&end).map(|end| (end.local, end.remote, end.phase == Phase::Open))
     }
 
-    /// Returns what failed, and forgets it.
+    /// Returns the error of an end, and clears it.
     pub(crate) fn take_error(&mut self, end: EndId) -> i32 {
         match self.ends.get_mut(&end).map(|end| &mut end.phase) {
             Some(Phase::Failed(error)) => error.take().unwrap_or(0),
@@ -233,12 +234,12 @@ impl Kernel {
         self.network.events.insert((at_ns, self.network.sent), Segment { from, to, what });
     }
 
-    /// Returns when something arrives next.
+    /// Returns the time of the next arrival.
     pub(crate) fn next_event_ns(&self) -> Option<u64> {
         self.network.events.first_key_value().map(|((at_ns, _), _)| *at_ns)
     }
 
-    /// Has everything arrive that is due.
+    /// Delivers all segments that are due.
     pub(crate) fn deliver(&mut self) {
         while let Some(entry) = self.network.events.first_entry().filter(|entry| entry.key().0 <= self.now_ns) {
             let segment = entry.remove();
@@ -299,7 +300,7 @@ impl Kernel {
         }
     }
 
-    /// A connection is asked for.
+    /// Handles a request for a connection.
     fn called(&mut self, by: EndId, address: SocketAddrV4, (from, to): (usize, usize)) {
         let Some(remote) = self.network.ends.get(&by).map(|end| end.local) else { return };
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port());
@@ -329,13 +330,13 @@ impl Kernel {
         descriptor.into_iter().for_each(|descriptor| self.news(descriptor, READ));
     }
 
-    /// Tells whoever watches an end.
+    /// Reports news of an end to its descriptor.
     fn tell(&mut self, end: EndId, news: u32) {
         let descriptor = self.network.ends.get(&end).and_then(|end| end.descriptor);
         descriptor.into_iter().for_each(|descriptor| self.news(descriptor, news));
     }
 
-    /// Listens at an address of `host`; returns it, with the port that was drawn where 0 was asked for.
+    /// Listens at an address of `host`; returns it, with a drawn port if 0 was requested.
     pub(crate) fn listen(&mut self, host: usize, address: SocketAddrV4, descriptor: i32) -> Result<SocketAddrV4, i32> {
         let mut address = address;
         if address.port() == 0 {
@@ -348,29 +349,29 @@ impl Kernel {
         Ok(address)
     }
 
-    /// Returns whether somebody listens there.
+    /// Returns whether a socket listens there.
     pub(crate) fn is_taken(&self, address: SocketAddrV4) -> bool {
         self.network.listeners.contains_key(&address)
     }
 
-    /// Takes a connection.
+    /// Accepts a connection, if one waits.
     pub(crate) fn accept(&mut self, listener: SocketAddrV4) -> Option<EndId> {
         self.network.listeners.get_mut(&listener).and_then(|listener| listener.backlog.pop_front())
     }
 
-    /// Listens no more.
+    /// Stops listening; resets the connections that were not accepted.
     pub(crate) fn unlisten(&mut self, listener: SocketAddrV4) {
         if let Some(listener) = self.network.listeners.remove(&listener) {
             listener.backlog.into_iter().for_each(|end| self.reset_end(end));
         }
     }
 
-    /// Sets who is told of news of an end.
+    /// Sets the descriptor that gets the news of an end.
     pub(crate) fn watch_end(&mut self, end: EndId, descriptor: i32) {
         self.network.ends.get_mut(&end).into_iter().for_each(|end| end.descriptor = Some(descriptor));
     }
 
-    /// Begins to connect from `host`.
+    /// Starts to connect from `host`.
     pub(crate) fn connect(&mut self, host: usize, address: SocketAddrV4, descriptor: i32) -> Result<EndId, i32> {
         let Some(to) = self.network.host_at(*address.ip()) else { return Err(libc::ENETUNREACH) };
         let local = SocketAddrV4::new(self.network.address_of(host), self.network.port(host));
@@ -392,7 +393,7 @@ impl Kernel {
         Ok(end)
     }
 
-    /// Sends what there is room for; returns how many bytes that is.
+    /// Sends as many bytes as there is room for; returns their number.
     pub(crate) fn send(&mut self, id: EndId, bytes: &[u8]) -> Result<usize, i32> {
         let Some(end) = self.network.ends.get(&id) else { return Err(libc::EPIPE) };
         let room = self.network.window(end);
@@ -416,7 +417,7 @@ impl Kernel {
         Ok(count)
     }
 
-    /// Reads what is there.
+    /// Reads the received bytes, as many as fit into `bytes`.
     pub(crate) fn receive(&mut self, id: EndId, bytes: &mut [u8]) -> Result<usize, i32> {
         let Some(end) = self.network.ends.get_mut(&id) else { return Err(libc::EBADF) };
         if end.received.is_empty() {
@@ -438,7 +439,7 @@ impl Kernel {
         Ok(count)
     }
 
-    /// Sends nothing more.
+    /// Stops sending, and tells the peer.
     pub(crate) fn shut(&mut self, id: EndId) -> Result<(), i32> {
         let Some(end) = self.network.ends.get_mut(&id) else { return Err(libc::ENOTCONN) };
         match end.phase {
@@ -453,7 +454,7 @@ impl Kernel {
         }
     }
 
-    /// Closes an end: in order where everything was read.
+    /// Closes an end: in order if all bytes were read, otherwise with a reset.
     pub(crate) fn close_end(&mut self, id: EndId) {
         let Some(end) = self.network.ends.get(&id) else { return };
         match end.phase {
@@ -475,18 +476,18 @@ impl Kernel {
         }
     }
 
-    /// Cuts or mends the link from one host to another.
+    /// Cuts or restores the link from one host to another.
     pub(crate) fn set_cut(&mut self, from: usize, to: usize, is_cut: bool) {
         self.network.links.entry((from, to)).or_default().is_cut = is_cut;
         self.release(from, to);
     }
 
-    /// Sets how long what is sent takes.
+    /// Sets the latency of a link, at least and at most.
     pub(crate) fn set_latency(&mut self, from: usize, to: usize, latency_ns: (u64, u64)) {
         self.network.links.entry((from, to)).or_default().latency_ns = latency_ns;
     }
 
-    /// Turns a host off, silently: its connections are gone and nobody is told (N3); or on.
+    /// Turns a host off silently, so that its connections vanish and their peers get no message (N3); or turns it on.
     pub(crate) fn set_on(&mut self, host: usize, is_on: bool) {
         self.network.hosts[host].is_on = is_on;
         if is_on {
@@ -505,7 +506,7 @@ impl Kernel {
         }
     }
 
-    /// Has come what waited, if nothing is in its way any more.
+    /// Sends the held segments again, unless the link is still cut or the host still off.
     fn release(&mut self, from: usize, to: usize) {
         let is_on = self.network.hosts[to].is_on;
         let link = self.network.links.entry((from, to)).or_default();

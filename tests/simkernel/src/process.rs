@@ -1,4 +1,4 @@
-//! [`Host`] and [`Process`]: what a world is made of, and what can be done to it.
+//! [`Host`] and [`Process`]: the parts of a simulated world, with the faults that can hit them.
 
 use std::{
     net::Ipv4Addr,
@@ -17,34 +17,35 @@ use crate::{
 pub struct Host(usize);
 
 impl Host {
-    /// Adds a host; others reach it at `address`.
+    /// Adds a host, which others reach at `address`.
     pub fn add(address: Ipv4Addr) -> Self {
         Self(enter(|kernel| kernel.network.add_host(address)))
     }
 
-    /// Returns the host that the world itself is on.
+    /// Returns the host on which the world itself runs.
     pub fn world() -> Self {
         Self(0)
     }
 
-    /// Cuts what is sent from here to `other`, or mends it. What was sent meanwhile arrives then.
+    /// Cuts the link from this host to `other`, or restores it. Segments that were sent in the meantime arrive after
+    /// that.
     pub fn cut(self, other: Self, is_cut: bool) {
         enter(|kernel| kernel.set_cut(self.0, other.0, is_cut));
     }
 
-    /// Sets how long what is sent from here to `other` takes, at least and at most.
+    /// Sets the latency of the link from this host to `other`, at least and at most.
     pub fn set_latency(self, other: Self, from: Duration, to: Duration) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         enter(|kernel| kernel.set_latency(self.0, other.0, (ns(from), ns(to))));
     }
 
-    /// Turns its power off: its processes are gone, and nobody is told. Or on.
+    /// Turns the host's power off: its processes vanish, and no peer gets a message. Or turns it on.
     pub fn set_on(self, is_on: bool) {
         enter(|kernel| {
             if !is_on {
                 let of_it = |process: &usize| kernel.threads.processes[*process].host == self.0;
                 let processes: Vec<usize> = (0..kernel.threads.processes.len()).filter(of_it).collect();
-                kernel.set_on(self.0, false); // first: what its processes have open is closed without a word
+                kernel.set_on(self.0, false); // first, so that the closing of its processes' descriptors sends nothing
                 processes.into_iter().for_each(|process| kernel.end_process(process));
             } else {
                 kernel.set_on(self.0, true);
@@ -53,14 +54,14 @@ impl Host {
     }
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(usize);
 
 impl Process {
     /// Starts a process on a host. Once `main` returns, it ends with all its threads.
     ///
-    /// # Panics
+    /// If the real kernel has no more threads.
     /// The real kernel has no more threads.
     pub fn start(name: &str, host: Host, main: impl FnOnce() + Send + 'static) -> Self {
         let process = enter(|kernel| {
@@ -79,27 +80,27 @@ impl Process {
         Self(process)
     }
 
-    /// Ends it at once, as SIGKILL does: its host closes what it had open.
+    /// Ends the process at once, as SIGKILL does: its host closes its descriptors.
     pub fn kill(self) {
         enter(|kernel| kernel.end_process(self.0));
     }
 
-    /// Stops it, as SIGSTOP does.
+    /// Stops the process, as SIGSTOP does.
     pub fn pause(self) {
         enter(|kernel| kernel.threads.pause(self.0));
     }
 
-    /// Has it go on.
+    /// Lets the process continue, as SIGCONT does.
     pub fn resume(self) {
         enter(|kernel| kernel.threads.resume(self.0));
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether the process has ended.
     pub fn has_ended(self) -> bool {
         enter(|kernel| kernel.threads.processes[self.0].life == Life::Ended)
     }
 
-    /// Returns the last lines that it wrote to standard output and error, each with its time.
+    /// Returns the last lines that the process wrote to standard output and error, each with its time.
     pub fn console(self) -> Vec<String> {
         enter(|kernel| kernel.threads.processes[self.0].console.iter().cloned().collect())
     }
@@ -113,7 +114,7 @@ impl Kernel {
         }
     }
 
-    /// Takes what a thread prints; `false`: it is to be printed.
+    /// Records text that a thread prints; `false` means that the caller must print it.
     pub(crate) fn print(&mut self, thread: ThreadId, text: &[u8]) -> bool {
         let (at_ns, most, echoes) = (self.now_ns, self.options.console_lines, self.options.echoes);
         let number = self.threads.all[thread].process;
@@ -134,7 +135,7 @@ impl Kernel {
                 process.console.pop_front();
             }
         }
-        // The world itself is whoever looks at it.
+        // The output of the world itself is printed.
         number != 0
     }
 }

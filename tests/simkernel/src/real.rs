@@ -1,11 +1,11 @@
-//! The C library's own functions, under the symbols of `calls`: for threads and descriptors that are not simulated.
+//! The C library's own functions behind the symbols of `calls`: for threads and descriptors that are not simulated.
 
 use std::{
     ffi::{CStr, c_void},
     sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
-/// A function of the C library, looked up when it is first called.
+/// A function of the C library, which is looked up at its first call.
 pub(crate) struct Real {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -19,13 +19,13 @@ impl Real {
     /// Returns its address.
     ///
     /// # Panics
-    /// The C library has no such function.
+    /// If the C library has no such function.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.found.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name ends with a zero; the symbol after this program's own is the C library's.
+        // SAFETY: the name ends with a zero; the next symbol after this program's own is the C library's.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         assert!(!found.is_null(), "the C library has no {:?}", self.name);
         self.found.store(found, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Real {
     }
 }
 
-/// Calls the C library's function of this name and type.
+/// Calls the function of the C library with this name and type.
 macro_rules! real {
     ($name:ident as fn($($type:ty),* $(,)?) -> $result:ty; $($argument:expr),*) => {{
         static REAL: $crate::real::Real = {
@@ -46,7 +46,7 @@ macro_rules! real {
         type Function = unsafe extern "C" fn($($type),*) -> $result;
         // SAFETY: the symbol of that name has that type in every C library that Rust's standard library runs on.
         let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Function>(REAL.address()) };
-        // SAFETY: the caller's arguments go on unchanged, and the caller keeps that function's promises.
+        // SAFETY: the caller's arguments are passed on unchanged, and the caller keeps the contract of that function.
         unsafe { function($($argument),*) }
     }};
 }
@@ -61,14 +61,14 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
         libc::SYS_futex, std::ptr::from_ref(word), wait, value, null);
 }
 
-/// Wakes the thread that waits for `word`.
+/// Wakes a thread that waits for `word`.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     _ = real!(syscall as fn(libc::c_long, *const AtomicU32, libc::c_int, u32) -> libc::c_long;
         libc::SYS_futex, std::ptr::from_ref(word), wake, 1);
 }
 
-/// Returns the number that the real kernel has for this thread.
+/// Returns the real kernel's number of this thread.
 pub(crate) fn own_number() -> i32 {
     let number = real!(syscall as fn(libc::c_long) -> libc::c_long; libc::SYS_gettid);
     i32::try_from(number).unwrap_or(0)

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::*;
 
-/// One simulation at a time.
+/// Held by the test whose simulation runs, since a process runs one at a time.
 static ONE: OnceLock<Mutex<()>> = OnceLock::new();
 
 fn run_one<T: Send>(seed: u64, world: impl FnOnce() -> T + Send) -> Ended<T> {
@@ -58,8 +58,8 @@ fn queue_of_threads() -> (Vec<u32>, HashMap<u32, u32>) {
     (seen, counts)
 }
 
-/// Goal: K1: a seed determines in which order threads run, also the order of a map with random keys; other seeds give other orders. Method:
-/// eight threads and a queue, twice with each seed.
+/// Goal: K1: a seed determines the order in which threads run, and also the order of a map with random keys; other
+/// seeds give other orders. Method: eight threads and a queue, twice with each seed.
 #[test]
 fn a_seed_determines_the_order_of_threads() {
     let mut orders = Vec::new();
@@ -76,7 +76,7 @@ fn a_seed_determines_the_order_of_threads() {
     assert_eq!(orders.len(), 6, "every seed gives an order of its own");
 }
 
-/// Goal: K2: an hour of waiting takes no time, and both clocks show it. Method: sleep for an hour.
+/// Goal: K2: an hour of waiting takes no real time, and both clocks show it. Method: a sleep of an hour.
 #[test]
 fn an_hour_of_waiting_takes_no_time() {
     let real = Instant::now();
@@ -95,7 +95,7 @@ fn an_hour_of_waiting_takes_no_time() {
 const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 const PORT: u16 = 4000;
 
-/// Sends back what it is sent, on each connection.
+/// Sends back all received bytes, on each connection.
 fn echo() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -114,7 +114,7 @@ fn echo() {
     });
 }
 
-/// Runs a client of an echo in a world of two hosts.
+/// Runs a client of an echo server in a world of two hosts.
 fn with_echo<T: Send, F: Future<Output = T>>(seed: u64, client: impl FnOnce(Host, Process) -> F + Send) -> Ended<T> {
     run_one(seed, || {
         let host = Host::add(SERVER);
@@ -141,8 +141,8 @@ async fn answered(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u
     Ok(back)
 }
 
-/// Goal: N1, N2: bytes come whole and in order, a cut link only makes them late, and a run comes again by its seed. Method: an echo of a
-/// megabyte over a server of several threads, with the way back cut for five seconds.
+/// Goal: N1, N2: bytes arrive completely and in order, a cut link only delays them, and the same seed repeats a run.
+/// Method: an echo of a megabyte over a server of several threads, with the way back cut for five seconds.
 #[test]
 fn cut_link_makes_bytes_late_and_loses_none() {
     let lived = || {
@@ -169,8 +169,9 @@ fn cut_link_makes_bytes_late_and_loses_none() {
     assert_eq!((one.trace, one.result), (two.trace, two.result));
 }
 
-/// Goal: N3, K3: a killed process resets its connections and refuses new ones, a paused one answers once it goes on, a host without power
-/// says nothing until its kernel is back. Method: each in turn, by what a client of an echo is told, and when.
+/// Goal: N3, K3: a killed process resets its connections and refuses new ones, a paused one answers once it continues,
+/// and a host without power is silent until its kernel is back. Method: each in turn; the test checks which result a
+/// client of an echo server gets, and when.
 #[test]
 fn clients_are_told_what_a_kernel_would_tell_them() {
     with_echo(6, |host, server| async move {
@@ -202,8 +203,8 @@ fn clients_are_told_what_a_kernel_would_tell_them() {
     });
 }
 
-/// Goal: threads that wait for each other for ever are found, not waited for. Method: a thread that joins one which waits for a lock that the
-/// first one holds; in a process of its own, since that ends it.
+/// Goal: threads that wait for each other forever are reported. Method: a thread joins another one, which waits for a
+/// lock that the first one holds; in its own process, since that aborts it.
 #[test]
 fn threads_that_wait_for_ever_are_named() {
     const NAME: &str = "COLLIE_SIMKERNEL_DEADLOCK";

@@ -1,13 +1,15 @@
-//! Threads and time: one thread runs at a time, and the seed decides which is next.
+//! Threads and time: one thread runs at a time, and the seed decides which one is next.
 //!
 //! # Invariants
-//! - K1. One simulated thread runs at a time: the one that has the turn. It gives the turn away only where it would wait in a kernel, ends,
-//!   yields, or is preempted at a call of this kernel; so what the others do in between is determined by the seed.
-//! - K2. Time stands still while a thread computes, but for a little at each call. Once no thread can run, it jumps to the next moment at which
-//!   something happens.
-//! - K3. A thread of a process that was killed never has the turn again; one of a paused process has it once the process goes on.
-//! - K4. Nor does a thread that begins or ends run beside the one that has the turn: where memory is found for what depends on that, and
-//!   addresses decide which locks share what.
+//! - K1. One simulated thread runs at a time: the one that has the turn. It gives the turn away only where it would
+//!   wait in a kernel, where it ends or yields, or where it is preempted at a call of this kernel; so the seed
+//!   determines what the others do in between.
+//! - K2. Time stands still while a thread computes, except for a little at each call. Once no thread can run, time
+//!   jumps to the next event.
+//! - K3. A thread of a killed process never gets the turn again; one of a paused process gets it once the process
+//!   continues.
+//! - K4. A thread that starts or ends does not run in parallel with the one that has the turn either: the addresses of
+//!   allocations depend on that, and addresses decide which locks share a queue.
 //!
 //! Checked by `tests`; K4 by `same_seed_is_the_same_run` of `tests/crash/tests/cluster.rs`.
 
@@ -25,16 +27,16 @@ use crate::{
 /// A thread, by its number.
 pub(crate) type ThreadId = usize;
 
-/// What a thread waits for.
+/// The event for which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
-    /// Only for a moment.
+    /// Only the time.
     Sleep,
-    /// That another thread wakes those at this address.
+    /// Another thread wakes the waiters at this address.
     Futex(usize),
-    /// That a thread ends.
+    /// A thread ends.
     Join(ThreadId),
-    /// That this epoll has news.
+    /// This epoll has news.
     Epoll(i32),
 }
 
@@ -57,15 +59,15 @@ pub(crate) enum Woken {
 pub(crate) struct Thread {
     pub(crate) process: usize,
     pub(crate) state: State,
-    /// Its place among those that wait for the same.
+    /// Its place in the queue of threads that wait for the same event.
     ticket: u64,
     deadline_ns: Option<u64>,
     woken: Woken,
-    /// 1: it has the turn.
+    /// 1 if it has the turn.
     gate: &'static AtomicU32,
 }
 
-/// What may become of a process's threads.
+/// The state of a process, which decides whether its threads can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Runs,
@@ -78,11 +80,11 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) host: usize,
     pub(crate) life: Life,
-    /// Threads that are ready while it is paused.
+    /// The threads that became ready while it is paused.
     held: Vec<ThreadId>,
-    /// What it wrote to standard output and error last.
+    /// The last lines that it wrote to standard output and error.
     pub(crate) console: VecDeque<String>,
-    /// The line that has not ended yet.
+    /// The line that is not complete yet.
     pub(crate) line: Vec<u8>,
 }
 
@@ -92,9 +94,9 @@ pub(crate) struct Threads {
     pub(crate) all: Vec<Thread>,
     ready: Vec<ThreadId>,
     timers: BTreeSet<(u64, ThreadId)>,
-    /// Those that the C library's handles stand for.
+    /// The threads by the handles of the C library.
     handles: BTreeMap<libc::pthread_t, ThreadId>,
-    /// Those that wait for one thing, by their tickets: in the order in which they came.
+    /// The threads that wait for one event, by their tickets, so in the order of their arrival.
     queues: BTreeMap<Wait, BTreeMap<u64, ThreadId>>,
     tickets: u64,
     pub(crate) processes: Vec<Process>,
@@ -110,7 +112,7 @@ pub(crate) fn current() -> Option<ThreadId> {
     CURRENT.get()
 }
 
-/// Makes this thread the simulated one of this number, or none.
+/// Makes this thread the simulated one of this number, or a real one.
 pub(crate) fn become_thread(thread: Option<ThreadId>) {
     CURRENT.set(thread);
 }
@@ -131,7 +133,7 @@ impl Threads {
         self.all.len() - 1
     }
 
-    /// Makes a thread ready, if its process is there (K3).
+    /// Makes a thread ready, unless its process has ended (K3).
     pub(crate) fn begin(&mut self, thread: ThreadId) {
         let of = &mut self.all[thread];
         let process = &mut self.processes[of.process];
@@ -158,7 +160,7 @@ impl Threads {
         self.handles.insert(handle, thread);
     }
 
-    /// Forgets a handle, which may come back for another thread.
+    /// Forgets a handle, which may be used again for another thread.
     pub(crate) fn forget_handle(&mut self, handle: libc::pthread_t) {
         self.handles.remove(&handle);
     }
@@ -180,7 +182,7 @@ impl Threads {
         self.begin(thread);
     }
 
-    /// Wakes up to `most` threads that wait for this, in the order in which they came; returns how many.
+    /// Wakes up to `most` threads that wait for this event, in the order of their arrival; returns their number.
     pub(crate) fn wake_some(&mut self, wait: Wait, most: usize) -> usize {
         let Some(waiting) = self.queues.get(&wait) else { return 0 };
         let woken: Vec<ThreadId> = waiting.values().take(most).copied().collect();
@@ -188,7 +190,7 @@ impl Threads {
         woken.len()
     }
 
-    /// Has a thread wait.
+    /// Makes a thread wait.
     fn put_to_sleep(&mut self, thread: ThreadId, wait: Wait, deadline_ns: Option<u64>) {
         let of = &mut self.all[thread];
         of.state = State::Waiting(wait);
@@ -207,12 +209,12 @@ impl Threads {
         self.wake_some(Wait::Join(thread), usize::MAX);
     }
 
-    /// Returns when the next wait ends by time.
+    /// Returns the time at which the next wait times out.
     pub(crate) fn next_timer_ns(&self) -> Option<u64> {
         self.timers.first().map(|(at_ns, _)| *at_ns)
     }
 
-    /// Ends waits whose time is over.
+    /// Ends the waits whose time has come.
     pub(crate) fn ring(&mut self, now_ns: u64) {
         while let Some((at_ns, thread)) = self.timers.first().copied().filter(|(at_ns, _)| *at_ns <= now_ns) {
             self.timers.remove(&(at_ns, thread));
@@ -230,7 +232,7 @@ impl Threads {
         }
     }
 
-    /// Has a paused process go on.
+    /// Lets a paused process continue.
     pub(crate) fn resume(&mut self, process: usize) {
         if self.processes[process].life == Life::Paused {
             self.processes[process].life = Life::Runs;
@@ -239,7 +241,7 @@ impl Threads {
         }
     }
 
-    /// Ends a process: none of its threads runs any more, but the one that ends it.
+    /// Ends a process: none of its threads runs any more, except for the calling one until it gives the turn away.
     pub(crate) fn end_process(&mut self, process: usize) {
         self.processes[process].life = Life::Ended;
         self.processes[process].held.clear();
@@ -251,7 +253,7 @@ impl Threads {
         });
     }
 
-    /// Says what every thread waits for.
+    /// Returns a description of what each thread waits for.
     pub(crate) fn describe(&self) -> String {
         let mut lines = Vec::new();
         for (number, thread) in self.all.iter().enumerate() {
@@ -265,7 +267,7 @@ impl Threads {
 }
 
 impl Kernel {
-    /// Draws the thread that has the turn next (K2).
+    /// Draws the thread that gets the turn next (K2).
     fn pick(&mut self) -> ThreadId {
         loop {
             self.threads.ring(self.now_ns);
@@ -289,14 +291,14 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Ends the real process. Not a panic: whatever that calls comes here again.
+    /// Aborts the real process. A panic would make calls that lead back to this kernel.
     fn abort(&self, why: &str) -> ! {
         print(format!("{why}:\n{}\n", self.threads.describe()).as_bytes());
         std::process::abort();
     }
 }
 
-/// Gives the turn from `this` to `next`; without `this` for good.
+/// Passes the turn from `this` to `next`; without `this` the caller gives it up for good.
 fn hand_over(this: Option<&AtomicU32>, next: &AtomicU32) {
     if this.is_some_and(|this| std::ptr::eq(this, next)) {
         return;
@@ -313,17 +315,17 @@ fn await_turn(gate: &AtomicU32) {
     await_end(DYING.swap(0, Ordering::Acquire)); // K4
 }
 
-/// The thread that gave the turn away for good, by the number that the real kernel has for it; 0: none.
+/// The real kernel's number of the thread that has given the turn up for good; 0 if there is none.
 static DYING: AtomicI32 = AtomicI32::new(0);
 
-/// Waits until the real kernel has no such thread any more.
+/// Waits until the real kernel no longer has this thread.
 fn await_end(number: i32) {
     while number != 0 && is_alive(number) {
         give_up_processor();
     }
 }
 
-/// Waits until this thread, which was just made, has the turn.
+/// Waits until this new thread has the turn.
 pub(crate) fn await_birth(thread: ThreadId, gate: &AtomicU32, is_born: &AtomicU32) {
     become_thread(Some(thread));
     is_born.store(1, Ordering::Release);
@@ -331,12 +333,12 @@ pub(crate) fn await_birth(thread: ThreadId, gate: &AtomicU32, is_born: &AtomicU3
     await_turn(gate);
 }
 
-/// Returns what opens when a thread has the turn.
+/// Returns the word that is set when a thread gets the turn.
 pub(crate) fn gate_of(kernel: &Kernel, thread: ThreadId) -> &'static AtomicU32 {
     kernel.threads.all[thread].gate
 }
 
-/// Gives the turn away.
+/// Gives the turn away after `leave` has run in the kernel; returns, with the turn, how the wait ended.
 fn switch(this: ThreadId, leave: impl FnOnce(&mut Kernel)) -> Woken {
     let (own, next) = enter(|kernel| {
         leave(kernel);
@@ -347,17 +349,17 @@ fn switch(this: ThreadId, leave: impl FnOnce(&mut Kernel)) -> Woken {
     enter(|kernel| kernel.threads.all[this].woken)
 }
 
-/// Waits until another thread, or what comes from the network, ends the wait, or until `deadline_ns`.
+/// Waits until another thread or an arrival from the network ends the wait, or until `deadline_ns`.
 pub(crate) fn wait(this: ThreadId, wait: Wait, deadline_ns: Option<u64>) -> Woken {
     switch(this, |kernel| kernel.threads.put_to_sleep(this, wait, deadline_ns))
 }
 
-/// Lets others run.
+/// Lets other threads run.
 pub(crate) fn give_way(this: ThreadId) {
     switch(this, |kernel| kernel.threads.begin(this));
 }
 
-/// Lets others run now and then, as the seed says.
+/// Lets other threads run now and then, as the seed decides.
 pub(crate) fn may_be_preempted(this: ThreadId) {
     let is_due = enter(|kernel| {
         kernel.now_ns += kernel.options.call_ns;
@@ -369,7 +371,7 @@ pub(crate) fn may_be_preempted(this: ThreadId) {
     }
 }
 
-/// Ends this thread, and gives the turn away for good.
+/// Ends this thread and gives the turn up for good.
 pub(crate) fn end(this: ThreadId) {
     let next = enter(|kernel| {
         kernel.threads.end(this);
