@@ -11,7 +11,8 @@
 //!
 //! # Invariants
 //! - B1. The costs of an allocation never exceed the grant.
-//! - B2. Every unit that is not shed has a probability of at least [`PROBABILITY_MIN`], so that every sample can be weighted.
+//! - B2. Every unit that is not shed has a probability of at least [`PROBABILITY_MIN`], so that every sample can be
+//!   weighted.
 //! - B3. On average the weights of kept samples add up to the number of calls, except for the weights that are cut,
 //!   which are counted.
 

@@ -201,6 +201,7 @@ pub fn read_journal(bytes: &[u8]) -> Result<Journal, TrainError> {
     if reader.bytes(MAGIC.len())? != MAGIC {
         return Err(malformed("magic"));
     }
+    // The checksum is checked before the version, so that damage is not reported as a newer format.
     let (version, stored) = (reader.u32()?, reader.u32()?);
     let computed = crc32c(header.get(..HEADER_BYTES.saturating_sub(4)).unwrap_or_default());
     if stored != computed {

@@ -172,6 +172,7 @@ impl Package {
         if reader.bytes(MAGIC.len())? != MAGIC {
             return Err(malformed("magic"));
         }
+        // The checksum comes before the version, so that damage is not reported as a newer format.
         let stored = reader.u32()?;
         let computed = crc32c(reader.rest());
         if stored != computed {

@@ -26,7 +26,8 @@ impl Bound {
 mod tests {
     use super::*;
 
-    /// Goal: the floor holds for short delays, the share for long ones. Method: one of each, on both sides of the limit.
+    /// Goal: the floor holds for short delays, the share for long ones. Method: one of each, on both sides of the
+    /// limit.
     #[test]
     fn the_larger_of_share_and_floor_counts() {
         let bound = Bound { share: 0.1, floor_us: 1000.0 };

@@ -67,7 +67,8 @@ pub trait Policy: Debug + Send {
     /// Notes a tick about which nothing is known, since the primary was silent. The tick grants nothing.
     fn silence(&mut self) {}
 
-    /// Returns the highest delay that the policy allows in a window, in us, once it has measured one without collection.
+    /// Returns the highest delay that the policy allows in a window, in us, once it has measured one without
+    /// collection.
     fn bound_us(&self) -> Option<f64> {
         None
     }

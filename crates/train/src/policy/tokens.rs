@@ -5,7 +5,7 @@ use super::{Grant, Policy, Signals};
 /// Elastic work gives way if apply threads wait longer than this for a processor.
 const RUN_QUEUE_US_MAX: f64 = 1000.0;
 
-/// P7: the rate of q cores at which an [`ElasticBudget`](super::ElasticBudget) is filled for replayed reads and fitting.
+/// P7: the rate of q cores at which an [`ElasticBudget`](super::ElasticBudget) is filled for replayed reads and fits.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     /// q.

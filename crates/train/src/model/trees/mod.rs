@@ -1,4 +1,5 @@
-//! `Trees`: gradient-boosted regression trees over histograms (Friedman, 2001; histograms as in LightGBM, Ke et al., 2017).
+//! `Trees`: gradient-boosted regression trees over histograms (Friedman, 2001; histograms as in LightGBM, Ke et al.,
+//! 2017).
 //!
 //! Each tree is fitted to the residuals of the trees before it. Features are cut into at most 255 bins, so a split is
 //! chosen from sums per bin. There are no missing values and no categories, since features of units are numbers.
