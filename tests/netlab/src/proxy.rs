@@ -385,6 +385,7 @@ impl Pump {
         let [_, mut to] = self.ends.each_ref().map(AsRef::as_ref);
         let written = to.write(&piece);
         let sent = written.as_ref().map_or(0, |sent| *sent);
+        // A flip whose byte was not sent stays due for the next write.
         let (flipped, unsent): (Vec<_>, Vec<_>) = flips.into_iter().partition(|(at, _)| place(*at) < sent);
         way.flips.lock().extend(unsent);
         way.flipped.fetch_add(flipped.len() as u64, Ordering::SeqCst);
