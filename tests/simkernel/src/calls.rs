@@ -30,7 +30,7 @@ const NS: u64 = 1_000_000_000;
 const PROCESSORS: usize = 2;
 
 fn fail(error: i32) -> c_int {
-    // SAFETY: the address is that of this thread's own variable.
+    // SAFETY: the pointer is that of this thread's own variable.
     unsafe { *libc::__errno_location() = error };
     -1
 }
@@ -75,7 +75,7 @@ static END: AtomicI32 = AtomicI32::new(-1);
 pub(crate) fn prepare() {
     if END.load(Ordering::Acquire) < 0 {
         let mut key: libc::pthread_key_t = 0;
-        // SAFETY: the key is written to a variable of this function; the destructor is one.
+        // SAFETY: the key is written to a local variable, and the destructor has the required type.
         let made = unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) };
         assert_eq!(made, 0, "no key can be made");
         END.store(i32::try_from(key).unwrap_or(-1), Ordering::Release);
@@ -87,10 +87,10 @@ unsafe extern "C" fn thread_ends(_value: *mut c_void) {
 }
 
 extern "C" fn thread_begins(birth: *mut c_void) -> *mut c_void {
-    // SAFETY: it is the box that `pthread_create` gave away.
+    // SAFETY: the pointer is that of the box that `pthread_create` released.
     let Birth { thread, gate, is_born, start, argument } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     let key = libc::pthread_key_t::try_from(END.load(Ordering::Acquire)).unwrap_or(0);
-    // SAFETY: the key was made; the value is never read.
+    // SAFETY: the key exists, and the value is never read.
     unsafe { libc::pthread_setspecific(key, std::ptr::dangling::<c_void>()) };
     threads::await_birth(thread, gate, is_born);
     start(argument)
@@ -122,7 +122,7 @@ unsafe extern "C" fn pthread_create(
     while is_born.load(Ordering::Acquire) == 0 {
         futex_wait(is_born, 0);
     }
-    // SAFETY: it was written by the call that succeeded.
+    // SAFETY: the successful call has written it.
     let handle = unsafe { *made };
     enter(|kernel| {
         kernel.threads.know_handle(thread, handle);
@@ -168,10 +168,10 @@ unsafe extern "C" fn sched_getaffinity(process: libc::pid_t, bytes: size_t, set:
     if current().is_none() {
         return real!(sched_getaffinity as fn(libc::pid_t, size_t, *mut libc::cpu_set_t) -> c_int; process, bytes, set);
     }
-    // SAFETY: the caller gives so many bytes of a set of processors.
+    // SAFETY: the caller's set has that many bytes.
     unsafe { std::ptr::write_bytes(set.cast::<u8>(), 0, bytes) };
     for processor in 0..PROCESSORS {
-        // SAFETY: it is the caller's set, which was just filled.
+        // SAFETY: it is the caller's set, which was just filled with zeros.
         unsafe { libc::CPU_SET(processor, &mut *set) };
     }
     0
@@ -190,11 +190,11 @@ fn futex(this: ThreadId, word: *const AtomicU32, operation: c_int, value: u32, t
     match command {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {
             threads::may_be_preempted(this);
-            // SAFETY: the caller's word lives while it waits for it.
+            // SAFETY: the caller's word stays valid during the wait.
             if unsafe { &*word }.load(Ordering::SeqCst) != value {
                 return c_long::from(fail(libc::EAGAIN));
             }
-            // SAFETY: null, or a time of the caller's.
+            // SAFETY: the pointer is null or that of the caller's time.
             let timeout = unsafe { timeout.as_ref() }.map(nanoseconds);
             let is_relative = command == libc::FUTEX_WAIT;
             let is_calendar = operation & libc::FUTEX_CLOCK_REALTIME != 0;
@@ -230,7 +230,7 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
                 return futex(this, word, operation, u32::try_from(c & 0xFFFF_FFFF).unwrap_or(0), timeout);
             }
             libc::SYS_getrandom => {
-                // SAFETY: the caller gives so many bytes.
+                // SAFETY: the caller's buffer has that many bytes.
                 return unsafe { getrandom(std::ptr::with_exposed_provenance_mut(a), b, 0) } as c_long;
             }
             _ => {}
@@ -244,7 +244,7 @@ unsafe extern "C" fn getrandom(bytes: *mut c_void, count: size_t, flags: c_uint)
     if current().is_none() {
         return real!(getrandom as fn(*mut c_void, size_t, c_uint) -> ssize_t; bytes, count, flags);
     }
-    // SAFETY: the caller gives so many bytes.
+    // SAFETY: the caller's buffer has that many bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(bytes.cast::<u8>(), count) };
     enter(|kernel| {
         for part in bytes.chunks_mut(8) {
@@ -266,13 +266,13 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut timespec) 
     let is_calendar = [libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE].contains(&clock);
     let now_ns = if is_calendar { now_ns + EPOCH_US.unsigned_abs() * 1_000 } else { now_ns };
     let part = |value: u64| c_long::try_from(value).unwrap_or(c_long::MAX);
-    // SAFETY: the caller's variable.
+    // SAFETY: the pointer is that of the caller's variable.
     unsafe { *time = timespec { tv_sec: part(now_ns / NS), tv_nsec: part(now_ns % NS) } };
     0
 }
 
 fn sleep(this: ThreadId, time: *const timespec, is_absolute: bool) {
-    // SAFETY: the caller's time.
+    // SAFETY: the pointer is that of the caller's time.
     let time = nanoseconds(unsafe { &*time });
     let now_ns = enter(|kernel| kernel.now_ns);
     threads::wait(this, Wait::Sleep, Some(if is_absolute { time } else { now_ns.saturating_add(time) }));
@@ -322,7 +322,7 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, descriptor: c_int
         return real!(epoll_ctl as fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
             epoll, operation, descriptor, event);
     };
-    // SAFETY: null, or the caller's.
+    // SAFETY: the pointer is null or that of the caller's event.
     let (events, data) = unsafe { event.as_ref() }.map_or((0, 0), |event| (event.events, event.u64));
     answer(call(this, |kernel| kernel.control_epoll(epoll, operation, descriptor, events, data)))
 }
@@ -345,7 +345,7 @@ unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_
             Err(error) => return fail(error),
         };
         for (at, (what, data)) in news.iter().enumerate() {
-            // SAFETY: the caller has room for `most` of them.
+            // SAFETY: the caller has room for `most` events.
             unsafe { *events.add(at) = epoll_event { events: *what, u64: *data } };
         }
         if !news.is_empty() || timeout_ms == 0 {
@@ -380,13 +380,13 @@ unsafe extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
 }
 
 unsafe fn address_of(address: *const sockaddr, bytes: socklen_t) -> Outcome<SocketAddrV4> {
-    // SAFETY: the caller's address has a family.
+    // SAFETY: the caller's address is long enough to have a family.
     let is_there =
         bytes as usize >= size_of::<sockaddr_in>() && c_int::from(unsafe { (*address).sa_family }) == libc::AF_INET;
     if !is_there {
         return Err(libc::EAFNOSUPPORT);
     }
-    // SAFETY: it has that family, and the length that goes with it.
+    // SAFETY: it has that family and the length of its type.
     let address = unsafe { &*address.cast::<sockaddr_in>() };
     let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
     Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)))
@@ -403,7 +403,7 @@ unsafe fn put_address(address: SocketAddrV4, to: *mut sockaddr, bytes: *mut sock
         sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
         sin_zero: [0; 8],
     };
-    // SAFETY: the caller gives the room that it says, and hears how much there is.
+    // SAFETY: the caller's buffer has the length that it states, and gets the full length back.
     unsafe {
         let room = (*bytes as usize).min(size_of::<sockaddr_in>());
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(&of).cast::<u8>(), to.cast::<u8>(), room);
@@ -505,7 +505,7 @@ unsafe extern "C" fn getsockopt(
     match error {
         Ok(error) => {
             let error = if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR) { error } else { 0 };
-            // SAFETY: every option that is asked for is an integer.
+            // SAFETY: the programs that run here ask for options of integer type only.
             unsafe { *value.cast::<c_int>() = error };
             0
         }
@@ -571,7 +571,7 @@ unsafe extern "C" fn ioctl(descriptor: c_int, request: libc::Ioctl, argument: us
     }
     match request {
         libc::FIONBIO => {
-            // SAFETY: it is an integer of the caller's.
+            // SAFETY: the argument is the address of the caller's integer.
             let is_blocking = unsafe { *std::ptr::with_exposed_provenance::<c_int>(argument) } == 0;
             answer(enter(|kernel| kernel.set_blocking(descriptor, is_blocking)))
         }
@@ -598,20 +598,20 @@ fn refuse_to_block(descriptor: c_int, outcome: &Outcome<usize>) {
 
 /// Returns the bytes that a caller offers to be filled.
 unsafe fn to_fill<'b>(bytes: *mut c_void, count: size_t) -> &'b mut [u8] {
-    // SAFETY: the caller gives so many bytes, for as long as the call takes.
+    // SAFETY: the caller's buffer has that many bytes for the duration of the call.
     unsafe { std::slice::from_raw_parts_mut(bytes.cast::<u8>(), count) }
 }
 
 /// Returns the bytes that a caller wants to send.
 unsafe fn to_send<'b>(bytes: *const c_void, count: size_t) -> &'b [u8] {
-    // SAFETY: the caller gives so many bytes, for as long as the call takes.
+    // SAFETY: the caller's buffer has that many bytes for the duration of the call.
     unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), count) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(descriptor: c_int, bytes: *mut c_void, count: size_t) -> ssize_t {
     match asks(descriptor) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the contract of the C library's function.
         Some(this) => read_some(this, descriptor, unsafe { to_fill(bytes, count) }),
         None => real!(read as fn(c_int, *mut c_void, size_t) -> ssize_t; descriptor, bytes, count),
     }
@@ -621,7 +621,7 @@ unsafe extern "C" fn read(descriptor: c_int, bytes: *mut c_void, count: size_t) 
 unsafe extern "C" fn recv(descriptor: c_int, bytes: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
     match asks(descriptor) {
         Some(_) if flags & libc::MSG_PEEK != 0 => panic!("looking ahead is not simulated"),
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the contract of the C library's function.
         Some(this) => read_some(this, descriptor, unsafe { to_fill(bytes, count) }),
         None => real!(recv as fn(c_int, *mut c_void, size_t, c_int) -> ssize_t; descriptor, bytes, count, flags),
     }
@@ -630,13 +630,13 @@ unsafe extern "C" fn recv(descriptor: c_int, bytes: *mut c_void, count: size_t, 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, count: size_t) -> ssize_t {
     if let Some(this) = asks(descriptor) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the contract of the C library's function.
         return write_some(this, descriptor, unsafe { to_send(bytes, count) });
     }
     if let Some(this) = current()
         && [libc::STDOUT_FILENO, libc::STDERR_FILENO].contains(&descriptor)
     {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the contract of the C library's function.
         let text = unsafe { to_send(bytes, count) };
         if enter(|kernel| kernel.print(this, text)) {
             return counted(Ok(count));
@@ -648,7 +648,7 @@ unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, count: size_
 #[unsafe(no_mangle)]
 unsafe extern "C" fn send(descriptor: c_int, bytes: *const c_void, count: size_t, flags: c_int) -> ssize_t {
     match asks(descriptor) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the contract of the C library's function.
         Some(this) => write_some(this, descriptor, unsafe { to_send(bytes, count) }),
         None => real!(send as fn(c_int, *const c_void, size_t, c_int) -> ssize_t; descriptor, bytes, count, flags),
     }
@@ -663,7 +663,7 @@ unsafe extern "C" fn writev(descriptor: c_int, parts: *const libc::iovec, count:
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the caller gives `count` parts.
         let part = unsafe { &*parts.add(at) };
-        // SAFETY: each of them has so many bytes.
+        // SAFETY: each part has that many bytes.
         all.extend_from_slice(unsafe { to_send(part.iov_base, part.iov_len) });
     }
     write_some(this, descriptor, &all)
