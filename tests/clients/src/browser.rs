@@ -1,6 +1,7 @@
-//! [`Browser`]: Debian's Chromium without a window, driven by its own protocol over two pipes, so that tests read what a page shows.
+//! [`Browser`]: Debian's headless Chromium, driven by the DevTools protocol over two named pipes, so that tests can
+//! read what a page shows.
 //!
-//! It and what it started are killed when the value is dropped.
+//! Chromium and all its child processes are killed when the value is dropped.
 
 use std::{
     fs::File,
@@ -19,13 +20,13 @@ use tempfile::TempDir;
 
 use crate::{program::find, stopwatch::Stopwatch};
 
-/// How long it may take to answer: it starts slowly where others are at work.
+/// The longest wait for an answer: Chromium starts slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at a page.
+/// The pause between two checks of a page.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Ends each message.
+/// The byte that ends each message.
 const END: u8 = 0;
 
 const FLAGS: &[&str] = &[
@@ -44,7 +45,7 @@ const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
 ];
 
-/// Gives the program what it reads and writes as its descriptors 3 and 4, and becomes it.
+/// A shell script that opens the two pipes as descriptors 3 (commands) and 4 (answers) and then executes the program.
 const WIRING: &str = "asked=$1 said=$2; shift 2; exec \"$0\" \"$@\" 3<\"$asked\" 4>\"$said\"";
 
 /// See the module's documentation.
@@ -54,15 +55,15 @@ pub struct Browser {
     said: File,
     messages: Receiver<Value>,
     next_id: u64,
-    /// The page, once one is open.
+    /// The protocol's session with the page, once a page is open.
     session: Option<String>,
-    /// What it told without being asked.
+    /// The events that arrived while a call waited for its answer.
     events: Vec<Value>,
-    /// Goes after the program.
+    /// Removed after the program has ended.
     _dir: TempDir,
 }
 
-/// Opens a pipe for both directions, which waits for nobody.
+/// Makes a named pipe and opens it in both directions, so that the open does not block.
 fn pipe(path: &Path) -> File {
     let made = Command::new("mkfifo").arg(path).status().expect("mkfifo is there");
     assert!(made.success(), "mkfifo {}", path.display());
@@ -70,7 +71,7 @@ fn pipe(path: &Path) -> File {
 }
 
 impl Browser {
-    /// Starts it; `None` if it is not installed.
+    /// Starts the browser; returns `None` if Chromium is not installed.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -108,10 +109,10 @@ impl Browser {
         Some(Self { child, asked, said, messages, next_id: 1, session: None, events: Vec::new(), _dir: dir })
     }
 
-    /// Calls a method of its protocol.
+    /// Calls a method of the protocol.
     ///
     /// # Panics
-    /// When it refuses, or does not answer.
+    /// If the browser refuses the call or does not answer.
     pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         let id = self.next_id;
         self.next_id += 1;
@@ -138,7 +139,7 @@ impl Browser {
     /// Opens a page.
     ///
     /// # Panics
-    /// When it cannot be reached.
+    /// If the page cannot be reached.
     pub fn open(&mut self, url: &str) {
         let target = self.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attached = self.call("Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }));
@@ -150,10 +151,10 @@ impl Browser {
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
-    /// Returns what an expression of JavaScript comes to on the page.
+    /// Evaluates a JavaScript expression on the page and returns its value.
     ///
     /// # Panics
-    /// When it throws.
+    /// If the expression throws.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let done = self.call("Runtime.evaluate", &parameters);
@@ -161,26 +162,26 @@ impl Browser {
         done["result"]["value"].clone()
     }
 
-    /// Returns the words of the element with this id; empty without it.
+    /// Returns the text of the element with this id, or an empty string if there is none.
     pub fn words(&mut self, id: &str) -> String {
         let words = self.evaluate(&format!("document.getElementById({})?.innerText ?? ''", json!(id)));
         words.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns the figure behind the words of the element with this id.
+    /// Returns the number in the `value` attribute of the element with this id.
     pub fn figure(&mut self, id: &str) -> Option<f64> {
         let value = self.evaluate(&format!("document.getElementById({})?.value ?? ''", json!(id)));
         value.as_str()?.parse().ok()
     }
 
-    /// Returns the cells of the table with this id, row by row, without its heading.
+    /// Returns the body cells of the table with this id, row by row.
     pub fn table(&mut self, id: &str) -> Vec<Vec<String>> {
         let rows = format!("document.querySelectorAll('#' + {} + ' tbody tr')", json!(id));
         let cells = format!("[...{rows}].map((row) => [...row.cells].map((cell) => cell.innerText))");
         serde_json::from_value(self.evaluate(&cells)).expect("cells are text")
     }
 
-    /// Waits until `done`, with the page's words in the message else.
+    /// Waits until `done` returns true; otherwise panics with the page's text.
     ///
     /// # Panics
     /// After a minute.
@@ -195,21 +196,21 @@ impl Browser {
         }
     }
 
-    /// Makes its window so large, in pixels.
+    /// Sets the size of the page's window, in pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Has its user prefer dark or light pages.
+    /// Emulates a user who prefers dark or light pages.
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", &features);
     }
 
-    /// Returns what went wrong on the page so far: exceptions, refused files and scripts, errors in its log.
+    /// Returns all errors of the page so far: exceptions, refused files and scripts, and errors in its log.
     pub fn faults(&mut self) -> Vec<String> {
-        self.call("Runtime.evaluate", &json!({ "expression": "1" })); // what came before it is there
+        self.call("Runtime.evaluate", &json!({ "expression": "1" })); // events sent before its answer have arrived
         let is_fault = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Log.entryAdded") => event["params"]["entry"]["level"] == json!("error"),
@@ -222,10 +223,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // All that it started is in its group; whoever has ended is gone already.
+        // The browser's children are in its process group; the call fails harmlessly if all of them have ended.
         let _gone = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _reaped = self.child.wait();
-        // Ends the thread that reads.
+        // Wakes the reader thread, which then ends.
         let _nobody_reads = self.said.write_all(&[END]);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Demo`]: `collie demo` as a process, and what it says.
+//! [`Demo`]: a process of `collie demo`, and the lines that it prints.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Stopwatch, nodes::PATIENCE, server::binary};
 
-/// A demo that runs. It is told to stop when the value is dropped, and killed if it does not.
+/// A running demo. When the value is dropped, the demo gets SIGINT, and SIGKILL if it does not end in time.
 pub struct Demo {
     child: Child,
     lines: Receiver<String>,
-    /// What it has said so far.
+    /// The lines that were read so far.
     pub said: Vec<String>,
 }
 
@@ -28,30 +28,30 @@ pub struct Demo {
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// All lines that it said: standard output and standard error.
+    /// All lines that it printed on standard output and standard error.
     pub said: Vec<String>,
 }
 
-/// Where a demo has what.
+/// The addresses and ports of a demo.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The page's address.
+    /// The URL of the page.
     pub page: String,
-    /// Where the replica answers HTTP.
+    /// The replica's HTTP address.
     pub replica_http: SocketAddr,
-    /// Where the primary does.
+    /// The primary's HTTP address.
     pub primary_http: SocketAddr,
     /// The primary's port for SQL.
     pub primary: u16,
-    /// The replica's.
+    /// The replica's port for SQL.
     pub replica: u16,
 }
 
 impl Demo {
-    /// Starts one.
+    /// Starts a demo.
     ///
     /// # Panics
-    /// When the program is not there.
+    /// If the binary does not start.
     pub fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(binary())
             .arg("demo")
@@ -79,7 +79,7 @@ impl Demo {
     /// Waits for a line that begins with `prefix`, and returns the rest of it.
     ///
     /// # Panics
-    /// When it ends without one, or says none for long.
+    /// If the demo ends without such a line, or prints nothing for [`PATIENCE`].
     pub fn until_says(&mut self, prefix: &str) -> String {
         if let Some(rest) = self.said.iter().find_map(|line| line.strip_prefix(prefix)) {
             return rest.to_owned();
@@ -94,10 +94,10 @@ impl Demo {
         }
     }
 
-    /// Waits until its load runs, and returns where it has what.
+    /// Waits until the demo's load runs, and returns its addresses and ports.
     ///
     /// # Panics
-    /// When it does not come to that.
+    /// If the demo does not print them.
     pub fn places(&mut self) -> Places {
         let page = self.until_says("page: ");
         let rest = page.strip_prefix("http://").expect("a page has a URL");
@@ -114,7 +114,7 @@ impl Demo {
         }
     }
 
-    /// Returns its servers that run: their process ids, and their command lines.
+    /// Returns the process ids and the command lines of its running servers.
     pub fn servers(&self) -> Vec<(u32, String)> {
         children(self.child.id())
     }
@@ -130,7 +130,7 @@ impl Demo {
     /// Waits until it has ended.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not end.
     pub fn wait(mut self) -> Ended {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -162,7 +162,7 @@ impl Places {
     /// Connects to one of the servers by its port.
     ///
     /// # Panics
-    /// When it takes no session.
+    /// If the server accepts no session.
     pub fn connect(&self, port: u16) -> Client {
         let mut config = Config::new();
         config.host("127.0.0.1").port(port).user("collie").dbname("collie");
@@ -170,7 +170,7 @@ impl Places {
     }
 }
 
-/// Returns the children of a process that have not ended.
+/// Returns the running children of a process.
 fn children(parent: u32) -> Vec<(u32, String)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -182,13 +182,13 @@ fn children(parent: u32) -> Vec<(u32, String)> {
     of_parent.map(|pid| (pid, command_line(pid))).collect()
 }
 
-/// Returns the words of a process; empty once it has ended.
+/// Returns the command line of a process; empty once it has ended.
 fn command_line(pid: u32) -> String {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).replace('\0', " ")
 }
 
-/// Returns whether a process is one with these words, and runs.
+/// Returns whether the process `pid` still runs with exactly the command line `words`.
 pub fn runs(pid: u32, words: &str) -> bool {
     !words.is_empty() && Path::new(&format!("/proc/{pid}")).exists() && command_line(pid) == words
 }

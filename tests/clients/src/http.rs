@@ -1,4 +1,4 @@
-//! Requests over HTTP, byte by byte, and what comes back.
+//! HTTP requests, sent byte by byte, and their answers.
 
 use std::{
     io::{Read, Write},
@@ -9,14 +9,14 @@ use std::{
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its head, with lower-case names.
+    /// Its header fields, with lower-case names.
     pub headers: Vec<(String, String)>,
-    /// What follows.
+    /// Its body.
     pub body: String,
 }
 
@@ -24,7 +24,7 @@ impl Answer {
     /// Reads a whole answer.
     ///
     /// # Panics
-    /// When it is none, or not as long as it says.
+    /// If `bytes` is not an HTTP/1.1 response.
     pub fn read(bytes: &[u8]) -> Self {
         let text = std::str::from_utf8(bytes).expect("answers are text");
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no whole head: {text:?}"));
@@ -45,23 +45,23 @@ impl Answer {
     }
 }
 
-/// Opens a connection and says nothing.
+/// Opens a connection and sends nothing.
 ///
 /// # Panics
-/// When nobody listens.
+/// If nothing listens at `address`.
 pub fn open(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).expect("it listens");
     socket.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
     socket
 }
 
-/// Sends bytes as they are, and reads until the other end closes, or resets.
+/// Sends `bytes` unchanged, and reads until the server closes or resets the connection.
 ///
 /// # Panics
-/// When nobody listens, or the other end does not close.
+/// If nothing listens at `address`, or the server does not close the connection.
 pub fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = open(address);
-    // Who refuses a request may close before all of it was sent.
+    // A server that refuses a request may close the connection before all of it was sent.
     let _refused = socket.write_all(bytes);
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     loop {
@@ -74,10 +74,10 @@ pub fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Asks for a path.
+/// Sends a GET for `path` and returns the answer.
 ///
 /// # Panics
-/// As [`send`], and when what comes is no answer.
+/// As [`send`], and if the answer is no HTTP response or its length differs from its Content-Length.
 pub fn get(address: SocketAddr, path: &str) -> Answer {
     let answer = Answer::read(&send(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()));
     let length = answer.header("content-length").and_then(|length| length.parse().ok());

@@ -1,6 +1,6 @@
-//! PostgreSQL's isolation tester and its specs: found or fetched, and run against a server.
+//! PostgreSQL's isolation tester and its specs: finds or fetches them, and runs them against a server.
 //!
-//! The specs are PostgreSQL's, come with its source package and are no part of this tree: `tests/isolation-specs` fetches
+//! The specs belong to PostgreSQL's source package and are not part of this tree: `tests/isolation-specs` downloads
 //! them once into a folder that the caller names.
 
 use std::{
@@ -14,16 +14,16 @@ use crate::{
     server::Server,
 };
 
-/// Where Debian keeps the tester of the version that Collie follows.
+/// The path of Debian's isolation tester, in the version that Collie follows.
 const TESTER: &str = "/usr/lib/postgresql/15/lib/pgxs/src/test/isolation/isolationtester";
-/// Debian's package of it.
+/// The Debian package that contains the tester.
 const PACKAGE: &str = "postgresql-client-15";
-/// How long a spec may take, in seconds.
+/// The time limits of a spec, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// After which the tester cancels a step that does not end; after twice as many it gives up.
+    /// The tester cancels a step that runs longer than this, and gives up after twice as long.
     pub step: u32,
-    /// Of all of it.
+    /// The limit for the whole spec.
     pub whole: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct Specs {
 }
 
 impl Specs {
-    /// Finds the tester, and the specs in `folder`, where they are fetched to when they are not there.
+    /// Finds the tester, and the specs in `folder`; downloads the specs into it if they are missing.
     ///
     /// # Errors
     /// What is missing, and how to get it.
@@ -62,10 +62,10 @@ impl Specs {
         names
     }
 
-    /// Returns everything that PostgreSQL may answer to a spec.
+    /// Returns all outputs that PostgreSQL may produce for a spec.
     ///
     /// # Panics
-    /// When there is nothing.
+    /// If there is none.
     pub fn expected(&self, name: &str) -> Vec<String> {
         let file = |suffix: &str| self.folder.join("expected").join(format!("{name}{suffix}.out"));
         let suffixes = std::iter::once(String::new()).chain((0..10).map(|number| format!("_{number}")));
@@ -77,7 +77,7 @@ impl Specs {
     /// Runs a spec within its limits, and returns what the tester printed.
     ///
     /// # Panics
-    /// When the spec cannot be read or the tester not started.
+    /// If the spec cannot be read or the tester cannot be started.
     pub fn run(&self, name: &str, server: &Server, limits: Limits) -> String {
         let spec = fs::read_to_string(self.folder.join("specs").join(format!("{name}.spec"))).expect("a spec");
         let place = format!("host=127.0.0.1 port={} user=collie dbname=collie", server.port());

@@ -1,15 +1,18 @@
-//! Harness: the real server binary, and real clients against it.
+//! Test harness: the real server binary, and real clients that connect to it.
 //!
-//! What the tests in `tests/` share: [`Place`] is a data directory that goes when the test ends, [`Server`] a running
-//! server, [`program`] runs psql, pgbench and Python, [`session`] has what tests do with a
-//! driver's session, [`nodes`] starts servers that know each other, [`http`] asks for health and figures, [`Browser`] reads pages, [`Demo`] is `collie demo`, [`metrics`] reads these strictly, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
+//! It holds what the tests in `tests/` share. [`Place`] is a data directory that is removed when the test ends,
+//! [`Server`] a running server; [`program`] runs psql, pgbench and Python; [`session`] has helpers for a driver's
+//! session; [`nodes`] starts servers that know each other; [`http`] asks for health and figures, and [`metrics`] parses
+//! the figures strictly; [`Browser`] reads pages; [`Demo`] is `collie demo`; [`Wire`] speaks the protocol byte by byte;
+//! [`isolation`] runs PostgreSQL's isolation specs; [`reference`] is a private PostgreSQL to compare with. No server
+//! runs in the test's process: nothing here links the database.
 //!
 //! # Invariants
 //! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
 //!   statement fails its test instead of stopping the run.
-//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver, Chromium, PostgreSQL's
-//!   server binaries, the isolation tester with its specs, and the right to mount a tmpfs in a namespace may be absent, and not under
-//!   `COLLIE_REQUIRE_LAB=1`.
+//! - H2. A missing program fails the test with the name of the Debian package that contains it. Only Python's driver,
+//!   Chromium, PostgreSQL's server binaries, the isolation tester with its specs, and the right to mount a tmpfs in a
+//!   namespace may be missing, and they may not under `COLLIE_REQUIRE_LAB=1`.
 #![forbid(unsafe_code)]
 
 pub mod browser;
@@ -50,25 +53,25 @@ pub fn position(error: &postgres::Error) -> Option<u32> {
     }
 }
 
-/// Runs a simple message and waits until its session is ready for the next one, also after an error. A server may answer
-/// the error before it ends the transaction's locks, as PostgreSQL does, and the driver does not wait for more: what
-/// another session then meets would depend on the machine's load.
+/// Sends a simple query and waits until its session is ready for the next one, also after an error. Like PostgreSQL, a
+/// server may send the error before it releases the transaction's locks, and the driver does not wait for
+/// ReadyForQuery; without this wait, what another session meets would depend on the machine's load.
 ///
 /// # Errors
-/// The message's own.
+/// Those of the query.
 pub fn simple_query(
     client: &mut postgres::Client,
     sql: &str,
 ) -> Result<Vec<postgres::SimpleQueryMessage>, postgres::Error> {
     let answer = client.simple_query(sql);
     if answer.is_err() {
-        // Answered in its turn, after the message that failed; without a connection there is nothing to wait for.
+        // The server answers this after the failed query is over. Without a connection there is nothing to wait for.
         let _ended = client.simple_query("");
     }
     answer
 }
 
-/// Says that a part of the suite did not run because `what` is missing.
+/// Reports that a part of the suite did not run because of `what`.
 ///
 /// # Panics
 /// Under `COLLIE_REQUIRE_LAB=1`, where everything must run.

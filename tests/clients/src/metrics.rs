@@ -1,11 +1,11 @@
-//! [`Metrics`]: a strict reader of Prometheus' text format: what a lenient one forgives fails a test.
+//! [`Metrics`]: a strict parser of Prometheus' text format. Input that a lenient parser would accept fails a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A sample's labels, by name.
 pub type Labels = BTreeMap<String, String>;
 
-/// A metric.
+/// A metric and its samples.
 #[derive(Debug)]
 pub struct Metric {
     /// `counter` or `gauge`.
@@ -26,7 +26,7 @@ fn is_name(name: &str) -> bool {
     name.bytes().all(good) && name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
 }
 
-/// Reads `name="value",...}`; returns the labels and what follows.
+/// Parses `name="value",...}`; returns the labels and the rest of the text.
 fn labels(text: &str) -> Result<(Labels, &str), String> {
     let (mut labels, mut rest) = (Labels::new(), text);
     loop {
@@ -60,11 +60,12 @@ fn labels(text: &str) -> Result<(Labels, &str), String> {
 }
 
 impl Metrics {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// What is wrong with it: a metric is help, kind and samples, in this order, in one place, each sample once, each value a finite
-    /// number, and a counter's not below zero and its name ends with `_total`.
+    /// A description of the first violation. A metric has help, type and samples, in this order and without a gap; each
+    /// sample occurs once and has a finite value that is not negative; the name of a counter, and of no other metric,
+    /// ends with `_total`.
     pub fn read(text: &str) -> Result<Self, String> {
         if !text.ends_with('\n') {
             return Err("the last line has no end".to_owned());
@@ -108,12 +109,12 @@ impl Metrics {
     /// Returns the value of a metric without labels.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub fn value(&self, name: &str) -> f64 {
         self.labelled(name, &[]).unwrap_or_else(|| panic!("no {name}"))
     }
 
-    /// Returns the value with exactly these labels.
+    /// Returns the value of the sample with exactly these labels.
     pub fn labelled(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         self.all.get(name)?.samples.get(&labels).copied()
@@ -124,8 +125,8 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    /// Goal: the reader refuses what is wrong, so that it proves something of what it takes. Method: one text that is right, and one
-    /// mistake each.
+    /// Goal: the parser refuses wrong input, so that its acceptance proves something. Method: one correct text, and
+    /// variants of it with one mistake each.
     #[test]
     fn mistakes_are_refused() {
         let right =

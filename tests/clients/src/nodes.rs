@@ -1,4 +1,4 @@
-//! Nodes that know each other: each can lead, and the others follow.
+//! Nodes that know each other: any of them can be the leader, with the others as replicas.
 
 use std::{thread, time::Duration};
 
@@ -7,24 +7,24 @@ use postgres::Client;
 
 use crate::{Place, Server, Stopwatch, program};
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Their names.
+/// The names of the nodes.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Nodes that know each other.
 pub struct Nodes {
-    /// Their places.
+    /// Their directories.
     pub places: Vec<Place>,
-    /// Where each listens for replicas.
+    /// The addresses where they listen for replicas.
     pub addresses: Vec<String>,
-    /// Kept while nobody listens there.
+    /// Reserves the ports while no node listens on them.
     _ports: Vec<Port>,
 }
 
 impl Nodes {
-    /// Makes so many, at most three; none is started.
+    /// Creates `count` nodes, at most three, and starts none.
     ///
     /// # Panics
     /// When there is no free port.
@@ -34,7 +34,7 @@ impl Nodes {
         Self { places: (0..count).map(|_| Place::new()).collect(), addresses, _ports: ports }
     }
 
-    /// Starts a node, always with the same words but for `more`.
+    /// Starts a node with the arguments that every start of it has, and with `more`.
     ///
     /// # Panics
     /// When it does not start.
@@ -47,11 +47,12 @@ impl Nodes {
         Server::start_with(&self.places[node], &all)
     }
 
-    /// Promotes one of two replicas, or, if it names the other one as further, that one: which of them has come further when their primary is
-    /// killed is up to the machine. Returns who leads, and who does not.
+    /// Promotes the first of two replicas or, if that is refused because the other one has more of the log, the other
+    /// one: which of them has more when their primary is killed depends on the machine. Returns the new leader and the
+    /// other node.
     ///
     /// # Panics
-    /// When neither is promoted.
+    /// If neither is promoted.
     pub fn promote_either<'s>(&self, servers: [&'s Server; 2], names: [&str; 2]) -> (&'s Server, &'s Server) {
         let [one, other] = servers;
         let tried = program::collie(&["promote", &one.url()], "");
@@ -64,12 +65,12 @@ impl Nodes {
         (other, one)
     }
 
-    /// Returns what all of them wrote to standard error.
+    /// Returns what all nodes wrote to standard error.
     pub fn logs(&self) -> String {
         self.places.iter().zip(NAMES).map(|(place, name)| format!("--- {name}:\n{}", place.log())).collect()
     }
 
-    /// Waits until `done`.
+    /// Waits until `done` returns true.
     ///
     /// # Panics
     /// After [`PATIENCE`], with `what` and the logs.
@@ -81,7 +82,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until `server` shows these numbers in the table `notes`, and nobody else's.
+    /// Waits until `server` shows exactly these numbers in the table `notes`.
     ///
     /// # Panics
     /// As [`Nodes::until`].
@@ -101,10 +102,10 @@ pub fn numbers(client: &mut Client) -> Result<Vec<i32>, postgres::Error> {
     Ok(client.query("SELECT n FROM notes ORDER BY n", &[])?.iter().map(|row| row.get(0)).collect())
 }
 
-/// Puts numbers into the table `notes`, each in a transaction of its own.
+/// Inserts numbers into the table `notes`, each in its own transaction.
 ///
 /// # Panics
-/// When one is refused.
+/// If an insert fails.
 pub fn put(client: &mut Client, numbers: std::ops::Range<i32>) {
     for n in numbers {
         client.execute("INSERT INTO notes VALUES ($1)", &[&n]).expect("it is written");

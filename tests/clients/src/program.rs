@@ -12,7 +12,7 @@ use crate::server::{Server, binary};
 /// Seconds that a client program may run.
 const SECONDS_MAX: &str = "300";
 
-/// What a program said and how it ended.
+/// The output of a program and its exit code.
 #[derive(Debug)]
 pub struct Done {
     /// Its exit code.
@@ -24,10 +24,10 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns standard output of a program that must have succeeded.
+    /// Returns the standard output of a program that must have succeeded.
     ///
     /// # Panics
-    /// When it failed; with what it said.
+    /// If it failed; the message has its output.
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "out: {}\nerr: {}", self.out, self.err);
         self.out
@@ -44,7 +44,7 @@ impl From<Output> for Done {
     }
 }
 
-/// Returns the path of a client program, looked for in PATH and in Debian's version directories.
+/// Finds a client program in Debian's version directories of PostgreSQL, the newest first, and then in PATH.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = Vec::new();
@@ -61,7 +61,7 @@ fn needed(name: &str, package: &str) -> PathBuf {
     find(name).unwrap_or_else(|| panic!("{name} is not installed: apt-get install {package}"))
 }
 
-/// Runs a program to its end, with `input` on standard input and a limit of time.
+/// Runs a program to its end, with `input` on standard input and a time limit.
 ///
 /// # Panics
 /// When it cannot be started.
@@ -83,7 +83,7 @@ pub fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)], inp
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let input = input.to_owned();
     let writer = thread::spawn(move || {
-        // A program that ends early closes its input: that is its business.
+        // A program that ends early closes its standard input; that is no error here.
         let _ = stdin.write_all(input.as_bytes());
     });
     let output = child.wait_with_output().expect("the program ends");
@@ -91,7 +91,7 @@ pub fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)], inp
     output.into()
 }
 
-/// Runs a program as [`run`] does, with standard error among standard output.
+/// Runs a program as [`run`] does, with standard error merged into standard output.
 pub fn run_merged(program: &Path, arguments: &[&str], input: &str) -> Done {
     let program = program.display().to_string();
     let mut all = vec!["-c", "exec \"$0\" \"$@\" 2>&1", &program];
@@ -99,7 +99,7 @@ pub fn run_merged(program: &Path, arguments: &[&str], input: &str) -> Done {
     run(Path::new("/bin/sh"), &all, &[], input)
 }
 
-/// psql on a server.
+/// psql, connected to a server.
 pub struct Psql<'a> {
     server: &'a Server,
 }
@@ -110,7 +110,7 @@ impl<'a> Psql<'a> {
         Self { server }
     }
 
-    /// Runs a script as typed on standard input, with further arguments.
+    /// Runs a script from standard input, with further arguments.
     pub fn script(&self, arguments: &[&str], script: &str) -> Done {
         let program = needed("psql", "postgresql-client-15");
         let port = self.server.port().to_string();
@@ -120,7 +120,7 @@ impl<'a> Psql<'a> {
         run(&program, &all, &[], script)
     }
 
-    /// Runs a script with standard error among standard output, in the order in which psql wrote them.
+    /// Runs a script with standard error merged into standard output, in the order in which psql wrote them.
     pub fn merged(&self, arguments: &[&str], script: &str) -> Done {
         let program = needed("psql", "postgresql-client-15");
         let port = self.server.port().to_string();
@@ -152,7 +152,7 @@ pub fn collie(arguments: &[&str], input: &str) -> Done {
     run(&binary(), arguments, &[], input)
 }
 
-/// Returns a Python that can import psycopg: `$COLLIE_PYTHON`, else python3.
+/// Returns a Python that can import psycopg: `$COLLIE_PYTHON`, or python3 if that is not set.
 pub fn python_with_psycopg() -> Option<PathBuf> {
     let named = std::env::var_os("COLLIE_PYTHON").map(PathBuf::from);
     let python = named.or_else(|| find("python3"))?;

@@ -1,4 +1,4 @@
-//! A private PostgreSQL 15 to compare with: its own cluster in a temporary directory, without TCP.
+//! A private PostgreSQL 15 to compare with: its own cluster in a temporary directory, reachable by a Unix socket only.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -15,19 +15,19 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// Where Debian keeps the binaries of the version that Collie follows.
+/// The directory of Debian's binaries of the version that Collie follows.
 const BIN: &str = "/usr/lib/postgresql/15/bin";
-/// Debian's package of them.
+/// The Debian package that contains them.
 pub const PACKAGE: &str = "postgresql-15";
 
-/// A running cluster, stopped and removed when dropped.
+/// A running cluster, which is stopped and removed when the value is dropped.
 pub struct Reference {
     child: Child,
     dir: TempDir,
 }
 
 impl Reference {
-    /// Starts one, or returns `None` when the binaries are not installed.
+    /// Starts a cluster, or returns `None` if the binaries are not installed.
     ///
     /// # Panics
     /// When it does not start.
@@ -35,7 +35,7 @@ impl Reference {
         if !Path::new(BIN).join("initdb").is_file() {
             return None;
         }
-        // A short path: Unix sockets take 107 bytes.
+        // The path is short because a Unix socket's path has at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("collie-pg-").tempdir().expect("a temporary directory");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("own directory");
         let data = dir.path().join("data");
@@ -65,7 +65,7 @@ impl Reference {
         Some(cluster)
     }
 
-    /// A command of PostgreSQL, which refuses to run as root: then as user postgres.
+    /// Returns a command of PostgreSQL. PostgreSQL refuses to run as root; root runs it as the user postgres.
     fn command(name: &str) -> Command {
         let program = PathBuf::from(BIN).join(name);
         if rustix::process::geteuid().is_root() {
@@ -77,14 +77,14 @@ impl Reference {
         }
     }
 
-    /// Returns the driver's configuration.
+    /// Returns the driver's configuration for the cluster.
     pub fn config(&self) -> Config {
         let mut config = Config::new();
         config.host_path(self.dir.path()).user("collie").dbname("collie");
         config
     }
 
-    /// Opens a session by the driver.
+    /// Opens a session with the driver.
     ///
     /// # Panics
     /// When it cannot connect.
@@ -92,7 +92,7 @@ impl Reference {
         self.config().connect(NoTls).expect("PostgreSQL accepts a session")
     }
 
-    /// Runs psql on it.
+    /// Runs psql on the cluster.
     pub fn psql(&self, arguments: &[&str], script: &str) -> Done {
         let host = self.dir.path().display().to_string();
         let mut all = vec!["-X", "-w", "-h", &host, "-U", "collie"];
@@ -100,7 +100,7 @@ impl Reference {
         run(&PathBuf::from(BIN).join("psql"), &all, &[], script)
     }
 
-    /// Runs psql on it with standard error among standard output.
+    /// Runs psql on the cluster with standard error merged into standard output.
     pub fn merged(&self, arguments: &[&str], script: &str) -> Done {
         let host = self.dir.path().display().to_string();
         let mut all = vec!["-X", "-w", "-h", &host, "-U", "collie"];
@@ -111,7 +111,7 @@ impl Reference {
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        // SIGQUIT: stop at once, taking the helpers along; the cluster is thrown away.
+        // SIGQUIT stops the server and its child processes at once; the cluster is discarded anyway.
         let _ =
             rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::QUIT);
         let _ = self.child.wait();

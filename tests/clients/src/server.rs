@@ -1,4 +1,4 @@
-//! `Server`: the binary under test, started, waited for, stopped or killed.
+//! `Server`: the binary under test, which tests start, wait for, stop and kill.
 
 use std::{
     fs::File,
@@ -17,14 +17,14 @@ use tempfile::TempDir;
 
 use crate::{session::PATIENCE, stopwatch::Stopwatch};
 
-/// A server that runs longer than this is killed: a test hangs in it.
-/// Above all patience of one test together, on a machine with much else to do.
+/// A server that runs longer than this is killed, since its test hangs. It is above the sum of all waits of one test,
+/// also on a busy machine.
 pub const LIFE: Duration = Duration::from_secs(300);
 
-/// Returns the server's binary: `$COLLIE_BIN`, else the one that Cargo built beside the tests.
+/// Returns the path of the server's binary: `$COLLIE_BIN`, or the one that Cargo built next to the tests.
 ///
 /// # Panics
-/// When it is not there.
+/// If there is no such file.
 pub fn binary() -> PathBuf {
     let path = std::env::var_os("COLLIE_BIN").map(PathBuf::from).unwrap_or_else(|| {
         let test = std::env::current_exe().expect("a running test knows its path");
@@ -35,10 +35,10 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// A data directory and a log file, removed when dropped.
+/// A data directory and a log file, which are removed when the value is dropped.
 pub struct Place {
     dir: TempDir,
-    /// Where its servers keep their log's ring: a killed one leaves it behind.
+    /// The directory of the servers' shared log rings, which a killed server leaves behind.
     rings: TempDir,
 }
 
@@ -56,34 +56,35 @@ impl Place {
         place
     }
 
-    /// Returns the data directory, which the server makes.
+    /// Returns the path of the data directory, which the server creates.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// Returns a path beside the data directory.
+    /// Returns the path of a file next to the data directory.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Returns the rest of the last line of the log whose text begins with `prefix`.
+    /// Returns the rest of the last line of the server's log whose text begins with `prefix`.
     fn said_last(&self, prefix: &str) -> Option<String> {
         let log = self.log();
-        // A line that is being written is none yet.
+        // A line that is still being written does not count.
         let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
         let text = |line: &'_ str| line.split_once(" UTC LOG:  ").map(|(_, text)| text.to_owned());
         whole.lines().rev().filter_map(text).find_map(|text| text.strip_prefix(prefix).map(str::to_owned))
     }
 
-    /// Returns what servers in this place wrote to standard error.
+    /// Returns what the servers in this place wrote to standard error.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.beside("log")).unwrap_or_default()
     }
 
-    /// Waits until servers in this place have said `what`: a line follows what it tells of, and others may see that before.
+    /// Waits until the log of the servers in this place contains `what`. A wait is needed because a log line is written
+    /// after the event that it reports.
     ///
     /// # Panics
-    /// When it is not said in time, with all that was.
+    /// If it does not appear in time; the message has the log.
     pub fn until_said(&self, what: &str) {
         let start = Stopwatch::start();
         while !self.log().contains(what) {
@@ -99,7 +100,7 @@ impl Default for Place {
     }
 }
 
-/// A server that was started and may not listen yet: a replica does once it is filled.
+/// A server that was started and may not listen yet: a replica listens once its base backup is there.
 pub struct Starting {
     child: Child,
     /// Dropping it ends the watchdog.
@@ -107,10 +108,10 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Starts a server as [`Server::start_under`] does, and does not wait.
+    /// Starts a server as [`Server::start_under`] does, without waiting for it.
     ///
     /// # Panics
-    /// When the program is not there.
+    /// If the binary does not start.
     pub fn begin(place: &Place, wrapper: &[&str], arguments: &[&str]) -> Self {
         let log = File::options().create(true).append(true).open(place.beside("log")).expect("a log file");
         let mut command = match wrapper {
@@ -140,10 +141,10 @@ impl Starting {
         Self { child, alive }
     }
 
-    /// Waits until it listens.
+    /// Waits until the server listens.
     ///
     /// # Panics
-    /// When it does not come to; with what it said.
+    /// If it does not come to listen; the message has its log.
     pub fn wait(self, place: &Place) -> Server {
         let Self { mut child, alive } = self;
         let mut line = String::new();
@@ -171,19 +172,19 @@ impl Starting {
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    /// Kept so that a fresh server's directory lives as long as it does.
+    /// Keeps the directory of a server that was started with [`Server::fresh`].
     place: Option<Place>,
     /// Dropping it ends the watchdog.
     _alive: Sender<()>,
 }
 
 impl Server {
-    /// Starts a server with a directory of its own.
+    /// Starts a server in a new directory.
     pub fn fresh() -> Self {
         Self::fresh_with(&[])
     }
 
-    /// Starts a server with a directory of its own and further arguments.
+    /// Starts a server in a new directory with further arguments.
     pub fn fresh_with(arguments: &[&str]) -> Self {
         let place = Place::new();
         let mut server = Self::start_with(&place, arguments);
@@ -191,32 +192,32 @@ impl Server {
         server
     }
 
-    /// Starts a server on a place and returns once it listens.
+    /// Starts a server in a place and returns once it listens.
     pub fn start(place: &Place) -> Self {
         Self::start_with(place, &[])
     }
 
-    /// Starts a server on a place with further arguments and returns once it listens.
+    /// Starts a server in a place with further arguments and returns once it listens.
     ///
     /// # Panics
-    /// When it does not come to listen; with what it said.
+    /// If it does not come to listen; the message has its log.
     pub fn start_with(place: &Place, arguments: &[&str]) -> Self {
         Self::start_under(place, &[], arguments)
     }
 
-    /// The same, run by another program: `wrapper` is its name and its arguments, to which the server's command is added. It must
-    /// become the server (exec).
+    /// Starts a server through another program. `wrapper` is the program and its arguments, to which the server's
+    /// command is appended; the program must execute that command in its own process (exec).
     ///
     /// # Panics
-    /// When it does not come to listen; with what it said.
+    /// If it does not come to listen; the message has its log.
     pub fn start_under(place: &Place, wrapper: &[&str], arguments: &[&str]) -> Self {
         Starting::begin(place, wrapper, arguments).wait(place)
     }
 
-    /// Runs the server where it must not start, and returns what it said.
+    /// Runs the server where it must refuse to start, and returns its output.
     ///
     /// # Panics
-    /// When it starts all the same.
+    /// If it starts.
     pub fn refused(data: &Path, arguments: &[&str]) -> Refused {
         let mut child = serve(data)
             .args(arguments)
@@ -254,19 +255,19 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns the address that servers in `place` listened on for replicas last, as they said on standard error.
+    /// Returns the address where the newest server in `place` listens for replicas, from its log.
     ///
     /// # Panics
-    /// When none did.
+    /// If the log has no such line.
     pub fn replica_address(place: &Place) -> String {
         place.said_last("listening for replicas on ").unwrap_or_else(|| panic!("nobody does: {}", place.log()))
     }
 
-    /// Returns the address where servers in `place` answered HTTP last, as they said on standard error; waits for it: that is said before
-    /// a database is open.
+    /// Returns the address where the newest server in `place` answers HTTP, from its log. Waits for the line, which the
+    /// server writes before its database is open.
     ///
     /// # Panics
-    /// When none did for long.
+    /// If the line does not appear in time.
     pub fn http_address(place: &Place) -> SocketAddr {
         let start = Stopwatch::start();
         loop {
@@ -302,7 +303,7 @@ impl Server {
     /// Proves that the server still serves a new session.
     ///
     /// # Panics
-    /// When it does not; `after` says after what.
+    /// If it does not; `after` names the preceding event in the message.
     pub fn serves_after(&self, after: &str) {
         let answer = self.config().connect(NoTls).and_then(|mut client| client.query_one("SELECT 1 + 1", &[]));
         match answer {
@@ -311,10 +312,10 @@ impl Server {
         }
     }
 
-    /// Returns the memory that the server holds, in bytes.
+    /// Returns the resident memory of the server, in bytes.
     ///
     /// # Panics
-    /// When Linux does not say.
+    /// If Linux does not report it.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the server runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says it");
@@ -322,7 +323,7 @@ impl Server {
         kib * 1024
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Stops the process with SIGSTOP.
     ///
     /// # Panics
     /// When it is gone.
@@ -330,7 +331,7 @@ impl Server {
         kill_process(pid_of(&self.child), Signal::STOP).expect("the server runs");
     }
 
-    /// Has it go on after [`Server::pause`].
+    /// Continues the process after [`Server::pause`].
     ///
     /// # Panics
     /// When it is gone.
@@ -338,10 +339,10 @@ impl Server {
         kill_process(pid_of(&self.child), Signal::CONT).expect("the server runs");
     }
 
-    /// Ends it with SIGTERM and returns how it ended.
+    /// Ends it with SIGTERM and returns its exit status.
     ///
     /// # Panics
-    /// When it cannot be waited for.
+    /// If it has ended already.
     pub fn stop(mut self) -> ExitStatus {
         kill_process(pid_of(&self.child), Signal::TERM).expect("the server runs");
         self.child.wait().expect("the server ends")
@@ -369,7 +370,7 @@ impl Drop for Server {
     }
 }
 
-/// What a server said that did not start.
+/// The exit code and the output of a server that did not start.
 #[derive(Debug)]
 pub struct Refused {
     /// Its exit code.
@@ -379,10 +380,11 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Returns the one line it said, after checking that it is one and that the exit code is 1.
+    /// Returns the only line on standard error, without `error: `, after checking that there is one line and that the
+    /// exit code is 1.
     ///
     /// # Panics
-    /// When it said more or less, or ended otherwise.
+    /// If the output has another form, or the exit code is not 1.
     pub fn line(&self) -> &str {
         assert_eq!(self.code, Some(1), "exit code; it said: {}", self.said);
         let line = self.said.strip_suffix('\n').expect("a line ends");
@@ -402,7 +404,7 @@ fn serve_by<'a>(command: &'a mut Command, data: &Path) -> &'a mut Command {
     command.args(["serve", "--listen", "127.0.0.1:0", "--set", &key, "--data"]).arg(data)
 }
 
-/// Returns where the key of tests is, which the servers of all places have: beside the data directory.
+/// Returns the path of the replication key, next to the data directory; it is the same key in all places.
 fn key_beside(data: &Path) -> PathBuf {
     data.with_file_name("key of tests")
 }

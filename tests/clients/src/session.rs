@@ -1,4 +1,4 @@
-//! One session of the driver: statements that must not fail, and statements that must wait.
+//! Helpers for one session of the driver: statements that must not fail, and statements that must wait.
 
 use std::{
     thread::{self, JoinHandle},
@@ -9,13 +9,13 @@ use postgres::{Client, Error, types::FromSqlOwned};
 
 use crate::{server::Server, stopwatch::Stopwatch};
 
-/// How long what a test looks at may take to become so, on a machine with much else to do.
+/// The limit of every wait for a condition, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the one value that a statement gives.
+/// Returns the single value that a query yields.
 ///
 /// # Panics
-/// When it fails, or gives another number of rows or another type.
+/// If the query fails, or yields another number of rows or another type.
 pub fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
     client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
 }
@@ -28,10 +28,10 @@ pub fn run(client: &mut Client, sql: &str) {
     client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
 }
 
-/// Returns the number by which views and functions name the session.
+/// Returns the number that identifies the session in views and functions.
 ///
 /// # Panics
-/// When it cannot be asked.
+/// If the query fails.
 pub fn pid(client: &mut Client) -> i32 {
     value(client, "SELECT pg_backend_pid()")
 }
@@ -39,7 +39,7 @@ pub fn pid(client: &mut Client) -> i32 {
 /// A statement that runs on another thread, and its session.
 pub type Waiting = JoinHandle<(Client, Result<(), Error>)>;
 
-/// Runs a statement that must wait for another session, on another thread, and returns once it does.
+/// Runs a statement that must wait for another session, on another thread, and returns once it waits.
 ///
 /// # Panics
 /// When it does not wait within [`PATIENCE`].

@@ -1,4 +1,4 @@
-//! `Stopwatch`: how long something took, by the clock that the rest of the tree uses.
+//! `Stopwatch`: measures elapsed time with the clock that the rest of the tree uses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts one.
+    /// Starts a stopwatch.
     pub fn start() -> Self {
         let clock = Env::real().clock;
         let begun_ns = clock.now_ns();

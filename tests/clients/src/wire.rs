@@ -1,6 +1,6 @@
-//! `Wire`: a client that sends exactly the bytes a test wants, and reads what comes back message by message.
+//! `Wire`: a client that sends exactly the bytes that a test wants, and reads the answers message by message.
 //!
-//! Not a driver: it keeps no state of the session and checks nothing the test does not ask for.
+//! It is no driver: it keeps no state of the session and checks only what a test asks for.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Message {
     /// Its type byte.
     pub kind: u8,
-    /// What follows its length.
+    /// Its bytes after the length field.
     pub body: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Message {
     /// Returns the columns of a DataRow.
     ///
     /// # Panics
-    /// When the message is none, or is cut.
+    /// If the message is no DataRow, or is cut short.
     pub fn columns(&self) -> Vec<Option<Vec<u8>>> {
         assert_eq!(self.kind, b'D', "{self:?}");
         let (count, mut rest) = self.body.split_at(2);
@@ -61,12 +61,12 @@ impl Message {
 /// A raw connection.
 pub struct Wire {
     socket: TcpStream,
-    /// Process id and key for a cancel request, once started.
+    /// The process id and key for a cancel request, once a session was started.
     pub key: (u32, u32),
 }
 
 impl Wire {
-    /// Opens a connection and says nothing.
+    /// Opens a connection and sends nothing.
     ///
     /// # Panics
     /// When the server does not accept it.
@@ -91,7 +91,7 @@ impl Wire {
         wire
     }
 
-    /// Sends bytes as they are. A peer that closed meanwhile is no failure: the test reads what it said.
+    /// Sends bytes unchanged. It is no failure if the server has closed the connection: the test reads the answer.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
     }
@@ -101,7 +101,7 @@ impl Wire {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Reads exactly `count` bytes; `None` when the server closed.
+    /// Reads exactly `count` bytes; returns `None` if the server closed the connection.
     pub fn bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; count];
         match self.socket.read_exact(&mut bytes) {
@@ -113,10 +113,10 @@ impl Wire {
         }
     }
 
-    /// Reads a message; `None` when the server closed.
+    /// Reads a message; returns `None` if the server closed the connection.
     ///
     /// # Panics
-    /// When nothing comes in time, or a length makes no sense.
+    /// If nothing comes in time, or a length field is implausible.
     pub fn message(&mut self) -> Option<Message> {
         let head = self.bytes(5)?;
         let length = u32::from_be_bytes(head[1..5].try_into().expect("four bytes"));
@@ -125,10 +125,10 @@ impl Wire {
         Some(Message { kind: head[0], body })
     }
 
-    /// Reads up to and with ReadyForQuery.
+    /// Reads up to and including ReadyForQuery.
     ///
     /// # Panics
-    /// When the server closes before.
+    /// If the server closes the connection before.
     pub fn until_ready(&mut self) -> Vec<Message> {
         let mut messages = Vec::new();
         loop {
@@ -153,10 +153,11 @@ impl Wire {
     }
 }
 
-/// Sends bytes on a new, unstarted connection and returns the SQLSTATE with which it is closed, if the server said one.
+/// Sends bytes on a new connection without a session, and returns the SQLSTATE with which the server closes it, if it
+/// sends one.
 ///
 /// # Panics
-/// When the server says anything but errors.
+/// If the server sends anything but errors.
 pub fn closed_with(address: SocketAddr, bytes: &[u8]) -> Option<String> {
     let mut wire = Wire::open(address);
     wire.send(bytes);
@@ -166,14 +167,14 @@ pub fn closed_with(address: SocketAddr, bytes: &[u8]) -> Option<String> {
     states(&messages).pop()
 }
 
-/// Sends bytes in a session that the server must end, and returns the last SQLSTATE.
+/// Sends bytes in a session that the server must then end, and returns the last SQLSTATE.
 pub fn ended_with(address: SocketAddr, bytes: &[u8]) -> Option<String> {
     let mut wire = Wire::session(address);
     wire.send(bytes);
     states(&wire.until_closed()).pop()
 }
 
-/// Returns the type bytes of messages, as text.
+/// Returns the type bytes of the messages, as text.
 pub fn kinds(messages: &[Message]) -> String {
     messages.iter().map(|message| char::from(message.kind)).collect()
 }
@@ -183,7 +184,7 @@ pub fn states(messages: &[Message]) -> Vec<String> {
     messages.iter().filter(|message| message.kind == b'E').filter_map(|message| message.field(b'C')).collect()
 }
 
-/// Writes a message: type, length, body.
+/// Encodes a message: type, length, body.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(length(body.len() + 4));
@@ -191,7 +192,7 @@ pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Writes a message whose length field says `length`, whatever the body is.
+/// Encodes a message with `length` in its length field, whatever the length of the body is.
 pub fn message_of_length(kind: u8, length: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(length.to_be_bytes());
@@ -207,7 +208,7 @@ fn count(count: usize) -> [u8; 2] {
     u16::try_from(count).expect("tests send few fields").to_be_bytes()
 }
 
-/// Writes a startup packet of protocol 3.0.
+/// Encodes a startup packet of protocol 3.0.
 pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = 196_608_u32.to_be_bytes().to_vec();
     for (name, value) in parameters {
@@ -217,27 +218,27 @@ pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     packet(&body)
 }
 
-/// Writes a packet without a type: length, body.
+/// Encodes a packet without a type: length, body.
 pub fn packet(body: &[u8]) -> Vec<u8> {
     [&length(body.len() + 4), body].concat()
 }
 
-/// Writes an SSLRequest.
+/// Encodes an SSLRequest.
 pub fn ssl_request() -> Vec<u8> {
     packet(&80_877_103_u32.to_be_bytes())
 }
 
-/// Writes a CancelRequest.
+/// Encodes a CancelRequest.
 pub fn cancel(pid: u32, key: u32) -> Vec<u8> {
     packet(&[80_877_102_u32.to_be_bytes(), pid.to_be_bytes(), key.to_be_bytes()].concat())
 }
 
-/// Writes a Query.
+/// Encodes a Query.
 pub fn query(sql: &str) -> Vec<u8> {
     message(b'Q', &[sql.as_bytes(), b"\0"].concat())
 }
 
-/// Writes a Parse.
+/// Encodes a Parse.
 pub fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
     let mut body = [name.as_bytes(), b"\0", sql.as_bytes(), b"\0"].concat();
     body.extend(count(types.len()));
@@ -247,12 +248,12 @@ pub fn parse(name: &str, sql: &str, types: &[u32]) -> Vec<u8> {
     message(b'P', &body)
 }
 
-/// Writes a Bind: all values in `format`, all results in `result_format`.
+/// Encodes a Bind with all values in `format` and all results in `result_format`.
 pub fn bind(portal: &str, statement: &str, format: u16, values: &[Option<&[u8]>], result_format: u16) -> Vec<u8> {
     message(b'B', &bind_body(portal, statement, &[format], values, &[result_format]))
 }
 
-/// Writes the body of a Bind with any format codes.
+/// Encodes the body of a Bind with arbitrary format codes.
 pub fn bind_body(
     portal: &str,
     statement: &str,
@@ -278,27 +279,27 @@ pub fn bind_body(
     body
 }
 
-/// Writes a Describe of a portal.
+/// Encodes a Describe of a portal.
 pub fn describe_portal(name: &str) -> Vec<u8> {
     message(b'D', &[b"P", name.as_bytes(), b"\0"].concat())
 }
 
-/// Writes a Describe of a statement.
+/// Encodes a Describe of a statement.
 pub fn describe_statement(name: &str) -> Vec<u8> {
     message(b'D', &[b"S", name.as_bytes(), b"\0"].concat())
 }
 
-/// Writes a Close of a statement.
+/// Encodes a Close of a statement.
 pub fn close_statement(name: &str) -> Vec<u8> {
     message(b'C', &[b"S", name.as_bytes(), b"\0"].concat())
 }
 
-/// Writes an Execute.
+/// Encodes an Execute.
 pub fn execute(portal: &str, rows_max: u32) -> Vec<u8> {
     message(b'E', &[portal.as_bytes(), b"\0", &rows_max.to_be_bytes()].concat())
 }
 
-/// Writes a Sync.
+/// Encodes a Sync.
 pub fn sync() -> Vec<u8> {
     message(b'S', b"")
 }

@@ -1,4 +1,5 @@
-//! Advisory locks over the wire: who waits, who is shown, what ends a wait, and what a session's end gives back.
+//! Advisory locks over the wire: which session waits, what views show, what ends a wait, and which locks the end of a
+//! session releases.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -14,8 +15,8 @@ use collie_clients_tests::{
 };
 use postgres::NoTls;
 
-/// Goal: every function does what PostgreSQL's does: counts, modes, scopes, two spaces of numbers, a warning for what is not
-/// held, and `pg_locks` shows all. Method: two sessions, the answers of PostgreSQL written out.
+/// Goal: every function behaves as in PostgreSQL: counts, modes, scopes, both key spaces, the warning for a lock that
+/// is not held, and `pg_locks` shows all locks. Method: two sessions; the expected values are PostgreSQL's answers.
 #[test]
 fn functions_lock_count_and_show() {
     let server = Server::fresh();
@@ -62,8 +63,9 @@ fn functions_lock_count_and_show() {
     assert_eq!(value::<i64>(&mut b, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0);
 }
 
-/// Goal: a wait for an advisory lock ends by the lock, by `lock_timeout`, by `statement_timeout` and by a cancel, and what
-/// was not had is not kept. Method: each of them against one holder, whose session lives through transactions.
+/// Goal: a wait for an advisory lock ends when the lock is granted, by `lock_timeout`, by `statement_timeout` and by a
+/// cancel; a wait that failed leaves no lock behind. Method: each case against one holder, whose session lock survives
+/// its transactions.
 #[test]
 fn waits_end_as_other_waits_do() {
     let server = Server::fresh();
@@ -85,7 +87,7 @@ fn waits_end_as_other_waits_do() {
     let found: i32 = value(&mut holder, waiting);
     assert!(value::<bool>(&mut holder, &format!("SELECT pg_cancel_backend({found})")));
     assert_eq!(state(&cancelled.join().unwrap().1.unwrap_err()), "57014");
-    // More of them than the server has threads, and the holder is let in to give the lock back.
+    // There are more waiters than server threads, and the holder can still run to release the lock.
     let waiters: Vec<_> =
         (0..12).map(|_| start(&server, server.connect(), "BEGIN; SELECT pg_advisory_xact_lock(1); COMMIT")).collect();
     assert!(value::<bool>(&mut holder, "SELECT pg_advisory_unlock(1)"));
@@ -95,9 +97,10 @@ fn waits_end_as_other_waits_do() {
     assert!(value::<bool>(&mut holder, "SELECT pg_try_advisory_lock(1)"));
 }
 
-/// Goal: advisory locks and row locks stand in one graph: a cycle over both is found at once, and its breaking lets the other
-/// go on. Method: one holds the number and wants the row, the other the other way round; either comes last. The fastest of some
-/// rounds is looked at, and of more on a slow machine, which makes any one of them slow.
+/// Goal: advisory locks and row locks are in one wait-for graph: a cycle over both is found at once, and the other
+/// session goes on after it is broken. Method: one session holds the number and wants the row, the other the reverse;
+/// either may be the last to wait. The assertion is about the fastest of at least four rounds, since a slow machine
+/// delays any single one.
 #[test]
 fn deadlock_of_a_number_and_a_row_is_found() {
     let server = Server::fresh();
@@ -128,8 +131,8 @@ fn deadlock_of_a_number_and_a_row_is_found() {
     }
 }
 
-/// Goal: who got a lock sees what its last holder committed, in its next statement. Method: two sessions count one row up under
-/// a lock of the transaction, at READ COMMITTED, by reading and then writing what was read.
+/// Goal: a session that gets a lock sees in its next statement what the previous holder committed. Method: two sessions
+/// increment one row under a transaction's lock at READ COMMITTED, by reading a value and then writing its successor.
 #[test]
 fn counter_under_a_lock_loses_no_count() {
     const ROUNDS: i32 = 200;

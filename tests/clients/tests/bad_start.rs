@@ -1,10 +1,10 @@
-//! Starts that must fail: each ends with exit code 1 and exactly one line that says what happened and what to do.
+//! Starts that must fail: each ends with exit code 1 and exactly one line that names the problem and the remedy.
 
 use std::{fs, net::TcpListener, path::PathBuf};
 
 use collie_clients_tests::{Place, Server, program};
 
-/// Goal: a taken port is named. Method: bind it first.
+/// Goal: the message names the address that is in use. Method: bind the port first.
 #[test]
 fn port_in_use_is_refused_and_the_directory_is_not_touched() {
     let place = Place::new();
@@ -22,7 +22,8 @@ fn port_in_use_is_refused_and_the_directory_is_not_touched() {
     assert!(!place.data().exists(), "a server that cannot listen makes no directory");
 }
 
-/// Goal: two servers never share a directory. Method: start a second on the first's; the message names the process.
+/// Goal: two servers never share a directory. Method: start a second server in the directory of the first; the message
+/// names the process.
 #[test]
 fn data_directory_locked_by_another_server_names_its_process() {
     let place = Place::new();
@@ -35,7 +36,7 @@ fn data_directory_locked_by_another_server_names_its_process() {
     server.serves_after("a second server on its directory");
 }
 
-/// Goal: settings that do not exist or cannot be are refused with help. Method: table of pairs and exact lines; then a file.
+/// Goal: unknown and invalid settings are refused with help. Method: a table of settings and exact lines; then a file.
 #[test]
 fn unknown_and_ill_typed_settings_are_refused_with_help() {
     let place = Place::new();
@@ -79,7 +80,8 @@ fn unknown_and_ill_typed_settings_are_refused_with_help() {
     assert_eq!(usage.code, Some(2), "{usage:?}");
 }
 
-/// Goal: settings from a file and from --set are in force, --set last. Method: a file with both; a 1 KiB message limit shows.
+/// Goal: settings from a file and from --set are in force, and --set takes precedence. Method: start with a file and an
+/// option for the same setting, and SHOW both settings.
 #[test]
 fn settings_from_file_and_command_line_are_in_force() {
     let place = Place::new();
@@ -94,7 +96,8 @@ fn settings_from_file_and_command_line_are_in_force() {
     assert_eq!(shown(&mut client, "timezone"), "UTC");
 }
 
-/// Goal: only loopback is served. Method: the wildcard and an address of another network.
+/// Goal: the server listens on loopback addresses only. Method: the wildcard addresses and an address of another
+/// network.
 #[test]
 fn addresses_beyond_loopback_are_refused() {
     let place = Place::new();
@@ -113,7 +116,7 @@ fn addresses_beyond_loopback_are_refused() {
     }
 }
 
-/// Goal: a path that is no directory is refused. Method: a file where the directory should be, and one below a file.
+/// Goal: a path that is not a directory is refused. Method: a file in place of the directory, and a path below a file.
 #[test]
 fn file_in_place_of_the_data_directory_is_refused() {
     let place = Place::new();
@@ -127,7 +130,8 @@ fn file_in_place_of_the_data_directory_is_refused() {
     assert_eq!(fs::read_to_string(place.data()).unwrap(), "not a directory");
 }
 
-/// Goal: a directory of something else is left alone. Method: a folder with files, and one that looks like PostgreSQL's.
+/// Goal: another program's directory is refused and left unchanged. Method: a folder with files, and one that looks
+/// like PostgreSQL's.
 #[test]
 fn foreign_directory_is_refused_and_left_alone() {
     for files in [&["notes.txt"][..], &["PG_VERSION", "postgresql.conf"]] {
@@ -149,12 +153,13 @@ fn foreign_directory_is_refused_and_left_alone() {
     }
 }
 
-/// Goal: one flipped bit below the durable end is never passed over. Method: commit rows, stop in order, flip a bit inside an
-/// early frame's payload; the server refuses with LSN, file and offset, `collie wal dump` too, and point_in_time opens.
+/// Goal: a single flipped bit below the durable end is never ignored. Method: commit rows, stop the server in order,
+/// flip a bit in an early frame's payload; the server refuses to start and names LSN, file and offset, `collie wal
+/// dump` reports the damage too, and point_in_time opens.
 #[test]
 fn one_flipped_bit_below_the_durable_end_is_refused() {
     let place = Place::new();
-    // The levels would have what is cut off below.
+    // Without this, the LSM levels would have the rows of the log that is cut off below.
     let server = Server::start_with(&place, &["--set", "store.flush_at_stop=false"]);
     let mut client = server.connect();
     client.batch_execute("CREATE TABLE t (n int PRIMARY KEY, t text)").unwrap();
@@ -173,7 +178,7 @@ fn one_flipped_bit_below_the_durable_end_is_refused() {
     segments.sort();
     let segment = segments.first().expect("a segment with frames").clone();
     let whole = fs::read(&segment).unwrap();
-    // The tenth frame from the start: frames begin at multiples of 4096.
+    // The tenth frame of the file; frames begin at multiples of 4096.
     let frame = (1..).map(|block| block * 4096).filter(|at| whole[*at..].starts_with(b"CLF1")).nth(9).unwrap();
     let mut damaged = whole.clone();
     damaged[frame + 70] ^= 0x10;
@@ -187,7 +192,7 @@ fn one_flipped_bit_below_the_durable_end_is_refused() {
     let dump = program::collie(&["wal", "dump", place.data().to_str().unwrap()], "");
     assert_eq!(dump.code, Some(1));
     assert!(dump.err.contains("damaged at LSN"), "{}", dump.err);
-    // The way out that the message names works, and says what is lost.
+    // The remedy that the message names works, and a line says what is lost.
     let server = Server::start_with(&place, &["--set", "wal.recovery_mode=point_in_time"]);
     let left: i64 = server.connect().query_one("SELECT count(*) FROM t", &[]).unwrap().get(0);
     assert!(left < 50, "{left} rows");
@@ -195,9 +200,9 @@ fn one_flipped_bit_below_the_durable_end_is_refused() {
     assert!(place.log().lines().count() > 1, "{}", place.log());
 }
 
-/// Goal: what is left of a damaged database can be read with SQL, and nothing is changed. Method: a flipped bit in the
-/// middle of a stopped server's log; start in the mode for it: rows from both sides of the damage, one clear error for
-/// each kind of write; the directory's files are the same afterwards.
+/// Goal: the readable part of a damaged database can be queried with SQL, and no file changes. Method: a flipped bit in
+/// the middle of a stopped server's log; start in salvage mode: rows from before and after the damage, a clear error
+/// for each kind of write, unchanged files.
 #[test]
 fn salvaged_server_reads_what_is_left_and_refuses_writes() {
     let place = Place::new();
@@ -263,9 +268,9 @@ fn salvaged_server_reads_what_is_left_and_refuses_writes() {
     assert!(read() == before);
 }
 
-/// Goal: a start over a rotten table names the file, its families and what helps, in one line; the mode for it opens with the tables that
-/// are whole, read without an index that is not, and names the others; nothing is changed. Method: two tables flushed to their levels
-/// until the log is cut, then a bit of every tree's tables in turn.
+/// Goal: a start with a damaged table file names the file, its families and the remedy, in one line. Salvage mode opens
+/// with the undamaged tables, reads without a damaged index, names what is missing, and changes nothing. Method: flush
+/// two tables to the LSM levels until the log is cut, then flip a bit in a table file of each tree in turn.
 #[test]
 fn server_with_a_rotten_table_names_it_and_shows_the_others() {
     let place = Place::new();
@@ -280,7 +285,7 @@ fn server_with_a_rotten_table_names_it_and_shows_the_others() {
     client
         .batch_execute("INSERT INTO t SELECT n, 'row' FROM generate_series(1, 500) n; INSERT INTO u VALUES (7)")
         .unwrap();
-    // So long that files of it go with the next flush.
+    // The log gets so long that the next flush releases files of it.
     for _ in 0..3 {
         client.batch_execute("UPDATE u SET n = n; INSERT INTO u SELECT n FROM generate_series(1, 40000) n; DELETE FROM u WHERE n <> 7; CHECKPOINT").unwrap();
     }
@@ -331,7 +336,7 @@ fn server_with_a_rotten_table_names_it_and_shows_the_others() {
     assert_eq!(client.query("SELECT n FROM t", &[]).unwrap().len(), 500);
 }
 
-/// Goal: what was torn off at the end is trimmed, not refused. Method: garbage behind the last frame of a killed server.
+/// Goal: a torn tail is trimmed, not refused. Method: garbage after the last frame of a killed server's log.
 #[test]
 fn torn_tail_of_a_killed_server_is_trimmed() {
     let place = Place::new();

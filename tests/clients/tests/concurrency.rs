@@ -1,7 +1,7 @@
-//! Several real sessions at once: what isolation promises, and who waits for whom.
+//! Several real sessions at once: what isolation promises, and which session waits for which.
 //!
-//! A statement that must wait runs on a thread of its own. That it waits is asked of the server (`pg_blocking_pids`), so that nothing goes on
-//! before it does, however slow the machine.
+//! A statement that must wait runs on its own thread. The test goes on only once the server says that the statement
+//! waits (`pg_blocking_pids`), however slow the machine is.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -34,7 +34,7 @@ impl Running {
         Self { pid, answer }
     }
 
-    /// Returns once others are in its way.
+    /// Returns once other sessions block the statement.
     fn must_wait(&self, server: &Server) {
         let (mut look, watch) = (server.connect(), Stopwatch::start());
         let others = format!("SELECT cardinality(pg_blocking_pids({}))", self.pid);
@@ -64,7 +64,8 @@ fn number(client: &mut Client, sql: &str) -> i32 {
     client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
 }
 
-/// Goal: no increment is lost. Method: four sessions, 100 increments each, of one row, autocommit and in blocks.
+/// Goal: no increment is lost. Method: four sessions increment one row 100 times each, in autocommit and in transaction
+/// blocks.
 #[test]
 fn concurrent_increments_are_all_counted() {
     let server = Server::fresh();
@@ -90,9 +91,9 @@ fn concurrent_increments_are_all_counted() {
     assert_eq!(number(&mut client, "SELECT n FROM t WHERE id = 1"), 400);
 }
 
-/// Goal: under READ COMMITTED a waiting UPDATE goes on with the newest row and checks its condition again. Method: one
-/// session changes a row, the other's UPDATE waits; after COMMIT it changes the new value, or nothing where the condition
-/// no longer holds.
+/// Goal: under READ COMMITTED an UPDATE that waited goes on with the newest version of the row and checks its condition
+/// again. Method: one session changes a row and the other's UPDATE waits; after COMMIT it changes the new value, or
+/// nothing if its condition no longer holds.
 #[test]
 fn read_committed_waits_and_checks_the_condition_again() {
     let server = Server::fresh();
@@ -115,8 +116,8 @@ fn read_committed_waits_and_checks_the_condition_again() {
     assert_eq!(gone.end().1.unwrap(), 0);
 }
 
-/// Goal: REPEATABLE READ sees one snapshot and refuses to overwrite what it did not see. Method: 40001 at once for a
-/// committed change, and after waiting for one in progress; a rolled back change is no conflict.
+/// Goal: REPEATABLE READ reads one snapshot and refuses to overwrite a change that it did not see. Method: 40001 at
+/// once for a committed change, and after a wait for one in progress; a change that is rolled back is no conflict.
 #[test]
 fn repeatable_read_keeps_its_snapshot_and_ends_conflicts_with_40001() {
     let server = Server::fresh();
@@ -147,8 +148,9 @@ fn repeatable_read_keeps_its_snapshot_and_ends_conflicts_with_40001() {
     assert_eq!(state(&waits.end().1.unwrap_err()), "40001");
 }
 
-/// Goal: a deadlock ends within a second, for one side only, in both directions. Method: two sessions, two rows, crosswise; the
-/// fastest of some rounds is looked at, and of more on a slow machine, which makes any one of them slow.
+/// Goal: a deadlock is broken within a second, by an error in one session only, whichever began. Method: two sessions
+/// update two rows in opposite order. The assertion is about the fastest of at least four rounds, since a slow machine
+/// delays any single one.
 #[test]
 fn deadlock_is_found_within_a_second() {
     let server = Server::fresh();
@@ -168,7 +170,7 @@ fn deadlock_is_found_within_a_second() {
         let watch = Stopwatch::start();
         let result = second.execute(&format!("UPDATE t SET n = n + 1 WHERE id = {mine}"), &[]);
         fastest = fastest.min(watch.elapsed());
-        // Either side may be chosen; the other goes on.
+        // Either session may get the error; the other goes on.
         let (mut winner, loser_error) = match result {
             Err(error) => {
                 second.batch_execute("ROLLBACK").unwrap();
@@ -188,7 +190,7 @@ fn deadlock_is_found_within_a_second() {
     }
 }
 
-/// Goal: a row lock is given on when its holder rolls back or disconnects. Method: both.
+/// Goal: a row lock passes to the waiter when its holder rolls back or disconnects. Method: both.
 #[test]
 fn row_lock_is_released_by_rollback_and_by_a_lost_connection() {
     let server = Server::fresh();
@@ -208,7 +210,8 @@ fn row_lock_is_released_by_rollback_and_by_a_lost_connection() {
     assert_eq!(number(&mut client, "SELECT n FROM t WHERE id = 1"), 2);
 }
 
-/// Goal: FOR UPDATE locks rows, NOWAIT and SKIP LOCKED do not wait, plain reads never wait. Method: one holder, four readers.
+/// Goal: FOR UPDATE locks rows, NOWAIT and SKIP LOCKED do not wait, and plain reads never wait. Method: one holder;
+/// each kind of reader.
 #[test]
 fn for_update_locks_and_plain_reads_do_not_wait() {
     let server = Server::fresh();
@@ -226,8 +229,9 @@ fn for_update_locks_and_plain_reads_do_not_wait() {
     assert_eq!(waits.end().1.unwrap(), 1);
 }
 
-/// Goal: several hold a row in shared strength, writers wait for all of them, and an upgrade that cannot be is refused at
-/// once. Method: two FOR SHARE; NOWAIT, SKIP LOCKED and a writer beside them; both then update; the second is 40P01.
+/// Goal: several sessions can hold a row in shared strength, writers wait for all of them, and an upgrade that cannot
+/// succeed is refused at once. Method: two sessions with FOR SHARE; NOWAIT, SKIP LOCKED and a writer next to them; then
+/// both update, and the second gets 40P01.
 #[test]
 fn share_locks_are_held_together_and_deadlock_when_both_write() {
     let server = Server::fresh();
@@ -252,8 +256,8 @@ fn share_locks_are_held_together_and_deadlock_when_both_write() {
     assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 1);
 }
 
-/// Goal: a unique violation is decided only when the other transaction has ended. Method: same key twice; after ROLLBACK
-/// the second goes in, after COMMIT it is 23505; by primary key and by a secondary index.
+/// Goal: a unique violation is decided only when the other transaction has ended. Method: the same key twice; after
+/// ROLLBACK the second insert succeeds, after COMMIT it fails with 23505; by primary key and by a secondary index.
 #[test]
 fn unique_violation_waits_for_the_other_transaction() {
     let server = Server::fresh();
@@ -276,7 +280,8 @@ fn unique_violation_waits_for_the_other_transaction() {
     }
 }
 
-/// Goal: synchronous_commit is a session's choice and both kinds are seen at once by others. Method: on, off, SET LOCAL.
+/// Goal: synchronous_commit is a setting of the session, and other sessions see commits of both kinds at once. Method:
+/// on, off, SET LOCAL.
 #[test]
 fn synchronous_commit_is_chosen_per_session() {
     let server = Server::fresh();
@@ -298,8 +303,8 @@ fn synchronous_commit_is_chosen_per_session() {
     assert_eq!(state(&bad), "22023");
 }
 
-/// Goal: DDL waits for those who use the table, and they for it, without harm to others. Method: TRUNCATE behind an open
-/// reader; a writer behind an uncommitted CREATE INDEX.
+/// Goal: DDL waits for the sessions that use the table, and they wait for it, without harm to other sessions. Method:
+/// TRUNCATE behind an open reader; a writer behind an uncommitted CREATE INDEX.
 #[test]
 fn ddl_and_users_of_a_table_wait_for_each_other() {
     let server = Server::fresh();

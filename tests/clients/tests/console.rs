@@ -1,4 +1,5 @@
-//! The console page, its figures beside the views', and `collie demo`, which shows it: in a real browser, and by SQL.
+//! The console page, its figures compared with those of the views, and `collie demo`, which serves the page: in a real
+//! browser and by SQL.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -35,13 +36,13 @@ fn figures(address: SocketAddr) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
 }
 
-/// Returns a cell so that both forms of a number are the same text.
+/// Normalizes a cell, so that both notations of a number give the same text.
 fn normal(text: &str) -> String {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.map_or_else(|| text.to_owned(), |number| number.to_string())
 }
 
-/// Returns these columns of a view as JSON has it, a row each; all of them in their order for `*`.
+/// Returns the `columns` of a view from the JSON answer, row by row; all of them in their order if `columns` is `*`.
 fn by_json(figures: &Value, view: &str, columns: &str) -> Vec<Vec<String>> {
     let view = &figures["views"][view];
     let all = view["columns"].as_array().unwrap_or_else(|| panic!("no columns: {view}"));
@@ -59,7 +60,7 @@ fn by_json(figures: &Value, view: &str, columns: &str) -> Vec<Vec<String>> {
     rows.map(|row| columns.iter().map(|column| cell(row, column)).collect()).collect()
 }
 
-/// Returns the same as SQL has it.
+/// Returns the same cells from SQL.
 fn by_sql(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
     let messages = client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let rows = messages.iter().filter_map(|message| match message {
@@ -69,8 +70,8 @@ fn by_sql(client: &mut Client, sql: &str) -> Vec<Vec<String>> {
     rows.map(|row| (0..row.len()).map(|at| row.get(at).map_or_else(|| "NULL".to_owned(), normal)).collect()).collect()
 }
 
-/// Goal: every figure is that of the view of its name, with its columns in their order, on a primary and on a replica. Method: both ways,
-/// again and again until they agree: some figures are of now.
+/// Goal: every figure equals that of the view of its name, with the columns in the same order, on a primary and on a
+/// replica. Method: read both and repeat until they agree, since some figures change over time.
 #[test]
 fn figures_are_those_of_the_views() {
     let (here, there) = (Place::new(), Place::new());
@@ -107,8 +108,9 @@ fn figures_are_those_of_the_views() {
     }
 }
 
-/// Goal: pages and figures are given to browsers of this machine under its own names, and to pages of this machine across origins; to no
-/// others. Method: requests under each kind of name and from each kind of origin; what the page may do is in its head.
+/// Goal: browsers of this machine get pages and figures under its own names, and so do pages of this machine across
+/// origins; no others do. Method: requests under each kind of name and from each kind of origin; the page's header
+/// limits what the page may do.
 #[test]
 fn only_this_machine_reads_the_console() {
     let place = Place::new();
@@ -141,20 +143,20 @@ fn only_this_machine_reads_the_console() {
     }
 }
 
-/// Waits until the servers that a demo had are gone.
+/// Waits until the servers of a demo have ended.
 fn until_gone(servers: &[(u32, String)]) {
     assert_eq!(servers.len(), 2, "a primary and a replica: {servers:?}");
     until(&format!("these to be gone: {servers:?}"), || !servers.iter().any(|(pid, words)| runs(*pid, words)));
 }
 
-/// Returns the rows of the table `reads` on the page of one side, as numbers.
+/// Returns the number of reads that the replica ran again, from the page's table `reads`.
 fn reads_run(browser: &mut Browser) -> Option<i64> {
     let rows = browser.table("reads");
     let run = rows.iter().find(|row| row[0] == "replica")?.get(3)?.replace(',', "");
     run.parse().ok()
 }
 
-/// Waits until `shown` on the page lies between two looks at the same figure in SQL: it is of now, and changes meanwhile.
+/// Waits until `shown` on the page lies between two SQL reads of the same figure, which changes over time.
 fn until_between(
     browser: &mut Browser,
     client: &mut Client,
@@ -168,14 +170,14 @@ fn until_between(
         let shown = shown(browser);
         let after = look();
         let (Some(before), Some(shown), Some(after)) = (before, shown, after) else { return false };
-        // The page's look is up to a second older than what it is compared with.
+        // The page's value is up to a second older than the values that it is compared with.
         let room = 0.05 * before.max(after);
         shown >= before.min(after) - room && shown <= before.max(after) + room
     });
 }
 
-/// Waits until the page has what both servers weighed last, each with its reason, and of one change what models say that it is worth, or that
-/// they have seen nothing like it.
+/// Waits until the page shows all candidate changes of both servers, each with its reason, and for one change an
+/// estimate of its effect by models, or that it lies beyond what its model has seen.
 fn until_weighed(browser: &mut Browser, primary: &mut Client, replica: &mut Client) {
     const ROWS: &str = "SELECT setting, role, reason FROM collie_training.candidates, collie_node";
     browser.until("changes that were weighed, one of them by models", |browser| {
@@ -185,14 +187,14 @@ fn until_weighed(browser: &mut Browser, primary: &mut Client, replica: &mut Clie
         let mut wanted = [&on_primary[..], &on_replica[..]].concat();
         reasons.sort();
         wanted.sort();
-        // What models promise most of comes first.
+        // The change with the largest predicted effect comes first.
         let is_foretold = shown.first().is_some_and(|row| row[3].contains(" % (") && row[3].contains(" to "));
         let is_asked = is_foretold || shown.iter().any(|row| row[4].contains("beyond what its model has seen"));
         !on_primary.is_empty() && !on_replica.is_empty() && reasons == wanted && is_asked
     });
 }
 
-/// Compares what the page shows with the views.
+/// Compares the figures of the page with the views.
 fn compare(browser: &mut Browser, places: &Places) {
     let (mut primary, mut replica) = (places.connect(places.primary), places.connect(places.replica));
     browser.until("throughput", |browser| browser.figure("throughput").is_some_and(|rate| rate > 0.0));
@@ -214,7 +216,7 @@ fn compare(browser: &mut Browser, places: &Places) {
     browser.until("grant", |browser| browser.figure("grant").is_some_and(|grant| grant > 0.0));
     assert!(browser.words("delay-note").contains("seconds out of bound"), "{}", browser.words("delay-note"));
 
-    // It only grows.
+    // This figure only grows.
     let run = "SELECT coalesce(sum(run), 0)::int8 FROM collie_training.reads";
     let before = value::<i64>(&mut replica, run);
     browser.until("reads that were run again", |browser| reads_run(browser).is_some_and(|run| run >= before.max(1)));
@@ -256,9 +258,9 @@ fn compare(browser: &mut Browser, places: &Places) {
     assert_eq!((browser.words("role"), browser.words("primary-role")), ("replica".to_owned(), "primary".to_owned()));
 }
 
-/// Goal: `collie demo` shows a primary, a replica and a load that runs, on a page whose figures are those of the views, that fits narrow and
-/// wide windows, in light and dark, that breaks none of its own rules, and that says when its server has gone; then nothing is left.
-/// Method: a real browser beside SQL; Ctrl-C.
+/// Goal: `collie demo` runs a primary, a replica and a load, and serves a page whose figures are those of the views.
+/// The page fits narrow and wide windows, in light and dark, breaks none of its own rules, and says when its server has
+/// gone; afterwards nothing is left. Method: a real browser and SQL; Ctrl-C.
 #[test]
 fn the_demo_shows_on_its_page_what_the_views_say() {
     let Some(mut browser) = Browser::start() else {
@@ -307,8 +309,8 @@ fn the_demo_shows_on_its_page_what_the_views_say() {
     assert!(browser.figure("bound").is_some(), "its last figures are shown");
 }
 
-/// Goal: a demo whose time is over says what it came to, line by line where nobody has a terminal, and leaves what is to be kept. Method: a
-/// few seconds in a directory that is named; then the shell on what is left.
+/// Goal: a demo with a time limit prints its results, line by line if there is no terminal, and leaves what is to be
+/// kept. Method: some seconds in a named directory; then the shell on what is left.
 #[test]
 fn a_demo_with_a_time_ends_and_leaves_what_is_to_be_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -337,8 +339,8 @@ fn a_demo_with_a_time_ends_and_leaves_what_is_to_be_kept() {
     assert!(again.said[0].starts_with("error: ") && again.said[0].contains("is not empty"), "{again:#?}");
 }
 
-/// Goal: a demo that cannot be says why in a line and leaves nothing: a port that is taken; a server that ends; servers end with a demo
-/// that is killed. Method: each.
+/// Goal: a demo that cannot run says why in one line and leaves nothing: a port is taken, or a server ends; the servers
+/// of a killed demo end too. Method: each case.
 #[test]
 fn a_demo_that_fails_says_why_and_leaves_nothing() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");

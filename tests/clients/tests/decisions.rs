@@ -1,4 +1,5 @@
-//! Settings that change while a real server runs, by a person or by a decision, and what a crash leaves of them.
+//! Settings that change while a real server runs, by a call or by a decision, and which values are in force after a
+//! crash.
 
 use std::{fs, time::Duration};
 
@@ -15,7 +16,7 @@ use collie_train::decision::{Entry, JOURNAL_NAME, Row, Verdict, journal_header, 
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 
-/// A decision takes more than a minute: samples, then forty seconds of a trial.
+/// A decision takes more than a minute: first the samples, then forty seconds of a trial.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 fn metrics(place: &Place) -> Metrics {
@@ -23,12 +24,12 @@ fn metrics(place: &Place) -> Metrics {
     Metrics::read(&answer.body).unwrap_or_else(|error| panic!("{error}\n{}", answer.body))
 }
 
-/// Returns the value in force of a setting that decisions may be about; `None`: the node has it not.
+/// Returns the value in force of a setting that decisions can change, or `None` if the node does not have the setting.
 fn in_force(place: &Place, setting: &str) -> Option<f64> {
     metrics(place).labelled("collie_training_setting", &[("setting", setting)])
 }
 
-/// Writes a journal that ends with `verdict` of a change of `wal.flush_delay` from 10 ms to 5 ms.
+/// Writes a decision journal that ends with `verdict` for a change of `wal.flush_delay` from 10 ms to 5 ms.
 fn write_journal(place: &Place, verdict: Verdict) {
     let sample = read_journal(&sample_journal()).expect("a journal");
     let [trial, canary, _] = &sample.entries[..] else { panic!("three rows") };
@@ -37,8 +38,9 @@ fn write_journal(place: &Place, verdict: Verdict) {
     fs::write(place.data().join(JOURNAL_NAME), bytes).expect("it is written");
 }
 
-/// Goal: whoever runs a server changes when it flushes and collects by a call, at once and for all; what cannot be is 22023 and changes
-/// nothing, as is what only a replica has. Method: each setting by its name on a primary, with the values that `/metrics` shows.
+/// Goal: an operator can change by a call when a server flushes and collects garbage, at once and for all sessions. An
+/// invalid value gets 22023 and changes nothing, and so does a setting that only a replica has. Method: each setting by
+/// its name on a primary, compared with the value in `/metrics`.
 #[test]
 fn settings_change_by_a_call_while_the_server_runs() {
     let place = Place::new();
@@ -72,9 +74,9 @@ fn settings_change_by_a_call_while_the_server_runs() {
     assert_eq!(numbers(&mut client).expect("it answers").len(), 50);
 }
 
-/// Goal: RT10 on a real server: a change that was in flight when the process ended is not in force in the next one, and its row says how it
-/// ended; one that was kept is, unless decisions are off or somebody gave the setting. Method: a server that is killed, with the journal of
-/// each; a start in each way.
+/// Goal: RT10 on a real server. A change on trial when the process ended is not in force in the next process, and its
+/// row says how it ended. A change that was kept is in force, unless decisions are off or the configuration gives the
+/// setting. Method: a killed server with the journal of each case; a start with each configuration.
 #[test]
 fn what_was_tried_ends_with_the_process_and_what_was_kept_does_not() {
     const ROWS: &str = "SELECT verdict || ': ' || reason FROM collie_training.decisions WHERE id = 1";
@@ -111,8 +113,9 @@ fn what_was_tried_ends_with_the_process_and_what_was_kept_does_not() {
     assert_eq!(value::<i64>(&mut server.connect(), "SELECT count(*) FROM collie_training.decisions"), 0);
 }
 
-/// Goal: a replica's apply workers, and how long its primary gathers for it, change while it follows, and it goes on showing what its primary
-/// has; promoted, it has no workers any more. Method: one worker and all of them in turn under writes; another delay; a promotion.
+/// Goal: the number of a replica's apply workers, and how long its primary gathers bytes for it, can change while it
+/// follows, and it goes on showing what its primary has; after a promotion it has no workers. Method: one worker and
+/// all of them in turn under writes; another delay; a promotion.
 #[test]
 fn apply_workers_change_while_a_replica_follows() {
     const WORKERS: &str = "replication.apply_workers";
@@ -147,10 +150,10 @@ fn apply_workers_change_while_a_replica_follows() {
     assert_eq!(in_force(&nodes.places[1], "wal.flush_delay"), Some(10_000.0), "its log is its own now");
 }
 
-/// Units that decisions ask models of.
+/// The units whose models decisions use.
 const ASKED: [u8; 6] = [2, 9, 13, 20, 21, 22];
 
-/// Puts models with the wrong sign into a data directory: the more a call has to do, the less time they say that it takes.
+/// Puts models with the wrong sign into a data directory: the more work a call has, the shorter its predicted time.
 fn put_wrong_models(place: &Place) {
     let packages = PackageDir::new(Env::real().files, &place.data().join("models"));
     for number in ASKED {
@@ -159,7 +162,7 @@ fn put_wrong_models(place: &Place) {
     }
 }
 
-/// Returns the values in force, and how many changes have each verdict.
+/// Returns the values in force, and a function that returns the number of changes with a verdict.
 fn settings_and_verdicts(place: &Place) -> (Vec<(Labels, f64)>, impl Fn(&str) -> f64) {
     let metrics = metrics(place);
     let settings = metrics.all["collie_training_setting"].samples.clone().into_iter().collect();
@@ -167,9 +170,9 @@ fn settings_and_verdicts(place: &Place) -> (Vec<(Labels, f64)>, impl Fn(&str) ->
     (settings, move |verdict: &str| count(verdict).expect("every verdict is there"))
 }
 
-/// Has a server with models of the wrong sign decide under a load that does well or badly by the value in force, until a change has ended with
-/// `verdict`: how long a statement sleeps is what `harm` says of whether a canary is under way and whether a setting is changed. Then the old
-/// values are in force, and they are after a restart.
+/// Lets a server with wrong-signed models decide under a load, until a change has ended with `verdict`. `harm` gives
+/// the time for which a statement of the load sleeps, from whether a canary is in progress and whether a setting is
+/// changed. Then the old values are in force, also after a restart.
 fn wrong_models_end_with(verdict: &str, harm: impl Fn(bool, bool) -> Option<f64>) {
     let place = Place::new();
     Server::start_with(&place, &HTTP).kill();
@@ -179,7 +182,8 @@ fn wrong_models_end_with(verdict: &str, harm: impl Fn(bool, bool) -> Option<f64>
     let (mut writer, mut reader) = (server.connect(), server.connect());
     run(&mut writer, "CREATE TABLE notes (n int PRIMARY KEY, v int)");
     run(&mut writer, "INSERT INTO notes SELECT n, 0 FROM generate_series(0, 99) n");
-    // A snapshot of before has its reader pass the versions that came since: what a collector's interval is about.
+    // The reader's old snapshot makes it pass the versions that were written since; the collector's interval matters
+    // for that.
     run(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM notes");
     (0..10).for_each(|_| run(&mut writer, "UPDATE notes SET v = v + 1"));
     let reads = "SELECT sum((SELECT v FROM notes WHERE n = g % 100)) FROM generate_series(1, 500) g";
@@ -214,15 +218,15 @@ fn wrong_models_end_with(verdict: &str, harm: impl Fn(bool, bool) -> Option<f64>
     assert_eq!(value::<i64>(&mut server.connect(), &ended), 1);
 }
 
-/// Goal: models with the wrong sign, on a real server that they are asked on, change nothing: what they propose and does badly on trial is
-/// rejected. Method: a load that is slow while a value is changed.
+/// Goal: models with the wrong sign that a real server uses cause no lasting change: a proposal that performs badly on
+/// trial is rejected. Method: a load that is slow while a value is changed.
 #[test]
 fn wrong_models_are_rejected_by_the_trial() {
     wrong_models_end_with("rejected", |_, is_changed| is_changed.then_some(0.25));
 }
 
-/// Goal: the same of a change that looks good on trial and is not: it is rolled back. Method: a load that is slow under the old value while there
-/// is a trial, and slower under the new one afterwards.
+/// Goal: a change that performs well on trial and badly afterwards is rolled back. Method: a load that is slow under
+/// the old value during the trial, and slower under the new one afterwards.
 #[test]
 fn wrong_models_that_pass_the_trial_are_rolled_back() {
     wrong_models_end_with("rolled back", |is_canary, is_changed| match (is_canary, is_changed) {

@@ -1,5 +1,5 @@
-//! Definitions that change beside transactions: who waits for whom, in which order the log has them, what an older snapshot
-//! may still read, and what a crash leaves of it.
+//! Definitions that change concurrently with transactions: which session waits for which, in which order the log has
+//! them, what an older snapshot may still read, and what is left after a crash.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -14,7 +14,7 @@ use collie_clients_tests::{
 };
 use postgres::Client;
 
-/// Kills the server and opens its directory again: the catalog must be whole, and the names free or taken as told.
+/// Kills the server and opens its directory again. The catalog must be whole, with the names of foo in it iff `there`.
 fn crash(place: &Place, server: Server, there: bool, rows: i64) -> Server {
     server.kill();
     let server = Server::start(place);
@@ -26,7 +26,7 @@ fn crash(place: &Place, server: Server, there: bool, rows: i64) -> Server {
         assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM foo WHERE n = 7"), rows, "by the index");
     } else {
         assert_eq!(state(&client.batch_execute("SELECT 1 FROM foo").unwrap_err()), "42P01");
-        // Under the old name, nothing of the old rows: families are never used again.
+        // A table under the old name has none of the old rows: family ids are never reused.
         run(&mut client, "CREATE TABLE foo (id int PRIMARY KEY, n int); CREATE INDEX foo_n ON foo (n)");
         assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM foo"), 0);
         run(&mut client, "INSERT INTO foo VALUES (1, 1); DROP TABLE foo");
@@ -34,12 +34,13 @@ fn crash(place: &Place, server: Server, there: bool, rows: i64) -> Server {
     server
 }
 
-/// Rows enough for pieces in the log before the commit.
+/// Enough rows for chunks in the log before the commit.
 const MANY: &str = "INSERT INTO foo SELECT n, 7 FROM generate_series(1, 20000) AS n";
 
-/// Goal: the DROP TABLE race of Angulo's thesis (figure 3.3: T1 writes foo, T2 drops it and commits first, and replay meets
-/// the write after the drop) cannot be: T2 waits for T1, and what the log has of foo breaks no opening. Method: T1 commits or
-/// rolls back a write of many log pieces while T2 waits; T2 then commits, or is open at the crash; kill after each.
+/// Goal: the DROP TABLE race of Angulo's thesis (figure 3.3: T1 writes foo, T2 drops it and commits first, and replay
+/// meets the write after the drop) cannot happen: T2 waits for T1, and the log's records of foo break no opening.
+/// Method: T1 commits or rolls back a write of many chunks while T2 waits; T2 then commits, or is open at the crash; a
+/// kill after each.
 #[test]
 fn drop_waits_for_a_writer_and_the_log_has_them_in_that_order() {
     for synchronous in ["on", "off"] {
@@ -54,7 +55,7 @@ fn drop_waits_for_a_writer_and_the_log_has_them_in_that_order() {
                 }
                 run(&mut t1, MANY);
                 let dropping = start(&server, t2, "DROP TABLE foo");
-                // One that comes now waits behind the drop, though the writer's lock would let it in.
+                // A new statement queues behind the drop, although it does not conflict with the writer's lock.
                 let behind = start(&server, server.connect(), "INSERT INTO foo VALUES (0, 7)");
                 run(&mut t1, end);
                 let (mut t2, result) = dropping.join().unwrap();
@@ -63,7 +64,7 @@ fn drop_waits_for_a_writer_and_the_log_has_them_in_that_order() {
                     run(&mut t2, "COMMIT");
                     let (_, result) = behind.join().unwrap();
                     assert_eq!(state(&result.unwrap_err()), "42P01");
-                    // An acknowledged commit is there after a kill; without the disk, thanks to the shared ring.
+                    // An acknowledged commit survives a kill; an asynchronous one does thanks to the shared ring.
                     crash(&place, server, false, 0);
                 } else {
                     let server = crash(&place, server, true, rows);
@@ -75,8 +76,8 @@ fn drop_waits_for_a_writer_and_the_log_has_them_in_that_order() {
     }
 }
 
-/// Goal: the other order: T2 has dropped foo, T1 comes to write. Method: T1 waits; T2 commits, T1 hears 42P01 and the table is
-/// gone after a crash; T2 rolls back, T1 writes and the row is there.
+/// Goal: the opposite order, where T2 has dropped foo and T1 wants to write. Method: T1 waits; if T2 commits, T1 gets
+/// 42P01 and the table is gone after a crash; if T2 rolls back, T1 writes and the row is there.
 #[test]
 fn writer_waits_for_a_drop_and_finds_the_table_gone_or_there() {
     for (end, there) in [("COMMIT", false), ("ROLLBACK", true)] {
@@ -99,10 +100,10 @@ fn writer_waits_for_a_drop_and_finds_the_table_gone_or_there() {
     }
 }
 
-/// Goal: a snapshot that is older than the rewriting of a table reads no table without its rows: 40001, retryable, where
-/// PostgreSQL shows it empty; a table that was made since is empty, an index that was made since is not read. Method: each
-/// definition after the first statement of a REPEATABLE READ and a SERIALIZABLE transaction; the same statements in READ
-/// COMMITTED.
+/// Goal: a snapshot older than the rewrite of a table does not read that table as empty, as in PostgreSQL, but gets
+/// 40001, which is retryable. A table that was created since is empty, and an index that was created since is not read.
+/// Method: each definition after the first statement of a REPEATABLE READ and a SERIALIZABLE transaction; the same
+/// statements in READ COMMITTED.
 #[test]
 fn older_snapshot_meets_a_changed_definition() {
     let server = Server::fresh();
@@ -147,8 +148,9 @@ fn older_snapshot_meets_a_changed_definition() {
     }
 }
 
-/// Goal: an index, a key or a check that a transaction of a kept snapshot adds covers rows that were committed since: it is
-/// refused (40001) and made when retried, never made without them. Method: another session commits a row in between.
+/// Goal: an index, a key or a check that a transaction with an older snapshot adds also covers the rows that were
+/// committed since: it is refused (40001) and succeeds when retried, and is never created without those rows. Method:
+/// another session commits a row in between.
 #[test]
 fn definition_made_from_rows_reads_them_all() {
     let server = Server::fresh();
@@ -171,8 +173,8 @@ fn definition_made_from_rows_reads_them_all() {
     }
 }
 
-/// Goal: nobody reads an index that does not show its entries yet, and no index is built without a row that was committed.
-/// Method: two sessions read rows by the indexed column, two insert, while a third makes and drops the index.
+/// Goal: no session reads an index before all its entries are visible, and no index is built without a committed row.
+/// Method: two sessions read rows by the indexed column and two insert, while a third creates and drops the index.
 #[test]
 fn index_appears_to_readers_and_writers_with_all_its_rows() {
     const ROUNDS: u32 = 60;
@@ -216,7 +218,7 @@ fn index_appears_to_readers_and_writers_with_all_its_rows() {
             run(&mut definer, "BEGIN ISOLATION LEVEL REPEATABLE READ");
             assert!(value::<bool>(&mut definer, counts), "the index and the table have different rows");
             run(&mut definer, "COMMIT");
-            // Two may have begun before it was there.
+            // Two reads may have begun before the index was there.
             while reads.load(Ordering::Relaxed) < before + 3 {
                 assert!(watch.elapsed() < PATIENCE, "nobody reads by the index");
                 thread::yield_now();

@@ -1,5 +1,5 @@
-//! A leader answers no commit that its quorum does not have, however the wait ends: real servers that are frozen, deposed, terminated and
-//! stopped while commits wait.
+//! A leader answers no commit that its quorum does not have, however the wait ends: real servers are frozen, deposed
+//! and stopped, and sessions terminated, while commits wait.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use collie_clients_tests::{
 };
 use postgres::{Client, NoTls, error::DbError};
 
-/// Starts three nodes of which each asks for one of the two others, with a table that all of them have.
+/// Starts three nodes, each with a quorum of one of the two others, and a table that all of them have.
 fn three(nodes: &Nodes) -> [Server; 3] {
     let a = start(nodes, 0);
     a.connect()
@@ -40,7 +40,7 @@ fn start(nodes: &Nodes, node: usize) -> Server {
     nodes.start(node, &words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Begins a commit; returns what became of it once it has an answer.
+/// Begins a commit on another thread, which returns the answer.
 fn committing(server: &Server, n: i32, is_simple: bool) -> JoinHandle<Result<(), postgres::Error>> {
     let mut client = server.connect();
     thread::spawn(move || match is_simple {
@@ -49,17 +49,17 @@ fn committing(server: &Server, n: i32, is_simple: bool) -> JoinHandle<Result<(),
     })
 }
 
-/// Waits until so many sessions have committed on the server's disk and wait for replicas.
+/// Waits until exactly `count` sessions have their commits on the server's disk and wait for replicas.
 fn until_waiting(nodes: &Nodes, look: &mut Client, count: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'INSERT INTO notes%'";
     nodes.until("commits wait", || value::<i64>(look, waiting) == count);
-    // All that was written is on the disk.
+    // Everything that was written is on disk.
     let durable = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()";
     nodes.until("they are on the disk", || value::<bool>(look, durable));
 }
 
-/// Checks that a commit was not answered, and that its client knows that. The driver may see the end of the connection before it has read
-/// what came before.
+/// Checks that a commit was not answered and that its client can tell. The driver may see the end of the connection
+/// before it has read the error.
 fn ended(answer: Result<(), postgres::Error>, nodes: &Nodes) {
     let error = answer.expect_err("a commit is answered that no quorum has");
     if error.is_closed() {
@@ -70,9 +70,9 @@ fn ended(answer: Result<(), postgres::Error>, nodes: &Nodes) {
     assert!(detail.contains("not confirmed by") && detail.contains("Token "), "{error:?}");
 }
 
-/// Goal: a leader that stood still while another one was promoted answers no commit that waited, not to a client either whose request to cancel
-/// lay there when it went on: it hears of the new term first. Method: replicas are killed, commits wait, the leader is stopped
-/// (SIGSTOP); a replica is promoted; a cancel is sent; the old leader goes on.
+/// Goal: a leader that was frozen while another node was promoted answers no commit that waited, not even one whose
+/// cancel request had arrived when the leader resumed: it learns of the new term first. Method: kill the replicas, let
+/// commits wait, stop the leader (SIGSTOP), promote a replica, send a cancel, and resume the old leader.
 #[test]
 fn a_leader_that_stood_still_answers_nothing_of_its_old_term() {
     let nodes = Nodes::new(3);
@@ -90,7 +90,7 @@ fn a_leader_that_stood_still_answers_nothing_of_its_old_term() {
     let (b, c) = (start(&nodes, 1), start(&nodes, 2));
     let (leader, other) = nodes.promote_either([&b, &c], ["b", "c"]);
     put(&mut leader.connect(), 5..10);
-    // It is taken by the system, and is read as soon as the server goes on.
+    // The kernel accepts the connection; the server reads the request as soon as it resumes.
     let canceling = thread::spawn(move || cancel.cancel_query(NoTls));
     a.go_on();
     for answer in waiting.into_iter().chain([to_cancel]) {
@@ -103,9 +103,9 @@ fn a_leader_that_stood_still_answers_nothing_of_its_old_term() {
     nodes.until_shown("the old leader follows", &a, &expected);
 }
 
-/// Goal: under load, each commit that was answered, with a warning or without, is on the node that was promoted while its leader stood still.
-/// Method: clients that insert as fast as they can until their session ends; the leader is stopped in the middle of it, goes on
-/// once another one leads; what clients heard is compared.
+/// Goal: under load, each answered commit, with or without a warning, is on the node that was promoted while its leader
+/// was frozen. Method: clients insert as fast as they can until their session ends; the leader is stopped in the middle
+/// and resumes once another node leads; the answered commits are compared with the rows there.
 #[test]
 fn no_answered_commit_is_lost_when_the_leader_stands_still_under_load() {
     let nodes = Nodes::new(3);
@@ -135,8 +135,9 @@ fn no_answered_commit_is_lost_when_the_leader_stands_still_under_load() {
     nodes.until_shown("the old leader follows", &a, &found);
 }
 
-/// Goal: a session that is terminated while its commit waits for replicas, and one whose server is stopped, hear 57P01 with the token and no
-/// more; the commit stands, and is there after a restart. Method: a quorum that is not there; one commit in each protocol.
+/// Goal: a session that is terminated while its commit waits for replicas, and one whose server is stopped, get only
+/// 57P01 with the token; the commit stands and is there after a restart. Method: a quorum that cannot be reached; a
+/// commit in each protocol.
 #[test]
 fn a_session_that_is_ended_while_its_commit_waits_is_not_answered() {
     let nodes = Nodes::new(1);
@@ -157,7 +158,7 @@ fn a_session_that_is_ended_while_its_commit_waits_is_not_answered() {
     assert_eq!(a.stop().code(), Some(0), "{}", nodes.logs());
     ended(waiting.join().expect("it ends"), &nodes);
     let a = nodes.start(0, &["--set", "replication.quorum="]);
-    // The list before has none of it, so that the change is not over.
+    // No node of the previous list has the record of the change, so the change has not ended.
     let mut client = a.connect();
     client.batch_execute("SET synchronous_commit = local").unwrap();
     put(&mut client, 4..5);

@@ -1,8 +1,8 @@
 //! The same scripts on Collie and on PostgreSQL 15, compared line by line.
 //!
 //! Rows, tags, notices, errors with SQLSTATE, position, DETAIL and HINT must be equal; only the LOCATION lines of
-//! PostgreSQL's source are left out. What differs on purpose stands in `docs/compatibility.md` and is run too: both
-//! columns of its table must be what the two really answer.
+//! PostgreSQL's source are left out. `docs/compatibility.md` lists the intended differences, and its statements run
+//! too: both servers must answer as its table says.
 
 use std::{
     fmt::Write as _,
@@ -29,7 +29,7 @@ struct Both {
 }
 
 impl Both {
-    /// Starts both; `None` without PostgreSQL.
+    /// Starts both servers; returns `None` without PostgreSQL.
     fn start() -> Option<Self> {
         let reference = Reference::start();
         if reference.is_none() {
@@ -38,7 +38,7 @@ impl Both {
         Some(Self { reference: reference?, server: Server::fresh() })
     }
 
-    /// Plays a script on both and returns each one's lines.
+    /// Runs a script on both servers and returns the lines of each.
     fn play(&self, script: &str) -> (Vec<String>, Vec<String>) {
         let ours = Psql::new(&self.server).merged(&OPTIONS, script);
         let theirs = self.reference.merged(&[&["-d", "collie"], &OPTIONS[..]].concat(), script);
@@ -46,17 +46,17 @@ impl Both {
     }
 }
 
-/// Returns what psql printed, errors among results, without what can never be equal.
+/// Returns the lines that psql printed, errors among results, without the LOCATION lines, which can never be equal.
 fn comparable(done: &Done) -> Vec<String> {
     let lines = done.out.lines().filter(|line| !line.starts_with("LOCATION:  "));
     lines.map(str::to_owned).collect()
 }
 
-/// How simple text is planned: each by itself, or by a plan for all texts that differ in literals.
+/// How simple text is planned: every text by itself, or one plan for all texts that differ in literals only.
 const PLAN_CACHE_MODES: [&str; 2] = ["force_custom_plan", "force_generic_plan"];
 
-/// Goal: Collie answers as PostgreSQL 15 does, however its plans are shared. Method: every script of `tests/sql` on both
-/// in every mode; all differences are shown.
+/// Goal: Collie answers as PostgreSQL 15 does, however its plans are shared. Method: every script of `tests/sql` on
+/// both servers in every mode; all differences are shown.
 #[test]
 fn scripts_answer_as_in_postgresql() {
     let mut scripts: Vec<_> =
@@ -83,7 +83,7 @@ fn scripts_answer_as_in_postgresql() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Expressions and texts made from a seed: nested groups with every quantifier, back-references, constraints.
+/// A generator of expressions and texts from a seed: nested groups with every quantifier, back-references, constraints.
 struct Generator(u64);
 
 impl Generator {
@@ -96,7 +96,8 @@ impl Generator {
         of[self.below(of.len())]
     }
 
-    /// Alternatives; `groups` counts those that capture, `None` inside of a look-around.
+    /// Returns an expression with one or more alternatives. `groups` counts the capturing groups; it is `None` inside a
+    /// look-around.
     fn expression(&mut self, depth: usize, groups: &mut Option<usize>) -> String {
         let branches = [1, 1, 1, 2, 2, 3][self.below(6)];
         (0..branches).map(|_| self.branch(depth, groups)).collect::<Vec<_>>().join("|")
@@ -144,9 +145,8 @@ impl Generator {
     }
 }
 
-/// Goal: a regular expression matches where it does in PostgreSQL, and its groups match the same pieces, whatever it is made
-/// of. Method: expressions and texts from a seed, each asked on both servers for its groups and for what is left when all
-/// matches are replaced.
+/// Goal: every regular expression matches where it does in PostgreSQL, and its groups match the same pieces. Method:
+/// generated expressions and texts; both servers return the groups, and the text with all matches replaced.
 #[test]
 fn generated_regular_expressions_match_as_in_postgresql() {
     let Some(both) = Both::start() else { return };
@@ -165,7 +165,8 @@ fn generated_regular_expressions_match_as_in_postgresql() {
     assert!(ours == theirs, "{} and {} lines; first (Collie, PostgreSQL): {differing:#?}", ours.len(), theirs.len());
 }
 
-/// Goal: the list of known differences is true. Method: run its statements on both and compare with what it says.
+/// Goal: the list of known differences is true. Method: run its statements on both servers and compare the answers with
+/// the list.
 #[test]
 fn known_differences_are_as_documented() {
     let page = fs::read_to_string(tree().join("docs/compatibility.md")).expect("a page of this tree");

@@ -12,8 +12,8 @@ fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, sql: &str) 
     client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
 }
 
-/// Goal: values of every type a driver knows survive the way in and out in binary, also through a table, also NULL.
-/// Method: the same value as parameter, as stored column and as NULL.
+/// Goal: values of every type that the driver knows, and NULL, survive the way in and out in binary form, also through
+/// a table. Method: the same value as parameter, as stored column and as NULL.
 #[test]
 fn values_of_every_type_round_trip_in_binary() {
     let server = Server::fresh();
@@ -120,7 +120,7 @@ fn values_of_every_type_round_trip_in_binary() {
     }
 }
 
-/// Any value's bytes as sent.
+/// The binary form of any value, as it is sent.
 #[derive(Debug)]
 struct Raw(Vec<u8>);
 
@@ -147,7 +147,8 @@ impl<'a> FromSql<'a> for Raw {
     }
 }
 
-/// Goal: the binary forms of types without a Rust counterpart are PostgreSQL's. Method: table of text and bytes.
+/// Goal: the binary forms of types without a Rust counterpart are PostgreSQL's. Method: a table of expressions and
+/// bytes.
 #[test]
 fn numeric_and_time_bytes_are_those_of_postgresql() {
     let server = Server::fresh();
@@ -184,7 +185,8 @@ fn numeric_and_time_bytes_are_those_of_postgresql() {
     );
 }
 
-/// Goal: parameters get the type their place asks for. Method: prepare without types and read what the server said.
+/// Goal: a parameter gets the type that its place in the statement implies. Method: prepare without types and compare
+/// the types that the server reports.
 #[test]
 fn parameter_types_are_inferred_from_their_place() {
     let server = Server::fresh();
@@ -206,7 +208,8 @@ fn parameter_types_are_inferred_from_their_place() {
     assert!(["42P08", "42883"].contains(&state(&ambiguous).as_str()), "{ambiguous:?}");
 }
 
-/// Goal: a portal hands out rows in portions and dies with its transaction. Method: 10 rows by 4, then again after COMMIT.
+/// Goal: a portal returns rows in portions and ends with its transaction. Method: 10 rows in portions of 4; then two
+/// portals in turn.
 #[test]
 fn portal_hands_out_rows_in_portions() {
     let server = Server::fresh();
@@ -228,8 +231,8 @@ fn portal_hands_out_rows_in_portions() {
     transaction.commit().unwrap();
 }
 
-/// Goal: COPY in and out through the driver, large enough to need many messages. Method: 20,000 lines in, out, compare;
-/// an abandoned COPY leaves nothing.
+/// Goal: COPY works in and out through the driver, with enough data for many messages. Method: 20,000 lines in, out,
+/// compare; an abandoned COPY leaves nothing.
 #[test]
 fn copy_streams_in_and_out() {
     let server = Server::fresh();
@@ -254,7 +257,8 @@ fn copy_streams_in_and_out() {
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM t"), 20_000);
 }
 
-/// Goal: transactions and savepoints behave. Method: rollback, nested savepoints with errors inside, drop without commit.
+/// Goal: transactions and savepoints behave as in PostgreSQL. Method: rollback, nested savepoints with errors inside,
+/// drop without commit.
 #[test]
 fn transactions_and_savepoints_nest() {
     let server = Server::fresh();
@@ -289,8 +293,8 @@ fn transactions_and_savepoints_nest() {
     assert_eq!(state(&read_only), "25006");
 }
 
-/// Goal: cancel stops a long statement soon and only it. Method: a cross join of billions of rows, cancelled from another
-/// thread until it ends; the session then works, also inside a transaction that must be rolled back.
+/// Goal: cancel ends a long statement soon, and only that statement. Method: a cross join of billions of rows,
+/// cancelled from another thread until it ends; the session then works.
 #[test]
 fn cancel_stops_a_long_statement_and_leaves_the_session_usable() {
     let server = Server::fresh();
@@ -302,7 +306,7 @@ fn cancel_stops_a_long_statement_and_leaves_the_session_usable() {
         let token = client.cancel_token();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let canceller = std::thread::spawn(move || {
-            // Sent again and again: the first may come before the statement began.
+            // The request is repeated, since the first may arrive before the statement has begun.
             while stopped.recv_timeout(Duration::from_millis(50)).is_err() {
                 token.cancel_query(NoTls).unwrap();
             }
@@ -314,7 +318,7 @@ fn cancel_stops_a_long_statement_and_leaves_the_session_usable() {
         assert_eq!(state(&error), "57014", "{error:?}");
         assert_eq!(message(&error), "canceling statement due to user request");
         assert!(watch.elapsed() < PATIENCE, "cancel took {:?}", watch.elapsed());
-        // The last cancels may still be on their way and hit what comes next; then what comes after works.
+        // The last cancel requests may still arrive and hit the next statement; after them statements work.
         while let Err(error) = client.simple_query("SELECT 1") {
             assert_eq!(state(&error), "57014", "{error:?}");
             assert!(watch.elapsed() < PATIENCE, "nothing runs any more");
@@ -322,7 +326,7 @@ fn cancel_stops_a_long_statement_and_leaves_the_session_usable() {
     }
 }
 
-/// Goal: prepared statements survive DDL, or say why not. Method: prepare, change the catalog, run again.
+/// Goal: prepared statements survive DDL, or fail with the reason. Method: prepare, change the catalog, run again.
 #[test]
 fn prepared_statements_are_planned_again_after_ddl() {
     let server = Server::fresh();
@@ -350,7 +354,7 @@ fn prepared_statements_are_planned_again_after_ddl() {
     assert_eq!(message(&changed), "cached plan must not change result type");
 }
 
-/// Goal: SQL's own PREPARE, EXECUTE and DEALLOCATE work beside the protocol's. Method: one session.
+/// Goal: SQL's own PREPARE, EXECUTE and DEALLOCATE work along with the protocol's. Method: one session.
 #[test]
 fn sql_prepare_execute_and_deallocate_work() {
     let server = Server::fresh();
@@ -399,8 +403,9 @@ fn statements_that_drivers_send_work() {
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM t"), 2);
 }
 
-/// Goal: a plan that sessions share reads its literals as each of them does (T90). Method: one text in sessions with other
-/// settings, and 'now' in one transaction after another; each as PostgreSQL answers, where no plan is shared.
+/// Goal: sessions that share a plan each read its literals by their own settings (T90). Method: one text in sessions
+/// with different settings, and 'now' in one transaction after another; each answers as PostgreSQL does, which shares
+/// no plan.
 #[test]
 fn shared_plans_read_literals_as_each_session_does() {
     let server = Server::fresh();
@@ -429,8 +434,8 @@ fn shared_plans_read_literals_as_each_session_does() {
     }
 }
 
-/// Goal: intervals go both ways in PostgreSQL's binary form. Method: bytes of a parameter, through a table with an index,
-/// compared with what is documented: microseconds, days, months.
+/// Goal: intervals pass both ways in PostgreSQL's binary form. Method: the bytes of a parameter go through a table with
+/// an index and are compared with the documented form: microseconds, days, months.
 #[test]
 fn intervals_have_postgresqls_binary_form() {
     let server = Server::fresh();

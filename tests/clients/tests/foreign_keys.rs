@@ -1,8 +1,8 @@
-//! Foreign keys of several sessions: who waits for whom and what comes of it, as in PostgreSQL; and that no row is ever
-//! left without the row it refers to.
+//! Foreign keys with several sessions: which session waits for which, and with what result, as in PostgreSQL; and no
+//! row is ever left without the row that it refers to.
 //!
-//! The scripts play on both servers. That a step waits is asked of the server (`pg_blocking_pids`), so that no time limit
-//! decides; its answer is taken when the other session has ended its transaction.
+//! The scripts run on both servers. The server says whether a step waits (`pg_blocking_pids`), so that no time limit
+//! decides; the step's answer is read once the other session has ended its transaction.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -22,15 +22,15 @@ use collie_clients_tests::{
 };
 use postgres::{Client, SimpleQueryMessage};
 
-/// How long an answer is waited for before the server is asked.
+/// How long the test waits for an answer before it asks the server whether the step is blocked.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A session on a thread of its own.
+/// A session on its own thread.
 struct Player {
     ask: Sender<String>,
     answers: Receiver<String>,
     pid: i32,
-    /// The step that waits.
+    /// The statement that waits.
     waits: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Player {
         Self { ask, answers, pid, waits: None }
     }
 
-    /// Runs a step as far as it goes.
+    /// Runs a step; returns its answer, or that it waits.
     fn play(&mut self, sql: &str, keeper: &mut Client) -> String {
         self.ask.send(sql.to_owned()).unwrap();
         let watch = Stopwatch::start();
@@ -66,7 +66,7 @@ impl Player {
         }
     }
 
-    /// Takes the answer to the step that waits.
+    /// Returns the step that waits with its answer, which must come now.
     fn end(&mut self) -> Option<String> {
         let sql = self.waits.take()?;
         Some(format!("{sql}: {}", self.answers.recv_timeout(PATIENCE).expect("nothing is in its way")))
@@ -106,7 +106,7 @@ const STATE: &str = "SELECT 'p', id, u, n FROM p UNION ALL SELECT 'c', id, pid, 
      UNION ALL SELECT 'k', id, pid, n FROM k UNION ALL SELECT 'z', id, pid, n FROM z \
      UNION ALL SELECT 'w', id, pu, 0 FROM w ORDER BY 1, 2";
 
-/// A server with two players, and a session that looks on.
+/// A server with two players and an observing session.
 struct Stage {
     keeper: Client,
     players: [Player; 2],
@@ -120,7 +120,7 @@ impl Stage {
     }
 }
 
-/// Plays the steps of two sessions; returns what each answers, and what is there in the end.
+/// Runs the steps of two sessions; returns the answer to each, and the final rows.
 fn play(stage: &mut Stage, level: &str, steps: &[(usize, String)]) -> Vec<String> {
     let Stage { keeper, players } = stage;
     keeper.batch_execute(ROWS).unwrap();
@@ -131,7 +131,7 @@ fn play(stage: &mut Stage, level: &str, steps: &[(usize, String)]) -> Vec<String
     let ends = ["COMMIT", "COMMIT"].iter().enumerate().map(|(who, sql)| (who, (*sql).to_owned()));
     for (who, sql) in steps.iter().cloned().chain(ends) {
         if players[who].waits.is_some() {
-            continue; // It cannot speak while it waits: its partner's end comes first.
+            continue; // This session is blocked until its partner ends.
         }
         said.push(format!("{who}: {sql}: {}", players[who].play(&sql, keeper)));
         let other = 1 - who;
@@ -148,9 +148,9 @@ fn play(stage: &mut Stage, level: &str, steps: &[(usize, String)]) -> Vec<String
     said
 }
 
-/// Returns whether Collie answered as PostgreSQL did. It has one text for a row that was changed and one that was removed,
-/// and at REPEATABLE READ it may go on where PostgreSQL gives 40001: a row that is referred to may have got another key
-/// than the one that counts, and one that refers may be gone (docs/compatibility.md).
+/// Returns whether Collie answered as PostgreSQL did. Collie has one message for a row that was changed and one that
+/// was removed, and at REPEATABLE READ it may go on where PostgreSQL fails with 40001, because another key of the
+/// referenced row may have changed, or the referencing row may be gone (docs/compatibility.md).
 fn agree(level: &str, ours: &[String], theirs: &[String]) -> bool {
     let theirs: Vec<String> =
         theirs.iter().map(|line| line.replace("concurrent delete", "concurrent update")).collect();
@@ -162,9 +162,9 @@ fn agree(level: &str, ours: &[String], theirs: &[String]) -> bool {
     level == "REPEATABLE READ" && theirs.contains(": 40001 ") && (ours.ends_with(": (1)") || ours.ends_with(": (0)"))
 }
 
-/// Goal: two sessions, of which one writes rows that refer and the other the rows they refer to, wait for each other and
-/// end as in PostgreSQL. Method: every pair of statements in both orders, the first one's transaction committed or rolled
-/// back before the second's goes on, at two levels, on both servers.
+/// Goal: two sessions, one that writes referencing rows and one that writes the referenced rows, wait for each other
+/// and end as in PostgreSQL. Method: every pair of statements in both orders, the first transaction committed or rolled
+/// back before the second goes on, at two levels, on both servers.
 #[test]
 fn who_refers_and_who_removes_meet_as_in_postgresql() {
     let Some(reference) = Reference::start() else {
@@ -193,7 +193,7 @@ fn who_refers_and_who_removes_meet_as_in_postgresql() {
     for refers in referring {
         pairs.extend(removing.iter().flat_map(|removes| [[refers, *removes], [*removes, refers]]));
     }
-    // Rows that refer are changed or go while what they refer to goes.
+    // Referencing rows are changed or deleted while the rows that they refer to are deleted.
     let child = ["UPDATE c SET pid = 2 WHERE id = 5", "UPDATE c SET n = 1 WHERE id = 5", "DELETE FROM c WHERE id = 5"];
     for first in child {
         pairs.extend([[first, "DELETE FROM p WHERE id = 5"], ["DELETE FROM p WHERE id = 5", first]]);
@@ -213,7 +213,7 @@ fn who_refers_and_who_removes_meet_as_in_postgresql() {
             for scheme in 0..3 {
                 let end = if scheme == 1 { "ROLLBACK" } else { "COMMIT" };
                 let (a, b, end) = ((0, (*first).to_owned()), (1, (*second).to_owned()), (0, end.to_owned()));
-                // With the last, the first is over before the second one speaks.
+                // In the last scheme, the first session has ended before the second one begins.
                 let steps = if scheme == 2 { vec![a, end, b] } else { vec![a, b, end] };
                 let ours = play(&mut ours_on, level, &steps);
                 let theirs = play(&mut theirs_on, level, &steps);
@@ -232,7 +232,7 @@ fn who_refers_and_who_removes_meet_as_in_postgresql() {
     assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Draws numbers: the same for the same seed.
+/// A generator of pseudo-random numbers from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -249,7 +249,7 @@ const ORPHANS: &str = "SELECT (SELECT count(*) FROM c LEFT JOIN p ON p.id = c.pi
      + (SELECT count(*) FROM z LEFT JOIN p ON p.id = z.pid WHERE z.pid IS NOT NULL AND p.id IS NULL) \
      + (SELECT count(*) FROM w LEFT JOIN p ON p.u = w.pu WHERE w.pu IS NOT NULL AND p.u IS NULL)";
 
-/// One random statement on few keys, so that sessions meet.
+/// Returns a random statement over few keys, so that sessions conflict.
 fn statement(draw: &mut Draw) -> String {
     let (key, other, row) = (draw.below(6), draw.below(6), draw.below(40));
     let table = ["c", "k", "z"][usize::try_from(draw.below(3)).unwrap()];
@@ -267,9 +267,10 @@ fn statement(draw: &mut Draw) -> String {
     }
 }
 
-/// Goal: no row is ever left without its row, whatever meets. Method: three sessions run random short transactions at
-/// random levels over five tables with every action, savepoints among them, while a fourth counts orphans, for some seconds, and on a slow
-/// machine until enough were committed; any error but those of constraints, conflicts and deadlocks fails.
+/// Goal: no row is ever left without the row that it refers to, whichever statements conflict. Method: three sessions
+/// run random short transactions at random levels over five tables with every action, some with savepoints, while a
+/// fourth counts orphans, for some seconds and, on a slow machine, until enough were committed. Any error but those of
+/// constraints, conflicts and deadlocks fails the test.
 #[test]
 fn no_row_is_ever_left_without_its_row() {
     let server = Server::fresh();
@@ -322,7 +323,7 @@ fn no_row_is_ever_left_without_its_row() {
             if sessions.iter().any(|session| session.is_finished())
                 || watch.elapsed() > PATIENCE.max(Duration::from_secs(2 * seconds))
             {
-                break; // what is wrong is said below
+                break; // the assertions below report it
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -334,8 +335,9 @@ fn no_row_is_ever_left_without_its_row() {
     });
 }
 
-/// Goal: foreign keys are there after a restart, with all that was declared, and one that was rolled back is not. Method:
-/// declare, end by both ways, compare what the catalog prints; then a statement for each that it must refuse or act on.
+/// Goal: foreign keys survive a restart as they were declared, and one that was rolled back does not exist. Method:
+/// declare, stop or kill the server, compare what the catalog prints; then, for each key, a statement that it must
+/// refuse or act on.
 #[test]
 fn keys_survive_both_ends_of_the_server() {
     const SHOW: &str =

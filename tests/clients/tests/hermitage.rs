@@ -1,8 +1,8 @@
-//! Hermitage: which anomalies each isolation level lets happen, statement by statement, and who waits for whom.
+//! Hermitage: which anomalies each isolation level allows, statement by statement, and which session waits for which.
 //!
-//! The ten anomalies are those of Kleppmann's Hermitage, in the notation of Adya's thesis; each is a script of two or three
-//! sessions, run at three levels. What a script expects is what PostgreSQL does: where its server is installed, the same
-//! run plays every script on it too. A statement waits when `pg_blocking_pids` says so; nothing here is timed.
+//! The ten anomalies are those of Kleppmann's Hermitage, in the notation of Adya's thesis; each is a script of two or
+//! three sessions, run at three levels. A script expects what PostgreSQL does: where its server is installed, the same
+//! test run plays every script on it too. A statement waits if `pg_blocking_pids` says so; no test depends on timing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -18,52 +18,52 @@ use collie_clients_tests::{
 };
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-/// How long a statement may take to end or to wait.
+/// How long a statement may take until it ends or waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The levels, in the order in which [`Step::expected`] has them.
+/// The levels, in the order of [`Step::expected`].
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
-/// In place of an answer: the statement waits.
+/// Stands for an answer: the statement waits.
 const WAITS: &str = "waits";
-/// What a statement without rows and counts answers.
+/// The answer of a statement without rows and counts.
 const OK: &str = "ok";
-/// What a SELECT without rows answers.
+/// The answer of a SELECT without rows.
 const NONE: &str = "none";
-/// Refused: another transaction was first.
+/// The error of a statement that conflicts with an earlier change of another transaction.
 const CONFLICT: &str = "40001";
-/// Refused: an earlier statement failed.
+/// The error of a statement after one that failed.
 const FAILED: &str = "25P02";
 
-/// One statement of a script, and its answer at each level: rows as `id=value`, a count, a SQLSTATE, or the words above.
+/// A statement of a script with its answer at each level: rows as `id=value`, a count, a SQLSTATE, or a constant above.
 struct Step {
     session: usize,
-    /// Empty: the session's statement that waited ends now.
+    /// If empty, the session's waiting statement ends now.
     sql: &'static str,
     expected: [&'static str; LEVELS.len()],
 }
 
-/// A statement that is answered alike at all levels.
+/// A statement with the same answer at all levels.
 const fn same(session: usize, sql: &'static str, expected: &'static str) -> Step {
     Step { session, sql, expected: [expected; LEVELS.len()] }
 }
 
-/// A statement that READ COMMITTED answers in another way than the levels with one snapshot.
+/// A statement that READ COMMITTED answers differently from the levels with one snapshot.
 const fn by_snapshot(session: usize, sql: &'static str, committed: &'static str, others: &'static str) -> Step {
     Step { session, sql, expected: [committed, others, others] }
 }
 
-/// A statement that only SERIALIZABLE answers in another way.
+/// A statement that only SERIALIZABLE answers differently.
 const fn by_serial(session: usize, sql: &'static str, others: &'static str, serializable: &'static str) -> Step {
     Step { session, sql, expected: [others, others, serializable] }
 }
 
-/// Every session's first statement but one without a transaction.
+/// The session outside any transaction block; every other session begins with BEGIN.
 const OUTSIDE: usize = 0;
-/// Sessions of a script: one outside, three inside a transaction.
+/// The sessions of a script: one outside, three inside a transaction.
 const SESSIONS: usize = 4;
 
-/// The scripts: an anomaly with a variant, and the steps between BEGIN and the last look at the table.
+/// The scripts: the name of an anomaly, with its variant, and the steps between BEGIN and the last query of the table.
 const SCRIPTS: &[(&str, &[Step])] = &[
     (
         "G0, dirty write",
@@ -145,7 +145,7 @@ const SCRIPTS: &[(&str, &[Step])] = &[
             same(1, "UPDATE test SET value = value + 10", "2"),
             same(2, "DELETE FROM test WHERE value = 20", WAITS),
             same(1, "COMMIT", OK),
-            // The row that was 20 is 30 by now, and the one that is 20 was not when the statement looked.
+            // The row that had 20 has 30 now, and the row that has 20 did not when the statement chose its rows.
             by_snapshot(2, "", "0", CONFLICT),
             by_snapshot(2, "SELECT * FROM test WHERE value = 20", "1=20", FAILED),
             same(2, "COMMIT", OK),
@@ -224,7 +224,7 @@ const SCRIPTS: &[(&str, &[Step])] = &[
     ),
 ];
 
-/// A session on a thread of its own.
+/// A session on its own thread.
 struct Actor {
     pid: i32,
     statements: Sender<String>,
@@ -251,7 +251,7 @@ impl Actor {
         self.statements.send(sql.to_owned()).unwrap();
     }
 
-    /// Returns the answer, or [`WAITS`] once the server says that others are in the way.
+    /// Returns the answer, or [`WAITS`] once the server says that other sessions block the statement.
     fn answer(&self, control: &mut Client) -> String {
         let watch = Stopwatch::start();
         loop {
@@ -296,7 +296,7 @@ fn answer_of(client: &mut Client, sql: &str) -> String {
     }
 }
 
-/// Plays a script at a level and returns the first difference from what it expects.
+/// Plays a script at a level and returns the first difference from the expected answers.
 fn play(config: &Config, steps: &[Step], level: usize) -> Result<(), String> {
     let mut control = config.connect(NoTls).unwrap();
     control
@@ -341,8 +341,7 @@ fn play_all(config: &Config, levels: std::ops::Range<usize>) -> Vec<String> {
     wrong
 }
 
-/// Goal: each level lets happen what PostgreSQL's does and nothing else, with the same waits. Method: every script at every
-/// level.
+/// Goal: each level allows exactly what PostgreSQL's does, with the same waits. Method: every script at every level.
 #[test]
 fn each_level_allows_and_forbids_what_postgresqls_does() {
     let server = Server::fresh();
@@ -350,8 +349,9 @@ fn each_level_allows_and_forbids_what_postgresqls_does() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: no level depends on how long the database has lived. Method: the same on databases whose log positions and
-/// transaction ids begin short of 2^32 and of 2^52, which the scripts pass, and of 2^60, where the line ends; each is opened again and the ids it gives out then are above those before.
+/// Goal: no level depends on how high the database's numbers are. Method: the same scripts on databases whose log
+/// positions and transaction ids begin short of 2^32 and of 2^52, which the scripts pass, and of 2^60, where the line
+/// ends. Each database is opened again, and its new ids are above those before.
 #[test]
 fn each_level_is_the_same_where_numbers_are_high() {
     for (line, before_lsn, before_xid) in [(1_u64 << 32, 4096, 50), (1 << 52, 4096, 50), (1 << 60, 1 << 32, 1 << 32)] {
@@ -380,7 +380,7 @@ fn rows(client: &mut Client) -> String {
     client.query_one("SELECT array_agg((id, value) ORDER BY id)::text FROM test", &[]).unwrap().get(0)
 }
 
-/// Returns a transaction's id, and where the log is.
+/// Returns a transaction's id and the current position of the log.
 fn numbers(client: &mut Client) -> (u64, u64) {
     let row = client.query_one("SELECT txid_current(), pg_current_wal_lsn()::text", &[]).unwrap();
     let (xid, lsn): (i64, String) = (row.get(0), row.get(1));
@@ -389,7 +389,7 @@ fn numbers(client: &mut Client) -> (u64, u64) {
     (u64::try_from(xid).unwrap(), lsn[0] << 32 | lsn[1])
 }
 
-/// Goal: what the scripts expect is what PostgreSQL does. Method: every script at every level on PostgreSQL itself.
+/// Goal: the scripts expect what PostgreSQL does. Method: every script at every level on PostgreSQL itself.
 #[test]
 fn the_scripts_expect_what_postgresql_does() {
     let Some(reference) = Reference::start() else {
