@@ -1,4 +1,5 @@
-//! What each setting of `replication.quorum` survives: the table of `docs/high-availability.md`, a test for each row. Real servers, killed.
+//! The failures that each setting of `replication.quorum` survives: a test for each row of the table in
+//! `docs/high-availability.md`, with real servers that are killed.
 
 use collie_clients_tests::{
     Server,
@@ -9,7 +10,7 @@ use collie_clients_tests::{
 };
 use postgres::Client;
 
-/// Starts a node that asks for `quorum`, and follows `a` unless it is that.
+/// Starts a node with the list `quorum`; unless it is `a`, it follows `a`.
 fn start(nodes: &Nodes, node: usize, quorum: &str) -> Server {
     let quorum = format!("replication.quorum={quorum}");
     let words = ["--set", &quorum, "--set", "replication.sync_timeout=2min"];
@@ -18,7 +19,7 @@ fn start(nodes: &Nodes, node: usize, quorum: &str) -> Server {
     nodes.start(node, &words)
 }
 
-/// Starts as many nodes as there are `quorums`, of which the first one leads, with a table that all of them have.
+/// Starts a node for each of `quorums`, the first one as the leader, with a table that all of them have.
 fn cluster<const N: usize>(nodes: &Nodes, quorums: [&str; N]) -> [Server; N] {
     let servers = std::array::from_fn(|node| start(nodes, node, quorums[node]));
     servers[0]
@@ -34,18 +35,18 @@ fn cluster<const N: usize>(nodes: &Nodes, quorums: [&str; N]) -> [Server; N] {
     servers
 }
 
-/// What `collie_quorum` says: the list, and how it stands.
+/// Returns the list and its state from `collie_quorum`.
 fn quorum(client: &mut Client) -> Option<(String, String)> {
     let row = client.query_opt("SELECT quorum, state FROM collie_quorum", &[]).expect("it is served");
     row.map(|row| (row.get(0), row.get(1)))
 }
 
-/// Waits until as many are connected as commits wait for.
+/// Waits until the quorum that commits need is connected.
 fn until_whole(nodes: &Nodes, client: &mut Client) {
     nodes.until("the quorum is there", || quorum(client).is_none_or(|(_, state)| state == "whole"));
 }
 
-/// Checks that a commit waits for other nodes, and is not answered without them.
+/// Checks that a commit waits for other nodes and is not answered without them.
 fn waits(nodes: &Nodes, server: &Server, n: i32) {
     nodes.until("the quorum is short", || quorum(&mut server.connect()).is_some_and(|(_, state)| state == "short"));
     let mut client = server.connect();
@@ -56,19 +57,20 @@ fn waits(nodes: &Nodes, server: &Server, n: i32) {
     nodes.until("the commit begins", || value::<i64>(&mut look, &is_waiting) == 1);
     assert!(value::<bool>(&mut look, &format!("SELECT pg_terminate_backend({pid})")));
     let error = waiting.join().expect("it ends").expect_err("it is not answered");
-    // The driver may see the end of the connection before it has read what came before.
+    // The driver may see the end of the connection before it has read the error.
     assert!(error.is_closed() || state(&error) == "57P01", "{error:?}");
 }
 
-/// Promotes without force; returns why it was refused.
+/// Tries to promote a node without force, which must be refused; returns the reason.
 fn refused(server: &Server) -> String {
     let done = program::collie(&["promote", &server.url()], "");
     assert!(done.code != Some(0), "{}", done.out);
     done.err
 }
 
-/// Row: `majority` on three nodes. Goal: one failure after another is survived, of the leader and of a replica; commits go on with any two
-/// nodes, and each is there. Method: the leader is killed, a replica promoted; the dead one comes back, and the next leader is killed.
+/// Row: `majority` on three nodes. Goal: the cluster survives one failure after another, of the leader and of a
+/// replica; any two nodes suffice for commits, and no commit is lost. Method: kill the leader, promote a replica, start
+/// the dead node again, and kill the new leader.
 #[test]
 fn majority_of_three_survives_one_failure_after_another() {
     let nodes = Nodes::new(3);
@@ -93,8 +95,8 @@ fn majority_of_three_survives_one_failure_after_another() {
     nodes.until_shown("two are enough", other, &expected);
 }
 
-/// Row: `majority` on three nodes, and a second failure. Goal: a minority answers nothing and promotes no node, and says why.
-/// Method: both replicas are killed; then the leader too, and one replica comes back.
+/// Row: `majority` on three nodes, with a second failure. Goal: a minority answers no commit and promotes no node, and
+/// says why. Method: kill both replicas; then kill the leader and start one replica again.
 #[test]
 fn a_minority_of_three_answers_nothing_and_promotes_no_node() {
     let nodes = Nodes::new(3);
@@ -109,9 +111,9 @@ fn a_minority_of_three_answers_nothing_and_promotes_no_node() {
     assert!(why.contains("are needed"), "{why}");
 }
 
-/// Row: `ANY 1` of the others, on each of three nodes. Goal: the loss of the leader is survived, and the one that leads then never waits for
-/// itself; a second loss is not, and says so. Method: the leader is killed, then the replica that is left; then the leader, and that one comes
-/// back.
+/// Row: `ANY 1` of the others, on each of three nodes. Goal: the loss of the leader is survived, and the next leader
+/// never waits for itself; a second loss is not survived, and the refused promotion says why. Method: kill the leader,
+/// then the remaining replica, then the new leader; start that replica again and try to promote it.
 #[test]
 fn any_one_of_the_others_survives_the_leader_once() {
     let nodes = Nodes::new(3);
@@ -130,8 +132,9 @@ fn any_one_of_the_others_survives_the_leader_once() {
     assert!(why.contains("are needed"), "{why}");
 }
 
-/// Row: `ANY 2 (b, c)` on a leader `a`: both replicas. Goal: each commit is on all three nodes, so that a lost replica stops commits, and a lost
-/// leader leaves two that go on. Method: a replica is killed and comes back; the leader is killed.
+/// Row: `ANY 2 (b, c)` on a leader `a`: both replicas. Goal: each commit is on all three nodes, so that the loss of a
+/// replica stops commits, while the loss of the leader leaves two nodes that go on. Method: kill a replica and start it
+/// again; kill the leader.
 #[test]
 fn any_two_of_two_replicas_stops_with_a_replica_and_survives_the_leader() {
     let nodes = Nodes::new(3);
@@ -147,9 +150,9 @@ fn any_two_of_two_replicas_stops_with_a_replica_and_survives_the_leader() {
     nodes.until_shown("the other follows", other, &expected);
 }
 
-/// Row: `ANY 3 (a, b, c)`: all. Goal: a promotion that would leave a list by which no commit can be answered is refused with the reason; by
-/// force it leaves no list, and says so, and a majority can be asked for later. Method: the leader is killed; a promotion with and
-/// without force; `majority` by a call.
+/// Row: `ANY 3 (a, b, c)`: all nodes. Goal: a promotion that would leave a list by which no commit can be answered is
+/// refused with the reason. A forced one leaves no list and says so, and a majority can be set later. Method: kill the
+/// leader; promote without and with force; set `majority` by a call.
 #[test]
 fn a_promotion_never_leaves_commits_that_wait_for_ever() {
     let nodes = Nodes::new(3);
@@ -174,8 +177,9 @@ fn a_promotion_never_leaves_commits_that_wait_for_ever() {
     assert_eq!(numbers(&mut client).unwrap(), (0..12).collect::<Vec<i32>>());
 }
 
-/// Row: `ANY 1 (a, b, c)`: the leader's own disk is enough. Goal: no replica is waited for, which the server says at its start, and no node is
-/// promoted while one is lost, since it may be the only one that has a commit. Method: a leader alone; then it is killed.
+/// Row: `ANY 1 (a, b, c)`: the leader's own disk is enough. Goal: commits wait for no replica, as the server says at
+/// its start, and no node is promoted while one is lost, since the lost node may be the only one with some commit.
+/// Method: a leader alone; then it is killed.
 #[test]
 fn any_one_of_all_is_the_leaders_own_disk() {
     let nodes = Nodes::new(3);
@@ -191,8 +195,9 @@ fn any_one_of_all_is_the_leaders_own_disk() {
     }
 }
 
-/// Row: `majority` on two nodes. Goal: each commit is on both, so that the loss of either stops commits, and no node is promoted but by force,
-/// after which commits go on. Method: the replica is killed; then the leader, and the replica comes back.
+/// Row: `majority` on two nodes. Goal: each commit is on both, so that the loss of either stops commits, and a node is
+/// promoted only by force; after that commits go on. Method: kill the replica; then kill the leader and start the
+/// replica again.
 #[test]
 fn majority_of_two_stops_with_either_and_goes_on_by_force() {
     let nodes = Nodes::new(2);

@@ -1,5 +1,5 @@
-//! The port for those who watch a server: its figures as Prometheus reads them, what makes it unready, and what it does about requests
-//! that are none.
+//! The HTTP port for monitoring: the figures in Prometheus' format, the reasons why a server is not ready, and the
+//! answers to malformed requests.
 
 use std::{collections::BTreeSet, io::Write as _, net::TcpListener, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use collie_clients_tests::{
 };
 use collie_netlab::Port;
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
@@ -31,8 +31,9 @@ fn metrics(place: &Place) -> Metrics {
     Metrics::read(&answer.body).unwrap_or_else(|error| panic!("{error}\n{}", answer.body))
 }
 
-/// Goal: figures are what Prometheus takes, of a primary and of a replica; counters move with what is done and never back; what
-/// `docs/http.md` lists is what there is. Method: a strict reader; transactions, a checkpoint and a replica between two looks.
+/// Goal: Prometheus accepts the figures of a primary and of a replica; counters follow the work and never go back; the
+/// figures are those that `docs/http.md` lists. Method: a strict parser; transactions, a checkpoint and a replica
+/// between two reads.
 #[test]
 fn figures_are_strict_text_and_move_with_what_is_done() {
     let (here, there) = (Place::new(), Place::new());
@@ -91,7 +92,7 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
     assert_eq!(figures, [0.0, 1.0, 1.0], "{}", there.log());
     assert!(applied.is_some_and(|applied| of_replica.value("collie_log_received_lsn") >= applied));
 
-    // Absent until a commit was measured.
+    // These figures are absent until a commit was measured.
     until("delays are measured", || {
         run(
             &mut client,
@@ -111,8 +112,8 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
     assert_eq!(found, listed);
 }
 
-/// Goal: a server that has no database yet lives, is not ready and says what it is at, also to Prometheus; it is ready once clients are
-/// served. Method: a replica that is started before its primary.
+/// Goal: a server that has no database yet is alive, is not ready, and says what it is doing, also to Prometheus; it is
+/// ready once it serves clients. Method: start a replica before its primary.
 #[test]
 fn a_server_that_is_being_filled_lives_and_is_not_ready() {
     let (here, there) = (Place::new(), Place::new());
@@ -130,13 +131,13 @@ fn a_server_that_is_being_filled_lives_and_is_not_ready() {
     assert_eq!(metrics(&there).value("collie_ready"), 0.0);
     let _primary = Server::start_with(&here, &["--replica-listen", &primary]);
     let copy = starting.wait(&there);
-    // It may show what it was filled with a moment before it follows.
+    // The replica may serve clients a moment before it follows.
     until("it follows", || http::get(address, "/readyz").body == "ready\n");
     assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
 }
 
-/// Goal: a server whose log has no room left is not ready and says why, as long as writes are refused. Method: a log of few files, and a
-/// transaction that needs all of it until it is rolled back.
+/// Goal: a server whose log is full is not ready and says why, as long as it refuses writes. Method: a log of few
+/// files, and a transaction that needs all of it until it is rolled back.
 #[test]
 fn a_full_log_is_a_reason() {
     let place = Place::new();
@@ -151,7 +152,7 @@ fn a_full_log_is_a_reason() {
     run(&mut holder, "BEGIN");
     holder.execute(insert, &[&-1]).expect("there is room");
     let mut n = 0;
-    // A flush that is under way may make room once more.
+    // A flush in progress may free some log again.
     until("the log to be full", || {
         n += 1;
         let refused = client.execute(insert, &[&n]).err();
@@ -171,8 +172,9 @@ fn a_full_log_is_a_reason() {
     run(&mut client, "INSERT INTO t VALUES (0, 'x')");
 }
 
-/// Goal: whoever sends no request, half of one, too long a one, or one that is not answered costs others nothing and is told or let go.
-/// Method: more connections that ask slowly than are taken, and requests beside them; garbage of each kind.
+/// Goal: a client that sends no request, an incomplete or oversized one, or one of an unsupported kind does not harm
+/// others, and gets an error or is disconnected. Method: more slow connections than the port takes, with normal
+/// requests in between; garbage of each kind.
 #[test]
 fn garbage_and_slow_requests_do_no_harm() {
     let place = Place::new();
@@ -201,7 +203,7 @@ fn garbage_and_slow_requests_do_no_harm() {
         let mut request = garbage.to_vec();
         request.extend_from_slice(&[b'\n'; 8]);
         let answer = http::send(address, &request);
-        // A reset may take the answer with it.
+        // A reset may discard the answer.
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{:?}", String::from_utf8_lossy(&answer));
     }
     let asked = |request: &str| http::Answer::read(&http::send(address, request.as_bytes()));
@@ -213,7 +215,7 @@ fn garbage_and_slow_requests_do_no_harm() {
     let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
     assert_eq!(asked(&twice).body, "ok\n", "a connection has one answer");
     drop(slow.drain(..199));
-    // The last one that is open is let go when its time is over.
+    // The last open connection is closed when its time is over.
     let mut end = [0; 64];
     let read = std::io::Read::read(&mut slow[0], &mut end);
     assert!(
@@ -225,7 +227,7 @@ fn garbage_and_slow_requests_do_no_harm() {
     assert_eq!(server.stop().code(), Some(0), "{}", place.log());
 }
 
-/// Goal: the port is opened on loopback only, and one that is taken is said by its flag. Method: both.
+/// Goal: the port is opened on loopback only, and the error for a port in use names the option --http. Method: both.
 #[test]
 fn a_port_that_cannot_be_is_refused() {
     let place = Place::new();

@@ -1,8 +1,8 @@
 //! PostgreSQL's own isolation specs, run by PostgreSQL's own tester against Collie.
 //!
-//! `tests/clients/isolation/specs.txt` is the contract: it has a line for every spec of PostgreSQL 15, which says that it
-//! passes or what it lacks. Passing means printing one of the outputs that PostgreSQL expects of itself, byte for byte,
-//! the waits included: the tester learns of them by `pg_isolation_test_session_is_blocked`.
+//! `tests/clients/isolation/specs.txt` is the contract: it has a line for every spec of PostgreSQL 15, with the verdict
+//! that it passes or what it lacks. A spec passes if the tester prints one of PostgreSQL's expected outputs, byte for
+//! byte, including the waits, which the tester learns from `pg_isolation_test_session_is_blocked`.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ use collie_clients_tests::{
 
 /// The verdict on a spec that passes.
 const PASS: &str = "pass";
-/// Of a spec which passes.
+/// The limits of a spec that passes.
 const PASSING: Limits = Limits { step: 60, whole: 240 };
-/// Of one that is not known to pass: some wait for locks that never come.
+/// The limits of other specs; some wait for locks that never come.
 const OTHER: Limits = Limits { step: 5, whole: 10 };
 
-/// Reads the contract: what is said of each spec.
+/// Reads the contract: the verdict for each spec.
 fn contract() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("isolation/specs.txt");
     let text = fs::read_to_string(path).expect("a file of this tree");
@@ -36,7 +36,7 @@ fn contract() -> BTreeMap<String, String> {
     pairs.map(|(name, verdict)| (name.to_owned(), verdict.trim().to_owned())).collect()
 }
 
-/// Compares what a spec printed with what its line says of it; returns what is wrong.
+/// Compares the output of a spec with its verdict; returns the mismatch, if any.
 fn judge(name: &str, verdict: &str, printed: &str, expected: &[String]) -> Option<String> {
     let passes = expected.iter().any(|expected| expected == printed);
     match (verdict == PASS, passes) {
@@ -56,8 +56,8 @@ fn judge(name: &str, verdict: &str, printed: &str, expected: &[String]) -> Optio
     }
 }
 
-/// Goal: sessions see, wait for and refuse each other as in PostgreSQL, message for message; and the list of specs that
-/// pass is neither too long nor too short. Method: every spec on a fresh server, two at a time, against its line.
+/// Goal: sessions see, block and refuse each other as in PostgreSQL, message for message, and the list of passing specs
+/// is exact. Method: every spec on a fresh server, two at a time, compared with its verdict.
 #[test]
 fn isolation_specs_pass_or_are_listed_with_what_they_lack() {
     let specs = match Specs::fetch(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("isolation-specs")) {
@@ -65,7 +65,7 @@ fn isolation_specs_pass_or_are_listed_with_what_they_lack() {
         Err(what) => return not_run(&what),
     };
     let contract = contract();
-    // A later minor release of PostgreSQL may bring a spec that nobody has judged yet; none of the judged ones may be gone.
+    // A later minor release of PostgreSQL may add a spec that has no verdict yet; none with a verdict may be missing.
     let (names, new): (Vec<String>, Vec<String>) =
         specs.names().into_iter().partition(|name| contract.contains_key(name));
     assert_eq!(names, contract.keys().cloned().collect::<Vec<_>>(), "a spec for each line");

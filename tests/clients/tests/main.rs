@@ -1,5 +1,6 @@
-//! Every test of the server by its clients, as one program: what they share is linked once, and tests of one file run beside those of
-//! another where there are cores. `cargo test -p collie-clients-tests isolation::` runs those of one file.
+//! Every test of the server by its clients, as one program: shared code is linked once, and the tests of different
+//! files run in parallel where there are cores. `cargo test -p collie-clients-tests isolation::` runs the tests of one
+//! file.
 
 mod advisory_locks;
 mod bad_start;
@@ -45,7 +46,7 @@ mod transaction_ids;
 mod views;
 mod wire_regress;
 
-/// Goal: no file of tests is left out. Method: every file beside this one is a module of it.
+/// Goal: no test file is left out. Method: every file in this folder is a module here.
 #[test]
 fn every_file_of_tests_is_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");

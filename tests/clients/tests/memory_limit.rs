@@ -1,14 +1,14 @@
-//! The limit of memory as a client meets it: 53200 with words that help, and a way out.
+//! The memory limit as a client sees it: 53200 with a helpful message, and ways to get below it again.
 
 use std::{thread, time::Duration};
 
 use collie_clients_tests::{Server, Stopwatch, message, session::value, state};
 use postgres::Client;
 
-/// How long it may take until deleted rows are out of memory.
+/// How long it may take until deleted rows are freed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Inserts rows of a kilobyte from `from` on until one is refused; returns how many there are then.
+/// Inserts rows of a kilobyte with ids from `from` on until one is refused; returns the number of rows inserted.
 fn fill(client: &mut Client, from: i32) -> i32 {
     for id in from..from + 10_000 {
         if let Err(error) = client.execute("INSERT INTO t VALUES ($1, repeat('x', 1000))", &[&id]) {
@@ -20,8 +20,9 @@ fn fill(client: &mut Client, from: i32) -> i32 {
     panic!("nothing was refused");
 }
 
-/// Goal: at the limit a statement that stores fails with 53200, its transaction leaves nothing, others are not touched; reads and
-/// DELETE go on, DROP TABLE too, and then so does INSERT. Method: two sessions and a server with two mebibytes for rows.
+/// Goal: at the limit, a statement that stores rows fails with 53200, its transaction leaves nothing, and other
+/// sessions are not affected; reads, DELETE and DROP TABLE go on, and afterwards INSERT does too. Method: two sessions
+/// and a server with a limit of 2 MiB.
 #[test]
 fn memory_limit_is_reached_felt_and_left() {
     let server = Server::fresh_with(&["--set", "store.memory_limit=2MiB"]);

@@ -1,11 +1,11 @@
-//! pgbench, unmodified: initialisation and every built-in script in every query mode, then the books must balance.
+//! pgbench, unmodified: initialization and the built-in scripts in every query mode; afterwards the books must balance.
 
 use collie_clients_tests::{Place, Psql, Server, program};
 
 const CLIENTS: u32 = 4;
 const TRANSACTIONS: u32 = 50;
 
-/// Runs one benchmark and checks that every transaction went through.
+/// Runs one benchmark and checks that every transaction succeeded.
 fn bench(server: &Server, arguments: &[&str]) {
     let clients = CLIENTS.to_string();
     let transactions = TRANSACTIONS.to_string();
@@ -48,8 +48,8 @@ fn every_mode_runs_without_failures_and_the_books_balance() {
     assert_eq!(psql.value(per_branch), "0");
 }
 
-/// Goal: balances of tellers, branches, accounts and history agree when only the full script ran, and initialising again
-/// starts from nothing. Method: -i twice, one run, four sums.
+/// Goal: the balances of tellers, branches, accounts and history agree if only the full script ran, and a second
+/// initialization starts from nothing. Method: -i twice, one run, four sums.
 #[test]
 fn initialising_again_starts_from_nothing() {
     let server = Server::fresh();
@@ -66,8 +66,9 @@ fn initialising_again_starts_from_nothing() {
     assert_eq!(sums, "t|t|t");
 }
 
-/// Goal: tables made with foreign keys take the full load, and keep what the keys promise. Method: `--foreign-keys` twice,
-/// the full script by four clients; then a branch that tellers refer to is removed, and a teller without a branch added.
+/// Goal: tables with foreign keys take the full load and keep what the keys promise. Method: `--foreign-keys` twice,
+/// the full script by four clients; then the deletion of a branch that tellers refer to, and the insertion of a teller
+/// without a branch.
 #[test]
 fn foreign_keys_hold_under_the_full_script() {
     let server = Server::fresh();
@@ -84,9 +85,9 @@ fn foreign_keys_hold_under_the_full_script() {
     }
 }
 
-/// Goal: with the limit of the log at its floor, tables flushed at every few kilobytes and the server killed in the midst of it, no part
-/// of a transaction is lost and no whole one that was acknowledged. Method: a full run, then runs that a kill ends; after each start
-/// the sums over tellers, branches, accounts and history agree.
+/// Goal: with the smallest log limit, tables that are flushed every few kilobytes, and kills of the server in the
+/// middle of it, no transaction is there in part and no acknowledged one is lost. Method: a full run, then runs that a
+/// kill ends; after each start the sums over tellers, branches, accounts and history agree.
 #[test]
 fn books_balance_over_kills_while_tables_are_flushed_all_the_time() {
     const SETTINGS: [&str; 10] = [
@@ -109,7 +110,7 @@ fn books_balance_over_kills_while_tables_are_flushed_all_the_time() {
     bench(&server, &["-M", "prepared"]);
     let mut rows = u64::from(CLIENTS * TRANSACTIONS);
     for round in 0..3 {
-        // Round 0 has nothing under way.
+        // In round 0 no load runs at the kill.
         if round > 0 {
             std::thread::scope(|scope| {
                 let load = scope.spawn(|| program::pgbench(&server, &["-n", "-c", "4", "-t", "1000000"]));

@@ -9,10 +9,11 @@ use collie_clients_tests::{
     state,
 };
 
-/// Goal: a replica is promoted where it stands, also by `collie promote`; the killed primary, started as always, hears of it, sets aside
-/// what only it had, tells how many commits that were, and follows by itself; and one that leads while another is promoted ends its
-/// sessions (57P01) and follows. Nothing is lost that both had. Method: a kill with commits that the replica does not have, a start
-/// with the same words, a promotion back under the eyes of the one that leads.
+/// Goal: a replica is promoted while it runs, also by `collie promote`. The killed primary, started with its usual
+/// arguments, learns of the promotion, sets aside the log that only it had, reports how many commits that were, and
+/// follows by itself. A node that leads while another is promoted ends its sessions (57P01) and follows. No commit that
+/// both had is lost. Method: a kill with commits that the replica does not have, a start with the same arguments, and a
+/// promotion back while the leader runs.
 #[test]
 fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
     let nodes = Nodes::new(2);
@@ -26,11 +27,11 @@ fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
     let not_now = client.query_one("SELECT pg_promote()", &[]).unwrap_err();
     assert_eq!(state(&not_now), "55000", "{not_now:?}");
 
-    // What a replica shows is on its primary's disk, and on its own a moment later.
+    // The commits that a replica shows are on its primary's disk, and soon on its own.
     let kept = "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication";
     nodes.until("the replica has all on its disk", || value::<Option<bool>>(&mut client, kept) == Some(true));
 
-    // What only the old primary has.
+    // These commits are on the old primary only.
     b.kill();
     put(&mut client, 100..105);
     a.kill();
@@ -63,7 +64,7 @@ fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
     let expected: Vec<i32> = (0..70).collect();
     nodes.until_shown("it goes on to follow", &a, &expected);
 
-    // Back, while the one that leads is there.
+    // A promotion back, while the current leader runs.
     let promoted = program::collie(&["promote", &a.url()], "").ok();
     assert!(promoted.starts_with("promoted: leads in term 2"), "{promoted}");
     nodes.until("its session ends", || kept.is_closed() || kept.batch_execute("SELECT 1").is_err());
@@ -72,7 +73,7 @@ fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
     nodes.until_shown("who led follows", &b, &expected);
     assert!(value::<bool>(&mut b.connect(), "SELECT pg_is_in_recovery()"));
 
-    // Started again each with its own words, both are what they were.
+    // After a restart of each with its own arguments, both have their roles of before.
     assert_eq!(b.stop().code(), Some(0), "{}", nodes.logs());
     a.kill();
     let a = nodes.start(0, &[]);
@@ -84,8 +85,9 @@ fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
     assert_eq!(a.stop().code(), Some(0), "{}", nodes.logs());
 }
 
-/// Goal: of three nodes one is promoted after the primary is gone; the third finds it by itself, and so does the old primary, and writes reach
-/// both. Method: a kill, a promotion of the one that has come further, a start with the words of before.
+/// Goal: with three nodes, one is promoted after the primary was killed; the third node and the old primary find the
+/// new primary by themselves, and writes reach both. Method: a kill, a promotion of the node with the most log, a start
+/// with the arguments of before.
 #[test]
 fn other_replicas_find_the_promoted_one_by_themselves() {
     let nodes = Nodes::new(3);
@@ -113,9 +115,10 @@ fn other_replicas_find_the_promoted_one_by_themselves() {
     }
 }
 
-/// Goal: what was answered at `remote_flush` is never lost: after a kill in the middle of commits a replica that has not come so far as the
-/// other refuses to lead and names it, and the one that leads has every answered commit (R9). Method: a client that commits until its
-/// server is killed; the names that are told are promoted; more commits on the new primary, which waits for the other replica.
+/// Goal: a commit that was answered at `remote_flush` is never lost: after a kill in the middle of commits, a replica
+/// with less log than the other refuses to lead and names it, and the new leader has every answered commit (R9).
+/// Method: a client commits until its server is killed; promote a replica, or the one that its refusal names; more
+/// commits on the new primary, which waits for the other replica.
 #[test]
 fn no_commit_that_a_replica_confirmed_is_lost_in_a_promotion() {
     let nodes = Nodes::new(3);

@@ -1,6 +1,6 @@
-//! Bytes on the wire: the extended protocol message by message, and everything a client must not send.
+//! Bytes on the wire: the extended protocol message by message, and everything that a client must not send.
 //!
-//! After each attack the server must still serve another session. Mistakes that other servers made have their own tests
+//! After each attack the server must still serve another session. Known mistakes of other servers have their own tests
 //! in `wire_regress.rs`.
 
 use collie_clients_tests::{
@@ -23,8 +23,9 @@ fn reported(messages: &[Message]) -> Vec<String> {
     reports.map(|message| text(message).trim_end_matches('\0').replace('\0', "=")).collect()
 }
 
-/// Goal: what drivers send at connect is taken as PostgreSQL takes it, and RESET goes back to it. Method: start-up packets with
-/// the encoding in quotes as asyncpg sends it, and styles and zones as parameters and as options; then ones that are refused.
+/// Goal: settings that drivers send at connect are accepted as in PostgreSQL, and RESET returns to them. Method:
+/// start-up packets with a quoted encoding as asyncpg sends it, and with styles and zones as parameters and as options;
+/// then packets that are refused.
 #[test]
 fn settings_of_the_startup_packet_are_in_force() {
     let server = Server::fresh();
@@ -70,7 +71,7 @@ fn settings_of_the_startup_packet_are_in_force() {
 }
 
 /// Goal: a client receives the new value of a reported setting once, before ReadyForQuery, whatever changed it, and none
-/// that a rollback has taken back (T305). Method: each way to change one, and the reports behind it.
+/// that a rollback has taken back (T306). Method: each way to change one, and the reports behind it.
 #[test]
 fn each_change_of_a_reported_setting_is_sent_once() {
     let server = Server::fresh();
@@ -105,7 +106,7 @@ fn each_change_of_a_reported_setting_is_sent_once() {
     }
 }
 
-/// Goal: the greeting is what drivers expect. Method: message kinds and reported settings.
+/// Goal: the answer to a start-up packet is as drivers expect. Method: message kinds and reported settings.
 #[test]
 fn startup_answers_with_settings_key_and_readiness() {
     let server = Server::fresh();
@@ -138,10 +139,10 @@ fn startup_answers_with_settings_key_and_readiness() {
     ] {
         assert!(settings.iter().any(|setting| setting == expected), "{expected} is not among {settings:?}");
     }
-    // A change is reported before the statement's readiness.
+    // A change is reported before ReadyForQuery of its statement.
     let messages = wire.query("SET application_name = 'other'");
     assert!(["CSZ", "SCZ"].contains(&kinds(&messages).as_str()), "{messages:?}");
-    // A newer minor version is negotiated down, options are applied.
+    // A newer minor version is negotiated down, and options are applied.
     let mut wire = Wire::open(server.address());
     let mut newer = startup(&[("user", "collie"), ("database", "collie"), ("options", "-c synchronous_commit=off")]);
     newer[7] = 2;
@@ -152,7 +153,8 @@ fn startup_answers_with_settings_key_and_readiness() {
     assert_eq!(shown[1].columns(), [Some(b"off".to_vec())]);
 }
 
-/// Goal: simple queries answer as the protocol says. Method: kinds of messages for rows, several statements, nothing, errors.
+/// Goal: simple queries are answered as the protocol says. Method: message kinds for rows, several statements, an empty
+/// query, errors.
 #[test]
 fn simple_queries_answer_message_by_message() {
     let server = Server::fresh();
@@ -184,8 +186,8 @@ fn simple_queries_answer_message_by_message() {
     assert_eq!(status(commit), b"I");
 }
 
-/// Goal: the extended protocol in one pipeline: one write, all answers, one implicit transaction. Method: pipelines with and
-/// without an error in the middle.
+/// Goal: the requests of a pipeline, written at once, are all answered in order, as one implicit transaction. Method:
+/// pipelines with and without an error in the middle.
 #[test]
 fn pipelines_are_answered_in_order_as_one_transaction() {
     let server = Server::fresh();
@@ -194,20 +196,20 @@ fn pipelines_are_answered_in_order_as_one_transaction() {
     let insert = |n: &str| [bind("", "i", TEXT, &[Some(n.as_bytes())], TEXT), execute("", 0)].concat();
     wire.send(&[parse("i", "INSERT INTO t VALUES ($1)", &[]), insert("1"), insert("2"), sync()].concat());
     assert_eq!(kinds(&wire.until_ready()), "12C2CZ");
-    // An error: everything of the pipeline is undone, what follows up to Sync is passed over.
+    // An error undoes the whole pipeline, and the messages up to Sync are skipped.
     wire.send(&[insert("3"), insert("1"), insert("4"), sync(), insert("5"), sync()].concat());
     assert_eq!(kinds(&wire.until_ready()), "2C2EZ");
     assert_eq!(kinds(&wire.until_ready()), "2CZ");
     let all = wire.query("SELECT n FROM t ORDER BY n");
     let found: Vec<_> = all.iter().filter(|m| m.kind == b'D').map(|m| m.columns()[0].clone().unwrap()).collect();
     assert_eq!(found, [b"1", b"2", b"5"]);
-    // Hundreds of requests without reading an answer.
+    // Hundreds of requests are sent before the first answer is read.
     let many: Vec<u8> = (100..600).flat_map(|n: i32| [insert(&n.to_string()), sync()].concat()).collect();
     wire.send(&many);
     for _ in 0..500 {
         assert_eq!(kinds(&wire.until_ready()), "2CZ");
     }
-    // One byte at a time is the same.
+    // The same requests work when they are sent byte by byte.
     for byte in [parse("", "SELECT $1::int + 1", &[]), bind("", "", TEXT, &[Some(b"41")], TEXT), execute("", 0), sync()]
         .concat()
     {
@@ -218,7 +220,7 @@ fn pipelines_are_answered_in_order_as_one_transaction() {
     assert_eq!(messages[2].columns(), [Some(b"42".to_vec())]);
 }
 
-/// Goal: Describe, Close, row limits, NULL and formats answer as the protocol says. Method: kinds and bodies.
+/// Goal: Describe, Close, row limits, NULL and formats are answered as the protocol says. Method: kinds and bodies.
 #[test]
 fn describe_close_limits_and_formats_follow_the_protocol() {
     let server = Server::fresh();
@@ -234,7 +236,7 @@ fn describe_close_limits_and_formats_follow_the_protocol() {
     let messages = wire.until_ready();
     assert_eq!(kinds(&messages), "2TDCZ");
     assert_eq!(messages[2].columns(), [Some(7_i64.to_be_bytes().to_vec()), None]);
-    // Formats column by column; a wrong count is a violation.
+    // Formats are given column by column; a wrong number of them is a protocol violation.
     let mixed = bind_body("", "s", &[0], &[Some(b"7")], &[1, 0]);
     wire.send(&[message(b'B', &mixed), execute("", 0), sync()].concat());
     assert_eq!(wire.until_ready()[1].columns()[0], Some(7_i64.to_be_bytes().to_vec()));
@@ -244,7 +246,7 @@ fn describe_close_limits_and_formats_follow_the_protocol() {
     assert_eq!(states(&wire.until_ready()), ["08P01"]);
     wire.send(&[message(b'B', &bind_body("", "s", &[7], &[Some(b"7")], &[])), sync()].concat());
     assert!(!states(&wire.until_ready()).is_empty());
-    // A row limit suspends; the portal ends with its transaction.
+    // A row limit suspends the portal, which ends with its transaction.
     wire.send(
         &[
             parse("", "SELECT n FROM generate_series(1, 5) AS n", &[]),
@@ -285,7 +287,8 @@ fn describe_close_limits_and_formats_follow_the_protocol() {
     assert_eq!(kinds(&wire.until_ready()), "12nCZ");
 }
 
-/// Goal: values that do not fit their type are refused by the right code. Method: wrong lengths, bad text, bad UTF-8, NUL.
+/// Goal: values that do not fit their type are refused with the right code. Method: wrong lengths, bad text, bad UTF-8,
+/// NUL.
 #[test]
 fn bad_parameter_values_are_refused_and_the_session_goes_on() {
     let server = Server::fresh();
@@ -324,7 +327,8 @@ fn bad_parameter_values_are_refused_and_the_session_goes_on() {
     server.serves_after("bad values");
 }
 
-/// Goal: the wrong door is told so. Method: HTTP, random bytes, TLS hello, short and long packets, unknown versions.
+/// Goal: a client of another protocol gets an error before a session starts. Method: HTTP, random bytes, TLS hello,
+/// short and long packets, unknown versions.
 #[test]
 fn strangers_are_turned_away_before_a_session() {
     let server = Server::fresh();
@@ -371,7 +375,7 @@ fn strangers_are_turned_away_before_a_session() {
     server.serves_after("strangers");
 }
 
-/// Goal: wrong database and role say so in the words that tools look for. Method: the driver's errors.
+/// Goal: a wrong database or role is refused with the message that tools look for. Method: the driver's errors.
 #[test]
 fn wrong_database_and_role_are_named() {
     let server = Server::fresh();
@@ -386,8 +390,8 @@ fn wrong_database_and_role_are_named() {
     assert_eq!(refused(server.config().user("bob")), ("28000".to_owned(), "role \"bob\" does not exist".to_owned()));
 }
 
-/// Goal: a broken message ends its own session only, with 08P01. Method: unknown types, lengths below four and above the
-/// limit, messages out of place.
+/// Goal: a broken message ends only its own session, with 08P01. Method: unknown types, lengths below four and above
+/// the limit, messages out of place.
 #[test]
 fn broken_messages_end_their_session_only() {
     let server = Server::fresh_with(&["--set", "server.max_message_size=1MiB"]);
@@ -399,19 +403,19 @@ fn broken_messages_end_their_session_only() {
         assert_eq!(ended_with(server.address(), &bytes).as_deref(), Some("08P01"), "{length}");
     }
     assert_eq!(ended_with(server.address(), &message(b'p', b"secret\0")).as_deref(), Some("08P01"));
-    // A message as long as the limit is served.
+    // A message just below the limit is served.
     let mut wire = Wire::session(server.address());
     let text = format!("SELECT length('{}')", "x".repeat(1_000_000));
     assert_eq!(wire.query(&text)[1].columns(), [Some(b"1000000".to_vec())]);
-    // A session that vanishes in the middle of a message.
+    // A session whose client disconnects in the middle of a message does no harm.
     let mut wire = Wire::session(server.address());
     wire.send(&message_of_length(b'Q', 1000, b"SELECT"));
     drop(wire);
     server.serves_after("broken messages");
 }
 
-/// Goal: broken fields inside a message are refused, and the session goes on after Sync. Method: every prefix of a Bind, and
-/// of a Parse, as a whole message.
+/// Goal: broken fields inside a message are refused, and the session goes on after Sync. Method: every proper prefix of
+/// a Bind and of a Parse, as a whole message.
 #[test]
 fn every_truncated_bind_and_parse_is_refused() {
     let server = Server::fresh();
@@ -442,7 +446,7 @@ fn every_truncated_bind_and_parse_is_refused() {
     server.serves_after("truncated messages");
 }
 
-/// Goal: a client that dies or gives up in COPY leaves nothing. Method: CopyFail, another message, a closed socket.
+/// Goal: a COPY that its client aborts or abandons leaves nothing. Method: CopyFail, another message, a closed socket.
 #[test]
 fn copy_that_is_given_up_leaves_nothing() {
     let server = Server::fresh();
@@ -468,7 +472,8 @@ fn copy_that_is_given_up_leaves_nothing() {
     assert_eq!(wire.query("SELECT count(*) FROM t")[1].columns(), [Some(b"3".to_vec())]);
 }
 
-/// Goal: more connections than allowed are refused, and a place is free again when one leaves. Method: a limit of three.
+/// Goal: connections above the limit are refused, and a slot is free again when a client leaves. Method: a limit of
+/// three.
 #[test]
 fn connections_above_the_limit_are_refused() {
     let server = Server::fresh_with(&["--set", "server.max_connections=3"]);
@@ -489,9 +494,10 @@ fn connections_above_the_limit_are_refused() {
     }
 }
 
-/// Goal: where clients have every connection, an operator gets in: with the option by which it asks for a reserved one, given to the server in
-/// either way, and with the program's own commands; others do not, and no more than are reserved. SHOW says which session it is, and none
-/// changes it later; pg_settings has the limit as it is. Method: a limit of two, and two reserved.
+/// Goal: when clients hold every connection, an operator gets a reserved one, with the option that requests it, given
+/// in either way, and with the program's own commands. Other clients do not, and no more than the reserved ones are
+/// given. SHOW says which kind a session is, which cannot be changed later, and pg_settings has the limit. Method: a
+/// limit of two, and two reserved.
 #[test]
 fn reserved_connections_let_an_operator_in() {
     let server = Server::fresh_with(&["--set", "server.max_connections=2", "--set", "server.reserved_connections=2"]);
@@ -505,7 +511,7 @@ fn reserved_connections_let_an_operator_in() {
     };
     let shown = |wire: &mut Wire| wire.query("SHOW collie.use_reserved_connection")[1].columns();
     let (on, off) = ([Some(b"on".to_vec())], [Some(b"off".to_vec())]);
-    // It takes a common place while there is one.
+    // An operator's session takes an ordinary connection while one is free.
     let mut first = opened(&[("options", "-c collie.use_reserved_connection=on")]);
     let mut second = Wire::session(server.address());
     assert_eq!((shown(&mut first), shown(&mut second)), (on.to_vec(), off.to_vec()));
@@ -528,14 +534,14 @@ fn reserved_connections_let_an_operator_in() {
     assert_eq!(refused(&asks).as_deref(), Some("53300"), "those that are reserved are taken too");
     drop(last);
     let watch = Stopwatch::start();
-    // Its place is free again in a moment.
+    // The connection is free again soon.
     while collie(&["sql", &server.url(), "-c", "SELECT 1"], "").code != Some(0) {
         assert!(watch.elapsed() < PATIENCE, "a command of the program gets no reserved connection");
     }
 }
 
-/// Goal: connections that say nothing keep no client out, and do not pile up. Method: a limit of three sessions and 400 connections that stay
-/// silent; then three clients, and the oldest silent connections, which the server has closed.
+/// Goal: connections that send nothing keep no client out, and do not pile up. Method: a limit of three sessions and
+/// 400 silent connections; then three clients; the server has closed the oldest silent connections.
 #[test]
 fn silent_connections_take_no_place_of_a_client() {
     let server = Server::fresh_with(&["--set", "server.max_connections=3"]);

@@ -1,6 +1,6 @@
-//! psql, unmodified, on the real server: what people type in their first ten minutes.
+//! psql, unmodified, on the real server: the commands that people type in their first ten minutes.
 //!
-//! Not a test of the catalogs' rows one by one: what psql prints is compared, as PostgreSQL 15 prints it.
+//! The tests compare psql's output with that of PostgreSQL 15; they do not check the catalogs row by row.
 
 use collie_clients_tests::{Psql, Server};
 
@@ -59,7 +59,7 @@ Check constraints:
     );
     let plain = Psql::new(&server).script(&["-A", "-t"], "\\d note\n").ok();
     assert_eq!(plain, "line|text|||\n");
-    // \d alone lists, \d of an index describes it, \d+ has more columns.
+    // \d alone lists relations, \d of an index describes it, and \d+ has more columns.
     let list = Psql::new(&server).script(&["-A", "-t"], "\\d\n").ok();
     assert_eq!(list, "public|customer|table|collie\npublic|note|table|collie\n");
     let index = Psql::new(&server).script(&[], "\\d customer_born\n").ok();
@@ -91,7 +91,8 @@ fn other_listings_show_indexes_databases_schemas_and_roles() {
     psql.script(&[], "\\dv\n\\ds\n\\dm\n\\df\n\\dT\n\\dp\n\\dx\n\\db\n\\dg\n\\do\n\\dC\n\\drds\n").ok();
 }
 
-/// Goal: results look as always: alignment, NULL, row count, tags, `\x`, `\timing`. Method: one script, exact output.
+/// Goal: results are printed as with PostgreSQL: alignment, NULL, row count, tags, `\x`, `\timing`. Method: one script,
+/// exact output.
 #[test]
 fn results_nulls_tags_and_timing_are_printed_as_always() {
     let server = ready();
@@ -117,8 +118,8 @@ fn results_nulls_tags_and_timing_are_printed_as_always() {
     assert_eq!(several, " one \n-----\n   1\n(1 row)\n\n two \n-----\n   2\n(1 row)\n\n");
 }
 
-/// Goal: `\copy` works both ways, with every character that needs escaping. Method: out to a file, into another table,
-/// compare; then CSV with a header.
+/// Goal: `\copy` works both ways, with every character that needs escaping. Method: copy out to a file and into another
+/// table, and compare; then CSV with a header.
 #[test]
 fn copy_goes_both_ways() {
     let server = ready();
@@ -156,7 +157,7 @@ fn copy_goes_both_ways() {
     assert_eq!(psql.value("SELECT count(*) FROM a"), "6", "a failed COPY leaves nothing");
 }
 
-/// Goal: an error shows its line with a caret under the place. Method: three statements, exact text.
+/// Goal: an error shows its line with a caret at the position. Method: three statements, exact text.
 #[test]
 fn errors_show_the_place_with_a_caret() {
     let server = ready();

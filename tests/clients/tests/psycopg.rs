@@ -1,12 +1,13 @@
-//! psycopg 3, the driver most Python programs use, runs its script against the real server.
+//! psycopg 3, the driver that most Python programs use, runs its script against the real server.
 //!
-//! Not run where Python has no psycopg (`COLLIE_PYTHON` may name one that has), unless `COLLIE_REQUIRE_LAB=1`.
+//! The test does not run if Python has no psycopg (`COLLIE_PYTHON` can name a Python that has it), unless
+//! `COLLIE_REQUIRE_LAB=1`.
 
 use std::path::Path;
 
 use collie_clients_tests::{Server, not_run, program};
 
-/// Goal: psycopg works unmodified. Method: `python/psycopg_session.py` checks results itself and prints `done`.
+/// Goal: psycopg works unmodified. Method: `python/psycopg_session.py` checks the results itself and prints `done`.
 #[test]
 fn psycopg_runs_its_session() {
     let Some(python) = program::python_with_psycopg() else {

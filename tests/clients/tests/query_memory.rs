@@ -1,17 +1,19 @@
-//! The memory of statements as a client meets it: whatever a statement keeps is bounded, and the error says what kept it.
+//! The memory of statements as a client sees it: everything that a statement keeps is bounded, and the error names the
+//! operator.
 
 use collie_clients_tests::{Server, message, session::value, state};
 use postgres::{Client, fallible_iterator::FallibleIterator as _};
 
-/// Returns the state and the text of the error that ends a statement.
+/// Returns the SQLSTATE and the message of the error that ends a statement.
 fn refused(client: &mut Client, sql: &str) -> (String, String) {
     let error = client.batch_execute(sql).expect_err(sql);
     (state(&error), message(&error))
 }
 
-/// Goal: no statement can take more memory than it may, whichever operator keeps the rows; the error is 53200 and names it, the session goes
-/// on, and others were never touched. Method: a server with four mebibytes for one statement, and for each operator that keeps rows a
-/// statement that would keep some hundred; then statements that stay below, over and over, so that nothing of the refused ones counts on.
+/// Goal: no statement takes more memory than its limit, whichever operator keeps the rows; the error is 53200 and names
+/// the operator, the session goes on, and other sessions are not affected. Method: a server with 4 MiB for one
+/// statement, and for each operator that keeps rows a statement that would keep far more; then statements below the
+/// limit, repeated, so that a refused statement that stayed on the account would show.
 #[test]
 fn every_operator_that_keeps_rows_is_bounded() {
     let set = ["--set", "server.statement_memory=4MiB", "--set", "server.query_memory=16MiB"];
@@ -45,7 +47,7 @@ fn every_operator_that_keeps_rows_is_bounded() {
     }
     let (state, _) = refused(&mut client, "SELECT length(repeat('x', 2000000000))");
     assert_eq!(state, "54000", "as PostgreSQL's");
-    // A sort that begins again for each row counts once: together these keep a hundred times what a statement may.
+    // A sort that starts again for each row counts once; all its runs together keep a hundred times the limit.
     let again = "SELECT sum((SELECT max(k) FROM (SELECT k FROM generate_series(1, 2000) k ORDER BY -k - n LIMIT 1500) s)) \
                  FROM generate_series(1, 1000) n";
     client.batch_execute(again).unwrap();
@@ -54,8 +56,9 @@ fn every_operator_that_keeps_rows_is_bounded() {
     }
 }
 
-/// Goal: an expression that makes many or long pieces is bounded while it makes them. Method: four mebibytes for one statement, and each such
-/// function on a text of a hundred thousand pieces, an array and a row of ten mebibytes; the same on short texts goes well.
+/// Goal: the memory of an expression that makes many or long pieces is bounded while it makes them. Method: 4 MiB for
+/// one statement; each such function on a text of a hundred thousand pieces, an array and a row of 10 MB; the same
+/// functions succeed on short texts.
 #[test]
 fn expressions_that_make_many_pieces_are_bounded() {
     let server = Server::fresh_with(&["--set", "server.statement_memory=4MiB"]);
@@ -88,8 +91,9 @@ fn expressions_that_make_many_pieces_are_bounded() {
     }
 }
 
-/// Goal: what the parser and the planner make of a long text is on an account before they begin, and off it afterwards (T269). Method: lists of
-/// many small literals, simple and prepared, on a server with eight mebibytes for one statement; then shorter ones, over and over.
+/// Goal: the memory that the parser and the planner need for a long text is charged before they begin and released
+/// afterwards (T269). Method: lists of many small literals, simple and prepared, on a server with 8 MiB for one
+/// statement; then shorter ones, repeated.
 #[test]
 fn long_texts_are_bounded() {
     let set = ["--set", "server.statement_memory=8MiB", "--set", "server.query_memory=16MiB"];
@@ -107,12 +111,12 @@ fn long_texts_are_bounded() {
         client.batch_execute(&format!("SELECT 1 WHERE 1 IN ({})", list(4_000))).unwrap();
         client.prepare(&format!("SELECT 2 WHERE 1 IN ({})", list(4_000))).unwrap();
     }
-    // A long literal is one token.
+    // A long literal is a single token.
     client.batch_execute(&format!("SELECT length('{}')", "x".repeat(500_000))).unwrap();
 }
 
-/// Goal: the rest of a suspended portal is on the account until the portal goes. Method: portals that are left suspended one after the other in
-/// one transaction, until the server's budget is used up; then the transaction ends, and one more is begun.
+/// Goal: the remaining rows of a suspended portal are charged until the portal ends. Method: leave portals suspended in
+/// one transaction until the server's budget is used up; then the transaction ends and another one begins.
 #[test]
 fn suspended_portals_are_bounded() {
     let set = ["--set", "server.statement_memory=4MiB", "--set", "server.query_memory=8MiB"];
@@ -136,8 +140,8 @@ fn suspended_portals_are_bounded() {
     assert_eq!(next.query_portal(&portal, 10).unwrap().len(), 10);
 }
 
-/// Goal: a session cannot fill the server with what it leaves behind between statements. Method: limits of a hundred, and one more of each kind
-/// than they allow; after some were given up there is room again.
+/// Goal: a session cannot fill the server with state that it keeps between statements. Method: limits of a hundred, and
+/// one item more of each kind; after some are released there is room again.
 #[test]
 fn what_a_session_leaves_behind_is_bounded() {
     let set = ["--set", "server.max_prepared_statements=100", "--set", "server.max_advisory_locks=100"];
@@ -158,7 +162,7 @@ fn what_a_session_leaves_behind_is_bounded() {
         client.batch_execute(&format!("SELECT {lock}(n) FROM generate_series(1, 100) n")).unwrap();
         client.batch_execute("SELECT pg_advisory_unlock_all()").unwrap();
     }
-    // The same lock over and over is kept each time for the transaction.
+    // A transaction's lock is kept once per call, also if it is the same lock.
     let (code, _) = refused(&mut client, "SELECT pg_advisory_xact_lock(1) FROM generate_series(1, 101) n");
     assert_eq!(code, "53200");
 }

@@ -1,4 +1,4 @@
-//! Who is asked for commits changes while nodes are killed, promoted and hand over to one another: real servers.
+//! Changes of the quorum list while nodes are killed, promoted and switched over: real servers.
 
 use std::{sync::mpsc, thread};
 
@@ -14,20 +14,21 @@ fn set_quorum(client: &mut Client, list: &str) -> Result<(), postgres::Error> {
     client.batch_execute(&format!("CALL collie_set_option('replication.quorum', '{list}')"))
 }
 
-/// What `collie_quorum` says: the list, and while it changes the one before.
+/// Returns the list from `collie_quorum` and, while it changes, the list before.
 fn quorum(client: &mut Client) -> Option<(String, Option<String>)> {
     let row = client.query_opt("SELECT quorum, list_before FROM collie_quorum", &[]).expect("it is served");
     row.map(|row| (row.get(0), row.get(1)))
 }
 
-/// Waits until a change to `list` is over.
+/// Waits until a change to `list` has ended.
 fn until_changed(nodes: &Nodes, client: &mut Client, list: &str) {
     nodes.until(&format!("the change to {list}"), || quorum(client) == Some((list.to_owned(), None)));
 }
 
-/// Goal: a promotion goes by who was asked last, also in the middle of a change, by both lists then, whatever the words of its start say; and
-/// the node that leads brings the change to its end. Method: a change while the only replica of the old list is dead, a kill of the primary; the
-/// other replica is promoted in vain, and again with the dead one back.
+/// Goal: a promotion goes by the newest quorum record, in the middle of a change by both lists, whatever the node's
+/// arguments say, and the new leader finishes the change. Method: begin a change while the only replica of the old list
+/// is dead, and kill the primary; a promotion of the other replica is refused, and succeeds once the dead replica is
+/// back.
 #[test]
 fn a_promotion_in_the_middle_of_a_change_needs_both_lists() {
     let nodes = Nodes::new(3);
@@ -64,9 +65,10 @@ fn a_promotion_in_the_middle_of_a_change_needs_both_lists() {
     nodes.until_shown("b follows c", &b, &expected);
 }
 
-/// Goal: once a change is over a promotion goes by the new list, whatever the words of a node's start say: a replica that only the old list
-/// names leads by nobody's promise but that of the new one. Method: a change from one replica to the other, commits that only the new one was
-/// waited for, both kills; the old one is promoted in vain, the new one comes back.
+/// Goal: once a change has ended, a promotion goes by the new list, whatever a node's arguments say: a replica that
+/// only the old list names needs the promise of a node of the new list. Method: a change from one replica to the other,
+/// commits that waited for the new one only, a kill of all nodes; the promotion of the old one is refused, and the new
+/// one is promoted.
 #[test]
 fn a_promotion_after_a_change_goes_by_the_new_list() {
     let nodes = Nodes::new(3);
@@ -98,9 +100,9 @@ fn a_promotion_after_a_change_goes_by_the_new_list() {
     nodes.until_shown("b follows c", &b, &expected);
 }
 
-/// Goal: no commit that was answered is lost when the primary is killed while the list changes all the time, whichever change it is in the middle
-/// of. Method: one client commits, another one changes the list from one to the next, also before a change is over, until both lose their
-/// server; a replica is promoted, or the one that it names.
+/// Goal: no answered commit is lost when the primary is killed while the list changes all the time, in the middle of
+/// whichever change. Method: one client commits, and another changes the list again and again, also before a change has
+/// ended, until both lose their server; then promote a replica, or the other one if its refusal names that.
 #[test]
 fn no_answered_commit_is_lost_while_the_list_changes() {
     let nodes = Nodes::new(3);
@@ -142,9 +144,9 @@ fn no_answered_commit_is_lost_while_the_list_changes() {
     let found = numbers(&mut leader.connect()).unwrap();
     let expected: Vec<i32> = (0..answered).collect();
     assert_eq!(found[..expected.len()], expected, "{}", nodes.logs());
-    // It goes by what it finds, which may be a list of itself alone: it counts for that.
+    // The new leader goes by the list that it finds, which may be a list of itself alone, for which it counts.
     let mut boss = leader.connect();
-    // A change that it finds goes on to its end first, for which both lists are there.
+    // A change that the leader finds must end first; for that both lists are connected now.
     let a = nodes.start(0, &words);
     nodes.until("the change that it found is over", || set_quorum(&mut boss, "ANY 1 (a, b, c)").is_ok());
     until_changed(&nodes, &mut boss, "ANY 1 (a, b, c)");
@@ -154,9 +156,10 @@ fn no_answered_commit_is_lost_while_the_list_changes() {
     nodes.until_shown("the old primary follows", &a, &expected);
 }
 
-/// Goal: the lead is handed over in the middle of a change, which the one that leads then goes on with, and nothing is lost; and it is not where
-/// promises of one of both lists cannot be had: the primary goes on as one. Method: a change from nobody to three of which one does not
-/// exist, so that it is never over; a switchover; back to nobody; a change to the one that does not exist, and a switchover.
+/// Goal: a switchover works in the middle of a change, which the new leader then continues, and nothing is lost; it is
+/// refused where the promises of one of the lists cannot be had, and then the primary goes on. Method: a change from
+/// the empty list to three nodes, one of which does not exist, so that it never ends; a switchover; back to the empty
+/// list; a change to the node that does not exist, and a switchover.
 #[test]
 fn a_switchover_in_the_middle_of_a_change_hands_the_change_over() {
     let nodes = Nodes::new(3);

@@ -1,10 +1,11 @@
-//! Read your writes: the token of a commit, as its client is told it, waited for on a replica; and what a failure leaves of it.
+//! Read your writes: a client gets the token of its commit and waits for it on a replica; and which tokens survive a
+//! crash.
 
 use collie_clients_tests::{Place, Server, Wire, session::value, state, wire::startup};
 use collie_netlab::Port;
 use postgres::Client;
 
-/// Runs a statement that commits, and returns the token that is reported before the session is ready.
+/// Runs a statement that commits, and returns the token that the server reports before ReadyForQuery.
 fn commit(wire: &mut Wire, sql: &str) -> String {
     let messages = wire.query(sql);
     assert_eq!(messages.last().map(|message| message.kind), Some(b'Z'), "{messages:?}");
@@ -28,13 +29,14 @@ fn wait_for(client: &mut Client, token: &str) {
     client.batch_execute(&format!("SET collie.wait_for_lsn = '{token}'")).expect("it is a setting");
 }
 
-/// Goal: whoever waits for a commit on a replica reads it, each time, and across a crash of the primary; a token of what a crash took is
-/// told as lost on both, an earlier one of the same history is not. Method: a row written on the primary and read on the replica, many
-/// times, with nothing between; the primary killed and started again, which begins a history; tokens of the one before.
+/// Goal: a client that waits for a commit on a replica reads it, each time, also after a crash of the primary. A token
+/// that a crash took back is reported as lost on both nodes; an earlier one of the same history is not. Method: a row
+/// is written on the primary and read on the replica at once, many times; the primary is killed and started again,
+/// which begins a history; tokens of the history before.
 #[test]
 fn a_client_reads_its_writes_on_a_replica() {
     let (here, there) = (Place::new(), Place::new());
-    // It comes back to where its replica looks for it.
+    // The primary gets the same address after a restart, where its replica looks for it.
     let port = Port::keep().unwrap();
     let address = port.address().to_string();
     let server = Server::start_with(&here, &["--replica-listen", &address]);

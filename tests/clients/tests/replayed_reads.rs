@@ -1,4 +1,5 @@
-//! Sampled reads from end to end: taken from a primary's clients, run again on its replica, never in the way of either.
+//! Sampled reads from end to end: taken from a primary's clients and run again on its replica, without delay for
+//! either.
 
 use collie_clients_tests::{
     Server,
@@ -10,7 +11,7 @@ use postgres::Client;
 
 const ALL: [&str; 2] = ["--set", "training.read_share=1"];
 
-/// A column of the row of one side, 0 where there is none.
+/// Returns a column of the row of `side`, or 0 if there is no row.
 fn figure(client: &mut Client, side: &str, column: &str) -> i64 {
     let sql = format!("SELECT coalesce(max({column}), 0) FROM collie_training.reads WHERE side = '{side}'");
     value(client, &sql)
@@ -28,7 +29,7 @@ fn pair(nodes: &Nodes, more: &[&str]) -> [Server; 2] {
     [a, b]
 }
 
-/// Reads by both protocols, inside and outside transactions: points, ranges and an aggregate.
+/// Runs reads by both protocols, inside and outside transactions: points, ranges and an aggregate.
 fn reads(client: &mut Client, rounds: i32) {
     let point = client.prepare("SELECT n FROM notes WHERE n = $1").expect("the primary answers");
     let range = client.prepare("SELECT n FROM notes WHERE n BETWEEN $1 AND $2").expect("the primary answers");
@@ -43,9 +44,9 @@ fn reads(client: &mut Client, rounds: i32) {
     }
 }
 
-/// Goal: reads of clients run again on the replica and return there what they returned on the primary, also those of a program that uses
-/// nothing special; statements that write, lock or have other effects do not come. Method: every read is taken; rows of all that were
-/// run, on both sides; pgbench's reads.
+/// Goal: clients' reads run again on the replica and return the same rows as on the primary, also those of an
+/// unmodified program; statements that write, lock or have other effects are not sent. Method: take every read; compare
+/// the row counts of both sides; pgbench's reads.
 #[test]
 fn reads_run_again_on_the_replica_with_the_same_rows() {
     let nodes = Nodes::new(2);
@@ -76,22 +77,22 @@ fn reads_run_again_on_the_replica_with_the_same_rows() {
     });
     let row = "SELECT rows = primary_rows AND rows > 100 AND failed = 0 AND unfit = 0 AND unknown = 0 AND spent_us > 0 \
          FROM collie_training.reads WHERE side = 'replica'";
-    // One that has just run counts in one column before the other.
+    // A read that has just run counts in one column before the other.
     nodes.until("rows are those of the primary", || value::<bool>(&mut there, row));
     assert!(figure(&mut client, "primary", "unfit") > 0);
-    // In this order: more are shipped meanwhile.
+    // The values are read in this order because more reads are shipped meanwhile.
     let taken = figure(&mut there, "replica", "taken");
     nodes.until("what was taken was shipped", || figure(&mut client, "primary", "shipped") >= taken);
     let listed = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
-    // The end of a session that looked is seen a moment later.
+    // The end of a session that looked at the view becomes visible a moment later.
     nodes.until("nobody is connected to run them", || value::<i64>(&mut there, listed) == 0);
     for log in nodes.places.iter().map(|place| place.log()) {
         assert!(!log.contains("FROM notes"), "no text is told: {log}");
     }
 }
 
-/// Goal: switched off, nothing is taken, and the replica runs nothing. Method: the same reads at a share of 0, and a write behind them,
-/// which the replica shows.
+/// Goal: with sampling off, no read is taken and the replica runs none. Method: the same reads at a share of 0,
+/// followed by a write that the replica shows.
 #[test]
 fn switched_off_no_read_is_taken() {
     let nodes = Nodes::new(2);
@@ -107,8 +108,9 @@ fn switched_off_no_read_is_taken() {
     assert!(refused.line().contains("training.read_share"), "{}", refused.said);
 }
 
-/// Goal: a replica that stands still costs the primary nothing: reads and commits are answered, what is taken is dropped and counted, and
-/// once it goes on it has the log and runs reads again. Method: SIGSTOP until drops are counted, SIGCONT.
+/// Goal: a frozen replica does not delay the primary: reads and commits are answered, the reads that were taken are
+/// dropped and counted, and once the replica resumes it gets the log and runs reads again. Method: SIGSTOP until drops
+/// are counted, SIGCONT.
 #[test]
 fn a_stalled_replica_drops_reads_and_the_primary_goes_on() {
     let nodes = Nodes::new(2);
@@ -140,8 +142,9 @@ fn a_stalled_replica_drops_reads_and_the_primary_goes_on() {
     });
 }
 
-/// Goal: a promotion ends what runs and goes on at once, and what was a replica takes reads for the next one; a read that takes its time
-/// is no reason to wait. Method: reads of all pairs of 1,000 numbers, a promotion in the middle of them; the old primary follows.
+/// Goal: a promotion ends the sampled reads that run and succeeds at once, and the former replica takes reads for the
+/// next one; a long read does not delay it. Method: reads over all pairs of 1,000 numbers, and a promotion in the
+/// middle of them; the old primary follows.
 #[test]
 fn a_promotion_ends_what_runs() {
     let nodes = Nodes::new(2);

@@ -1,4 +1,4 @@
-//! Replication from end to end: two real servers, real clients on both, kills of either.
+//! Replication from end to end: two real servers, real clients on both, and kills of either.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -10,10 +10,10 @@ use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, st
 use collie_netlab::Port;
 use postgres::{Client, NoTls};
 
-/// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
+/// How long a replica is waited for, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a primary; `port` is the one for replicas, 0 for any.
+/// Starts a primary that listens for replicas at `address`; port 0 is any port.
 fn primary(place: &Place, address: &str) -> Server {
     Server::start_with(place, &["--replica-listen", address])
 }
@@ -22,7 +22,7 @@ fn replica(place: &Place, primary: &str) -> Server {
     Server::start_with(place, &["--replica-of", primary])
 }
 
-/// Every row of the tables that the tests here use, as text.
+/// Returns every row, or sums over the rows, of the tables that these tests use, as text.
 fn contents(client: &mut Client) -> Result<Vec<String>, postgres::Error> {
     let mut all = Vec::new();
     for sql in [
@@ -38,13 +38,13 @@ fn contents(client: &mut Client) -> Result<Vec<String>, postgres::Error> {
     Ok(all)
 }
 
-/// Waits until the replica shows what the primary has, while nobody writes.
+/// Waits until the replica shows what the primary has; nothing is written meanwhile.
 fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 2]) {
     let expected = contents(&mut primary.connect()).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     let mut client = replica.connect();
     let start = Stopwatch::start();
     loop {
-        // A table that has not arrived is an error that passes.
+        // A table that has not arrived yet is an error that goes away.
         let found = contents(&mut client);
         if found.as_ref().is_ok_and(|found| *found == expected) {
             return;
@@ -59,8 +59,8 @@ fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 
     }
 }
 
-/// Waits until the one replica, which is away, is shown to have been owed something for more than `owed_us`: that grows although nobody tells it,
-/// and no delay is measured.
+/// Waits until the primary shows that its only replica, which is disconnected, lacks log for more than `owed_us`. That
+/// time grows without any message from the replica, and no delay is measured.
 fn until_owed(client: &mut Client, owed_us: i64) {
     let start = Stopwatch::start();
     loop {
@@ -79,7 +79,8 @@ fn until_owed(client: &mut Client, owed_us: i64) {
     }
 }
 
-/// The books of pgbench, in one statement and so in one snapshot: each transaction is there whole or not at all.
+/// Returns whether pgbench's books balance, in one statement and thus one snapshot: each transaction is there whole or
+/// not at all.
 fn books_balance(client: &mut Client) -> Result<bool, postgres::Error> {
     let row = client.query_one(
         "SELECT (SELECT coalesce(sum(bbalance), 0) FROM pgbench_branches)
@@ -96,8 +97,8 @@ fn bench(server: &Server) {
     assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
 }
 
-/// Goal: `pg_stat_replication` has lags as intervals, as monitoring reads them from PostgreSQL. Method: writes, until the replica's
-/// readers have shown them; each lag is there, not below zero, and no lag is shorter than the one before it on the way.
+/// Goal: `pg_stat_replication` has lags as intervals, in PostgreSQL's form for monitoring. Method: writes until the
+/// replica's readers have seen some; the lags are there, not negative, and below an hour.
 #[test]
 fn lags_of_a_replica_are_intervals() {
     let (here, there) = (Place::new(), Place::new());
@@ -121,8 +122,9 @@ fn lags_of_a_replica_are_intervals() {
     }
 }
 
-/// Goal: a delay is that of commits: each is measured once, while the replica keeps up, and a second without any has none, which is not 0; a replica is
-/// told the same. Method: a pair that keeps up; commits, one after the other, counted; the seconds before and after them.
+/// Goal: delays are those of commits: each commit is measured once while the replica keeps up, and a second without
+/// commits has no delay, which is not 0; the replica is sent the same figure. Method: a pair that keeps up; a number of
+/// commits, one after the other; the seconds before and after them.
 #[test]
 fn a_second_without_commits_has_no_delay() {
     let (here, there) = (Place::new(), Place::new());
@@ -160,13 +162,14 @@ fn a_second_without_commits_has_no_delay() {
     until(&mut client, "SELECT delay_us IS NULL AND delay_commits = 40 FROM collie_replication");
 }
 
-/// Goal: a replica fills its empty directory, follows, shows whole transactions only, refuses writes, and has the same rows as
-/// the primary after a kill of either; one that is away falls behind in time too. Method: pgbench on the primary while the replica is
-/// read; SIGKILL of the replica and of the primary, writes before and after; every row compared.
+/// Goal: a replica fills its empty directory, follows, shows whole transactions only, refuses writes, and has the same
+/// rows as the primary after a kill of either; while it is disconnected, the time that it lags grows too. Method:
+/// pgbench on the primary while the replica is read; SIGKILL of the replica and of the primary, with writes before and
+/// after; every row compared.
 #[test]
 fn replica_has_the_primarys_rows_after_kills_of_either() {
     let (here, there) = (Place::new(), Place::new());
-    // It comes back to where its replica looks for it.
+    // The primary gets the same address after a restart, where its replica looks for it.
     let port = Port::keep().unwrap();
     let address = port.address().to_string();
     let server = primary(&here, &address);
@@ -222,8 +225,8 @@ fn replica_has_the_primarys_rows_after_kills_of_either() {
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }
 
-/// Goal: a directory that is no replica of a primary is refused with a reason, and nothing of it changes. Method: a database of its
-/// own started as the replica of another.
+/// Goal: a directory with another database is refused as a replica, with a reason, and does not change. Method: an
+/// independent database started as the replica of another one.
 #[test]
 fn a_foreign_directory_is_refused_with_a_reason() {
     let (here, there) = (Place::new(), Place::new());
@@ -244,7 +247,7 @@ fn a_foreign_directory_is_refused_with_a_reason() {
     drop(server);
 }
 
-/// Goal: only replicas use their port. Method: a plain client.
+/// Goal: only replicas can use the port for replicas. Method: a plain client.
 #[test]
 fn a_client_on_the_port_for_replicas_is_refused() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Damage on a replica, planted in real processes: what it is sent cannot be applied, or differs from what its primary has, or is damaged on
-//! its own disk. It is found, told, and healed where it may be.
+//! Damage on a replica, planted in real processes: the replica cannot apply what it is sent, or differs from its
+//! primary, or is damaged on its own disk. The damage is found, reported, and repaired where that is allowed.
 
 use std::{
     fs,
@@ -17,28 +17,29 @@ use collie_clients_tests::{Place, Server, Starting, Stopwatch, program, session:
 use collie_netlab::{Forger, Sealed};
 use postgres::{Client, NoTls};
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a packet of records before them (docs/replication-protocol.md).
+/// The bytes of a data packet before its records (docs/replication-protocol.md).
 const DATA_HEAD_BYTES: usize = 52;
 
-/// In rows whose commit is changed on its way.
+/// Marks the rows whose commit is changed on the way to the replica.
 const MARK: &[u8] = b"a planted mistake";
 
-/// A primary, a replica, and who changes packets between them.
+/// A primary, a replica, and the forger that changes packets between them.
 struct Pair {
-    // It ends before its place goes, or would leave files there.
+    // Dropped before its directory, since a running server would leave files there.
     primary: Server,
     here: Place,
     there: Place,
     forger: Forger,
-    /// How many more packets are changed; 255: all of them.
+    /// The number of packets that are still to be changed; 255 means all.
     left: Arc<AtomicU8>,
 }
 
 impl Pair {
-    /// Starts a primary, and a forger that changes packets of records by `change`, as many as `left` says, which returns whether it did.
+    /// Starts a primary, and a forger that applies `change` to data packets as long as `left` is above 0; `change`
+    /// returns whether it changed the packet.
     fn new(more: &[&str], change: fn(&mut [u8]) -> bool, sealed: Sealed) -> Self {
         let (here, there) = (Place::new(), Place::new());
         let common = ["--replica-listen", "127.0.0.1:0", "--set", "replication.timeout=1s"];
@@ -75,7 +76,7 @@ impl Pair {
         format!("--- primary:\n{}--- replica:\n{}---", self.here.log(), self.there.log())
     }
 
-    /// Waits until `found` says so.
+    /// Waits until `found` returns true.
     fn until(&self, what: &str, mut found: impl FnMut() -> bool) {
         let start = Stopwatch::start();
         while !found() {
@@ -84,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Waits until the replica has every row of the primary; while it is being filled there is nobody to ask.
+    /// Waits until the replica has every row of the primary; during a rebuild it accepts no session.
     fn until_equal(&self, copy: &Server) {
         let expected: String = value(&mut self.primary.connect(), SUM);
         self.until("equal rows", || {
@@ -101,7 +102,7 @@ impl Pair {
 
 const SUM: &str = "SELECT count(*) || ' ' || coalesce(sum(n), 0) || ' ' || coalesce(string_agg(t, ','), '') FROM notes";
 
-/// Returns the payload of the first record of a packet that has [`MARK`], if there is one: where it begins and ends.
+/// Returns the range of the payload of a packet's first record that contains [`MARK`], if there is one.
 fn marked(payload: &[u8]) -> Option<(usize, usize)> {
     let mut at = DATA_HEAD_BYTES;
     while at < payload.len() {
@@ -115,7 +116,7 @@ fn marked(payload: &[u8]) -> Option<(usize, usize)> {
                 break;
             }
         }
-        let (begin, end) = (at + 1, at + 1 + bytes); // behind kind and tag
+        let (begin, end) = (at + 1, at + 1 + bytes); // after kind and tag
         if payload.get(begin..end)?.windows(MARK.len()).any(|window| window == MARK) {
             return Some((begin, end));
         }
@@ -124,10 +125,10 @@ fn marked(payload: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Makes a marked COMMIT one that has two chunks, which are not there.
+/// Changes a marked COMMIT so that it names two chunks, which do not exist.
 fn takes_chunks_away(payload: &mut [u8]) -> bool {
     let Some((begin, _)) = marked(payload) else { return false };
-    // Version, id of the transaction, number of chunks.
+    // The fields are version, id of the transaction, number of chunks.
     let mut at = begin + 1;
     while payload[at] >= 0x80 {
         at += 1;
@@ -145,7 +146,7 @@ fn changes_a_row(payload: &mut [u8]) -> bool {
     true
 }
 
-/// Has records begin one byte further on.
+/// Changes the positions of the records by one.
 fn moves_records(payload: &mut [u8]) -> bool {
     payload[8] ^= 1;
     payload[16] ^= 1;
@@ -158,9 +159,9 @@ fn flips_a_bit(payload: &mut [u8]) -> bool {
     true
 }
 
-/// Goal: a replica that cannot apply what came fills itself anew, says where and why, and is whole; when that happens again soon, it stops, goes
-/// on serving what was applied before, and both nodes say so; a restart makes it whole. Method: a commit that lacks its chunks, once; then
-/// one that lacks them however often it is sent.
+/// Goal: a replica that cannot apply a record rebuilds itself, says where and why, and is whole. If that happens again
+/// soon, it stops, goes on serving what was applied before, and both nodes report it; a restart makes it whole. Method:
+/// a commit that lacks its chunks, once; then one that lacks them each time it is sent.
 #[test]
 fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
     let pair = Pair::new(&[], takes_chunks_away, Sealed::Again);
@@ -196,8 +197,9 @@ fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
     pair.there.until_said("this directory does not open, and is filled anew");
 }
 
-/// Goal: where that may not be, a replica that cannot apply what came stops, is read on, and is refused with what to do when it is started again;
-/// then, with leave, it is made whole. Method: the same damage under `replication.auto_rebuild=false`.
+/// Goal: without permission to rebuild, a replica that cannot apply a record stops and goes on serving reads; when it
+/// is started again, it is refused with the remedy; with permission it is made whole. Method: the same damage under
+/// `replication.auto_rebuild=false`.
 #[test]
 fn a_replica_that_may_not_heal_itself_stands_and_says_what_to_do() {
     let pair = Pair::new(&[], takes_chunks_away, Sealed::Again);
@@ -220,8 +222,8 @@ fn a_replica_that_may_not_heal_itself_stands_and_says_what_to_do() {
     pair.until_equal(&copy);
 }
 
-/// Goal: damage in a replica's own files is found when it is started, and it is filled anew, as the same node. Method: bytes of its log changed
-/// while it is down, with more log behind them.
+/// Goal: damage in a replica's own files is found at its start, and the replica is rebuilt, as the same node. Method:
+/// bytes of its log are changed while it is down, with more log after them.
 #[test]
 fn a_replica_whose_own_log_is_damaged_heals_itself() {
     let pair = Pair::new(&[], |_| false, Sealed::Again);
@@ -237,7 +239,7 @@ fn a_replica_whose_own_log_is_damaged_heals_itself() {
     segments.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
     segments.sort();
     let file = fs::File::options().read(true).write(true).open(&segments[0]).unwrap();
-    // Behind the header block and the first frame: a byte behind the head of each of some frames.
+    // After the header block and the first frame: a byte after the head of each of several frames.
     for at in (2..8).map(|block| block * 4096 + 68) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
@@ -249,9 +251,9 @@ fn a_replica_whose_own_log_is_damaged_heals_itself() {
     pair.until("the same node", || pair.slot("node") == node && pair.slot("state") == "streaming");
 }
 
-/// Goal: rows, and bytes of the log, that are not the primary's are found while it runs: the replica stops, keeps what differs, is not opened
-/// again, and its slot says so; before, both were found to be equal. Method: a letter of a row changed on its way, under comparisons every
-/// tenth of a second.
+/// Goal: rows or log bytes that differ from the primary's are found while the replica runs: it stops, keeps the
+/// difference, is not opened again, and its slot reports it; before, both comparisons found the nodes equal. Method: a
+/// letter of a row is changed on its way, under comparisons every 100 ms.
 #[test]
 fn a_replica_that_differs_stops_and_is_not_opened_again() {
     let pair = Pair::new(&["--set", "replication.verify=100ms"], changes_a_row, Sealed::Again);
@@ -273,9 +275,10 @@ fn a_replica_that_differs_stops_and_is_not_opened_again() {
     pair.insert(3, "the primary goes on");
 }
 
-/// Goal: records that do not continue what came before, and damaged packets, write nothing; at the third one at one position the slot is marked, which
-/// is said once, and shown by `collie status`; when they pass again, the mark goes, and nothing is lost. Method: every packet of records moved by
-/// a byte; then every one with a bit flipped.
+/// Goal: records that do not continue the previous ones, and damaged packets, write nothing. After the third at one
+/// position the slot is marked, which is logged once and shown by `collie status`; when records pass again, the mark
+/// goes and nothing is lost. Method: the positions of every data packet are changed; then a bit is flipped in every
+/// one.
 #[test]
 fn faults_at_one_position_are_an_alarm_until_it_is_passed() {
     let ways = [(moves_records as fn(&mut [u8]) -> bool, Sealed::Again), (flips_a_bit, Sealed::AsItWas)];
@@ -300,12 +303,13 @@ fn faults_at_one_position_are_an_alarm_until_it_is_passed() {
     }
 }
 
-/// Goal: of two servers on one replica's directory the second is refused, also while the first has no database open in it. Method: one that waits for
-/// a primary that is not there to fill an empty directory; a second; the first one's end.
+/// Goal: of two servers on one replica's directory the second is refused, also while the first has no open database in
+/// it. Method: a server that waits for a primary that does not exist to fill an empty directory; a second one; the end
+/// of the first.
 #[test]
 fn two_servers_do_not_fill_one_directory() {
     let place = Place::new();
-    // Nobody listens there.
+    // No primary listens at this address.
     let arguments = ["--replica-of", "127.0.0.1:1"];
     let first = Starting::begin(&place, &[], &arguments);
     let start = Stopwatch::start();

@@ -1,9 +1,9 @@
-//! Replication under faults: a primary and a replica as real processes, a bad network between them (`collie-netlab`), either of them
-//! frozen or killed, and the replica's disk full.
+//! Replication under faults: a primary and a replica as real processes, a bad network between them (`collie-netlab`),
+//! freezes and kills of either, and a full disk of the replica.
 //!
-//! After every fault three things are looked at: the replica has what the primary has (one hash over every row, key and commit of every
-//! table, index and catalog); what a client was told is there; and while a fault lasted that is not the primary's own, the primary
-//! went on committing.
+//! After every fault three things are checked: the replica equals the primary (one hash over every row, key and commit
+//! of every table, index and catalog); every acknowledged row is there; and during a fault that is not the primary's
+//! own, the primary went on committing.
 
 use std::{
     fs::{self, File},
@@ -23,19 +23,19 @@ use collie_clients_tests::{Place, Server, Starting, Stopwatch, not_run, session:
 use collie_netlab::{Direction, Proxy, Weather};
 use postgres::Client;
 
-/// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
+/// How long a replica is waited for, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `replication.timeout` of these servers, the shortest there is.
+/// The `replication.timeout` of these servers, the shortest that is allowed.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same where silence of a busy machine must not count as one of the network.
+/// The timeout of tests in which a pause of a busy machine must not count as silence of the network.
 const LONG_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How often something that is waited for is looked at.
+/// The pause between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Numbers that repeat for a seed, for places and bits.
+/// Pseudo-random numbers from a seed, for places and bits.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// A client that commits one row after the other on the primary, and knows which it was told of.
+/// A client that commits one row after the other on the primary, and counts the acknowledged ones.
 struct Writer {
     told: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -53,7 +53,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Starts one that goes on behind row `last`; it ends when it is told to, or its connection breaks.
+    /// Starts a writer that goes on after row `last`; it ends when it is stopped or its connection breaks.
     fn start(server: &Server, last: u64) -> Self {
         let mut client = server.connect();
         let (told, stop) = (Arc::new(AtomicU64::new(last)), Arc::new(AtomicBool::new(false)));
@@ -79,7 +79,7 @@ impl Writer {
         self.told.load(Ordering::SeqCst)
     }
 
-    /// Waits until `commits` more were acknowledged.
+    /// Waits until `commits` more commits were acknowledged.
     fn until_more(&self, commits: u64, what: &str) {
         let (before, start) = (self.told(), Stopwatch::start());
         while self.told() < before + commits {
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Ends it; returns the last row that it was told of.
+    /// Stops the writer; returns the last acknowledged row.
     fn end(self) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().expect("the writer meets no error");
@@ -98,13 +98,13 @@ impl Writer {
 
 /// A primary, a replica, and the network between them.
 struct Pair {
-    // Servers end before their places go, or would leave files there.
+    // Servers are dropped before their directories, since they would leave files there.
     primary: Option<Server>,
     replica: Option<Server>,
     here: Place,
     there: Place,
     proxy: Proxy,
-    /// The last row that a writer was told of.
+    /// The last acknowledged row.
     last: u64,
     timeout: Duration,
 }
@@ -120,7 +120,7 @@ fn start_primary(place: &Place, timeout: Duration) -> (Server, SocketAddr) {
 }
 
 impl Pair {
-    /// Starts both, with the table of the writer, and waits until the replica has it.
+    /// Starts both servers, with the writer's table, and waits until the replica has it.
     fn new(seed: u64) -> Self {
         Self::with_timeout(seed, TIMEOUT)
     }
@@ -158,7 +158,7 @@ impl Pair {
         self.replica.take().expect("it runs").kill();
     }
 
-    /// Kills the primary and starts it again: on another port, as far as replicas know on the same.
+    /// Kills the primary and starts it again on another port; the proxy keeps the address that the replica knows.
     fn kill_primary(&mut self) {
         self.primary.take().expect("it runs").kill();
         let (primary, address) = start_primary(&self.here, self.timeout);
@@ -174,7 +174,7 @@ impl Pair {
         format!("--- primary:\n{}--- replica:\n{}---", self.here.log(), self.there.log())
     }
 
-    /// Ends a writer, then waits until the replica has what the primary has, and every row that was told of.
+    /// Stops a writer, then waits until the replica equals the primary and has every acknowledged row.
     fn settle(&mut self, writer: Writer, what: &str) {
         self.last = writer.end().max(self.last);
         let last: Option<i64> = value(&mut self.primary().connect(), "SELECT max(n) FROM ledger");
@@ -184,13 +184,13 @@ impl Pair {
         self.until_equal(what);
     }
 
-    /// Waits until the replica has what the primary has, while nobody writes.
+    /// Waits until the replica equals the primary; nothing is written meanwhile.
     fn until_equal(&self, what: &str) {
         let (mut one, mut other) = (self.primary().connect(), self.replica().connect());
         let expected = state(&mut one).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         let start = Stopwatch::start();
         loop {
-            // A table that has not arrived is an error that passes.
+            // A table that has not arrived yet is an error that goes away.
             let found = state(&mut other);
             if found.as_ref().is_ok_and(|found| *found == expected) {
                 break;
@@ -203,7 +203,7 @@ impl Pair {
         assert_eq!(rows.cast_unsigned(), self.last, "{what}: rows are missing\n{}", self.logs());
     }
 
-    /// Waits until the primary shows its replica as `state`.
+    /// Waits until the primary shows `state` for its replica.
     fn until_shown(&self, state: &str, what: &str) {
         let (mut client, start) = (self.primary().connect(), Stopwatch::start());
         loop {
@@ -217,16 +217,16 @@ impl Pair {
     }
 }
 
-/// One number for what a server has.
+/// Returns a hash over everything that a server has.
 fn state(client: &mut Client) -> Result<String, postgres::Error> {
     let row = client.query_one("SELECT collie_state_hash()", &[])?;
     let state: &str = row.get(0);
     Ok(state.rsplit(':').next().expect("position:hash").to_owned())
 }
 
-/// Goal: whatever the network does, the primary goes on and the replica is equal afterwards. Method: resets; both directions cut and each
-/// of them, for longer and for shorter than the timeout; a slow link with delay and jitter; bytes one by one; a primary's
-/// port that refuses: each under load.
+/// Goal: whatever the network does, the primary goes on and the replica is equal afterwards. Method: under load,
+/// resets; cuts of both directions and of each one, longer and shorter than the timeout; a slow link with delay and
+/// jitter; single bytes; refused connections.
 #[test]
 fn replica_is_equal_after_each_fault_of_the_network() {
     let mut pair = Pair::new(1);
@@ -272,7 +272,7 @@ fn replica_is_equal_after_each_fault_of_the_network() {
         thread::sleep(TIMEOUT);
         pair.last = writer.end();
         pair.until_shown("streaming", what);
-        // On a slow link what has gathered takes its time.
+        // On a slow link the gathered log would take long.
         pair.proxy.heal();
         pair.until_equal(what);
     }
@@ -286,8 +286,9 @@ fn replica_is_equal_after_each_fault_of_the_network() {
     pair.settle(writer, "refused");
 }
 
-/// Goal: a replica that is far behind catches up over a link on which one packet takes longer than the timeout. Method: 3 MiB of log
-/// while it is away, then 200 KB a second, and so 5 s for a packet of 1 MiB; it connects no second time.
+/// Goal: a replica that is far behind catches up over a link on which one packet takes longer than the timeout. Method:
+/// 3 MiB of log while it is disconnected, then 200 KB a second, and so 5 s for a packet of 1 MiB; it does not connect a
+/// second time.
 #[test]
 fn replica_catches_up_over_a_link_slower_than_its_packets() {
     let mut pair = Pair::with_timeout(2, LONG_TIMEOUT);
@@ -305,7 +306,7 @@ fn replica_catches_up_over_a_link_slower_than_its_packets() {
     pair.proxy.set_both(slow);
     let before = pair.proxy.passed(Direction::Back);
     pair.until_equal("over the slow link");
-    // What is sent again after a connection that was given up comes on top.
+    // If a connection was given up, the bytes that are sent again come on top.
     let passed = pair.proxy.passed(Direction::Back) - before;
     assert!(passed < 5_000_000, "{passed} bytes were needed\n{}", pair.logs());
     let writer = pair.write();
@@ -314,8 +315,8 @@ fn replica_catches_up_over_a_link_slower_than_its_packets() {
     pair.settle(writer, "after the slow link");
 }
 
-/// Goal: a flipped bit, wherever, does no harm: it is noticed and sent again. Method: bits at places drawn at random in both directions,
-/// one after the other, under load; each flipped bit ends in equal states.
+/// Goal: a flipped bit does no harm anywhere: it is noticed, and the data is sent again. Method: bits at random places
+/// in both directions, one after the other, under load; the states are equal at the end.
 #[test]
 fn flipped_bits_in_both_directions_do_no_harm() {
     const SEED: u64 = 3;
@@ -327,7 +328,7 @@ fn flipped_bits_in_both_directions_do_no_harm() {
         let what = format!("flip {number} of seed {SEED}");
         pair.until_shown("streaming", &what);
         let direction = if random.below(2) == 0 { Direction::Out } else { Direction::Back };
-        // Acks are small, data larger.
+        // Acks are small, data packets larger.
         let bytes = random.below(if direction == Direction::Out { 300 } else { 2000 });
         let flipped = pair.proxy.flipped();
         pair.proxy.flip(direction, bytes, u8::try_from(random.below(8)).unwrap());
@@ -343,8 +344,8 @@ fn flipped_bits_in_both_directions_do_no_harm() {
     assert!(refused.contains("bad checksum"), "nothing was noticed: {refused}");
 }
 
-/// Goal: freezes and kills of either lose nothing, at any moment. Method: under load, SIGSTOP of the replica and of the primary for longer
-/// and for shorter than the timeout, then SIGKILL of either and of both at random moments.
+/// Goal: freezes and kills of either node lose nothing, at any moment. Method: under load, SIGSTOP of the replica and
+/// of the primary for longer and for shorter than the timeout, then SIGKILL of either and of both at random moments.
 #[test]
 fn replica_is_equal_after_freezes_and_kills_of_either() {
     const SEED: u64 = 4;
@@ -391,9 +392,9 @@ fn replica_is_equal_after_freezes_and_kills_of_either() {
     }
 }
 
-/// Goal: a base backup that is broken off, by the network or by a kill of either, leaves nothing that opens, and is made again. Method: the
-/// connection cut off, a bit flipped and the replica killed at places that move through the copy, the primary killed once; the
-/// primary has 4 MiB in levels and goes on committing.
+/// Goal: a base backup that the network or a kill of either node breaks off leaves nothing that opens, and is made
+/// again. Method: the connection is cut, a bit flipped and the replica killed at places that move through the copy, and
+/// the primary is killed once; the primary has 4 MiB in LSM levels and goes on committing.
 #[test]
 fn base_backup_that_breaks_off_is_made_again() {
     const SEED: u64 = 5;
@@ -401,12 +402,13 @@ fn base_backup_that_breaks_off_is_made_again() {
     let bulk = "CREATE TABLE bulk (n int, t text);
         INSERT INTO bulk SELECT n, (SELECT string_agg((n::bigint * 7919 * k % 1000003)::text, '-') FROM generate_series(1, 150) AS k)
             FROM generate_series(1, 4000) AS n";
-    // Each by itself: as one message they would be one transaction, and the rows not there to be flushed.
+    // The statements are sent separately: as one message they would be one transaction, and CHECKPOINT would not flush
+    // the rows.
     for sql in [bulk, "CHECKPOINT"] {
         pair.primary().connect().batch_execute(sql).unwrap();
     }
     let writer = pair.write();
-    // A test that is late by seconds still comes in the middle of it.
+    // The copy is slow, so that a fault comes in the middle of it even if the test is late by seconds.
     pair.proxy.set(Direction::Back, Weather { bytes_per_second: Some(1_000_000), ..Weather::default() });
     let begin = |pair: &Pair| {
         let (address, [set, timeout]) = (pair.proxy.address().to_string(), settings(pair.timeout));
@@ -444,14 +446,14 @@ fn base_backup_that_breaks_off_is_made_again() {
     pair.settle(writer, "after base backups that broke off");
 }
 
-/// Goal: a replica whose disk is full costs the primary nothing, goes on answering reads, and catches up once there is room, without a
-/// restart. Method: its directory on a tmpfs of its own (in a namespace, which needs no rights), filled by a file; 24 MiB of log on the
-/// primary; then the file is removed.
+/// Goal: a replica whose disk is full does not delay the primary, goes on answering reads, and catches up once there is
+/// room, without a restart. Method: its directory is on a tmpfs of its own (in a namespace, which needs no rights),
+/// filled by a file; 24 MiB of log on the primary; then the file is removed.
 #[test]
 fn full_replica_answers_reads_and_catches_up_when_there_is_room() {
     let mut pair = Pair::alone(6, TIMEOUT);
     let dir = pair.there.data().parent().expect("a place").to_owned();
-    // By anybody, or by root where nobody else may.
+    // A user namespace works without rights; where it is not allowed, root can do without one.
     let ways: [&[&str]; 2] = [&["unshare", "--user", "--map-root-user", "--mount"], &["unshare", "--mount"]];
     let can = |way: &&[&str]| {
         let probe = Command::new(way[0]).args(&way[1..]).args(["mount", "-t", "tmpfs", "none"]).arg(&dir).output();
@@ -461,7 +463,7 @@ fn full_replica_answers_reads_and_catches_up_when_there_is_room() {
         not_run("no tmpfs can be mounted in a namespace");
         return;
     };
-    // The key lies in the place that the mount hides.
+    // The key lies in the directory that the mount hides, so the script copies it over.
     let script = "cp -p \"$0/key of tests\" /tmp/collie-key.$$ && mount -t tmpfs -o size=80m none \"$0\" && \
                   mv /tmp/collie-key.$$ \"$0/key of tests\" && exec \"$@\"";
     let wrapper: Vec<&str> = alone.iter().copied().chain(["sh", "-c", script, dir.to_str().unwrap()]).collect();
@@ -471,7 +473,7 @@ fn full_replica_answers_reads_and_catches_up_when_there_is_room() {
     pair.replica = Some(Server::start_under(&pair.there, &wrapper, &arguments));
     pair.until_equal("before");
 
-    // The namespace's view of the place.
+    // The path of the directory as the namespace sees it.
     let inside = PathBuf::from(format!("/proc/{}/root", pair.replica().pid())).join(dir.strip_prefix("/").unwrap());
     let filler = inside.join("filler");
     let mut file = File::create(&filler).unwrap();
