@@ -1,14 +1,15 @@
-//! Replication slots from end to end: what a primary keeps for a replica that is away, and for how long.
+//! Replication slots from end to end: how much log a primary keeps for a disconnected replica, and for how long.
 
 use std::{thread, time::Duration};
 
 use collie_clients_tests::{Place, Server, Stopwatch, session::value, state};
 use postgres::{Client, NoTls};
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Small files, so that a slot's limit is soon reached: 9 MiB is the least with so many slots of writers.
+/// Small log files, so that a slot's limit is soon reached; 9 MiB is the minimum for the number of sessions that can
+/// write.
 const SMALL: [&str; 8] = [
     "--set",
     "wal.ring_size=256KiB",
@@ -41,7 +42,7 @@ fn session(server: &Server, place: &Place) -> Client {
     }
 }
 
-/// Waits until `sql` answers `expected`; an error is no answer yet.
+/// Waits until `sql` returns `expected`; errors are retried.
 fn until(client: &mut Client, sql: &str, expected: &str, places: [&Place; 2]) {
     let start = Stopwatch::start();
     loop {
@@ -66,16 +67,17 @@ fn write_much(client: &mut Client, from: i32) {
     client.batch_execute(&sql).expect("the primary writes");
 }
 
-/// Bytes in the files of the log.
+/// Returns the number of bytes in the files of the log.
 fn log_bytes(place: &Place) -> u64 {
     let names = std::fs::read_dir(place.data().join("wal")).expect("the log is there");
     let segments = names.flatten().filter(|name| name.path().extension().is_some_and(|extension| extension == "wal"));
     segments.map(|name| name.metadata().map_or(0, |metadata| metadata.len())).sum()
 }
 
-/// Goal: a replica that does not come back costs its primary no more disk than its slot may keep; a slot is known, with its replica,
-/// after a restart of the primary and before anybody comes; it expires, is shown and said so; dropped, it is gone. Method: a replica
-/// that is killed, restarts of the primary, eight times as much log as a slot may keep, with checkpoints that let it go.
+/// Goal: a replica that does not return costs its primary no more disk than its slot may keep. After a restart of the
+/// primary the slot is known, with its replica, before the replica connects. The slot expires, which is shown and
+/// logged; once dropped it is gone. Method: a replica that is killed, restarts of the primary, and several times as
+/// much log as a slot may keep, with checkpoints that release it.
 #[test]
 fn a_dead_replica_never_fills_its_primarys_disk() {
     let (here, there) = (Place::new(), Place::new());
@@ -92,7 +94,7 @@ fn a_dead_replica_never_fills_its_primarys_disk() {
     let before: String = value(&mut client, shown);
     copy.kill();
     until(&mut client, "SELECT state FROM collie_slots", "away", places);
-    // A kill might lose the last seconds of what is known of slots.
+    // A kill might lose the newest changes of the state of slots.
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 
     let server = primary(&here, "127.0.0.1:0", &[]);
@@ -110,7 +112,8 @@ fn a_dead_replica_never_fills_its_primarys_disk() {
     until(&mut client, "SELECT expired_by FROM collie_slots", "bytes", places);
     assert_eq!(value::<String>(&mut client, "SELECT wal_status FROM pg_replication_slots"), "lost");
     here.until_said("replication slot north is expired");
-    // What it may keep, the file that is written, those that are prepared, and the one that ends the limit: not all that was written.
+    // Only the log that a slot may keep, the current file, the prepared ones and the one in which the limit is reached
+    // remain.
     client.batch_execute("CHECKPOINT; CHECKPOINT").unwrap();
     let start = Stopwatch::start();
     while log_bytes(&here) > 56 << 20 {
@@ -132,7 +135,8 @@ fn a_dead_replica_never_fills_its_primarys_disk() {
     assert_eq!(value::<i64>(&mut server.connect(), "SELECT count(*) FROM pg_replication_slots"), 0);
 }
 
-/// Goal: a slot that nobody uses for its age expires although little is written. Method: an age that a replica has until it follows, and no more.
+/// Goal: a slot that is unused for its age expires although little is written. Method: an age that is long enough for
+/// the replica to follow; then a kill of the replica.
 #[test]
 fn an_unused_slot_expires_by_its_age() {
     let (here, there) = (Place::new(), Place::new());
@@ -147,9 +151,10 @@ fn an_unused_slot_expires_by_its_age() {
     until(&mut client, kept, "0 true", places);
 }
 
-/// Goal: a replica that its primary cannot bring up to date any more is whole again without a person, on the same address, under the
-/// same name, without what was there before beside it; a new process that finds the same is too. Method: a replica that is stopped
-/// (SIGSTOP) while its slot expires, and goes on; then one that is killed meanwhile, and started again.
+/// Goal: a replica whose log its primary no longer keeps is rebuilt without a person, at the same address, under the
+/// same name, and without leftovers of the previous database; so is one whose new process finds this at its start.
+/// Method: a replica that is stopped (SIGSTOP) while its slot expires, and resumed; then one that is killed meanwhile
+/// and started again.
 #[test]
 fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
     let (here, there) = (Place::new(), Place::new());
@@ -164,7 +169,7 @@ fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
         let expected: String = value(client, sum);
         let start = Stopwatch::start();
         loop {
-            // While it is being filled there is nobody to ask.
+            // During a rebuild the replica accepts no session.
             let asked = copy.config().connect(postgres::NoTls).and_then(|mut client| client.query_one(sum, &[]));
             match asked.map(|row| row.get::<_, Option<String>>(0)) {
                 Ok(Some(found)) if found == expected => return,
@@ -210,9 +215,9 @@ fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
     assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
 }
 
-/// Goal: log above a slot's bound that is there all the same, because the primary needs it itself, ends in one copy, and that copy in a
-/// replica that streams: its own log may be as long (T195, T196). Method: four times the bound, without a checkpoint; a replica that comes
-/// back to it, and a new one.
+/// Goal: log above a slot's bound, which the primary keeps for itself, causes a single copy, and the copied replica
+/// streams although its own log may be as long (T195, T196). Method: four times the bound, without a checkpoint; a
+/// replica that returns, and a new one.
 #[test]
 fn log_beyond_a_slots_bound_ends_in_one_copy() {
     let (here, there, new) = (Place::new(), Place::new(), Place::new());
@@ -241,8 +246,9 @@ fn log_beyond_a_slots_bound_ends_in_one_copy() {
     );
 }
 
-/// Goal: a replica that may not be filled by itself goes on answering from what it has, and says in one line what to do. Method: one that is
-/// killed until its slot is expired, and started without leave; then with leave.
+/// Goal: a replica that may not rebuild itself goes on answering from the data that it has, and says in one line what
+/// to do. Method: a replica that is killed until its slot has expired, and started without permission to rebuild; then
+/// with permission.
 #[test]
 fn a_replica_without_leave_to_be_filled_answers_and_says_what_to_do() {
     let (here, there) = (Place::new(), Place::new());

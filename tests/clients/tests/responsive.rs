@@ -1,5 +1,5 @@
-//! What a server with one thread for its sessions answers while one of these runs something long: reads of others, new connections,
-//! cancel requests and `/healthz` come in between.
+//! A server with one thread for its sessions stays responsive while one of them runs something long: reads of other
+//! sessions, new connections, cancel requests and `/healthz` are answered in between.
 
 use std::{
     thread::{self, JoinHandle},
@@ -13,13 +13,13 @@ use collie_clients_tests::{
 };
 use postgres::{Client, Error, NoTls};
 
-/// Rows of the table that statements go over: so many that each of these takes much longer than a few probes.
+/// Rows of the table that the statements process: enough that each statement takes much longer than a few probes.
 const ROWS: u32 = 60_000;
-/// Rounds of probes that must be answered while a statement runs. One or two may be, also by a server that is held up: before the
-/// statement has arrived, and while its commit waits for the disk.
+/// Rounds of probes that must be answered while a statement runs. A blocked server can answer one or two as well:
+/// before the statement has arrived, and while its commit waits for the disk.
 const ROUNDS: u32 = 4;
 
-/// A server with one thread, a session that watches the others, and one more.
+/// A server with one thread, and a session that watches the others.
 struct Lab {
     watcher: Client,
     server: Server,
@@ -27,7 +27,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Starts it, with the rows.
+    /// Starts the server and creates the rows.
     fn start() -> Self {
         let place = Place::new();
         let server = Server::start_with(&place, &["--set", "server.worker_threads=1", "--http", "127.0.0.1:0"]);
@@ -41,7 +41,7 @@ impl Lab {
         Self { watcher, server, place }
     }
 
-    /// Asks for everything once; returns how long the slowest answer took.
+    /// Runs each kind of probe once; returns the time of the slowest answer.
     fn probe(&mut self) -> Duration {
         let mut slowest = Duration::ZERO;
         let mut timed = |probe: &mut dyn FnMut()| {
@@ -56,18 +56,18 @@ impl Lab {
         slowest
     }
 
-    /// Returns how many sessions there are of which `condition` is true.
+    /// Returns the number of sessions for which `condition` is true.
     fn sessions(&mut self, condition: &str) -> i64 {
         value(&mut self.watcher, &format!("SELECT count(*) FROM pg_stat_activity WHERE {condition}"))
     }
 
-    /// Probes until enough rounds were answered while `condition` was true of a session, or `is_over`.
+    /// Probes until enough rounds were answered while `condition` was true of one session, or until `is_over`.
     fn probe_while(&mut self, what: &str, condition: &str, is_over: impl Fn() -> bool) {
         let (mut rounds, mut slowest, watch) = (0, Duration::ZERO, Stopwatch::start());
         while rounds < ROUNDS && !is_over() {
             assert!(watch.elapsed() < PATIENCE, "{what}: {rounds} rounds");
             let took = self.probe();
-            // It is so still: the round before this answer came in between.
+            // The condition still holds, so the round was answered while the work went on.
             if self.sessions(condition) == 1 {
                 rounds += 1;
                 slowest = slowest.max(took);
@@ -77,7 +77,7 @@ impl Lab {
         assert!(rounds >= ROUNDS, "{what}: {rounds} rounds of probes were answered meanwhile");
     }
 
-    /// Runs a statement in a session of its own, and probes meanwhile; returns the session, and what came of the statement.
+    /// Runs a statement in another session and probes meanwhile; returns the session and the result of the statement.
     fn run_beside(&mut self, mut client: Client, sql: &str) -> (Client, Result<(), Error>) {
         let what = sql.get(..60).unwrap_or(sql).to_owned();
         let active = format!("pid = {} AND state = 'active'", pid(&mut client));
@@ -95,8 +95,8 @@ fn start(mut client: Client, sql: String) -> JoinHandle<(Client, Result<(), Erro
     })
 }
 
-/// Goal: a long statement holds no thread that others need, whatever it is busy with. Method: a server with one thread, long statements of
-/// each kind, and rounds of probes while the server says that the statement runs.
+/// Goal: a long statement of any kind blocks no thread that other sessions need. Method: a server with one thread, long
+/// statements of each kind, and rounds of probes while the server reports that the statement runs.
 #[test]
 fn others_are_answered_while_a_long_statement_runs() {
     let mut lab = Lab::start();
@@ -127,15 +127,15 @@ fn others_are_answered_while_a_long_statement_runs() {
     lab.run_beside(client, "COMMIT").1.unwrap();
 }
 
-/// Goal: a client that goes with much undone holds no thread either, and its rows are free once its session is gone. Method: an open
-/// transaction over all rows is cut off; probes while its session is still listed.
+/// Goal: the rollback for a client that disconnects blocks no thread either, and its rows are free once its session has
+/// ended. Method: disconnect during an open transaction over all rows; probe while its session is still listed.
 #[test]
 fn others_are_answered_while_the_transaction_of_a_lost_client_is_undone() {
     let mut lab = Lab::start();
     let mut client = lab.server.connect();
     let listed = format!("pid = {}", pid(&mut client));
     run(&mut client, "BEGIN");
-    // So much that undoing it takes longer than the rounds.
+    // Enough writes that their undo takes longer than the rounds.
     (0..8).for_each(|_| run(&mut client, "UPDATE t SET n = n + 1"));
     drop(client);
     lab.probe_while("a lost client", &listed, || false);
@@ -148,8 +148,8 @@ fn others_are_answered_while_the_transaction_of_a_lost_client_is_undone() {
     assert_eq!(value::<i64>(&mut lab.watcher, "SELECT sum(n - id % 100) FROM t"), 1);
 }
 
-/// Goal: long work is cancelled and timed like any other, and leaves nothing. Method: a CREATE INDEX that another connection cancels once it
-/// runs; then time limits on it, and on a text that takes longer to read.
+/// Goal: long work can be cancelled and has time limits like any other, and leaves nothing. Method: a CREATE INDEX that
+/// another connection cancels once it runs; then time limits on it, and on a text that takes longer to parse.
 #[test]
 fn long_work_is_cancelled_and_timed() {
     let mut lab = Lab::start();

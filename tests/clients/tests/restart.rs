@@ -1,4 +1,4 @@
-//! What survives: data and definitions over SIGTERM and SIGKILL, and the tools that look at a directory.
+//! Durability over SIGTERM and SIGKILL, of data and of definitions; and the tools that inspect a directory.
 
 use collie_clients_tests::{Place, Psql, Server, program, state};
 use postgres::{Client, NoTls};
@@ -18,8 +18,8 @@ fn rows(client: &mut Client, sql: &str) -> Vec<String> {
     found.iter().map(|row| row.get::<_, Option<String>>(0).unwrap_or_else(|| "NULL".to_owned())).collect()
 }
 
-/// Goal: committed rows survive both ends, uncommitted ones survive neither. Method: write, leave a transaction open, end,
-/// open again; twice over each end.
+/// Goal: committed rows survive SIGTERM and SIGKILL, uncommitted ones survive neither. Method: write, leave a
+/// transaction open, end the server, open again; each kind of end twice.
 #[test]
 fn data_survives_sigterm_and_sigkill() {
     let place = Place::new();
@@ -50,8 +50,9 @@ fn data_survives_sigterm_and_sigkill() {
     }
 }
 
-/// Goal: a server that is stopped in order leaves no log to replay, and one that is told not to flush leaves what it wrote. Method: a table
-/// that no flush was due for, a stop with and without `store.flush_at_stop`, and what the next start says that it replayed.
+/// Goal: a server that is stopped in order leaves no log to replay, and one that is set not to flush leaves its newest
+/// writes. Method: a table for which no flush was due, a stop with and without `store.flush_at_stop`, and the number of
+/// replayed records that the next start logs.
 #[test]
 fn orderly_stop_leaves_nothing_to_replay() {
     for flush in [true, false] {
@@ -70,8 +71,8 @@ fn orderly_stop_leaves_nothing_to_replay() {
     }
 }
 
-/// Goal: definitions survive, rolled back ones leave nothing. Method: create, drop, alter, index, truncate, in and out of
-/// transactions; compare `\d` and the behaviour of constraints before and after.
+/// Goal: definitions survive, and rolled back ones leave nothing. Method: create, drop, alter, index, truncate, in and
+/// out of transactions; compare `\d` and the behaviour of constraints before and after.
 #[test]
 fn ddl_survives_and_rolled_back_ddl_leaves_nothing() {
     for kill in [true, false] {
@@ -93,7 +94,7 @@ fn ddl_survives_and_rolled_back_ddl_leaves_nothing() {
             )
             .unwrap();
         client.batch_execute("BEGIN; CREATE TABLE undone (x int); INSERT INTO undone VALUES (1); DROP TABLE kept; TRUNCATE emptied; CREATE INDEX undone_i ON emptied (x); ROLLBACK").unwrap();
-        // Left open when the server ends.
+        // This transaction is open when the server ends.
         let mut open = server.connect();
         open.batch_execute("BEGIN; CREATE TABLE half (x int); INSERT INTO half VALUES (1)").unwrap();
         let describe = "\\d kept\n\\d s.inner_table\n\\d emptied\n\\dt\n\\di\n";
@@ -133,8 +134,8 @@ fn ddl_survives_and_rolled_back_ddl_leaves_nothing() {
     }
 }
 
-/// Goal: SIGTERM waits for nobody for long, tells idle sessions why, and undoes what was open. Method: an idle session in a
-/// transaction and a long statement; exit code 0, the log says so.
+/// Goal: SIGTERM waits only briefly for sessions, sends idle ones the reason, and rolls back open transactions. Method:
+/// an idle session in a transaction and a long statement; exit code 0, and a line in the log.
 #[test]
 fn sigterm_ends_idle_and_busy_sessions_in_order() {
     let place = Place::new();
@@ -156,8 +157,8 @@ fn sigterm_ends_idle_and_busy_sessions_in_order() {
     assert_eq!(left, 0);
 }
 
-/// Goal: a server that is stopped as soon as it says that it listens ends in order (T140): who was told may stop it. Method: SIGTERM behind that
-/// line, again and again.
+/// Goal: a server that is stopped as soon as it says that it listens ends in order (T140), since any reader of that
+/// line may stop it. Method: SIGTERM right after that line, again and again.
 #[test]
 fn a_server_that_has_just_come_to_listen_stops_in_order() {
     let place = Place::new();
@@ -167,8 +168,8 @@ fn a_server_that_has_just_come_to_listen_stops_in_order() {
     }
 }
 
-/// Goal: a killed server loses at most the newest asynchronous commits, and keeps a prefix of them. Method: count up with
-/// synchronous_commit = off, kill, compare; one synchronous commit pins all before it.
+/// Goal: a killed server loses at most the newest asynchronous commits, and keeps a prefix of them. Method: count up
+/// with synchronous_commit = off, kill, compare; one synchronous commit makes all before it durable.
 #[test]
 fn asynchronous_commits_are_lost_only_from_the_end() {
     let place = Place::new();
@@ -179,7 +180,8 @@ fn asynchronous_commits_are_lost_only_from_the_end() {
     for n in 0..100 {
         client.execute("INSERT INTO t VALUES ($1)", &[&n]).unwrap();
     }
-    // One statement each: several in one string are one transaction, which commits under the last setting.
+    // The statements are sent separately: several in one string are one transaction, which commits under the last
+    // setting.
     for sql in ["SET synchronous_commit = on", "INSERT INTO t VALUES (100)", "SET synchronous_commit = off"] {
         client.batch_execute(sql).unwrap();
     }
@@ -261,13 +263,13 @@ fn tools_read_a_directory_and_a_server() {
     );
 }
 
-/// Goal: an operator can take back the last commits. Method: three inserts; find the second's position in the dump; a cut
-/// is refused while the server runs, then made; the first row is left, also after more commits and another start.
+/// Goal: an operator can take back the last commits. Method: three inserts; find the second one's position in the dump;
+/// a cut is refused while the server runs, then made; the first row is left, also after more commits and another start.
 #[test]
 fn cut_takes_back_the_last_commits() {
     let place = Place::new();
     let data = place.data().display().to_string();
-    // Tables that were flushed need the log up to there.
+    // A flush at the stop would make the log needed up to its position.
     let server = Server::start_with(&place, &["--set", "store.flush_at_stop=false"]);
     let mut client = server.connect();
     client.batch_execute("CREATE TABLE t (n int PRIMARY KEY)").unwrap();
@@ -297,7 +299,7 @@ fn cut_takes_back_the_last_commits() {
     program::collie(&["wal", "verify", &data], "").ok();
 }
 
-/// Goal: reconnecting clients see their commits after a crash in the middle of load. Method: three writers, kill, every
+/// Goal: clients that reconnect see their commits after a crash under load. Method: three writers, a kill; every
 /// acknowledged row is there.
 #[test]
 fn every_acknowledged_commit_survives_a_kill_under_load() {

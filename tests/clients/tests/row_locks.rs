@@ -1,5 +1,5 @@
-//! Row locks of several sessions, on Collie and on PostgreSQL 15: the same statements in the same order, compared by what
-//! each answers. Nobody waits here: whether a row is free is asked with NOWAIT and SKIP LOCKED.
+//! Row locks with several sessions, on Collie and on PostgreSQL 15: the same statements in the same order, with equal
+//! answers. No statement waits: the tests probe rows with NOWAIT and SKIP LOCKED.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use collie_clients_tests::{
@@ -16,10 +16,10 @@ const ROWS: &str = "DELETE FROM t; INSERT INTO t VALUES (1, 10, 1), (2, 20, 2); 
      DELETE FROM o; INSERT INTO o VALUES (1, 10), (2, 20)";
 const PROBES: [&str; 4] = ["KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE"];
 
-/// What a session runs, and which.
+/// A statement, and the number of the session that runs it.
 type Step<'a> = (usize, &'a str);
 
-/// Runs the steps, each as far as it goes; returns what each answers.
+/// Runs the steps; returns the answer to each.
 fn play(sessions: &mut [Client], steps: &[Step<'_>]) -> Vec<String> {
     sessions[0].batch_execute(ROWS).unwrap();
     let answers =
@@ -44,7 +44,7 @@ fn answer(session: &mut Client, sql: &str) -> String {
     }
 }
 
-/// Plays each on both and compares.
+/// Plays each script on both servers and compares the answers.
 fn compare(all: &[Vec<Step<'_>>]) {
     let Some(reference) = Reference::start() else {
         not_run(&format!("PostgreSQL's server is not installed: apt-get install {PACKAGE}"));
@@ -63,8 +63,8 @@ fn compare(all: &[Vec<Step<'_>>]) {
     }
 }
 
-/// Goal: every statement holds rows as strongly as PostgreSQL's does. Method: each beside a probe of each strength, and
-/// two of those that go together beside a third probe.
+/// Goal: every statement locks rows as strongly as in PostgreSQL. Method: each against a probe of each strength, and
+/// compatible pairs against a third probe.
 #[test]
 fn strengths_are_those_of_postgresql() {
     let holders = [
@@ -97,8 +97,8 @@ fn strengths_are_those_of_postgresql() {
     compare(&all);
 }
 
-/// Goal: locks go up, come back down with ROLLBACK TO, and end, as in PostgreSQL. Method: scripts with savepoints, several
-/// clauses and both levels, after each step of which all strengths are probed.
+/// Goal: locks are upgraded, downgraded by ROLLBACK TO, and released as in PostgreSQL. Method: scripts with savepoints,
+/// several clauses and both levels; all strengths are probed after each step.
 #[test]
 fn locks_go_up_and_down_as_in_postgresql() {
     let scripts: [&[Step<'_>]; 9] = [
@@ -200,13 +200,13 @@ fn locks_go_up_and_down_as_in_postgresql() {
     compare(&all);
 }
 
-/// Goal: rows are locked by queries inside queries as in PostgreSQL: the same rows, as strongly, in the same order, and
-/// refused where they are there. Method: each query, then both tables probed at all strengths; and queues, which several
-/// sessions take from at once.
+/// Goal: queries inside queries lock rows as in PostgreSQL: the same rows, as strongly, in the same order, and they are
+/// refused where PostgreSQL refuses them. Method: each query, then probes of both tables at all strengths; and queues
+/// that several sessions take rows from at once.
 #[test]
 fn queries_inside_queries_lock_what_they_lock_in_postgresql() {
     let queries = [
-        // Subqueries in FROM, by their own clause.
+        // Subqueries in FROM with their own clause.
         "SELECT * FROM (SELECT * FROM t FOR UPDATE) s",
         "SELECT * FROM (SELECT * FROM t FOR UPDATE) s WHERE id = 1",
         "SELECT * FROM (SELECT id + 1 AS k, n FROM t FOR SHARE) s WHERE k = 2 AND n > 0",
@@ -220,7 +220,7 @@ fn queries_inside_queries_lock_what_they_lock_in_postgresql() {
         "SELECT * FROM (SELECT n FROM t GROUP BY n FOR UPDATE) s",
         "SELECT * FROM (SELECT generate_series(1, 2), n FROM t FOR UPDATE) s",
         "SELECT * FROM (SELECT 1 UNION SELECT 2 FOR UPDATE) s",
-        // Subqueries in FROM, by a clause around them.
+        // Subqueries in FROM inside a query with a clause.
         "SELECT * FROM (SELECT * FROM t) s WHERE id = 1 FOR UPDATE",
         "SELECT * FROM (SELECT id + 1 AS k FROM t WHERE n < 15) s FOR SHARE",
         "SELECT * FROM (SELECT * FROM t) s JOIN o ON s.id = o.id AND o.n = 20 FOR UPDATE OF s",

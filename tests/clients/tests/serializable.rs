@@ -1,4 +1,4 @@
-//! SERIALIZABLE through the server: the examples that PostgreSQL's users know, run as two or three sessions would.
+//! SERIALIZABLE through the server: the examples that users of PostgreSQL know, run by two or three sessions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use collie_clients_tests::{Server, message, state};
@@ -24,8 +24,9 @@ fn refused(result: Result<(), Error>) {
     assert_eq!(hint.as_deref(), Some("The transaction might succeed if retried."));
 }
 
-/// Goal: at least one doctor stays on call. Method: two go off call at the same time, each after counting two; one commits,
-/// the other is refused and, when run again, counts one and stays. At REPEATABLE READ both go, which shows that it can fail.
+/// Goal: at least one doctor stays on call. Method: two go off call at the same time, each after counting two; one
+/// commits, the other is refused and, when it is retried, counts one and stays. At REPEATABLE READ both go, which shows
+/// that the test can fail.
 #[test]
 fn one_doctor_stays_on_call() {
     let server = Server::fresh();
@@ -62,8 +63,8 @@ fn one_doctor_stays_on_call() {
 }
 
 /// Goal: the example of PostgreSQL's manual: two transactions that each sum one class and insert the sum into the other
-/// cannot both commit. Method: with a scan of the table, then with an index on the class, where a third transaction that
-/// touches another class goes through.
+/// cannot both commit. Method: with a scan of the table, then with an index on the class, where a third transaction
+/// over another class commits.
 #[test]
 fn sums_of_two_classes_cannot_pass_each_other() {
     let server = Server::fresh();
@@ -96,9 +97,9 @@ fn sums_of_two_classes_cannot_pass_each_other() {
     }
 }
 
-/// Goal: the report of a closed batch never changes afterwards, and the report is never refused: PostgreSQL's example of a
-/// read-only transaction in an anomaly. Method: a receipt is begun in the open batch, the batch is closed, the report sums
-/// it, and the receipt must not commit; the reader is READ WRITE, READ ONLY, and READ ONLY DEFERRABLE in turn.
+/// Goal: the report of a closed batch stays valid and is never refused: PostgreSQL's example of an anomaly with a
+/// read-only transaction. Method: a receipt is begun in the open batch, the batch is closed, the report sums it, and
+/// the receipt must not commit; the reader is READ WRITE, READ ONLY, and READ ONLY DEFERRABLE in turn.
 #[test]
 fn report_of_a_closed_batch_stands() {
     let server = Server::fresh();
@@ -127,8 +128,8 @@ fn report_of_a_closed_batch_stands() {
     }
 }
 
-/// Goal: who looked for a key before inserting it learns that it must try again, not that the key is taken. Method: as many
-/// programs do instead of ON CONFLICT; without the look it is an ordinary 23505.
+/// Goal: a transaction that looks for a key before it inserts the key gets a serialization failure, not a unique
+/// violation. Method: the check that many programs make instead of ON CONFLICT; without it the insert fails with 23505.
 #[test]
 fn insert_after_a_look_is_a_serialization_failure() {
     let server = Server::fresh();
@@ -150,7 +151,7 @@ fn insert_after_a_look_is_a_serialization_failure() {
     client.batch_execute("ROLLBACK").unwrap();
 }
 
-/// Goal: first updater wins keeps its own message. Method: both update one row.
+/// Goal: "first updater wins" has its own message. Method: both transactions update one row.
 #[test]
 fn update_of_a_changed_row_says_concurrent_update() {
     let server = Server::fresh();
@@ -164,7 +165,8 @@ fn update_of_a_changed_row_says_concurrent_update() {
     assert_eq!(message(&error), "could not serialize access due to concurrent update");
 }
 
-/// Goal: a transaction that defines a table and is refused leaves no table, for its own session and for others. Method: CREATE TABLE beside write skew.
+/// Goal: a refused transaction that created a table leaves no table, neither for its own session nor for others.
+/// Method: CREATE TABLE in a transaction with write skew.
 #[test]
 fn refused_transaction_leaves_no_definition() {
     let server = Server::fresh();
@@ -183,8 +185,8 @@ fn refused_transaction_leaves_no_definition() {
     assert_eq!(number(&mut client, "SELECT count(*) FROM made WHERE other = 'x'"), 1);
 }
 
-/// Goal: the level is taken and named in every way that PostgreSQL has. Method: SHOW after each; a statement of its own
-/// commits at the default level; a level after the first query is refused.
+/// Goal: the level can be set and shown in every way that PostgreSQL has. Method: SHOW after each; a statement outside
+/// a block commits at the default level; a level after the first query is refused.
 #[test]
 fn serializable_is_asked_for_and_named() {
     let server = Server::fresh();
@@ -213,8 +215,8 @@ fn serializable_is_asked_for_and_named() {
     client.batch_execute("ROLLBACK").unwrap();
 }
 
-/// Goal: a refused BEGIN leaves no block that would have to be ended. Method: a level for a transaction that has begun with
-/// the query before it in the same text.
+/// Goal: a refused BEGIN leaves no open block. Method: an isolation level for the transaction that the previous query
+/// in the same text has begun.
 #[test]
 fn refused_begin_leaves_no_block() {
     let server = Server::fresh();

@@ -1,4 +1,4 @@
-//! SQL that is wrong: SQLSTATE, message and position, as a driver receives them.
+//! Wrong SQL: SQLSTATE, message and position of the error, as a driver receives them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use collie_clients_tests::{Server, message, position, state};
@@ -34,7 +34,7 @@ fn check(client: &mut Client, cases: &[(&str, &str, u32, &str)]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: mistakes in names and grammar are told with code and place. Method: table.
+/// Goal: mistakes in names and grammar are reported with SQLSTATE and position. Method: a table of statements.
 #[test]
 fn mistakes_in_names_and_grammar_have_code_and_position() {
     let server = Server::fresh();
@@ -99,7 +99,7 @@ fn mistakes_in_names_and_grammar_have_code_and_position() {
     );
 }
 
-/// Goal: values that cannot be are told with their code. Method: table.
+/// Goal: invalid values are reported with their SQLSTATE. Method: a table of statements.
 #[test]
 fn values_that_cannot_be_have_their_code() {
     let server = Server::fresh();
@@ -138,7 +138,8 @@ fn values_that_cannot_be_have_their_code() {
     );
 }
 
-/// Goal: constraints name themselves. Method: table; then the fields that drivers read, and the table is unchanged.
+/// Goal: the error of a violated constraint names the constraint. Method: a table of statements; then the fields that
+/// drivers read; the rows are unchanged.
 #[test]
 fn constraints_name_table_column_and_constraint() {
     let server = Server::fresh();
@@ -191,7 +192,8 @@ fn constraints_name_table_column_and_constraint() {
     assert_eq!(left, 1, "a failed statement leaves nothing");
 }
 
-/// Goal: what is not built is 0A000 and names itself; nothing is silently ignored. Method: table over clauses and objects.
+/// Goal: unsupported features are refused with 0A000 and their name; none is silently ignored. Method: a table of
+/// clauses and objects.
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     let server = Server::fresh();
@@ -239,7 +241,8 @@ fn what_is_not_built_is_refused_by_name() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: a failed transaction refuses everything until its end. Method: 25P02 for queries, then ROLLBACK; COMMIT rolls back.
+/// Goal: a failed transaction refuses all statements until it ends. Method: 25P02 for queries, then ROLLBACK; COMMIT
+/// rolls back.
 #[test]
 fn failed_transaction_refuses_statements_until_its_end() {
     let server = Server::fresh();

@@ -1,10 +1,10 @@
-//! `collie status` and `/readyz` of servers that have lost something: what they say, and their exit codes and statuses.
+//! `collie status` and `/readyz` for servers that have lost something: text, exit codes and statuses.
 
 use std::{thread, time::Duration};
 
 use collie_clients_tests::{Done, Place, Server, Stopwatch, http, program, session::run};
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PRIMARY: [&str; 4] = ["--http", "127.0.0.1:0", "--replica-listen", "127.0.0.1:0"];
@@ -19,7 +19,7 @@ fn status(server: &Server, more: &[&str]) -> Done {
     program::collie(&[&["status", &server.url()], more].concat(), "")
 }
 
-/// Waits until `collie status` ends with `code` and says each of `parts`.
+/// Waits until `collie status` ends with `code` and prints each of `parts`.
 fn until_said(server: &Server, code: i32, parts: &[&str]) -> String {
     let start = Stopwatch::start();
     loop {
@@ -37,9 +37,9 @@ fn readyz(place: &Place, path: &str) -> (u16, String) {
     (answer.status, answer.body)
 }
 
-/// Goal: a pair that is well is well to whoever asks either; a replica that is killed, a primary that is killed and a server that does
-/// not answer are told apart by the exit code and named, with what was lost at most; a promotion is seen. Method: both servers, one
-/// after the other killed, and asked with and without `--json`.
+/// Goal: a healthy pair is reported as healthy by both servers. A killed replica, a killed primary and a server that
+/// does not answer are distinguished by the exit code and named, with an upper bound of the loss; a promotion shows.
+/// Method: query both servers, with and without `--json`, and kill one after the other.
 #[test]
 fn a_lost_replica_and_a_lost_primary_are_told() {
     let (here, there) = (Place::new(), Place::new());
@@ -88,9 +88,10 @@ fn a_lost_replica_and_a_lost_primary_are_told() {
     assert!(gone.out.starts_with("{\"error\":\"cannot connect to ") && gone.err.starts_with("error: "), "{gone:?}");
 }
 
-/// Goal: a quorum that is missing is told, since when, who is missing and what commits do: where they wait the server is not ready,
-/// where they do without it is, with a warning; it is over when the quorum is back. Method: a primary whose commits wait, and one that
-/// does without after a moment; a replica that comes.
+/// Goal: a missing quorum is reported, with its duration, the missing nodes and what commits do. While commits wait for
+/// it the server is not ready; where they go on without it, the server is ready, with a warning. The report ends when
+/// the quorum is back. Method: a primary whose commits wait until a replica connects, and one that degrades after a
+/// moment.
 #[test]
 fn a_quorum_that_is_missing_is_told() {
     let (here, there) = (Place::new(), Place::new());
@@ -112,7 +113,7 @@ fn a_quorum_that_is_missing_is_told() {
     let place = Place::new();
     let degrades = ["--set", "replication.quorum=a", "--set", "replication.degrade=after 100ms"];
     let server = Server::start_with(&place, &[&PRIMARY[..], &degrades].concat());
-    // The first commit waits until it is done without.
+    // The first commit waits until the primary degrades.
     run(&mut server.connect(), "CREATE TABLE t (n int PRIMARY KEY)");
     let out = until_said(&server, 1, &["quorum ANY 1 (a) degraded for ", "commits unconfirmed, missing a"]);
     assert!(out.contains("warning: quorum: for ") && out.contains("each with a warning"), "{out}");
@@ -121,7 +122,8 @@ fn a_quorum_that_is_missing_is_told() {
     assert!(strict == 503 && body.contains("warning: quorum: for "), "{strict} {body}");
 }
 
-/// Goal: a slot that has expired is told until it is dropped. Method: a replica that is killed, and an age that it had until it followed.
+/// Goal: an expired slot is reported until it is dropped. Method: a kill of the replica, and an age that was long
+/// enough for it to follow first.
 #[test]
 fn an_expired_slot_is_told_until_it_is_dropped() {
     let (here, there) = (Place::new(), Place::new());

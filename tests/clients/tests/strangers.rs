@@ -1,4 +1,5 @@
-//! What somebody who is no node, no owner and no operator can do to servers: nothing. The port for replicas, the key, absurd terms, files.
+//! Attacks by a peer that is no node, or a user who is no owner or operator, have no effect: on the port for replicas,
+//! the key, terms and files.
 
 use std::{
     fs,
@@ -12,10 +13,10 @@ use std::{
 use collie_clients_tests::{Place, Server, Stopwatch, message, program, session::value, state};
 use collie_netlab::Port;
 
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The key is where it is by default, in the data directory.
+/// Has the server keep its key in the default place, the data directory.
 const OWN_KEY: [&str; 2] = ["--set", "replication.key_file="];
 
 fn until(what: &str, places: &[&Place], mut done: impl FnMut() -> bool) {
@@ -27,7 +28,7 @@ fn until(what: &str, places: &[&Place], mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until `replica` shows so many rows of `notes`.
+/// Waits until `replica` shows exactly `expected` rows of `notes`.
 fn until_rows(replica: &Server, expected: i64, places: &[&Place]) {
     until("the rows", places, || {
         let rows = replica
@@ -42,7 +43,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
-/// Copies a key as an operator does, with its mode.
+/// Copies a key with its mode, as an operator does.
 fn copy_key(from: &Place, to: &Place) {
     let name = "replication.key";
     fs::create_dir_all(to.data()).expect("a directory");
@@ -50,9 +51,10 @@ fn copy_key(from: &Place, to: &Place) {
     fs::copy(from.data().join(name), to.data().join(name)).expect("the primary has made its key");
 }
 
-/// Goal: a pair comes to be by copying one file, as README has it: the primary makes the key, a replica without it says what to copy
-/// where, one whose directory holds the key alone is filled and keeps it, also where it is filled anew; the key is changed under running nodes,
-/// and one that was taken back lets nobody in. Method: two servers and the program's own commands.
+/// Goal: a pair is set up by copying one file, as the README says. The primary makes the key; a replica without it says
+/// what to copy where; a replica whose directory has only the key is filled and keeps the key, also in a rebuild. The
+/// key can be changed while nodes run, and a revoked key admits no node. Method: two servers and the program's own
+/// commands.
 #[test]
 fn a_pair_is_made_by_copying_the_key() {
     let (here, there) = (Place::new(), Place::new());
@@ -75,7 +77,7 @@ fn a_pair_is_made_by_copying_the_key() {
     until_rows(&replica, 1, &[&here, &there]);
     assert_eq!((mode(&there.data()), mode(&there.data().join("replication.key"))), (0o700, 0o600));
 
-    // Changed under both: who has both keys and who has one of them know each other.
+    // During a key change, a node with both keys and a node with one of them accept each other.
     let key = |arguments: &[&str], place: &Place| {
         let data = place.data();
         let data = data.to_str().expect("UTF-8");
@@ -101,7 +103,7 @@ fn a_pair_is_made_by_copying_the_key() {
     primary.connect().batch_execute("INSERT INTO notes VALUES (3)").expect("SQL");
     until_rows(&replica, 3, &[&here, &there]);
 
-    // The old one lets nobody in any more.
+    // The old key admits no node any more.
     fs::write(there.data().join("replication.key"), &old).expect("it is ours");
     assert!(replica.stop().success());
     let replica = Server::start_with(&there, &follow);
@@ -116,12 +118,12 @@ fn a_pair_is_made_by_copying_the_key() {
     assert!(refused.line().contains("chmod 0600 "), "{refused:?}");
 }
 
-/// Copies a key over the one that is there.
+/// Replaces a key with a copy.
 fn copy_key_over(from: &Place, to: &Place) {
     fs::copy(from.data().join("replication.key"), to.data().join("replication.key")).expect("both have one");
 }
 
-/// A start-up message for the port of replicas.
+/// Returns a start-up message for the port for replicas.
 fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = (3_u32 << 16).to_be_bytes().to_vec();
     for (key, value) in parameters {
@@ -132,9 +134,10 @@ fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &body].concat()
 }
 
-/// Goal: somebody without the key can neither change the term of a primary, nor make a slot, nor take a base backup, nor keep replicas out,
-/// and is told nothing of the database (G of issue 19: one packet ended a primary for good). Method: the packets that did it, behind the
-/// start-up and in place of a proof, and a proof by a key of one's own; more silent connections than are kept; then a replica.
+/// Goal: a peer without the key can neither change the term of a primary, nor make a slot, nor take a base backup, nor
+/// keep replicas out, and learns nothing about the database (G of issue 19: one packet ended a primary for good).
+/// Method: the packets of that attack, after the start-up message and in place of a proof, and a proof by another key;
+/// more silent connections than are kept; then a replica.
 #[test]
 fn strangers_reach_no_term_no_slot_and_no_data() {
     let (here, there) = (Place::new(), Place::new());
@@ -143,7 +146,8 @@ fn strangers_reach_no_term_no_slot_and_no_data() {
     let mut client = primary.connect();
     client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY); INSERT INTO notes VALUES (1)").expect("SQL");
     let before: String = value(&mut client, "SELECT promised_term::text FROM collie_node");
-    // Captured from a node of before there were keys: `T` propose, term 2^64-1, of node 9; and `H` of an empty directory.
+    // The packets are those of a node from before keys existed: `T` proposes term 2^64-1 of node 9; `H` is the hello of
+    // an empty directory.
     let mut propose = b"T\x36\x00\x00\x00\x00".to_vec();
     propose.extend_from_slice(&u64::MAX.to_le_bytes());
     propose.extend_from_slice(&[9; 36]);
@@ -162,11 +166,11 @@ fn strangers_reach_no_term_no_slot_and_no_data() {
                     let mut asked = [0; 30];
                     stream.read_exact(&mut asked).expect("it asks for a proof");
                     assert_eq!(asked[..9], *b"R\x00\x00\x00\x1d\x00\x00\x00\x0a", "{asked:?}");
-                    // Gone already, perhaps.
+                    // The server may have closed the connection already.
                     let _sent = stream.write_all(said).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
                 }
                 let mut rest = Vec::new();
-                // A connection that is closed over bytes that nobody reads is reset.
+                // A connection that is closed with unread bytes is reset.
                 let _ended = stream.read_to_end(&mut rest);
                 let rest =
                     rest.strip_prefix(b"R\x00\x00\x00\x1d\x00\x00\x00\x0aCOLLIE-HMAC-SHA-256\x00\x00").unwrap_or(&rest);
@@ -185,8 +189,9 @@ fn strangers_reach_no_term_no_slot_and_no_data() {
     assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM collie_slots"), 1);
 }
 
-/// Goal: a node that has promised a term in which nobody can lead is refused with what to do, does not take its primary with it, and
-/// `collie promote --force-term` brings it back: as a replica, and as a primary. Method: that term planted by the same command.
+/// Goal: a node that has promised a term too high to lead in is refused with the remedy and does not affect its
+/// primary; `collie promote --force-term` brings it back, as a replica and as a primary. Method: that command also
+/// plants the term.
 #[test]
 fn absurd_terms_are_refused_and_forced_back() {
     let (here, there) = (Place::new(), Place::new());
@@ -218,11 +223,11 @@ fn absurd_terms_are_refused_and_forced_back() {
     force(&term, data).ok();
     let replica = start();
     until_rows(&replica, 2, &[&here, &there]);
-    // A primary's directory leads in its own term only.
+    // The directory of a primary can lead only in its own term.
     assert!(primary.stop().success());
     assert!(force("7", led).err.contains("leads in"), "{:?}", force("7", led));
     force(&term, led).ok();
-    // And without a primary, while it runs.
+    // The same works without a primary, while the node runs.
     let low = program::collie(&["promote", &replica.url(), "--force-term", "0"], "");
     assert!(low.code == Some(1) && low.err.contains("force a term above that"), "{low:?}");
     let told = program::collie(&["promote", &replica.url(), "--force-term", "7"], "").ok();
@@ -230,7 +235,7 @@ fn absurd_terms_are_refused_and_forced_back() {
     replica.connect().batch_execute("INSERT INTO notes VALUES (3)").expect("it leads");
 }
 
-/// Returns whatever below `dir` somebody else than its owner has rights to.
+/// Returns the files and directories below `dir` to which other users than the owner have rights.
 fn open_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut todo = vec![dir.to_owned()];
@@ -245,9 +250,10 @@ fn open_to_others(dir: &Path) -> Vec<String> {
     found
 }
 
-/// Goal: everything that servers and commands write is its owner's alone, whatever the shell's umask: databases with tables, copies of the
-/// log, replicas, checkpoints, backups, restored directories, samples; and a data directory that others could change is refused with what
-/// to do. Method: each of them made under umask 000, every mode looked at.
+/// Goal: everything that servers and commands write is accessible to its owner only, whatever the shell's umask is:
+/// databases with tables, copies of the log, replicas, checkpoints, backups, restored directories, samples. A data
+/// directory that others can change is refused with the remedy. Method: make each of them under umask 000 and check
+/// every mode.
 #[test]
 fn files_are_their_owners_alone() {
     let (here, there) = (Place::new(), Place::new());
@@ -280,7 +286,8 @@ fn files_are_their_owners_alone() {
     assert!(refused.line().contains("has mode 0777") && refused.line().contains("chmod 0700 "), "{refused:?}");
 }
 
-/// Goal: a client has a server write copies below one directory only, whatever it says. Method: paths to elsewhere, and through a link.
+/// Goal: a client can make a server write copies below one directory only. Method: paths to other places, and a path
+/// through a link.
 #[test]
 fn clients_name_copies_and_no_places() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A planned change of the primary, from end to end: nothing is lost at any level, and a primary whose successor fails goes on.
+//! A switchover from end to end: no commit is lost at any level, and a primary whose successor fails goes on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,16 @@ use collie_clients_tests::{
 };
 use postgres::{Client, Config, NoTls, error::SqlState};
 
-/// What clients are told: the session is ended, or may not write here; the server is not there yet; and nothing else.
+/// The only SQLSTATEs that clients may get: the session is ended, it may not write here, or the server is not ready
+/// yet.
 const TOLD: [&str; 3] = ["57P01", "25006", "57P03"];
 
-/// Clients that write wherever the primary is, at two levels, and write down what was acknowledged.
+/// Clients that write to the current primary, at two commit levels, and count the acknowledged commits.
 struct Writers {
     stop: Arc<AtomicBool>,
-    /// Commits acknowledged so far.
+    /// The number of commits acknowledged so far.
     acknowledged: Arc<AtomicU64>,
-    /// SQLSTATEs seen.
+    /// The SQLSTATEs seen.
     seen: Arc<Mutex<BTreeSet<String>>>,
     threads: Vec<JoinHandle<i32>>,
 }
@@ -45,8 +46,8 @@ impl Writers {
                 while !stop.load(Ordering::Relaxed) {
                     let ended = write_on(&configs[at], number, (&mut next, &mut is_unknown), &stop, &acknowledged);
                     if let Err(error) = ended {
-                        // Who is ended, or whose connection is gone, is not told of the last statement, if there was one: it may have
-                        // been waiting for the disk.
+                        // A client whose session is ended or whose connection breaks does not learn the outcome of its
+                        // last statement, which may have been waiting for the disk.
                         is_unknown |= error.code().is_none_or(|code| *code == SqlState::ADMIN_SHUTDOWN);
                         let code = error.code().map(|code| code.code().to_owned());
                         seen.lock().expect("nobody panics").extend(code);
@@ -60,13 +61,13 @@ impl Writers {
         Self { stop, acknowledged, seen, threads }
     }
 
-    /// Waits until some more commits are acknowledged.
+    /// Waits until more commits are acknowledged.
     fn until_more(&self, nodes: &Nodes) {
         let before = self.acknowledged.load(Ordering::Relaxed);
         nodes.until("clients write", || self.acknowledged.load(Ordering::Relaxed) >= before + 40);
     }
 
-    /// Stops them; returns how many commits of each were acknowledged, and what they were told.
+    /// Stops the clients; returns the number of acknowledged commits of each, and the SQLSTATEs that they got.
     fn stop(self) -> (Vec<i32>, BTreeSet<String>) {
         self.stop.store(true, Ordering::Relaxed);
         let counts = self.threads.into_iter().map(|writer| writer.join().expect("a writer ends")).collect();
@@ -74,8 +75,8 @@ impl Writers {
     }
 }
 
-/// Writes from `next` on until the server does not let it any more; looks before whether that is there already, if it is unknown. Returns
-/// at once from a replica.
+/// Inserts entries from `next` on until the server refuses. If the outcome of `next` is unknown, checks first whether
+/// that entry is there. Returns at once on a replica.
 fn write_on(
     config: &Config,
     writer: i32,
@@ -103,13 +104,14 @@ fn write_on(
     Ok(())
 }
 
-/// Returns how often each entry is there.
+/// Returns the number of times that each entry is there.
 fn entries(client: &mut Client) -> BTreeMap<(i32, i32), i64> {
     let rows = client.query("SELECT w, n, count(*) FROM entries GROUP BY w, n", &[]).expect("it answers");
     rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
 }
 
-/// Checks that every entry that was acknowledged is there once, and nothing else but the last of a writer that was told nothing of it.
+/// Checks that every acknowledged entry is there exactly once, and no other one except a writer's last, whose outcome
+/// it does not know.
 fn check(found: &BTreeMap<(i32, i32), i64>, counts: &[i32], nodes: &Nodes) {
     for (writer, count) in (0..).zip(counts) {
         let missing: Vec<i32> = (0..*count).filter(|n| !found.contains_key(&(writer, *n))).collect();
@@ -129,7 +131,7 @@ fn switch_over(to: &Server, more: &[&str]) -> program::Done {
     program::collie(&[&["promote", "--switchover"], more, &[to.url().as_str()]].concat(), "")
 }
 
-/// Starts two nodes, the second of which follows the first, with a table.
+/// Starts two nodes with a table, the second as a replica of the first.
 fn two(nodes: &Nodes, table: &str) -> (Server, Server) {
     let a = nodes.start(0, &[]);
     a.connect().batch_execute(table).expect("a table is made");
@@ -145,10 +147,11 @@ fn until_follows(nodes: &Nodes, server: &Server) {
     });
 }
 
-/// Goal: in switchovers there and back, five times, under clients that write all along, no acknowledged commit is lost and none is there
-/// twice, asynchronous ones neither; whatever was refused is not there; the old primary follows in its process, with its log whole; and
-/// clients are told nothing but that they are to come again. Method: clients that write each number until it is acknowledged, over
-/// tables without a key; all entries on both nodes at the end; the places where tails are set aside.
+/// Goal: over five pairs of switchovers there and back, under clients that write all the time, no acknowledged commit
+/// is lost or duplicated, not even an asynchronous one. Refused writes are not there; the old primary follows in the
+/// same process, with its whole log; and clients get only errors that mean that they should retry. Method: clients that
+/// write each number until it is acknowledged, into tables without a key; all entries on both nodes at the end; no tail
+/// is set aside.
 #[test]
 fn switchovers_there_and_back_lose_no_commit_and_double_none() {
     let nodes = Nodes::new(2);
@@ -178,9 +181,10 @@ fn switchovers_there_and_back_lose_no_commit_and_double_none() {
     }
 }
 
-/// Goal: open transactions have the time that was asked for: one that commits in it is on the new primary, one that does not is ended (57P01)
-/// and is nowhere; whoever begins to write meanwhile waits, and is told to come again; a reader goes on until its session
-/// ends. Method: one of each, a switchover with a time, one without enough.
+/// Goal: open transactions get the time that the switchover allows: one that commits within it is on the new primary,
+/// one that does not is ended (57P01) and is nowhere. A session that begins to write meanwhile waits and then gets an
+/// error to retry; a reader goes on until its session ends. Method: one of each; a switchover with enough time, and one
+/// without.
 #[test]
 fn open_transactions_commit_in_time_or_are_ended() {
     let nodes = Nodes::new(2);
@@ -192,7 +196,7 @@ fn open_transactions_commit_in_time_or_are_ended() {
     nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
     let mut begins = a.connect();
     let begun = thread::spawn(move || begins.batch_execute("INSERT INTO notes VALUES (2)"));
-    // Once it is there: a session that ends while it sends hears nothing.
+    // Wait until the statement has arrived: a session that ends while its client sends gets no error.
     let is_waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'INSERT INTO notes VALUES (2)'";
     let mut look = a.connect();
@@ -210,7 +214,7 @@ fn open_transactions_commit_in_time_or_are_ended() {
     until_follows(&nodes, &a);
     let mut late = b.connect();
     session::run(&mut late, "BEGIN; INSERT INTO notes VALUES (4)");
-    // Its successor has as long to take over.
+    // The successor has the same time to take over.
     let done = switch_over(&a, &["--timeout", "3s"]);
     assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
     let ended = simple_query(&mut late, "COMMIT").expect_err("its time was over");
@@ -220,9 +224,9 @@ fn open_transactions_commit_in_time_or_are_ended() {
     nodes.until_shown("what was ended is nowhere", &a, &[1, 3, 5, 6]);
 }
 
-/// Goal: a primary whose successor does not take over goes on: whoever waited writes, within the time that was asked for; the replica
-/// follows as before, and the next switchover succeeds. Method: the replica is stopped (SIGSTOP) between the question and the end of an
-/// open transaction; it goes on when the primary has given up.
+/// Goal: a primary whose successor does not take over goes on: sessions that waited can write within the time that the
+/// switchover allows; the replica follows as before, and the next switchover succeeds. Method: stop the replica
+/// (SIGSTOP) between the request and the end of an open transaction; resume it when the primary has given up.
 #[test]
 fn a_frozen_successor_leaves_the_primary_writing() {
     let nodes = Nodes::new(2);
@@ -230,7 +234,7 @@ fn a_frozen_successor_leaves_the_primary_writing() {
     let (mut open, mut waits) = (a.connect(), a.connect());
     session::run(&mut open, "BEGIN; INSERT INTO notes VALUES (1)");
     let url = b.url();
-    // As long as it may take until the open transaction is over.
+    // The timeout is as long as the open transaction may take to end.
     let switching = thread::spawn(move || program::collie(&["promote", "--switchover", "--timeout", "10s", &url], ""));
     nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
     b.pause();
@@ -256,9 +260,9 @@ fn a_frozen_successor_leaves_the_primary_writing() {
     nodes.until_shown("then it leads", &a, &expected);
 }
 
-/// Goal: a primary that is stopped in order leaves its replica with everything: promoted, that has each acknowledged commit, asynchronous ones
-/// too; started again, the old primary follows, and nothing of its log has to be cut. Method: clients that write until their server
-/// is stopped (SIGTERM), a promotion by force, all entries.
+/// Goal: a primary that is stopped in order leaves its replica with everything: once promoted, the replica has each
+/// acknowledged commit, also asynchronous ones; the old primary, started again, follows, and its log needs no cut.
+/// Method: clients that write until their server is stopped (SIGTERM), a promotion by force, all entries.
 #[test]
 fn a_primary_that_is_stopped_in_order_leaves_its_replica_with_everything() {
     let nodes = Nodes::new(2);
@@ -278,8 +282,8 @@ fn a_primary_that_is_stopped_in_order_leaves_its_replica_with_everything() {
     assert_eq!(entries(&mut a.connect()).len(), found.len() + 1);
 }
 
-/// Goal: a switchover that cannot be is refused before anything is asked of the primary, with what to do. Method: a primary; a replica that
-/// takes no replicas; a primary that knows no other node.
+/// Goal: an impossible switchover is refused with the remedy, before the primary is asked. Method: a primary; a replica
+/// that takes no replicas; a primary that knows no other node.
 #[test]
 fn a_switchover_that_cannot_be_is_refused_with_a_reason() {
     let nodes = Nodes::new(2);

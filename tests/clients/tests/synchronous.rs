@@ -1,4 +1,5 @@
-//! Commits that wait for replicas, from end to end: real servers and clients, replicas killed one after the other.
+//! Commits that wait for replicas, from end to end: real servers and clients, and replicas that are killed one after
+//! the other.
 
 use std::{
     sync::{Arc, Mutex},
@@ -10,10 +11,10 @@ use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, st
 use collie_netlab::Port;
 use postgres::{Client, NoTls, error::DbError};
 
-/// How long anything is waited for: far beyond what it takes on a slow, shared machine.
+/// The limit of every wait, far above the time that is needed on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `done`.
+/// Waits until `done` returns true.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Stopwatch::start();
     while !done() {
@@ -22,7 +23,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a primary that asks for `quorum`, with a table that no replica was waited for. The port is where it listens for replicas.
+/// Starts a primary with the list `quorum` and creates a table without waiting for replicas. The port is the one where
+/// it listens for replicas.
 fn primary(place: &Place, quorum: &str, more: &[&str]) -> (Server, Port) {
     let port = Port::keep().expect("a free port");
     let (address, quorum) = (port.address().to_string(), format!("replication.quorum={quorum}"));
@@ -40,7 +42,7 @@ fn replica(place: &Place, primary: &Port, slot: &str) -> Server {
     Server::start_with(place, &["--replica-of", &primary, "--set", &slot])
 }
 
-/// A client, and the warnings that it gets.
+/// Returns a client, and the warnings that it gets.
 fn warned(server: &Server) -> (Client, Arc<Mutex<Vec<DbError>>>) {
     let warnings: Arc<Mutex<Vec<DbError>>> = Arc::default();
     let kept = warnings.clone();
@@ -49,7 +51,7 @@ fn warned(server: &Server) -> (Client, Arc<Mutex<Vec<DbError>>>) {
     (config.connect(NoTls).expect("it serves"), warnings)
 }
 
-/// Inserts a row; returns the code of the warning that came with the reply, if one did.
+/// Inserts a row; returns the SQLSTATE of the warning that came with the reply, if any.
 fn insert(client: &mut Client, warnings: &Mutex<Vec<DbError>>, n: i32) -> Option<String> {
     warnings.lock().expect("nobody panics").clear();
     client.batch_execute(&format!("INSERT INTO t VALUES ({n})")).expect("a warning is no error");
@@ -59,13 +61,13 @@ fn insert(client: &mut Client, warnings: &Mutex<Vec<DbError>>, n: i32) -> Option
 }
 
 fn rows(server: &Server) -> i64 {
-    // Of a replica that has not come to the table yet.
+    // -1: a replica that has no such table yet.
     server.connect().query_one("SELECT count(*) FROM t", &[]).map_or(-1, |row| row.get(0))
 }
 
-/// Goal: a commit waits for as many of the named replicas as are asked for, at each level; with too few it waits, is shown to nobody,
-/// and a cancel replies COMMIT with a warning and shows it. Method: two replicas, one needed; one is killed, then the other; a session
-/// that waits is cancelled by another.
+/// Goal: at each level a commit waits for as many of the listed replicas as the quorum needs. With too few it waits and
+/// no reader sees it; a cancel makes the server reply COMMIT with a warning and show the commit. Method: two replicas,
+/// one of them needed; kill one, then the other; another session cancels the waiting one.
 #[test]
 fn a_commit_waits_for_its_quorum_and_a_cancel_says_what_it_lacks() {
     let (here, one, other) = (Place::new(), Place::new(), Place::new());
@@ -106,7 +108,7 @@ fn a_commit_waits_for_its_quorum_and_a_cancel_says_what_it_lacks() {
     let a = replica(&one, &port, "a");
     assert_eq!(insert(&mut client, &warnings, 13), None, "the session goes on, and so does the quorum");
     until("the replica has all of it", || rows(&a) == 10);
-    // A replica that gives up its connection at each commit and comes again looks well from outside.
+    // From outside, a replica that drops its connection at each commit and connects again looks healthy.
     for place in [&here, &one, &other] {
         assert!(!place.log().contains("panicked"), "{}", place.log());
     }
@@ -114,8 +116,8 @@ fn a_commit_waits_for_its_quorum_and_a_cancel_says_what_it_lacks() {
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }
 
-/// Goal: a commit that has waited long enough for replicas is answered with 08007 and its token, and stands; the session goes on.
-/// Method: no replica ever comes.
+/// Goal: a commit that has waited for replicas as long as allowed is answered with 08007 and its token, and stands; the
+/// session goes on. Method: no replica ever connects.
 #[test]
 fn a_commit_whose_time_for_replicas_is_over_stands() {
     let place = Place::new();
@@ -132,12 +134,13 @@ fn a_commit_whose_time_for_replicas_is_over_stands() {
     assert_eq!(server.stop().code(), Some(0), "{}", place.log());
 }
 
-/// Goal: lost redundancy is made do without only in the open: a line, the view, a warning with each commit; it comes back by itself.
-/// Method: no replica at first, then one.
+/// Goal: a primary that degrades always says so: with a line in the log, in the view, and with a warning for each
+/// commit; it recovers by itself. Method: no replica at first, then one.
 #[test]
 fn degraded_commits_say_so_until_the_quorum_is_back() {
     let (here, there) = (Place::new(), Place::new());
-    // Above what a replica that is there may take to confirm a commit on a busy machine: it would be made do without again.
+    // The limit is above the time that a replica may need for a confirmation on a busy machine, or the primary would
+    // degrade again.
     let (server, port) = primary(&here, "a", &["--set", "replication.degrade=after 5s"]);
     let (mut client, warnings) = warned(&server);
     for n in [1, 2, 3] {
@@ -157,7 +160,7 @@ fn degraded_commits_say_so_until_the_quorum_is_back() {
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }
 
-/// What `collie_quorum` says: state, list and the list before; nothing where nobody is asked.
+/// Returns state, list and previous list from `collie_quorum`, or `None` without a list.
 fn quorum(client: &mut Client) -> Option<(String, String, Option<String>)> {
     let row = client.query_opt("SELECT state, quorum, list_before FROM collie_quorum", &[]).expect("it is served");
     row.map(|row| (row.get(0), row.get(1), row.get(2)))
@@ -171,9 +174,10 @@ fn set_quorum(client: &mut Client, list: &str) {
     client.batch_execute(&format!("CALL collie_set_option('replication.quorum', '{list}')")).expect("it is set");
 }
 
-/// Goal: who is asked for commits changes while the server runs, on and off too: a commit that waits goes on to wait until the old list has
-/// it and the new one, both are shown meanwhile, and then the new one is enough; no reply comes with a warning. Method: from nobody to one
-/// replica, to another one while the first is dead and a commit waits, which ends when it is back; to nobody with nobody there.
+/// Goal: the quorum list can change while the server runs, also to and from none. A commit that waits then needs the
+/// old list and the new one, both of which are shown meanwhile; after the change the new list is enough; no reply has a
+/// warning. Method: from none to one replica; to another one while the first is dead and a commit waits, which ends
+/// when the first is back; to none without any replica.
 #[test]
 fn who_is_asked_changes_while_commits_wait() {
     let (here, one, other) = (Place::new(), Place::new(), Place::new());
@@ -231,9 +235,9 @@ fn who_is_asked_changes_while_commits_wait() {
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }
 
-/// Goal: what was changed while the server ran counts after a kill, also in the middle of the change, for the words that it was started with
-/// before; other words are a change again. Method: a change to a replica that is not there, a kill and the same words; the replica comes; other
-/// words.
+/// Goal: a change of the list survives a kill, also in the middle of the change, if the server is started with its
+/// previous arguments; other arguments start another change. Method: a change to a replica that is not there, a kill
+/// and the same arguments; the replica connects; other arguments.
 #[test]
 fn a_changed_list_outlives_a_kill_and_the_words_of_before() {
     let (here, there) = (Place::new(), Place::new());
@@ -263,7 +267,8 @@ fn a_changed_list_outlives_a_kill_and_the_words_of_before() {
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }
 
-/// Goal: what cannot be is refused at the start with a reason. Method: a quorum of a server that serves no replicas; more than are named.
+/// Goal: an impossible quorum is refused at the start with a reason. Method: a quorum on a server that serves no
+/// replicas; more nodes than are listed.
 #[test]
 fn a_quorum_that_cannot_be_is_refused_at_the_start() {
     for (arguments, part) in [

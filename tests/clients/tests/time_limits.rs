@@ -1,5 +1,5 @@
-//! Time limits and cancelling as PostgreSQL's users know them: which statement ends when, with which code and words, and
-//! what is left of its session.
+//! Time limits and cancelling as users of PostgreSQL know them: which statement ends when, with which SQLSTATE and
+//! message, and what is left of its session.
 
 use std::{thread, time::Duration};
 
@@ -10,10 +10,11 @@ use collie_clients_tests::{
 use postgres::Client;
 
 const TEXT: u16 = 0;
-/// How long a statement may go on after its time: enough for a slow machine, and nothing beside what these statements would take.
+/// How long a statement may run beyond its limit: enough for a slow machine, and far less than these statements would
+/// take.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// Runs `sql` and returns code and words of the error it ends with, which must come within [`SLACK`].
+/// Runs `sql` and returns SQLSTATE and message of the error that ends it, which must come within [`SLACK`].
 fn fails(client: &mut Client, sql: &str) -> (String, String) {
     let watch = Stopwatch::start();
     let error = client.batch_execute(sql).expect_err(sql);
@@ -22,7 +23,7 @@ fn fails(client: &mut Client, sql: &str) -> (String, String) {
     (state(&error), message(&error))
 }
 
-/// Returns severity, code and words of the only error among `messages`.
+/// Returns severity, SQLSTATE and message of the only error among `messages`.
 fn error_of(messages: &[Message]) -> (String, String, String) {
     let mut errors = messages.iter().filter(|message| message.kind == b'E');
     let error = errors.next().unwrap_or_else(|| panic!("no error in {messages:?}"));
@@ -31,7 +32,7 @@ fn error_of(messages: &[Message]) -> (String, String, String) {
     (field(b'S'), field(b'C'), field(b'M'))
 }
 
-/// Runs a short statement, again when the short limit in force ends it, as it may on a machine that has much else to do.
+/// Runs a short statement, and repeats it if the short limit in force ends it, as may happen on a busy machine.
 fn runs(client: &mut Client, sql: &str) {
     let watch = Stopwatch::start();
     while let Err(error) = client.batch_execute(sql) {
@@ -44,8 +45,8 @@ fn fatal(state: &str, what: &str) -> (String, String, String) {
     ("FATAL".to_owned(), state.to_owned(), format!("terminating connection due to {what} timeout"))
 }
 
-/// Goal: whatever a statement is busy with, it looks at its time within a bounded number of rows. Method: a list of long
-/// statements, each with a limit of 50 ms; the session goes on after each.
+/// Goal: a statement of any kind checks its time within a bounded number of rows. Method: a list of long statements,
+/// each with a limit of 50 ms; the session goes on after each.
 #[test]
 fn statement_timeout_ends_every_long_statement() {
     let server = Server::fresh();
@@ -89,7 +90,7 @@ fn statement_timeout_ends_every_long_statement() {
 }
 
 /// Goal: a commit is never cancelled after the fact, and a late timer hits no later statement. Method: hundreds of
-/// durable inserts under the shortest limit; exactly those that were answered are there.
+/// durable inserts under the shortest limit; exactly the acknowledged rows are there.
 #[test]
 fn statement_timeout_takes_no_commit_back() {
     let server = Server::fresh();
@@ -106,8 +107,8 @@ fn statement_timeout_takes_no_commit_back() {
     assert_eq!(client.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), answered);
 }
 
-/// Goal: in the extended protocol each Execute has a time of its own, and so has each statement of a query string.
-/// Method: eight sleeps of 0.4 s under a limit of 2.8 s, in one pipeline and in one string; then one that is too long.
+/// Goal: in the extended protocol each Execute has its own time, and so has each statement of a query string. Method:
+/// eight sleeps of 0.4 s under a limit of 2.8 s, in one pipeline and in one string; then one that is too long.
 #[test]
 fn each_statement_has_a_time_of_its_own() {
     let server = Server::fresh();
@@ -123,9 +124,9 @@ fn each_statement_has_a_time_of_its_own() {
     assert_eq!((&*severity, &*code), ("ERROR", "57014"), "{words}");
 }
 
-/// Goal: a limit that runs out while the next message of a pipeline is waited for fails that message, whichever it is, and
-/// the next pipeline has all of its time; once an Execute is complete no time runs. Method: a pause longer than the limit
-/// between Bind and Execute, Parse and Sync, and a complete Execute and the next one.
+/// Goal: a limit that expires while the server waits for the next message of a pipeline fails that message, whatever it
+/// is, and the next pipeline has all of its time; no time runs once an Execute is complete. Method: a pause longer than
+/// the limit between Bind and Execute, between Parse and Sync, and between a complete Execute and the next one.
 #[test]
 fn a_limit_that_runs_out_between_messages_fails_the_next() {
     let server = Server::fresh();
@@ -151,9 +152,9 @@ fn a_limit_that_runs_out_between_messages_fails_the_next() {
     wire.query("SET statement_timeout = 0");
 }
 
-/// Goal: what was answered leaves before a later statement of the same pipeline waits, for a row, a lock that a function takes, or a
-/// table. Method: in one write a statement with its Sync and one that waits for another session; the first answer is read
-/// while that session holds what is waited for.
+/// Goal: an answer is sent before a later statement of the same pipeline waits for a row, for a lock that a function
+/// takes, or for a table. Method: in one write, a statement with its Sync and one that waits for another session; the
+/// first answer is read while that session holds the lock.
 #[test]
 fn answers_leave_before_a_statement_that_waits() {
     let server = Server::fresh();
@@ -176,8 +177,8 @@ fn answers_leave_before_a_statement_that_waits() {
     }
 }
 
-/// Goal: the server's configuration gives every session its limits, and a session may have others. Method: limits for all by
-/// `--set`; wait for a lock; then with a limit of one's own, and with the default again.
+/// Goal: the server's configuration gives every session its limits, and a session can change them. Method: limits for
+/// all by `--set`; wait for a lock; then with the session's own limit, and with the default again.
 #[test]
 fn limits_of_the_server_are_every_sessions_defaults() {
     let server = Server::fresh_with(&["--set", "sql.lock_timeout=40ms", "--set", "sql.statement_timeout=1min"]);
@@ -193,7 +194,7 @@ fn limits_of_the_server_are_every_sessions_defaults() {
     assert_eq!([shown(&mut client, "lock_timeout"), shown(&mut client, "statement_timeout")], ["40ms", "1min"]);
 }
 
-/// Goal: of lock_timeout and statement_timeout the earlier one is reported, for table locks and for row locks; a limit that
+/// Goal: the earlier of lock_timeout and statement_timeout is reported, for table locks and for row locks; a limit that
 /// is not reached changes nothing. Method: a holder, and a second session under each pair of limits.
 #[test]
 fn earlier_of_lock_timeout_and_statement_timeout_is_reported() {
@@ -223,8 +224,8 @@ fn earlier_of_lock_timeout_and_statement_timeout_is_reported() {
     waiter.batch_execute("UPDATE t SET n = 3 WHERE id = 1").unwrap();
 }
 
-/// Goal: a limit given by SET LOCAL ends with its transaction, one of the startup packet holds for the session, and both
-/// are shown as PostgreSQL shows them. Method: set, show, sleep longer than the limit after the transaction.
+/// Goal: a limit of SET LOCAL ends with its transaction, one of the start-up packet holds for the session, and both are
+/// shown as in PostgreSQL. Method: set, show, sleep longer than the limit after the transaction.
 #[test]
 fn limits_have_the_life_that_set_gives_them() {
     let server = Server::fresh();
@@ -244,8 +245,8 @@ fn limits_have_the_life_that_set_gives_them() {
     assert_eq!(fails(&mut client, "SET lock_timeout = '5 parsecs'").0, "22023");
 }
 
-/// Goal: a client that stays idle too long is told why, its connection is closed, and its locks are free. Method: each idle
-/// limit; the first under a row lock that another session then takes.
+/// Goal: a client that stays idle too long gets the reason, its connection is closed, and its locks are free. Method:
+/// each idle limit; the first ones under a row lock that another session then takes.
 #[test]
 fn idle_clients_are_ended() {
     let server = Server::fresh();
@@ -258,7 +259,7 @@ fn idle_clients_are_ended() {
     ] {
         let mut wire = Wire::session(server.address());
         wire.query(limits);
-        // At once: between two messages a busy machine would let the time pass.
+        // Both are sent at once: on a busy machine the limit might expire between two messages.
         wire.send(&[query("BEGIN"), query("DELETE FROM t WHERE id = 1")].concat());
         assert_eq!([kinds(&wire.until_ready()), kinds(&wire.until_ready())], ["CZ", "CZ"]);
         other.batch_execute("SET lock_timeout = '60s'").unwrap();
@@ -269,7 +270,7 @@ fn idle_clients_are_ended() {
     let mut wire = Wire::session(server.address());
     wire.query("SET idle_session_timeout = '100ms'; SET idle_in_transaction_session_timeout = '1min'");
     assert_eq!(error_of(&wire.until_closed()), fatal("57P05", "idle-session"));
-    // Neither limit is for the other state.
+    // Neither limit applies in the other state.
     let mut wire = Wire::session(server.address());
     wire.query("SET idle_in_transaction_session_timeout = '100ms'");
     thread::sleep(Duration::from_millis(300));
@@ -280,8 +281,9 @@ fn idle_clients_are_ended() {
     server.serves_after("idle clients");
 }
 
-/// Goal: a transaction that takes too long ends its session in the middle of a statement, too, in a block or not; one that
-/// is over in time leaves nothing behind. Method: a sleep in each; then many short transactions for longer than the limit.
+/// Goal: a transaction that takes too long ends its session, also in the middle of a statement, in a block or not; one
+/// that ends in time has no after-effect. Method: a sleep in each; then many short transactions for longer than the
+/// limit.
 #[test]
 fn transaction_timeout_ends_the_session() {
     let server = Server::fresh();
@@ -299,8 +301,8 @@ fn transaction_timeout_ends_the_session() {
     }
 }
 
-/// Goal: sleeping sessions keep no thread from the others, and a cancel wakes them. Method: more sleepers than worker
-/// threads; another session is served meanwhile; each sleeper is cancelled and says so.
+/// Goal: sleeping sessions block no thread of the others, and a cancel wakes them. Method: more sleeping sessions than
+/// worker threads; another session is served meanwhile; each one is cancelled and gets the error.
 #[test]
 fn sleepers_leave_the_server_free_and_can_be_cancelled() {
     let server = Server::fresh();

@@ -1,4 +1,4 @@
-//! How much a replica may collect: real servers, `collie_training`, and what stops it.
+//! How much a replica may collect, and what stops the collection: real servers and `collie_training`.
 
 use collie_clients_tests::{
     Psql, Server, message,
@@ -10,7 +10,7 @@ use postgres::Client;
 
 const GRANT: &str = "SELECT grant_us_per_s FROM collie_training.policy";
 
-/// A primary with the table `notes`, and a replica of it.
+/// Starts a primary with the table `notes`, and a replica of it.
 fn pair() -> (Nodes, Server, Server) {
     let nodes = Nodes::new(2);
     let primary = nodes.start(0, &[]);
@@ -26,20 +26,21 @@ fn policy(client: &mut Client) -> (String, String, i64) {
     (row.get(0), row.get(1), row.get(2))
 }
 
-/// Waits until the server that `client` talks to is granted something, which it is not in each tick.
+/// Waits until the grant of `client`'s server is above 0, which is not so in every tick.
 fn until_granted(nodes: &Nodes, client: &mut Client, when: &str) {
     nodes.until(&format!("nothing is granted {when}"), || value::<i64>(client, GRANT) > 0);
 }
 
-/// Returns how often a line of the log says this.
+/// Returns the number of entries of the policy log with this change and reason.
 fn said(client: &mut Client, change: &str, reason: &str) -> i64 {
     let count =
         "SELECT count(*) FROM collie_training.policy_log WHERE change = $1 AND reason LIKE '%' || $2::text || '%'";
     client.query_one(count, &[&change, &reason]).expect("it answers").get(0)
 }
 
-/// Goal: a replica that is calm may collect, and says by what; a primary may not. A replica whose primary is not heard may not any more, and
-/// says why; it may again once it is heard (RT5). Method: commits, then a kill of the primary and its start.
+/// Goal: a calm replica may collect, and shows the signals of its policy; a primary may not. A replica that does not
+/// hear its primary may not either, and says why; it may again once it hears it (RT5). Method: commits, then a kill of
+/// the primary and its start.
 #[test]
 fn a_replica_may_collect_while_its_primary_is_heard() {
     let (nodes, primary, replica) = pair();
@@ -54,7 +55,7 @@ fn a_replica_may_collect_while_its_primary_is_heard() {
         run(&mut writer, "DELETE FROM notes WHERE n = 100");
         value::<Option<bool>>(&mut reader, known) == Some(true)
     });
-    // One in which nothing is committed is not.
+    // A second without commits is not judged.
     nodes.until("no second is judged", || {
         put(&mut writer, 100..101);
         run(&mut writer, "DELETE FROM notes WHERE n = 100");
@@ -73,8 +74,8 @@ fn a_replica_may_collect_while_its_primary_is_heard() {
     assert!(said(&mut reader, "resumed", "") >= 1);
 }
 
-/// Goal: what is promoted collects nothing from before it leads. Method: a replica that is granted something, promoted; a second later still
-/// nothing is.
+/// Goal: a promoted replica collects nothing from the moment when it leads. Method: promote a replica with a grant; for
+/// a second it has none.
 #[test]
 fn a_promoted_replica_collects_nothing() {
     let (nodes, primary, replica) = pair();
@@ -90,8 +91,8 @@ fn a_promoted_replica_collects_nothing() {
     assert_eq!(said(&mut client, "collects nothing", "it is promoted"), 1);
 }
 
-/// Goal: settings of collection change while a replica runs, for all sessions; those that do not are refused by name (22023), and values that
-/// cannot be, at start too. Switches are put one by one. Method: each kind.
+/// Goal: settings of collection change while a replica runs, for all sessions; settings that cannot change are refused
+/// by name (22023), and so are invalid values, at start too. Switches are set one by one. Method: each kind.
 #[test]
 fn settings_change_while_it_runs_or_are_refused_by_name() {
     let (nodes, primary, replica) = pair();
@@ -136,8 +137,8 @@ fn settings_change_while_it_runs_or_are_refused_by_name() {
     }
 }
 
-/// Goal: the schema is found as others are: psql describes its views, nobody can make or drop it, and views about which nothing is known
-/// are empty. Method: psql, statements that are refused, counts.
+/// Goal: the schema can be found like others: psql describes its views, no session can create or drop it, and views
+/// without data are empty. Method: psql, statements that are refused, counts.
 #[test]
 fn the_schema_is_described_and_kept() {
     let server = Server::fresh();
@@ -170,7 +171,7 @@ fn the_schema_is_described_and_kept() {
         let refused = client.batch_execute(sql).unwrap_err();
         assert_eq!(state(&refused), expected, "{sql}: {refused:?}");
     }
-    // A second after its start it begins to collect, which is a change.
+    // The policy log is left out: the start of collection, a second after the server's, is an entry in it.
     for view in ["candidates", "decisions", "models", "predictions"] {
         assert_eq!(value::<i64>(&mut client, &format!("SELECT count(*) FROM collie_training.{view}")), 0, "{view}");
     }

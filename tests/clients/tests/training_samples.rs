@@ -1,4 +1,5 @@
-//! Samples of real servers: taken on a replica, kept in files, learned from, used; and what a primary takes of its own.
+//! Samples of real servers: a replica takes them, keeps them in files, fits models and uses them; a primary takes some
+//! of its own calls.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use postgres::Client;
 /// The number of the source `calibration`.
 const CALIBRATION: u8 = 3;
 
-/// Has a replica grant what it can, and fit and judge models every second.
+/// Settings with which a replica grants all that it can, and fits and judges models every second.
 const SOON: [&str; 6] = [
     "--set",
     "training.collection_policy=always",
@@ -24,7 +25,8 @@ const SOON: [&str; 6] = [
     "training.shadow_time=1s",
 ];
 
-/// A primary with the table `notes`, and a replica of it that collects three units only: a fit of all takes long without optimisation.
+/// Starts a primary with the table `notes`, and a replica that collects three units only, since a fit of all takes long
+/// in an unoptimized build.
 fn pair(nodes: &Nodes) -> (Server, Server) {
     let primary = nodes.start(0, &[]);
     run(&mut primary.connect(), "CREATE TABLE notes (n int PRIMARY KEY)");
@@ -38,7 +40,7 @@ fn pair(nodes: &Nodes) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Reads rows one by one, and writes one and deletes it.
+/// Reads rows one by one, and inserts and deletes a row.
 fn work(writer: &mut Client, reader: &mut Client) {
     for n in 0..20 {
         assert_eq!(value::<i32>(reader, &format!("SELECT n FROM notes WHERE n = {n}")), n);
@@ -47,7 +49,7 @@ fn work(writer: &mut Client, reader: &mut Client) {
     run(writer, "DELETE FROM notes WHERE n = 1000");
 }
 
-/// Returns every sample in files under a data directory.
+/// Returns the samples in all files under a data directory.
 fn rows(data: &Path) -> Vec<(FileName, Vec<SampleRow>)> {
     let dir = SampleDir::new(collie_env::Env::real().files, data);
     let names = dir.list().expect("it can be listed").into_iter().filter(|name| name.unit != 0);
@@ -58,14 +60,15 @@ fn count(client: &mut Client, of: &str) -> i64 {
     value(client, &format!("SELECT count(*) FROM collie_training.{of}"))
 }
 
-/// Returns how many samples there are from a source.
+/// Returns the number of samples from a source.
 fn samples(client: &mut Client, source: &str) -> i64 {
     value(client, &format!("SELECT sum({source})::bigint FROM collie_training.units"))
 }
 
-/// Goal: a replica's samples become files that others read, models, predictions, and a package that comes from elsewhere is used after it was
-/// judged; all of it is shown. Its primary takes a thousandth of its own calls and nothing else. Method: reads on the replica and writes on
-/// the primary until each is there; the model's own package, as if it came from elsewhere; files of both after a stop.
+/// Goal: a replica's samples become files that other programs can read, models and predictions; a package from
+/// elsewhere is judged before it is used; the views show all of it. Its primary samples a thousandth of its own calls
+/// and nothing else. Method: reads on the replica and writes on the primary until each is there; the model's own
+/// package as a foreign one; the files of both after a stop.
 #[test]
 fn a_replica_learns_and_its_primary_is_calibrated() {
     let nodes = Nodes::new(2);
@@ -131,8 +134,8 @@ fn a_replica_learns_and_its_primary_is_calibrated() {
     assert!(of_replica.iter().flat_map(|(_, rows)| rows).all(|row| row.sample.source != CALIBRATION));
 }
 
-/// Goal: what is promoted takes no more samples than a primary does, from that moment on, and fits nothing. Method: a replica that collects,
-/// promoted; its work afterwards.
+/// Goal: a promoted replica takes no more samples than a primary does, from that moment on, and fits nothing. Method:
+/// promote a replica that collects; its work afterwards.
 #[test]
 fn a_promoted_replica_collects_as_a_primary_does() {
     let nodes = Nodes::new(2);
@@ -145,7 +148,7 @@ fn a_promoted_replica_collects_as_a_primary_does() {
     primary.kill();
     assert!(value::<bool>(&mut reader, "SELECT pg_promote(true, 60)"), "{}", nodes.logs());
     assert_eq!(count(&mut reader, "units WHERE p > 0.00101"), 0);
-    // What was drawn before is taken out by the next period.
+    // Samples from before are drained by the next period.
     run(&mut reader, "SELECT pg_sleep(0.5)");
     run(&mut reader, "SET collie.training_switch = '*:*=on'");
     let before = (
@@ -165,8 +168,9 @@ fn a_promoted_replica_collects_as_a_primary_does() {
     assert_eq!(count(&mut reader, "units WHERE p > 0.00101"), 0);
 }
 
-/// Goal: where samples are not wanted none are taken and none kept, which is shown, and they can be wanted again while the server runs; a switch
-/// cannot be set for a transaction. Method: a server started without, its files, the setting changed.
+/// Goal: with samples switched off none are taken or kept, as the views show, and they can be switched on while the
+/// server runs; a switch cannot be set for a transaction. Method: a server started with samples off, its files, a
+/// change of the setting.
 #[test]
 fn samples_can_be_switched_off() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Transaction ids and snapshots of them, as applications see them: who has one, what a snapshot shows, how each ended.
+//! Transaction ids and snapshots of them, as applications see them: which transactions have an id, what a snapshot
+//! shows, and how each transaction ended.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use collie_clients_tests::{
@@ -8,8 +9,8 @@ use collie_clients_tests::{
 };
 use postgres::Client;
 
-/// Goal: who asks for the transaction's id gets one, the same until its end, by a default too; who asks whether it has one
-/// gives it none. Method: each function before and after; a read-only transaction has none to give.
+/// Goal: a transaction that asks for its id gets one, the same until its end, also through a default; the question
+/// whether it has one assigns none. Method: each function before and after; a read-only transaction cannot get an id.
 #[test]
 fn asking_for_an_id_assigns_one() {
     let server = Server::fresh();
@@ -31,8 +32,9 @@ fn asking_for_an_id_assigns_one() {
     assert_eq!(state(&client.batch_execute("SELECT txid_current()").unwrap_err()), "25006");
 }
 
-/// Goal: a snapshot told in ids shows exactly what the transaction sees, at each level. Method: rows that carry the id of
-/// their writers; of committed, open and rolled back ones, by the table and by `pg_visible_in_snapshot`.
+/// Goal: a snapshot in terms of ids shows exactly what the transaction sees, at each level. Method: rows that carry the
+/// id of their writer, of committed, open and rolled back transactions; compare the table with
+/// `txid_visible_in_snapshot`.
 #[test]
 fn snapshot_in_ids_agrees_with_what_is_seen() {
     let server = Server::fresh();
@@ -62,7 +64,8 @@ fn snapshot_in_ids_agrees_with_what_is_seen() {
     run(&mut writers[0], "COMMIT");
     run(&mut writers[5], "COMMIT");
     run(&mut writers[3], "ROLLBACK");
-    // Ended since: only what committed below the snapshot is seen; a rolled back one left nothing to see.
+    // These transactions have ended since: only commits below the snapshot are visible, and a rolled back one left no
+    // row.
     let (shown, rows) = agree(&mut keeper, 1, &[ids[0], ids[1], ids[2], ids[4], ids[5]]);
     assert_eq!(shown, [false, false, true, false, false]);
     assert_eq!(shown, rows);
@@ -83,8 +86,9 @@ fn snapshot_in_ids_agrees_with_what_is_seen() {
     assert!(!value::<bool>(&mut fresh, own), "one's own has not ended");
 }
 
-/// Goal: the end of each transaction is told as its client heard it; what is not known is NULL or refused, also after a
-/// restart. Method: one of each end, one that had nothing to commit, one of the future, one of before the restart.
+/// Goal: the status of each transaction is the outcome that its client got; an unknown one is NULL or refused, also
+/// after a restart. Method: each kind of end, a transaction without writes, an id of the future, and one from before
+/// the restart.
 #[test]
 fn ends_are_told_as_they_were() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What people see of sessions, locks and snapshots, and how they end another session's work: over the wire, with real
+//! Views of sessions, locks and snapshots, and functions that end another session's work: over the wire, with real
 //! waits.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
@@ -12,7 +12,7 @@ use collie_clients_tests::{
 };
 use postgres::{Client, Error, types::FromSqlOwned};
 
-/// Asks until the answer is the one that is waited for.
+/// Repeats a query until it returns `wanted`.
 fn until<T: FromSqlOwned + PartialEq + std::fmt::Debug>(client: &mut Client, sql: &str, wanted: &T) {
     let watch = Stopwatch::start();
     loop {
@@ -24,7 +24,7 @@ fn until<T: FromSqlOwned + PartialEq + std::fmt::Debug>(client: &mut Client, sql
     }
 }
 
-/// Runs a statement that will wait, on another thread; gives the session back with the answer.
+/// Runs a statement that will wait, on another thread, which returns the session and the result.
 fn start(mut client: Client, sql: &'static str) -> JoinHandle<(Client, Result<(), Error>)> {
     thread::spawn(move || {
         let result = client.batch_execute(sql);
@@ -38,8 +38,8 @@ fn table(server: &Server) -> Client {
     client
 }
 
-/// Goal: who waits, for what and for whom is seen in every view alike. Method: one holder, two that wait for its row, one
-/// that waits for its table; then the same views after it committed.
+/// Goal: all views agree on which sessions wait, for what and for whom. Method: one holder, two sessions that wait for
+/// its row, and one that waits for its table; then the same views after the holder committed.
 #[test]
 fn waits_are_seen_in_the_views() {
     let server = Server::fresh();
@@ -52,7 +52,7 @@ fn waits_are_seen_in_the_views() {
     let mut running = Vec::new();
     let blocking = |pid: i32| format!("SELECT pg_blocking_pids({pid})");
     let statements = ["UPDATE t SET n = 2 WHERE id = 1", "DELETE FROM t WHERE id = 1", "TRUNCATE t"];
-    // All are in the way of the table lock: who waits for a row has locked the table before.
+    // All of them block the table lock: a session that waits for a row has locked its table before.
     let in_the_way = [vec![holder_pid], vec![holder_pid, pids[0]], vec![holder_pid, pids[0], pids[1]]];
     for ((client, sql), (pid, wanted)) in others.drain(..).zip(statements).zip(pids.iter().zip(&in_the_way)) {
         running.push(start(client, sql));
@@ -94,7 +94,7 @@ fn waits_are_seen_in_the_views() {
     assert_eq!(value::<i64>(&mut look, "SELECT count(*) FROM pg_locks WHERE NOT granted"), 0);
 }
 
-/// Goal: `pg_stat_activity` follows what a session does. Method: read it from another session between its statements,
+/// Goal: `pg_stat_activity` follows a session's work. Method: read it from another session between the statements,
 /// through both protocols.
 #[test]
 fn activity_follows_the_statements() {
@@ -120,8 +120,9 @@ fn activity_follows_the_statements() {
     assert_eq!(value::<std::net::IpAddr>(&mut look, &address), server.address().ip());
 }
 
-/// Goal: a statement is cancelled by SQL, and the session goes on; a cancel that comes when nothing runs does nothing, also
-/// between two runs of a prepared statement. Method: cancel one that waits for a row; then cancel it idle.
+/// Goal: a session can cancel another session's statement by SQL, and that session goes on; a cancel has no effect
+/// while no statement runs, also between two runs of a prepared statement. Method: cancel a statement that waits for a
+/// row; then cancel the idle session.
 #[test]
 fn another_session_cancels_a_statement() {
     let server = Server::fresh();
@@ -141,8 +142,8 @@ fn another_session_cancels_a_statement() {
     assert!(!value::<bool>(&mut holder, "SELECT pg_cancel_backend(999999)"));
 }
 
-/// Goal: a session is ended by SQL, with PostgreSQL's message and nothing else, and what it held is free. Method: end one
-/// that is idle in a transaction, one that waits for a row, and the session that asks.
+/// Goal: a session can end another one by SQL, with exactly PostgreSQL's message, and its locks are free. Method: end a
+/// session that is idle in a transaction, one that waits for a row, and the caller's own.
 #[test]
 fn another_session_ends_a_session() {
     let server = Server::fresh();
@@ -168,8 +169,8 @@ fn another_session_ends_a_session() {
     server.serves_after("a session ended itself");
 }
 
-/// Goal: the holder of an old snapshot is found, with how much it keeps. Method: one REPEATABLE READ reader beside a
-/// hundred updates, before and after it ends.
+/// Goal: the views show the holder of an old snapshot and how much it retains. Method: a REPEATABLE READ reader during
+/// a hundred updates, before and after it ends.
 #[test]
 fn the_holder_of_an_old_snapshot_is_seen_with_what_it_keeps() {
     let server = Server::fresh();
@@ -191,8 +192,8 @@ fn the_holder_of_an_old_snapshot_is_seen_with_what_it_keeps() {
     until(&mut writer, &format!("SELECT count(*) FROM collie_snapshots WHERE pid = {pid}"), &0_i64);
 }
 
-/// Goal: the store's figures are shown by table and for the log, and they count. Method: a table with an index, a CHECKPOINT between
-/// two reads, joined with `pg_class` as a person would.
+/// Goal: the store's figures are shown per table and for the log, and they grow with the work. Method: a table with an
+/// index, a CHECKPOINT between two reads, joined with `pg_class` as an operator would.
 #[test]
 fn store_figures_are_shown_as_rows() {
     const OF_T: &str = "collie_stat_families f JOIN pg_class c ON c.oid = f.relid WHERE c.relname = 't'";

@@ -1,5 +1,5 @@
-//! Mistakes that newcomers to this protocol made, one test each: `wire_regress_<nn>_<name>`, numbered as in the table of
-//! the security design. Numbers that are missing concern what is not built: TLS, passwords, roles and the console.
+//! Mistakes of other servers with this protocol, one test each: `wire_regress_<nn>_<name>`, numbered as in the table of
+//! the security design. Missing numbers concern features that do not exist: TLS, passwords, roles and the console.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use collie_clients_tests::{
 
 const TEXT: u16 = 0;
 
-/// Goal: bytes sent along with an SSLRequest are not taken for what follows encryption. Method: SSLRequest and startup in one
-/// write: refused encryption and then either a closed connection or a session in clear text, never a hang.
+/// Goal: bytes sent along with an SSLRequest are not treated as encrypted. Method: SSLRequest and startup in one write:
+/// encryption is refused, and then the connection is closed or a session in clear text starts; it never hangs.
 #[test]
 fn wire_regress_01_startup_pipelined_behind_ssl_request() {
     let server = Server::fresh();
     let mut wire = Wire::open(server.address());
     wire.send(&[ssl_request(), startup(&[("user", "collie"), ("database", "collie")])].concat());
     assert_eq!(wire.bytes(1).as_deref(), Some(&b"N"[..]));
-    // Nothing is encrypted, so nothing can be injected into what is: a clear session may start.
+    // Encryption is never accepted, so nothing can be injected into it; a session in clear text may start.
     if let Some(message) = wire.message() {
         assert!(message.kind == b'R' || message.kind == b'E', "{message:?}");
     }
@@ -36,8 +36,8 @@ fn wire_regress_01_startup_pipelined_behind_ssl_request() {
     assert!(kinds(&wire.until_ready()).ends_with('Z'));
 }
 
-/// Goal: a client that asks for TLS and then says nothing is closed after ten seconds. Method: wait for the end of the
-/// connection; meanwhile others are served.
+/// Goal: the server closes the connection of a client that asks for TLS and is then silent, after ten seconds. Method:
+/// wait for the end of the connection; other clients are served meanwhile.
 #[test]
 fn wire_regress_02_silence_after_ssl_request() {
     let server = Server::fresh();
@@ -53,11 +53,11 @@ fn wire_regress_02_silence_after_ssl_request() {
     assert!(elapsed > Duration::from_secs(8) && elapsed < PATIENCE, "closed after {elapsed:?}");
 }
 
-/// Goal: memory grows by what arrives, not by what a length field says. Method: fifty sessions announce 60 MiB (allowed) and
-/// 2 GiB (not), and send ten bytes.
+/// Goal: memory grows with the bytes that arrive, not with a length field. Method: fifty sessions announce 60 MiB
+/// (allowed) and 2 GiB (not), and send ten bytes.
 #[test]
 fn wire_regress_03_memory_follows_bytes_not_lengths() {
-    // The machine is measured with 32 MiB, a second after a start that is to collect.
+    // With samples, the server measures the machine with 32 MiB a second after its start.
     let server = Server::fresh_with(&["--set", "training.samples=off"]);
     server.serves_after("nothing");
     let mut sessions: Vec<_> = (0..50).map(|_| Wire::session(server.address())).collect();
@@ -77,9 +77,9 @@ fn wire_regress_03_memory_follows_bytes_not_lengths() {
     server.serves_after("announcements");
 }
 
-/// Goal: a wrapped length smuggles no query. Method: a message whose length field is its true length modulo 2^32 cannot be
-/// sent whole; what matters is that the length is read unsigned and checked: lengths that are negative as i32 end the session
-/// before the query behind them runs.
+/// Goal: a wrapped length smuggles no query. Method: a message of 2^32 bytes or more cannot be sent here, so the test
+/// checks that the server reads the length as unsigned and validates it: a length that is negative as i32, or below 4,
+/// ends the session before the query after it runs.
 #[test]
 fn wire_regress_04_wrapped_lengths_smuggle_nothing() {
     let server = Server::fresh();
@@ -115,7 +115,7 @@ fn wire_regress_05_field_lengths_are_checked() {
         wire.send(&[bind("", "s", TEXT, &[value], TEXT), execute("", 0), sync()].concat());
         assert_eq!(wire.until_ready()[1].columns(), [expected]);
     }
-    // Counts that promise more than there is.
+    // Counts that are larger than the number of items.
     for (formats, values) in [(0xffff_u16, 0_u16), (0, 0xffff), (1, 1)] {
         let mut body = b"\0s\0".to_vec();
         body.extend(formats.to_be_bytes());
@@ -126,8 +126,9 @@ fn wire_regress_05_field_lengths_are_checked() {
     server.serves_after("bad field lengths");
 }
 
-/// Goal: deep nesting is refused, never a crash. Method: 100,000 parentheses, ANDs, nested SELECTs, NOTs, CASEs, casts, UNIONs
-/// and array brackets, by simple query and Parse; afterwards other sessions work, and moderate nesting is served.
+/// Goal: deep nesting is refused and never crashes the server. Method: 100,000 parentheses, ANDs, nested SELECTs, NOTs,
+/// CASEs, casts, UNIONs and array brackets, by simple query and Parse; afterwards other sessions work, and moderate
+/// nesting is accepted.
 #[test]
 fn wire_regress_13_deep_nesting_is_54001() {
     let server = Server::fresh();
@@ -165,8 +166,8 @@ fn wire_regress_13_deep_nesting_is_54001() {
     }
 }
 
-/// Goal: after an error nothing runs before Sync. Method: Parse, failing Bind, Execute and a Query that would write; the Query
-/// of the protocol ends the skipping in no server, so it must not run either.
+/// Goal: after an error nothing runs before Sync. Method: Parse, failing Bind, Execute and a Query that would write; in
+/// no server does a Query end the skipping, so it must not run either.
 #[test]
 fn wire_regress_14_messages_after_an_error_are_skipped() {
     let server = Server::fresh();
@@ -191,8 +192,8 @@ fn wire_regress_14_messages_after_an_error_are_skipped() {
     assert_eq!(wire.query("SELECT count(*) FROM t")[1].columns(), [Some(b"0".to_vec())]);
 }
 
-/// Goal: only the right key cancels. Method: wrong key, key of an ended session, key with another process id; the statement
-/// goes on; the right key ends it. No reply in either case.
+/// Goal: only the right key cancels a statement, and no cancel request gets a reply. Method: a wrong key, the key of an
+/// ended session, the key with another process id; the statement goes on; the right key ends it.
 #[test]
 fn wire_regress_15_cancel_needs_the_right_key() {
     let server = Server::fresh();
@@ -200,7 +201,7 @@ fn wire_regress_15_cancel_needs_the_right_key() {
     let ended = Wire::session(server.address()).key;
     let (pid, key) = wire.key;
     wire.send(&query("SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b"));
-    // A key that comes before it has begun ends nothing.
+    // A cancel that arrives before the statement has begun would end nothing.
     let (mut look, begins) = (server.connect(), Stopwatch::start());
     let runs = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND state = 'active'");
     while value::<i64>(&mut look, &runs) == 0 {
@@ -215,7 +216,7 @@ fn wire_regress_15_cancel_needs_the_right_key() {
     assert_eq!(states(&wire.until_ready()), ["57014"]);
     assert!(watch.elapsed() < PATIENCE);
     assert_eq!(kinds(&wire.query("SELECT 1")), "TDCZ");
-    // Too short, too long: closed without effect.
+    // Requests that are too short or too long are closed without effect.
     closed_with(server.address(), &packet(&80_877_102_u32.to_be_bytes()));
     closed_with(server.address(), &packet(&[&80_877_102_u32.to_be_bytes()[..], &[0; 300]].concat()));
     server.serves_after("odd cancel requests");
