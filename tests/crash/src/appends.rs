@@ -1,17 +1,18 @@
-//! `list-append`: random transactions on lists over real connections, the server killed now and then, everything that they
-//! were told checked for cycles.
+//! `list-append`: random transactions on lists over real connections, while the server is killed now and then; all that
+//! their clients were answered is checked for cycles.
 //!
-//! A round is a server and a history of its own. Its transactions are spread over lives of the server: each but the last
-//! ends by SIGKILL in the midst of the load, the last when all is done. After each the server is started on what is left,
-//! and one transaction reads every list; what it reads after the last life is the history's end. All commits are
-//! synchronous, so that nothing acknowledged may be lost. Rounds take the mixes of levels in turn.
+//! A round is a new database with its own history. Its transactions are spread over several runs of the server: each
+//! but the last ends by SIGKILL under load, the last when all transactions are done. After each run the server is
+//! started again, and one transaction reads every list; its reads after the last run are the history's end. All commits
+//! are synchronous, so nothing acknowledged may be lost. Rounds take the mixes of levels in turn.
 //!
-//! With a replica the same lists are read on it at the same time (`standby.rs`): both nodes' reads are one history, in which a long
-//! fork is a cycle; and when all is over both have one state.
+//! With a replica the same lists are read on it at the same time (`standby.rs`): the reads of both nodes form one
+//! history, in which a long fork is a cycle; at the end both nodes must have the same state.
 //!
-//! With failovers three nodes are one round (`failovers.rs`): each life ends with the death of the one that leads, and another is promoted.
+//! With failovers a round has three nodes (`failovers.rs`): at the end of each run the leader is killed, and another
+//! node is promoted.
 //!
-//! The checker (`checker.rs`) knows SQL's levels and lists only. The seed fixes what is tried, not how it meets.
+//! The checker (`checker.rs`) knows only SQL's levels and lists. The seed fixes what is tried, not how threads meet.
 
 mod census;
 pub(crate) mod checker;
@@ -51,24 +52,25 @@ use crate::{
     server::Server,
 };
 
-/// What to do.
+/// The arguments of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: u64,
-    /// Of each round, rolled-back ones included.
+    /// The number for each round, including transactions that are rolled back.
     pub(crate) transactions: u64,
-    /// Of each round, besides the one at its end.
+    /// The number for each round, besides the kill at its end.
     pub(crate) kills: u64,
     pub(crate) seed: u64,
     pub(crate) clients: u64,
     pub(crate) levels: Vec<Mix>,
     pub(crate) order: Order,
     pub(crate) server: PathBuf,
-    /// A replica is read meanwhile, behind a bad network, and killed too.
+    /// Whether a replica is read at the same time, behind a bad network, and killed too.
     pub(crate) replica: bool,
-    /// In each round, instead of kills: the one that leads dies, and another of three is promoted. Both others are read.
+    /// The number for each round, in place of kills: the leader is killed and another of three nodes is promoted. Both
+    /// other nodes are read.
     pub(crate) failovers: u64,
-    /// A mistake that the server is to make; `server` is then this program.
+    /// A mistake that the server makes; `server` is then this program.
     pub(crate) plant: Option<String>,
 }
 
@@ -103,11 +105,11 @@ pub(crate) struct Mix {
     levels: &'static [Isolation],
 }
 
-/// Every level there is, as far as levels differ.
+/// Every level that behaves differently from the others.
 pub(crate) const MIXED: &[Isolation] =
     &[Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable, Isolation::Serializable];
 
-/// Every mix there is.
+/// Every mix.
 const MIXES: [Mix; 4] = [
     Mix { name: "read-committed", levels: &[Isolation::ReadCommitted] },
     Mix { name: "repeatable-read", levels: &[Isolation::RepeatableRead] },
@@ -115,29 +117,29 @@ const MIXES: [Mix; 4] = [
     Mix { name: "mixed", levels: MIXED },
 ];
 
-/// Reads a mix's name.
+/// Parses the name of a mix.
 ///
 /// # Errors
-/// A sentence with the names there are.
+/// A sentence with the names of all mixes.
 pub(crate) fn mix(name: &str) -> Result<Mix, String> {
     let names = || MIXES.map(|mix| mix.name).join(", ");
     MIXES.into_iter().find(|mix| mix.name == name).ok_or_else(|| format!("a mix of levels is one of {}", names()))
 }
 
-/// A round of this many transactions at one level has the anomalies that the level allows.
+/// A round of this many transactions at one level shows the anomalies that the level allows.
 const TELLING_TRANSACTIONS: u64 = 2_000;
 
-/// A server under load that ends no transaction for so long has stopped.
+/// A server under load that ends no transaction for this long has stopped.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What was done in all rounds.
+/// The sums over all rounds.
 #[derive(Debug, Default)]
 struct Total {
     transactions: u64,
     acknowledged: u64,
     unknown: u64,
     kills: u64,
-    /// Read on replicas.
+    /// Transactions on replicas.
     on_replicas: u64,
     facts: Facts,
 }
@@ -204,7 +206,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, figures))
 }
 
-/// Checks a round's history; then that the checker has seen what the level allows, and would not pass it one level up.
+/// Checks a round's history. Then checks that it has the anomalies that its level allows, and fails one level up.
 fn judge(plan: &Plan, mix: Mix, history: &History) -> anyhow::Result<Facts> {
     let facts = checker::check(history, Rules { order: plan.order, as_level: None })?;
     let next = match mix.levels {
@@ -226,9 +228,9 @@ fn judge(plan: &Plan, mix: Mix, history: &History) -> anyhow::Result<Facts> {
     Ok(facts)
 }
 
-/// Plays one round, on a new database in `data`; returns how often it or its replica was killed.
+/// Plays one round, on a new database in `data`; returns the number of kills of the server and its replica.
 fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut History) -> anyhow::Result<u64> {
-    // A killed server leaves its ring, which must not outlive this run.
+    // A killed server leaves its ring, which must not outlive this program.
     let rings = tempfile::Builder::new().prefix("collie-appends-").tempdir_in("/dev/shm")?;
     let mut random = Random::new(seed);
     let dir = data.parent().context("a directory beside")?;
@@ -253,7 +255,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
     let standby = |port: &Port| Standby::start((&plan.server, planted()), [dir, rings.path()], port, seed, &server);
     let mut standby = port.as_ref().map(standby).transpose()?;
     for life in 0..=plan.kills {
-        // In equal shares, more or less.
+        // The shares of the runs are about equal.
         let share = plan.transactions / (plan.kills + 1);
         let target = share * life + share / 2 + random.below(share);
         let target = if life == plan.kills { u64::MAX } else { target };
@@ -270,7 +272,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
             anyhow::Ok(lived)
         })?;
         server = start(life + 1).with_context(|| format!("life {life}: reopening"))?;
-        // What did not come through before the crash never will.
+        // A commit without an answer that is not there after the crash will never be there.
         let opened_ns = RealClock.now_ns();
         let lost =
             |transaction: &&mut Transaction| transaction.outcome == Outcome::Unknown && transaction.replica.is_none();
@@ -288,7 +290,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
     Ok(plan.kills + 1 + standby.map_or(0, |standby| standby.kills))
 }
 
-/// Loads the server until `target` transactions of the round have ended, or all, and kills it.
+/// Loads the server until `target` transactions of the round, or all of them, have ended, and kills it.
 fn live(
     plan: &Plan,
     mix: Mix,

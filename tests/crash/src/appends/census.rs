@@ -1,10 +1,12 @@
-//! `Census`: who appended each element, at which place it ended, and which transactions count as committed.
+//! `Census`: the transaction that appended each element, the element's place at the end, and the transactions that
+//! count as committed.
 //!
-//! # What a history that passes has
-//! - L1. At the end no element is there that nobody appended, or twice, or that was rolled back.
-//! - L2. At the end everything is there that an acknowledged transaction appended, each transaction's in its order.
-//! - L3. Of a transaction whose answer never came either everything is there at the end or nothing. If anything is, it counts
-//!   as committed.
+//! # Rules of a correct history
+//! - L1. At the end there is no element that no transaction appended, none twice, and none that was rolled back.
+//! - L2. At the end there is every element that an acknowledged transaction appended, those of each transaction in its
+//!   order.
+//! - L3. Of a transaction without an answer either all elements are there at the end, or none. If any is, the
+//!   transaction counts as committed.
 
 use collie_base::Map;
 
@@ -20,7 +22,7 @@ pub(crate) struct Append {
     pub(crate) transaction: usize,
     pub(crate) list: List,
     pub(crate) is_undone: bool,
-    /// Its place at the end; `None` when it is not there.
+    /// Its place at the end; `None` if it is not there.
     pub(crate) place: Option<usize>,
 }
 
@@ -32,7 +34,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts, and checks L1 to L3.
+    /// Collects the appends, and checks L1 to L3.
     ///
     /// # Errors
     /// The first violation.
@@ -67,7 +69,7 @@ impl Census {
         Ok(census)
     }
 
-    /// Returns whether a transaction counts as committed; checks what is left of it.
+    /// Returns whether a transaction counts as committed; checks L2 and L3 for its elements.
     fn end_of(&self, history: &History, number: usize) -> Result<bool, Violation> {
         let transaction = &history.transactions[number];
         let (mut there, mut missing, mut last) = (0, None, None);
@@ -110,12 +112,12 @@ impl Census {
         self.appends.get(&element).copied()
     }
 
-    /// Returns who appended an element that is there at the end.
+    /// Returns the transaction that appended an element that is there at the end.
     pub(crate) fn writer(&self, element: Element) -> usize {
         self.appends[&element].transaction
     }
 
-    /// Whether the transaction counts as committed.
+    /// Returns whether the transaction counts as committed.
     pub(crate) fn is_committed(&self, transaction: usize) -> bool {
         self.committed[transaction]
     }

@@ -1,29 +1,33 @@
-//! The checker of list-append histories: whether transactions could have seen what they saw, told from the lists alone.
-//! Knows SQL's levels and nothing of how a database keeps them: no position, no snapshot.
+//! The checker of list-append histories: it decides from the lists alone whether transactions could have seen what they
+//! saw. It knows SQL's levels and nothing of how a database implements them: no position, no snapshot.
 //!
-//! The lists at the end give the order of versions: a list's `n`-th version has `n` elements. So each read tells which
-//! append it saw last and which came next, and with that who depends on whom (Adya, "Weak consistency", 1999; the way to
-//! recover the order from lists is Kingsbury and Alvaro's, "Elle", VLDB 2020).
+//! The lists at the end give the order of versions: a list's `n`-th version has `n` elements. So each read shows which
+//! append it saw last and which came next, and thus the dependencies between transactions (Adya, "Weak consistency",
+//! 1999; the method of recovering the order from lists is Kingsbury and Alvaro's, "Elle", VLDB 2020).
 //!
-//! # What a history that passes has
-//! - L1 to L3 of `census.rs`: nothing acknowledged is lost, nothing rolled back is there, nothing is there by half.
-//! - L4. A read shows a beginning of the list and then the transaction's own appends: no element of a rolled-back one
-//!   (aborted read, G1a), no half of another's appends (intermediate read, G1b), no other order. Lists do not shrink under a
-//!   transaction, and at REPEATABLE READ and above they do not grow. This holds for transactions that ended rolled back, too.
-//! - L5. At every level: no cycle of write dependencies (G0), or of write and read dependencies (G1c).
-//! - L6. At REPEATABLE READ and above: no cycle in which anti-dependencies of such transactions are apart from each other,
-//!   one of them alone included (read skew, G-single; on one list, a lost update). The reads of one statement of READ
-//!   COMMITTED are a transaction of their own in this.
-//! - L7. At SERIALIZABLE: no cycle at all by anti-dependencies between such transactions (write skew, G2). Other levels take
-//!   no part in its validation.
-//! - L8. With [`Order::RealTime`] L5 to L7 hold with one more dependency: on who had ended before one began, whatever
-//!   connection. With [`Order::Session`] only on the same connection's earlier ones.
-//! - L9. Transactions on a replica read, at REPEATABLE READ, a state that the primary had: they take part in L4 to L6, so that primary and
-//!   replicas never show two appends in two orders (long fork, a G-nonadjacent). Such a state may be old, never new: with
-//!   [`Order::RealTime`] what began after such a read depends on it, and the read depends only on earlier ones in the same life of
-//!   the same replica, whose reads never go back.
+//! # Rules of a correct history
+//! - L1 to L3 of `census.rs`: nothing acknowledged is lost, nothing rolled back is there, and no transaction is there
+//!   in part.
+//! - L4. A read shows a prefix of the list and then the transaction's own appends: no element of a rolled-back
+//!   transaction (aborted read, G1a), no part of another's appends (intermediate read, G1b), no other order. Lists do
+//!   not shrink within a transaction, and at REPEATABLE READ and above they do not grow. This holds for transactions
+//!   that were rolled back, too.
+//! - L5. At every level there is no cycle of write dependencies (G0), or of write and read dependencies (G1c).
+//! - L6. At REPEATABLE READ and above there is no cycle in which the anti-dependencies of such transactions are not
+//!   adjacent, including a cycle with a single one (read skew, G-single; on one list, a lost update). For this rule the
+//!   reads of one statement of READ COMMITTED are a transaction of their own.
+//! - L7. At SERIALIZABLE there is no cycle at all with anti-dependencies between such transactions (write skew, G2).
+//!   Transactions at other levels take no part in its validation.
+//! - L8. With [`Order::RealTime`] L5 to L7 hold with one more dependency: each transaction depends on those that had
+//!   ended before it began, on any connection. With [`Order::Session`] it depends only on the earlier ones of its
+//!   connection.
+//! - L9. Transactions on a replica read, at REPEATABLE READ, a state that the primary had: they take part in L4 to L6,
+//!   so that the primary and its replicas never show two appends in different orders (long fork, a G-nonadjacent). Such
+//!   a state may be old, but never from the future: with [`Order::RealTime`] a transaction that began after such a read
+//!   depends on it, while the read depends only on earlier reads in the same process of the same replica, which never
+//!   go back.
 //!
-//! Cost: `n log n` in steps and elements read.
+//! Cost: `n log n` in the number of steps and elements read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,12 +44,12 @@ use super::{
 };
 use crate::journal::Outcome;
 
-/// What is wrong with a history.
+/// A violation of a rule.
 #[derive(Debug)]
 pub(crate) struct Violation {
-    /// The anomaly's name in the literature, where it has one.
+    /// The anomaly's name in the literature, if it has one.
     pub(crate) name: String,
-    /// Which transactions, and what they saw.
+    /// The transactions that are involved, and what they saw.
     pub(crate) text: String,
 }
 
@@ -63,26 +67,26 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Which order in time counts as a dependency (L8).
+/// The order in time that counts as a dependency (L8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Order {
     /// None.
     None,
-    /// That of each connection.
+    /// The order of each connection.
     Session,
-    /// That of the clock.
+    /// The order of the clock.
     RealTime,
 }
 
-/// What to judge by.
+/// The rules to check by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) order: Order,
-    /// Judge the cycles of every transaction by this level instead of its own: to see that there is something to find.
+    /// Check the cycles of every transaction by this level instead of its own, to see that the history has anomalies.
     pub(crate) as_level: Option<Isolation>,
 }
 
-/// What was checked, and how much there was to find.
+/// What was checked, and how many allowed anomalies there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) committed: u64,
@@ -91,9 +95,9 @@ pub(crate) struct Facts {
     pub(crate) edges: u64,
     /// Transactions that appended to a list of which they had read an older version, whatever their level.
     pub(crate) lost_updates: u64,
-    /// Pairs of which one read what the other had appended, and another list without what it had.
+    /// Pairs in which one transaction read an append of the other, and another list without the other's append to it.
     pub(crate) read_skews: u64,
-    /// Pairs that each read a list without what the other appended.
+    /// Pairs in which each transaction read a list without an append of the other.
     pub(crate) write_skews: u64,
 }
 
@@ -106,7 +110,7 @@ enum Node {
         transaction: usize,
         number: usize,
     },
-    /// A moment at which a transaction had ended.
+    /// A time at which a transaction had ended.
     Moment,
 }
 
@@ -141,9 +145,9 @@ struct Checker<'h> {
     rules: Rules,
     nodes: Vec<Node>,
     edges: Vec<Edge>,
-    /// Who read without what whom appended next, at every level.
+    /// Pairs, at every level: the first transaction read a list without the append that the second one made next.
     anti: Set<(usize, usize)>,
-    /// Who read what whom appended.
+    /// Pairs: the first transaction read an append of the second.
     reads_from: Set<(usize, usize)>,
     facts: Facts,
 }
@@ -157,12 +161,12 @@ impl<'h> Checker<'h> {
         self.history.end.get(&list).map_or(&[], |elements| &elements[..])
     }
 
-    /// The level that a transaction's cycles are judged by.
+    /// Returns the level by which a transaction's cycles are judged.
     fn level(&self, transaction: usize) -> Isolation {
         self.rules.as_level.unwrap_or(self.history.transactions[transaction].isolation)
     }
 
-    /// Who appended next to whom.
+    /// Adds the order of appends to each list.
     fn versions(&mut self) {
         for (list, elements) in &self.history.end {
             for pair in elements.windows(2) {
@@ -172,12 +176,12 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// L4, and the dependencies of what was read.
+    /// Checks L4 for a transaction, and adds the dependencies of its reads.
     fn transaction(&mut self, number: usize, transaction: &'h Transaction) -> Result<(), Violation> {
         let is_committed = self.census.is_committed(number);
         self.facts.committed += u64::from(is_committed);
         let mut own: Vec<(List, Element)> = Vec::new();
-        // How long lists were for this transaction, without its own appends.
+        // The length of each list for this transaction, without its own appends.
         let mut lengths: BTreeMap<List, usize> = BTreeMap::new();
         let mut statement: Option<(usize, usize)> = None;
         for op in &transaction.ops {
@@ -193,6 +197,7 @@ impl<'h> Checker<'h> {
             self.facts.reads += 1;
             let mine = own.iter().filter(|(other, _)| *other == list).count();
             let Some(length) = self.others(transaction, number, list, elements, mine)? else { continue };
+            // L4: within a transaction lists never shrink, and they grow only at READ COMMITTED.
             let before = *lengths.entry(list).or_insert(length);
             let grew = length > before && transaction.isolation != Isolation::ReadCommitted;
             if length < before || grew {
@@ -204,6 +209,7 @@ impl<'h> Checker<'h> {
                 continue;
             }
             let writer = length.checked_sub(1).map(|last| self.census.writer(self.end(list)[last]));
+            // The read comes after the append that it saw last, and before the next one.
             let next = self.end(list).get(length).map(|element| self.census.writer(*element));
             if let Some(writer) = writer {
                 self.edge(writer, number, Kind::WriteRead, Some(list));
@@ -216,6 +222,7 @@ impl<'h> Checker<'h> {
                 }
             }
             if transaction.isolation == Isolation::ReadCommitted && mine == 0 {
+                // The reads of one statement of READ COMMITTED get their own node (L6).
                 let node = match statement {
                     Some((last, node)) if last == of => node,
                     _ => {
@@ -234,12 +241,13 @@ impl<'h> Checker<'h> {
                 self.end(*list)[*length..place].iter().any(|between| self.census.writer(*between) != number)
             })
         };
-        // At READ COMMITTED a later read of the list hides it: it is a figure, not a rule.
+        // At READ COMMITTED a later read of the list can hide a lost update, so it is only counted.
         self.facts.lost_updates += u64::from(is_committed && own.iter().any(has_lost));
         Ok(())
     }
 
-    /// Returns how much of others' a read shows; `None` when it is of a transaction that a crash took back with what it saw.
+    /// Returns the number of other transactions' elements that a read shows, or `None` if a crash took back both the
+    /// read's transaction and the appends that it saw.
     fn others(
         &self,
         transaction: &Transaction,
@@ -299,7 +307,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Returns the transaction of a node that is none of a moment, and when it began.
+    /// Returns the transaction of a node and its begin, unless the node is a moment or not committed.
     fn span(&self, node: usize) -> Option<(&'h Transaction, u64)> {
         match self.nodes[node] {
             Node::Transaction(number) if self.census.is_committed(number) => {
@@ -314,14 +322,14 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// L8.
+    /// Adds the dependencies of L8.
     fn order(&mut self) {
         let spans: Vec<_> =
             (0..self.nodes.len()).filter_map(|node| self.span(node).map(|span| (node, span.0, span.1))).collect();
         match self.rules.order {
             Order::None => {}
             Order::Session => {
-                // A transaction, then its statements: the last whole transaction comes before both.
+                // A transaction and its statements both come after the last whole transaction of their connection.
                 let mut last: BTreeMap<u64, Vec<(u64, usize)>> = BTreeMap::new();
                 for (node, transaction, _) in &spans {
                     if matches!(self.nodes[*node], Node::Transaction(_)) {
@@ -339,7 +347,7 @@ impl<'h> Checker<'h> {
             Order::RealTime => {
                 let lives: BTreeSet<u64> = spans.iter().filter_map(|(_, transaction, _)| transaction.replica).collect();
                 self.after_all(&spans, |_| true, |replica| replica.is_none());
-                // L9
+                // L9.
                 for life in lives {
                     self.after_all(&spans, |replica| replica == Some(life), |replica| replica == Some(life));
                 }
@@ -347,14 +355,15 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Has whoever is in `late` depend on whoever of `early` had ended when it began: these are asked where a transaction ran.
+    /// Makes each node of `late` depend on the nodes of `early` that had ended when it began. Both functions get the
+    /// replica of a transaction.
     fn after_all(
         &mut self,
         spans: &[(usize, &Transaction, u64)],
         early: impl Fn(Option<u64>) -> bool,
         late: impl Fn(Option<u64>) -> bool,
     ) {
-        // One node for each moment at which somebody had ended, in a line: as good as an edge for each pair.
+        // One node for each moment at which a transaction ended, in a line, replaces an edge for each pair.
         let early = spans.iter().filter(|(_, transaction, _)| early(transaction.replica));
         let mut ends: Vec<_> = early.map(|(node, transaction, _)| (transaction.ended_ns, *node)).collect();
         ends.sort_unstable();
@@ -374,7 +383,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// L5 to L8.
+    /// Checks L5 to L8.
     fn cycles(mut self) -> Result<Facts, Violation> {
         let graph = Graph::new(self.nodes.len(), std::mem::take(&mut self.edges));
         self.facts.edges = graph.edge_count() as u64;
@@ -425,14 +434,14 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Says a cycle: each dependency, then each transaction.
+    /// Describes a cycle: each dependency, then each transaction.
     fn describe(&self, cycle: &[Edge]) -> Violation {
         let label = |node: usize| match self.nodes[node] {
             Node::Transaction(number) => format!("T{number}"),
             Node::Statement { transaction, number } => format!("statement {number} of T{transaction}"),
             Node::Moment => "a moment".to_owned(),
         };
-        // A way through moments is one step.
+        // A path through moments is shown as one step.
         let start = cycle.iter().position(|edge| !matches!(self.nodes[edge.from], Node::Moment)).unwrap_or(0);
         let mut steps: Vec<Edge> = Vec::new();
         for at in 0..cycle.len() {
