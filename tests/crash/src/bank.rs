@@ -1,12 +1,12 @@
-//! The bank: a load like pgbench's whose every transaction leaves its client, number and amount in two tables, and the
-//! checks of what a restart left.
+//! The bank: a load like pgbench's, whose transactions each leave their client, number and amount in two tables, and
+//! the checks after a restart.
 //!
 //! # Oracles
-//! - O1. An acknowledged synchronous transaction is there, in every table it wrote.
-//! - O2. An aborted one is not.
-//! - O3. An unknown one is there whole or not at all.
+//! - O1. An acknowledged synchronous transaction is there, in every table that it wrote.
+//! - O2. An aborted transaction is not.
+//! - O3. An unknown transaction is there whole or not at all.
 //! - O4. Of an asynchronous client a prefix of its transactions is there; with a shared ring O1 holds for it as well.
-//! - O5. Sums of accounts, tellers, branches and history agree; a secondary index finds what the table holds.
+//! - O5. The sums of accounts, tellers, branches and history agree; a secondary index finds the rows of its table.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::{
     random::Random,
 };
 
-/// The code of a commit that may or may not be there.
+/// The SQLSTATE of a commit that may or may not be there.
 const RESOLUTION_UNKNOWN: &str = "08007";
 
 /// How long a client waits after an error.
@@ -33,7 +33,7 @@ const BRANCHES: i64 = 2;
 const TELLERS: i64 = 20;
 const ACCOUNTS: i64 = 500;
 
-/// Makes the tables.
+/// Creates and fills the tables.
 pub(crate) fn create(client: &mut Client) -> anyhow::Result<()> {
     client.batch_execute(
         "CREATE TABLE branches (bid int PRIMARY KEY, bbalance bigint NOT NULL);
@@ -58,7 +58,7 @@ pub(crate) fn work(client: &mut Client, journal: &mut Journal, random: &mut Rand
     work_until(client, journal, random, &AtomicBool::new(false));
 }
 
-/// The same, or until `done`.
+/// Runs transactions of one client until the connection breaks or `done` is set.
 pub(crate) fn work_until(client: &mut Client, journal: &mut Journal, random: &mut Random, done: &AtomicBool) {
     if client
         .batch_execute(if journal.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })
@@ -78,7 +78,7 @@ pub(crate) fn work_until(client: &mut Client, journal: &mut Journal, random: &mu
                 if code != RESOLUTION_UNKNOWN {
                     journal.settle(Outcome::Aborted);
                 }
-                // A server that refuses everything is not asked without end.
+                // Limits the rate at which a server that refuses everything is asked.
                 thread::sleep(AFTER_ERROR);
                 if client.batch_execute("ROLLBACK").is_err() {
                     return;
@@ -100,7 +100,7 @@ pub(crate) fn transaction(
     let number = |bound: i64, random: &mut Random| random.below(bound.unsigned_abs()).cast_signed() + 1;
     let (aid, tid, bid) = (number(ACCOUNTS, random), number(TELLERS, random), number(BRANCHES, random));
     let delta = random.below(10_001).cast_signed() - 5_000;
-    // Half of the transactions are one string, half are single statements: both paths of the protocol's simple form.
+    // Half of the transactions are one string, half are single statements, so that both paths of a simple query run.
     let statements = [
         "BEGIN".to_owned(),
         format!("UPDATE accounts SET abalance = abalance + {delta} WHERE aid = {aid}"),
@@ -117,7 +117,7 @@ pub(crate) fn transaction(
     }
 }
 
-/// Compares what is there with the journals. `ring_shared`: whether the log kept what it had in memory.
+/// Compares the tables with the journals. `ring_shared`: whether the log's memory survived the crash.
 pub(crate) fn verify(client: &mut Client, journals: &[Journal], ring_shared: bool) -> anyhow::Result<()> {
     let mut one = |sql: &str| -> anyhow::Result<i64> {
         let row = client.query_one(sql, &[]).with_context(|| sql.to_owned())?;
@@ -141,7 +141,7 @@ pub(crate) fn verify(client: &mut Client, journals: &[Journal], ring_shared: boo
     Ok(())
 }
 
-/// Returns what is in a table of one client's transactions.
+/// Returns one client's transactions in a table, as sequence number and amount.
 pub(crate) fn present(client: &mut Client, table: &str, id: u64) -> anyhow::Result<BTreeMap<u64, i64>> {
     let rows = client.query(&format!("SELECT seq, delta FROM {table} WHERE client = {id} ORDER BY seq"), &[])?;
     let count = rows.len();
@@ -169,7 +169,7 @@ fn verify_client(client: &mut Client, journal: &Journal, ring_shared: bool) -> a
             Outcome::Acknowledged if journal.sync || ring_shared => {
                 ensure!(there, "acknowledged transaction {seq} is lost")
             }
-            // An asynchronous client may lose the end of its line of commits, never a piece from its middle.
+            // An asynchronous client may lose its last commits, but none before one that is there.
             Outcome::Acknowledged if there => ensure!(!lost_one, "transaction {seq} is there, an earlier one is lost"),
             Outcome::Acknowledged => lost_one = true,
             Outcome::Aborted => ensure!(!there, "aborted transaction {seq} is there"),

@@ -1,18 +1,20 @@
 //! `bitrot`: rot in each kind of file of a database, under a stopped and a running server, and in a backup.
 //!
-//! Databases are made once (`template.rs`); a journal of what their clients were answered lives in this process. Each cycle damages one
-//! file of a copy of one (`damage.rs`): a bit is flipped, 4 KiB are zeros, or the file is as it was earlier. Then it is judged what the
-//! program makes of that (`judge.rs`).
+//! The databases are made once (`template.rs`); this process keeps a journal of the answers to their clients. Each
+//! cycle damages one file of a copy (`damage.rs`): it flips a bit, zeroes 4 KiB, or restores an earlier state of the
+//! file. Then it judges how the program reacts (`judge.rs`).
 //!
 //! # Oracles
-//! - R1. Reported or harmless: a start is refused in a line, or every row that was acknowledged is there, in this life and the next. Only
-//!   where a line says that an unfinished end of the log was dropped may the last commit be missing, whole: rot of the last frame cannot
-//!   be told from that.
-//! - R2. What is refused in a line that names levels opens read-only under `skip_any_corrupted_records`, with every row of a table that no
-//!   line names.
-//! - R3. A running server of which a file of the levels rots: a backup of it is made, or refused in a line that names the file; what is
-//!   made verifies, restores and has every row; and the server, stopped in order, starts again with every row.
-//! - R4. A backup with a damaged file is found by `backup verify`, which names it, and refused by `restore`, which makes nothing.
+//! - R1. Damage is reported or harmless: a start is refused in a line, or every acknowledged row is there, in this run
+//!   of the server and the next. Only if a line says that an unfinished flush at the end of the log was dropped may the
+//!   last commit be missing, whole, since rot of the last frame looks the same.
+//! - R2. A directory that is refused in a line about the LSM levels opens read-only under `skip_any_corrupted_records`,
+//!   with every row of each table that no line names.
+//! - R3. If a file of the LSM levels rots under a running server, a backup succeeds, or is refused in a line that names
+//!   the file. A backup that succeeds verifies, restores and has every row; and the server, stopped in order, starts
+//!   again with every row.
+//! - R4. `backup verify` finds a backup with a damaged file and names the file; `restore` refuses the backup and
+//!   creates nothing.
 //! - R5. Nothing panics.
 
 mod damage;
@@ -36,7 +38,7 @@ use crate::{
 };
 use files::{Kind, said_of};
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) cycles: u64,
     pub(crate) seed: u64,
@@ -49,7 +51,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Small files and many flushes, so that there is something of every kind.
+/// Small files and many flushes, so that there are files of every kind.
 const SETTINGS: [&str; 6] = [
     "store.write_buffer_size=16KiB",
     "wal.ring_size=256KiB",
@@ -59,23 +61,23 @@ const SETTINGS: [&str; 6] = [
     "wal.max_total_wal_size=1",
 ];
 
-/// What came of the damage to one kind of file.
+/// The outcomes of damage to one kind of file.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     damaged: u64,
-    /// A start or a backup was refused, or `backup verify` found it.
+    /// The program refused a start or a backup, or `backup verify` found the damage.
     refused: u64,
-    /// The running server found it.
+    /// The running server found and repaired the damage.
     mended: u64,
 }
 
-/// What came of the cycles.
+/// The outcomes of all cycles.
 #[derive(Default)]
 struct Counts {
     by_kind: BTreeMap<Kind, Tally>,
-    /// Openings with what is whole.
+    /// Read-only openings with the undamaged tables.
     salvaged: u64,
-    /// Last commits that an unfinished end of the log took, with a line.
+    /// Last commits that were dropped with an unfinished end of the log, as a line said.
     trimmed: u64,
 }
 
@@ -84,11 +86,11 @@ struct Lab<'p> {
     dir: PathBuf,
     random: Random,
     counts: Counts,
-    /// Clients have numbers of their own over all cycles.
+    /// The number of the last client; each has its own number over all cycles.
     clients: u64,
 }
 
-/// What a command of the program says when it refuses.
+/// The output of a command that refused.
 type Refused = String;
 
 /// Runs the plan; an error is a violation.
@@ -97,7 +99,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let random = Random::new(plan.seed);
     let mut lab = Lab { plan, dir: dir.path().to_owned(), random, counts: Counts::default(), clients: 0 };
     if let Err(error) = lab.cycles() {
-        // The evidence stays.
+        // Keep the evidence.
         let kept = dir.keep();
         return Err(error.context(format!("data kept in {}", kept.display())));
     }
@@ -135,12 +137,12 @@ impl Lab<'_> {
         Server::start_logged(&self.plan.server, &[], data, &[&settings, further].concat(), &said_of(data))
     }
 
-    /// Returns where the servers make copies.
+    /// Returns the directory of the servers' copies.
     fn copies(&self) -> PathBuf {
         self.dir.join("copies")
     }
 
-    /// Has a server make a backup; returns where it is.
+    /// Makes a server write a backup; returns the backup's path.
     fn backup(&self, name: &str, server: &Server) -> anyhow::Result<Result<PathBuf, Refused>> {
         let made = self.copies().join(name);
         let _none = fs::remove_dir_all(&made);
@@ -148,7 +150,7 @@ impl Lab<'_> {
         Ok(self.collie(&["backup", name, "--url", &url])?.map(|_said| made))
     }
 
-    /// Restores a backup; returns where to.
+    /// Restores a backup; returns the path of the restored directory.
     fn restore(&self, backup: &Path) -> anyhow::Result<Result<PathBuf, Refused>> {
         let restored = self.dir.join("restored");
         let _none = fs::remove_dir_all(&restored);
@@ -157,7 +159,7 @@ impl Lab<'_> {
         Ok(said.map(|_said| restored))
     }
 
-    /// Runs a command of the program; returns all that it said, as an error if it did not go well.
+    /// Runs a command of the program; returns its output, as an error if the command failed.
     fn collie(&self, arguments: &[&str]) -> anyhow::Result<Result<String, Refused>> {
         let output = Command::new(&self.plan.server).args(arguments).output().context("cannot run collie")?;
         let said = [output.stdout, output.stderr].concat();
@@ -166,7 +168,7 @@ impl Lab<'_> {
         Ok(if output.status.success() { Ok(said) } else { Err(said) })
     }
 
-    /// Returns what the servers over a directory have said.
+    /// Returns the log of the servers that ran on a directory.
     fn said(&self, data: &Path) -> anyhow::Result<String> {
         let said = fs::read_to_string(said_of(data))?;
         ensure!(!said.contains("panicked at"), "R5: {said}");

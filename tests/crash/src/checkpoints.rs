@@ -1,4 +1,4 @@
-//! Checkpoints beside a load.
+//! Checkpoints during a load.
 
 use std::{
     thread::{self, JoinHandle},
@@ -7,7 +7,7 @@ use std::{
 
 use postgres::{Config, NoTls};
 
-/// Makes one after the other until the connection breaks.
+/// Runs one CHECKPOINT after the other, on a thread, until the connection breaks.
 pub(crate) fn repeat(config: Config, pause: Duration) -> JoinHandle<()> {
     thread::spawn(move || {
         let Ok(mut client) = config.connect(NoTls) else { return };

@@ -1,13 +1,15 @@
-//! `cluster`: three whole servers with their clients in one process, over a simulated network, disk, clock and order of threads, all of which
-//! the seed determines: hours of a cluster's life in minutes, and every violation again by its seed.
+//! `cluster`: three whole servers with their clients in one process, over a simulated network, disk, clock and thread
+//! scheduler, all of which the seed determines: hours of a cluster's operation in minutes, and every violation can be
+//! repeated by its seed.
 //!
-//! The servers are the product's own code from the socket to the disk (`collie_simkernel` has what is under it). A run draws which kinds of
-//! faults it has and how often they come (`faults.rs`), and goes in rounds: clients write at every level of `synchronous_commit` and read on
-//! replicas while faults come; then everything is mended, the clients stop, and the nodes have to come to one state, in which everything that
-//! clients were told is looked for (`failover/oracle.rs`). Snapshots are looked at all the while, on every node; in half of the runs every writer waits
-//! for a quorum, and clients play transactions on lists, whose history has to be one that their levels allow (`lists.rs`).
+//! The servers are the product's own code from the socket to the disk; `collie_simkernel` is the kernel below it. A run
+//! draws which kinds of faults it has and how often they come (`faults.rs`), and consists of rounds: clients write at
+//! every level of `synchronous_commit` and read on replicas while faults come; then everything is repaired, the clients
+//! stop, and the nodes must come to one state, which must agree with all that clients were answered
+//! (`failover/oracle.rs`). Snapshots on every node are checked all the time. In half of the runs every writer waits for
+//! a quorum, and clients run transactions on lists, whose history must be one that their levels allow (`lists.rs`).
 //!
-//! Each run is a process of its own, which ends with it: threads of servers that were killed are never cleared away.
+//! Each run is a separate process, because threads of killed servers are never cleaned up.
 
 pub(crate) mod disk;
 pub(crate) mod faults;
@@ -42,43 +44,43 @@ use crate::{
     trio::{COUNT, NAMES, NotYet, Trio as _},
 };
 
-/// What is said where the system does not let a process lie at the same addresses each time, as in some containers.
+/// Printed if the system does not let a process have the same addresses each time, as in some containers.
 const RANDOM_ADDRESSES: &str = "a seed may not bring a run back: the system wants addresses to be random";
 
-/// Rounds of one run.
+/// The number of rounds of a run.
 const ROUNDS: u64 = 3;
 
-/// How long what must come is waited for once nothing is broken any more, of simulated time.
+/// The limit of waits after everything was repaired, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long a node may take to answer, or to be promoted.
+/// How long a node may take to answer or to be promoted.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writers of each round.
+/// The number of writers in each round.
 const WRITERS: usize = 5;
 
-/// What to do.
+/// The arguments of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) runs: u64,
     pub(crate) seed: u64,
-    /// Simulated minutes of each run.
+    /// The simulated minutes of each run.
     pub(crate) minutes: u64,
-    /// The only kinds of faults, if there are any.
+    /// The only kinds of faults, if not empty.
     pub(crate) kinds: Vec<Kind>,
-    /// The only quorum, if there is one.
+    /// The only quorum, if given.
     pub(crate) quorum: Option<String>,
-    /// Every run has transactions on lists.
+    /// Whether every run has transactions on lists.
     pub(crate) lists: bool,
-    /// A mistake that the servers make.
+    /// A mistake that is planted in the servers.
     pub(crate) plant: Option<String>,
-    /// How many runs there are at one time; `None`: one for each processor.
+    /// The number of runs at one time; `None` means one for each processor.
     pub(crate) jobs: Option<usize>,
-    /// This process is the one run of its plan, on this processor.
+    /// The processor of this process, if it is the single run of its plan.
     pub(crate) inside: Option<usize>,
-    /// What servers print is shown as it comes.
+    /// Whether the output of servers is shown as it comes.
     pub(crate) echo: bool,
 }
 
@@ -95,19 +97,19 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// The kinds as the command takes them.
+    /// Returns the kinds as the command's argument.
     fn kinds(&self) -> String {
         let names = self.kinds.iter().filter_map(|kind| kind.to_possible_value());
         names.map(|name| name.get_name().to_owned()).collect::<Vec<_>>().join(",")
     }
 }
 
-/// What one run came to.
+/// The results of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     figures: Figures,
     counts: Counts,
-    /// Transactions on lists that count as committed, and what they read.
+    /// The number of committed transactions on lists, and of their reads.
     lists: (u64, u64),
 }
 
@@ -117,7 +119,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
         return one(plan, processor);
     }
     let start_ns = RealClock.now_ns();
-    // Where things lie in memory decides the order of some maps.
+    // The addresses of objects decide the order of some maps.
     let persona = personality::get()? | personality::Persona::ADDR_NO_RANDOMIZE;
     if let Err(error) = personality::set(persona) {
         eprintln!("{RANDOM_ADDRESSES} ({error})");
@@ -140,14 +142,14 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, all))
 }
 
-/// The run of this process.
+/// Runs the plan's single run in this process.
 fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
     runs::stay_on(processor)?;
     #[cfg(feature = "planted-bugs")]
     plan.plant.iter().for_each(|mistake| collie_sync::plant(mistake));
     let mut random = Random::new(plan.seed);
     let preempted_one_in = [0, 4, 16, 64, 256][usize::try_from(random.below(5))?];
-    // With all that is waited for: nothing should take longer.
+    // With all waits; no run should take longer.
     let end = Duration::from_secs(60 * plan.minutes) + PATIENCE * 5 * u32::try_from(ROUNDS)?;
     let end_ns = u64::try_from(end.as_nanos())?;
     let options = Options { preempted_one_in, end_ns, echoes: plan.echo, ..Options::default() };
@@ -175,12 +177,12 @@ fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
     Ok(Report::new(words, total.figures))
 }
 
-/// The first panic of a thread, of whichever node: no fault excuses one.
+/// The first panic of a thread on any node; no fault excuses a panic.
 #[derive(Clone, Debug)]
 struct Panics(Arc<Mutex<Option<String>>>);
 
 impl Panics {
-    /// Has panics noted from now on.
+    /// Records panics from now on.
     fn noted() -> Self {
         let (noted, before) = (Self(Arc::default()), panic::take_hook());
         let here = noted.clone();
@@ -199,7 +201,7 @@ impl Panics {
     }
 }
 
-/// One cluster, and what is done to it.
+/// A cluster, with its clients and oracles.
 pub(crate) struct Cluster {
     pub(crate) nodes: Nodes,
     pub(crate) random: Random,
@@ -209,7 +211,7 @@ pub(crate) struct Cluster {
     panics: Panics,
     sessions: u64,
     habits: Habits,
-    /// In some runs.
+    /// Only in some runs.
     lists: Option<Lists>,
 }
 
@@ -254,13 +256,14 @@ impl Cluster {
         Ok(Total { figures: self.figures, ..total })
     }
 
-    /// Breaks things for a while, mends them, and looks at what is left.
+    /// Runs a load with faults for a while, repairs everything, and checks the result.
     fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<(Counts, (u64, u64))> {
         let mut load = Load::start(self.nodes.places(), self.habits, self.sessions, &mut self.random);
         load.add_definer(self.definitions.clone(), &mut self.random);
         load.add_writers(WRITERS, &mut self.random);
         self.lists.iter_mut().for_each(|lists| lists.start(&mut self.random));
         faults.come(self, &load, length)?;
+        // From here on nothing is broken, so commits must be answered again, and no client may hang.
         self.nodes.heal()?;
         let before = load.acknowledged();
         self.until("a commit to be answered once everything was mended", |_| load.acknowledged() > before)
@@ -273,6 +276,7 @@ impl Cluster {
         self.figures.checked += load.snapshots();
         let told = load.end()?;
         self.sessions = told.last_session;
+        // The oracles need one final state.
         self.definitions = told.definitions.context("a client defines")?;
         self.oracle.heard(told.sessions, told.seen);
         let leader = self.settle()?;
@@ -285,17 +289,17 @@ impl Cluster {
         Ok((counts, (facts.committed, facts.reads)))
     }
 
-    /// Asks the nodes something, as long as it takes them at the most that are not broken.
+    /// Runs queries on the nodes, limited to the time that working nodes may take.
     pub(crate) fn ask<T: Send + 'static>(&self, work: impl FnOnce(&View) -> T + Send + 'static) -> Option<T> {
         self.nodes.view().within(ANSWER_TIME, work)
     }
 
-    /// Returns those that say that they lead; none if one of them does not say anything.
+    /// Returns the nodes that say that they lead; none if one of the nodes does not answer.
     pub(crate) fn leading(&self) -> Vec<usize> {
         self.ask(View::leading).unwrap_or_default()
     }
 
-    /// Has a node execute something; returns whether it did.
+    /// Executes a statement on a node; returns whether it succeeded.
     pub(crate) fn execute(&self, node: usize, sql: String) -> bool {
         let executed =
             self.ask(move |view| view.connect(node).is_ok_and(|mut client| client.batch_execute(&sql).is_ok()));
@@ -308,7 +312,7 @@ impl Cluster {
         self.figures.promotions += u64::from(promoted == Some(true));
     }
 
-    /// Asks two nodes to be promoted at one time, as two people may who look after a cluster.
+    /// Asks two nodes for a promotion at the same time, as two operators might.
     pub(crate) fn promote_both(&mut self, one: usize, other: usize) {
         let view = self.nodes.view();
         let racing = thread::spawn(move || view.within(ANSWER_TIME, move |view| view.promote(other).is_ok()));
@@ -316,7 +320,7 @@ impl Cluster {
         self.figures.promotions += u64::from(racing.join().is_ok_and(|promoted| promoted == Some(true)));
     }
 
-    /// Waits for something, with a cluster that is looked after.
+    /// Waits for a condition, and acts as the cluster's operator meanwhile.
     fn until(&mut self, what: &str, mut is_there: impl FnMut(&Self) -> bool) -> anyhow::Result<()> {
         let start_ns = collie_simkernel::now_ns();
         let mut looks = 0;
@@ -330,8 +334,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Does what a person or a program does that looks after a cluster: starts who has ended, and who says that nothing else helps; promotes one
-    /// where nobody leads.
+    /// Acts as an operator would: starts nodes that have ended, stops nodes that report that only a restart helps, and
+    /// promotes a node if none leads.
     pub(crate) fn look_after(&mut self, looks: u64) -> anyhow::Result<()> {
         self.panics.check()?;
         if looks.is_multiple_of(10) {
@@ -347,7 +351,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until exactly one leads and all have the same at one position; nobody writes. Returns who leads.
+    /// Waits until exactly one node leads and all have equal rows at one position; nothing is written meanwhile.
+    /// Returns the leader.
     fn settle(&mut self) -> anyhow::Result<usize> {
         let start_ns = collie_simkernel::now_ns();
         let (mut looks, mut last) = (0, String::new());

@@ -1,11 +1,11 @@
-//! Definitions while things break: one client creates, fills, indexes, truncates and drops tables, one step after the
-//! other. Some tables are filled in the transaction that makes them, with more rows than one record of the log holds,
-//! and some of those rows are rolled back to a savepoint.
+//! Definitions under faults: one client creates, fills, indexes, truncates and drops tables, one step after the other.
+//! Some tables are filled in the transaction that creates them, with more rows than one record of the log holds, and
+//! some of those rows are rolled back to a savepoint.
 //!
 //! # Oracles
-//! - D1. A step that was answered is there whole, and so are all before it.
-//! - D2. The step that was under way is there whole or not at all, however many tables it is about.
-//! - D3. What was found once is there the next time, too.
+//! - D1. An answered step is there whole, and so are all before it.
+//! - D2. The step in progress is there whole or not at all, however many tables it changes.
+//! - D3. A state that was found once is there the next time, too.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use postgres::Client;
 
 use crate::random::Random;
 
-/// Names of tables that the client uses.
+/// The number of table names that the client uses.
 const NAMES: u64 = 6;
 
-/// Rows of a large fill: they need several records of the log.
+/// The rows of a large fill, which needs several records of the log.
 const LARGE_ROWS: u64 = 3000;
 
-/// Rows by table.
+/// The number of rows by table.
 type Tables = BTreeMap<String, i64>;
 
-/// What the client knows.
+/// The client's model of its tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     known: Tables,
-    /// What a step that was not answered would have made of it.
+    /// The tables as they will be if the step without an answer was committed.
     pending: Option<Tables>,
     pub(crate) answered: u64,
 }
 
-/// Appends what `act` does to one table, and keeps the model along.
+/// Appends statements for one table, and updates the model.
 fn step(sql: &mut Vec<String>, tables: &mut Tables, random: &mut Random) {
     let name = format!("d_{}", random.below(NAMES));
     let fill = |first: i64, last: i64| {
@@ -75,7 +75,7 @@ impl Definitions {
     /// Takes steps until the connection breaks.
     ///
     /// # Errors
-    /// A step was answered with an error: there is nothing in them that could fail.
+    /// A step was answered with an error; no statement of it can fail.
     pub(crate) fn work(&mut self, client: &mut Client, random: &mut Random) -> anyhow::Result<()> {
         loop {
             match self.step(client, random) {
@@ -88,10 +88,10 @@ impl Definitions {
         }
     }
 
-    /// Takes a step, which is under way from then on.
+    /// Runs a step, which is pending until [`Definitions::settle`].
     ///
     /// # Errors
-    /// The connection's, or the server's.
+    /// Those of the connection or the server.
     pub(crate) fn step(&mut self, client: &mut Client, random: &mut Random) -> Result<(), postgres::Error> {
         let (mut sql, mut after) = (Vec::new(), self.known.clone());
         for _ in 0..=random.below(3) {
@@ -101,7 +101,7 @@ impl Definitions {
         client.batch_execute(&format!("BEGIN; {}; COMMIT", sql.join("; ")))
     }
 
-    /// Takes the step that is under way for answered.
+    /// Records that the pending step was answered.
     pub(crate) fn settle(&mut self) {
         if let Some(after) = self.pending.take() {
             self.known = after;
@@ -109,7 +109,7 @@ impl Definitions {
         }
     }
 
-    /// Compares what is there with what was answered, and takes it for known.
+    /// Compares the tables with the model, and makes their state the known one.
     pub(crate) fn verify(&mut self, client: &mut Client) -> anyhow::Result<()> {
         let names = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname LIKE 'd\\_%'";
         let mut found = Tables::new();

@@ -1,15 +1,17 @@
-//! `failover`: three real servers, one of them leading; each cycle breaks something under load and promotes another node.
+//! `failover`: three real servers, one of them the leader; each cycle applies a fault under load and promotes another
+//! node.
 //!
-//! A round is a database of its own, with a quorum that the seed picks. In each of its cycles clients write at every level of
-//! `synchronous_commit` and read on replicas (`load.rs`), and one client creates, fills and drops tables (`definitions.rs`); at a random
-//! moment a node is killed or frozen, or the network around it is cut in one direction or in both; a node is promoted without force, the
-//! one that others name if it has not come far enough; what was broken comes back with the words that it was started with. Then clients
-//! stop, all nodes come to one state (`nodes.rs`), and everything that clients were told in the round is compared with it (`oracle.rs`).
+//! A round has its own database, with one of several quorums. In each of its cycles clients write at every level of
+//! `synchronous_commit` and read on replicas (`load.rs`), and one client creates, fills and drops tables
+//! (`definitions.rs`). At a random moment a node is killed or frozen, or the network around it is cut in one or both
+//! directions. A node is promoted without force, or the one that its refusal names because it has more of the log.
+//! Broken nodes return with the arguments of their first start. Then the clients stop, all nodes come to one state
+//! (`nodes.rs`), and everything that clients were answered in the round is compared with it (`oracle.rs`).
 //!
-//! With `points` servers are this program, and die by themselves at named places of their code (`collie_env::fault_point`): in the
-//! middle of a write, of an ack, of a promise, of a promotion, of a cut of the log, of a base backup.
+//! With `points` the servers are this program, and die at named places of their code (`collie_env::fault_point`): in
+//! the middle of a write, of an ack, of a promise, of a promotion, of a cut of the log, of a base backup.
 //!
-//! The seed fixes what is tried, not how it meets.
+//! The seed fixes what is tried, not how threads meet.
 
 pub(crate) mod load;
 pub(crate) mod nodes;
@@ -38,16 +40,16 @@ use load::{Habits, Level, Load};
 use nodes::{Nodes, TICK, Words, is_over};
 use oracle::{Counts, Oracle};
 
-/// Cycles of one round.
+/// The number of cycles in a round.
 const ROUND_CYCLES: u64 = 5;
 
-/// Clients that write from the beginning of a cycle, and further ones that come when something is broken.
+/// The numbers of writers from the beginning of a cycle, and of those that are added after the fault.
 const WRITERS: [usize; 2] = [6, 5];
 
-/// Quorums, which rounds take in turn: two of three, the leader itself, and one that not every node is in.
+/// The quorums, which rounds use in turn: two of three, the leader alone, and one that does not list every node.
 const QUORUMS: [&str; 3] = ["majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
 
-/// Where a process may die by itself, and after how many passes at the most.
+/// The places where a process may die, and the largest number of passes before that.
 const POINTS: [(&str, u64); 15] = [
     ("wal.write", 80),
     ("wal.sync", 80),
@@ -66,13 +68,13 @@ const POINTS: [(&str, u64); 15] = [
     ("truncate.cut", 1),
 ];
 
-/// What to do.
+/// The arguments of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) cycles: u64,
     pub(crate) seed: u64,
     pub(crate) server: PathBuf,
-    /// Processes die at named places too; `server` is then this program.
+    /// Whether processes also die at named places; `server` is then this program.
     pub(crate) points: bool,
 }
 
@@ -84,7 +86,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What breaks.
+/// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Nothing,
@@ -93,7 +95,7 @@ enum Fault {
     Cut { sends: bool, receives: bool },
 }
 
-/// What was done in all rounds.
+/// The sums over all rounds.
 #[derive(Debug, Default)]
 struct Total {
     acknowledged: [u64; Level::ALL.len()],
@@ -138,7 +140,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, figures))
 }
 
-/// One database, over some cycles.
+/// One database, over several cycles.
 struct Round<'p> {
     plan: &'p Plan,
     nodes: Nodes,
@@ -159,7 +161,7 @@ fn play(
 ) -> anyhow::Result<()> {
     let mut settings = vec![format!("replication.quorum={quorum}"), "replication.timeout=1 s".to_owned()];
     if random.below(2) == 0 {
-        // Tables are flushed, and log that nobody needs goes, as often as can be.
+        // Tables are flushed, and log is released, as often as possible.
         let small = ["store.write_buffer_size=16KiB", "wal.ring_size=256KiB", "wal.flush_bytes=64KiB"];
         settings.extend(small.map(str::to_owned));
         settings.extend(["wal.segment_size=9MiB", "wal.max_total_wal_size=1"].map(str::to_owned));
@@ -187,7 +189,7 @@ fn play(
 }
 
 impl Round<'_> {
-    /// Breaks something, promotes somebody, and checks what is left.
+    /// Applies a fault, promotes a node, and checks the result.
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
         let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
         load.add_writers(WRITERS[0], random);
@@ -196,13 +198,13 @@ impl Round<'_> {
             self.arm(random)?;
             load.look_at(self.nodes.places());
         }
-        // The moment is the experiment itself.
+        // The random moment of the fault is what the experiment varies.
         thread::sleep(Duration::from_millis(100 + random.below(400)));
         let (victim, fault) = self.fault(random);
         self.strike(victim, fault)?;
         load.add_writers(WRITERS[1], random);
         thread::sleep(Duration::from_millis(random.below(300)));
-        // A cluster whose leader is there may keep it.
+        // If the leader still runs, it may stay the leader.
         let keeps = victim != self.leader && random.below(3) == 0;
         if !keeps {
             self.promote(victim, random, &load)?;
@@ -223,18 +225,18 @@ impl Round<'_> {
         self.oracle.check(&self.nodes, self.leader)
     }
 
-    /// Starts one node again, to die at a named place.
+    /// Restarts one node so that it dies at a named place.
     fn arm(&mut self, random: &mut Random) -> anyhow::Result<()> {
         let (point, most) = POINTS[usize::try_from(random.below(POINTS.len() as u64))?];
         let node = usize::try_from(random.below(COUNT as u64))?;
         self.nodes.kill(node)?;
         let nth = 1 + random.below(most);
-        // It may die before it listens; then it is started again when it is missed.
+        // It may die before it listens; then it is started again later.
         let _died_already = self.nodes.start(node, &[("COLLIE_KILL_AT", format!("{point}:{nth}"))]);
         Ok(())
     }
 
-    /// Draws what breaks, and whose.
+    /// Draws a fault and its victim.
     fn fault(&self, random: &mut Random) -> (usize, Fault) {
         let victim = if random.below(3) > 0 {
             self.leader
@@ -264,7 +266,7 @@ impl Round<'_> {
         }
     }
 
-    /// Promotes a node that is not `victim`, if others agree; what was broken is mended once it turns out that they do not without it.
+    /// Promotes a node other than `victim` if the others agree; if they do not, repairs the fault and tries again.
     fn promote(&mut self, victim: usize, random: &mut Random, load: &Load) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         let (mut tries, mut refused) = (0, String::new());
@@ -285,7 +287,7 @@ impl Round<'_> {
                 bail!("nobody can be promoted: {refused}");
             }
             if tries > 3 {
-                // Nobody else can be asked, or the one that has come further is the broken one.
+                // No other node can be promoted, or the one with the most log is the broken one.
                 self.nodes.heal()?;
                 self.nodes.start_dead()?;
                 load.look_at(self.nodes.places());
@@ -304,13 +306,14 @@ impl Round<'_> {
         }
     }
 
-    /// Waits until somebody who leads answers commits again.
+    /// Waits until a leader answers commits again.
     fn until_more(&mut self, load: &Load, before: u64) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         let mut looks = 0;
         while load.acknowledged() == before {
             looks += 1;
-            // Who has asked for promises and not won leaves nobody leading: a person tries again.
+            // A candidate that asked for promises and did not win leaves the cluster without a leader; an operator
+            // tries again.
             if looks % 50 == 0 && self.nodes.leading().is_empty() {
                 self.nodes.start_dead()?;
                 let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
@@ -322,7 +325,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Has clients stop, and takes down what they were told. Returns the number of the last session.
+    /// Stops the clients, and records their answers. Returns the number of the last session.
     fn end(&mut self, load: Load) -> anyhow::Result<u64> {
         load.stop();
         let start_ns = RealClock.now_ns();
@@ -330,7 +333,7 @@ impl Round<'_> {
         while !load.has_ended() {
             looks += 1;
             if looks % 50 == 0 {
-                // Commits wait for replicas, and those for somebody who leads.
+                // Commits wait for replicas, which wait for a leader.
                 self.nodes.start_dead()?;
                 if self.nodes.leading().is_empty() {
                     let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);

@@ -1,5 +1,5 @@
-//! Histories made by hand: each has one anomaly, which must be found under its name, at the levels that exclude it and at no
-//! other; and beside it what is clean.
+//! Histories made by hand: each has one anomaly, which must be found under its name at exactly the levels that exclude
+//! it; and clean histories next to them.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn list_of(text: &str) -> List {
     List(text.parse().unwrap())
 }
 
-/// Reads `r0=1,2` (read), `a0=3` (append), `u0=4` (append, undone). Steps joined by `&` are of one statement.
+/// Parses `r0=1,2` (read), `a0=3` (append), `u0=4` (append, undone). Steps joined by `&` belong to one statement.
 fn ops(text: &str) -> Vec<Op> {
     let statements = text.split_whitespace().enumerate();
     let steps = statements.flat_map(|(statement, steps)| steps.split('&').map(move |step| (statement, step)));
@@ -30,14 +30,14 @@ fn ops(text: &str) -> Vec<Op> {
     steps.map(op).collect()
 }
 
-/// A transaction beside all others, on a connection of its own (see [`history`]).
+/// Returns a transaction that is concurrent with all others, on its own connection (see [`history`]).
 fn at(isolation: Isolation, outcome: Outcome, steps: &str) -> Transaction {
     let statements_ns = vec![0; steps.split_whitespace().count()];
     let ops = ops(steps);
     Transaction { session: 0, replica: None, isolation, began_ns: 0, ended_ns: 1000, outcome, statements_ns, ops }
 }
 
-/// The transactions, each on a connection of its own, and lists at the end, as `0=1,2 1=3`.
+/// Returns the history of the transactions, each on its own connection, with lists at the end such as `0=1,2 1=3`.
 fn history(mut transactions: Vec<Transaction>, end: &str) -> History {
     (0..).zip(&mut transactions).for_each(|(number, transaction)| transaction.session = number);
     let end = end.split_whitespace().map(|list| {
@@ -51,12 +51,12 @@ fn judged(history: &History, order: Order) -> Result<Facts, Violation> {
     check(history, Rules { order, as_level: None })
 }
 
-/// All acknowledged, at one level.
+/// Returns a history of acknowledged transactions at one level.
 fn same(level: Isolation, steps: &[&str], end: &str) -> History {
     history(steps.iter().map(|steps| at(level, Outcome::Acknowledged, steps)).collect(), end)
 }
 
-/// Expects the anomaly at these levels, and nothing at the others.
+/// Checks that the anomaly is found at these levels, and nothing at the others.
 fn excluded_at(levels: &[Isolation], name: &str, steps: &[&str], end: &str) {
     for level in LEVELS {
         let found = judged(&same(level, steps, end), Order::None);
@@ -69,8 +69,8 @@ fn excluded_at(levels: &[Isolation], name: &str, steps: &[&str], end: &str) {
     }
 }
 
-/// Goal: clean histories pass and are counted. Method: serial appends and reads of texts and rows; own appends; a rolled-back
-/// transaction; an append undone; a commit whose answer never came, there and not there.
+/// Goal: clean histories pass and are counted. Method: serial appends and reads of texts and rows; own appends; a
+/// rolled-back transaction; an append that was undone; a commit without an answer, there and not there.
 #[test]
 fn clean_histories_pass() {
     excluded_at(
@@ -93,7 +93,8 @@ fn clean_histories_pass() {
     }
 }
 
-/// Goal: what is lost, there twice, there by half, or there although rolled back is found (L1 to L3). Method: each.
+/// Goal: elements that are lost, duplicated, there in part, or there although they were rolled back are found (L1 to
+/// L3). Method: each.
 #[test]
 fn wrong_end_is_found() {
     let end = |outcome, steps: &str, end: &str| {
@@ -115,8 +116,8 @@ fn wrong_end_is_found() {
     assert_eq!(end(Outcome::Unknown, "a0=2 a1=3", "0=1"), None);
 }
 
-/// Goal: a read of what was rolled back, of half of another's appends, or in another order is found at every level, also when
-/// its reader was rolled back (L4). Method: each.
+/// Goal: a read of rolled-back elements, of a part of another transaction's appends, or in another order is found at
+/// every level, also if its reader was rolled back (L4). Method: each.
 #[test]
 fn wrong_reads_are_found() {
     let all = &LEVELS;
@@ -135,15 +136,15 @@ fn wrong_reads_are_found() {
             let read = at(Isolation::ReadCommitted, reader, "r0=1");
             let of = history(vec![at(Isolation::ReadCommitted, writer, "a0=1"), read], "0=");
             let found = judged(&of, Order::None).map_err(|violation| violation.name);
-            // A crash may take back what both had.
+            // A crash may take back both transactions.
             let passes = writer == Outcome::Unknown && reader == Outcome::Aborted;
             assert_eq!(found.err(), (!passes).then(|| name.to_owned()));
         }
     }
 }
 
-/// Goal: each cycle is found under its name, at the levels that exclude it and at no other (L5 to L7). Method: the smallest
-/// history of each, then with a further transaction on the way.
+/// Goal: each cycle is found under its name, at exactly the levels that exclude it (L5 to L7). Method: the smallest
+/// history of each, and one with a further transaction in the cycle.
 #[test]
 fn cycles_are_found_by_name_where_they_are_excluded() {
     let (all, snapshot, serial) = (&LEVELS, &LEVELS[1..], &LEVELS[2..]);
@@ -156,9 +157,9 @@ fn cycles_are_found_by_name_where_they_are_excluded() {
     excluded_at(serial, "write skew (G2-item)", &["r0= a2=1", "r2= a0=2"], "0=2 2=1");
     excluded_at(serial, "write skew (G2)", &["r0= a1=1", "r1= a0=2"], "0=2 1=1");
     excluded_at(serial, "anti-dependency cycle (G2-item)", &["r0= a2=1", "r2= a4=2", "r4= a0=3"], "0=3 2=1 4=2");
-    // A reader between two writers that snapshot isolation lets pass each other.
+    // A reader between two writers whose write skew snapshot isolation allows.
     excluded_at(serial, "anti-dependency cycle (G2-item)", &["r0=&r2= a4=1", "a0=2", "r0=2&r4="], "0=2 4=1");
-    // Two readers that see two independent writers in different orders: no two anti-dependencies in a row.
+    // Two readers that see two independent writers in different orders: no two anti-dependencies are adjacent.
     excluded_at(
         snapshot,
         "anti-dependencies apart from each other (G-nonadjacent)",
@@ -167,7 +168,8 @@ fn cycles_are_found_by_name_where_they_are_excluded() {
     );
 }
 
-/// Goal: one statement of READ COMMITTED sees one moment, two may see two. Method: read skew in one, and over two.
+/// Goal: one statement of READ COMMITTED sees one moment; two may see two. Method: read skew within one statement, and
+/// over two.
 #[test]
 fn statement_of_read_committed_is_one_moment() {
     let level = Isolation::ReadCommitted;
@@ -177,8 +179,8 @@ fn statement_of_read_committed_is_one_moment() {
     assert_eq!(two.read_skews, 1);
 }
 
-/// Goal: in a mix each transaction is held to its own level. Method: lost update and write skew, one of the two at each
-/// level.
+/// Goal: in a mix of levels each transaction is judged by its own. Method: lost update and write skew, with every pair
+/// of levels.
 #[test]
 fn each_is_held_to_its_own_level() {
     for (reader, other) in LEVELS.into_iter().flat_map(|level| LEVELS.map(|other| (level, other))) {
@@ -191,8 +193,9 @@ fn each_is_held_to_its_own_level() {
     }
 }
 
-/// Goal: who begins after another has ended sees what that did, and only then (L8). Method: a stale read on another
-/// connection, on the same one, beside the writer; at each level and order; for READ COMMITTED by when the statement began.
+/// Goal: a transaction that begins after another one has ended sees its effects, and only then must it (L8). Method: a
+/// stale read on another connection, on the same one, and concurrent with the writer; at each level and order; for READ
+/// COMMITTED the begin of the statement counts.
 #[test]
 fn order_in_time_counts_where_it_is_asked_for() {
     for level in LEVELS {
@@ -216,9 +219,10 @@ fn order_in_time_counts_where_it_is_asked_for() {
     judged(&late, Order::RealTime).expect("beside it");
 }
 
-/// Goal: L9: what a replica shows may be old, but not new, not in another order than the primary's, and never older than what it showed.
-/// Method: two writers after each other in time; a replica's read that shows neither, both, or the second only; readers on two
-/// nodes that see two independent writers in two orders; a replica that goes back, in one life and over two.
+/// Goal: L9: a replica may show an old state, but none from the future, none in another order than the primary's, and
+/// none older than it showed before. Method: two writers, one after the other; a replica's read that shows neither,
+/// both, or the second only; readers on two nodes that see two independent writers in different orders; a replica that
+/// goes back, within one process and over two.
 #[test]
 fn reads_on_a_replica_may_be_old_and_nothing_else() {
     let level = Isolation::RepeatableRead;
@@ -248,7 +252,8 @@ fn reads_on_a_replica_may_be_old_and_nothing_else() {
     assert_eq!(fork.as_deref(), Some("anti-dependencies apart from each other (G-nonadjacent)"), "long fork");
 }
 
-/// Goal: a violation can be read. Method: the text of a lost update in real time, with another transaction on the way.
+/// Goal: the text of a violation is readable. Method: the text of a lost update in real time, with another transaction
+/// in the cycle.
 #[test]
 fn violation_names_its_transactions_and_what_they_saw() {
     let mut of = same(Isolation::RepeatableRead, &["a0=1", "a0=2", "r0=1 a0=3"], "0=1,2,3");
@@ -261,8 +266,8 @@ fn violation_names_its_transactions_and_what_they_saw() {
     assert_eq!(violation, expected);
 }
 
-/// Goal: what a level allows is counted, and found when the history is judged by the level above. Method: lost update, read
-/// skew and write skew at the level that allows them.
+/// Goal: anomalies that a level allows are counted, and are found when the history is judged by the next level. Method:
+/// lost update, read skew and write skew at the level that allows them.
 #[test]
 fn allowed_anomalies_are_counted_and_found_one_level_up() {
     let allowed = |[level, above]: [Isolation; 2], steps: &[&str], end: &str| {

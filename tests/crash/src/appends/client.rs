@@ -1,8 +1,9 @@
-//! `Client`: one connection's random transactions on lists, and what it was told.
+//! `Client`: the random transactions on lists of one connection, and the answers that it got.
 //!
-//! Appends to texts by UPDATE and by INSERT ... ON CONFLICT, to rows by INSERT ... SELECT max(position); reads one list, two
-//! in one statement, one for update; by itself or in a transaction, read-only or not; undoes an append by a savepoint; rolls
-//! back now and then. All by prepared statements of the extended protocol.
+//! A transaction appends to texts by UPDATE and by INSERT ... ON CONFLICT, and to rows by INSERT ... SELECT
+//! max(position); it reads one list, two in one statement, or one for update. It is a single statement or a block,
+//! read-only or not; it sometimes undoes an append by a savepoint, or rolls back. All statements are prepared, in the
+//! extended protocol.
 
 use std::{
     sync::{
@@ -22,16 +23,16 @@ use postgres::{Row, Statement, error::SqlState};
 use super::history::{Element, List, Op, Transaction};
 use crate::{journal::Outcome, random::Random};
 
-/// Lists in use at one time, texts and rows in turn.
+/// The number of lists in use at one time, alternately texts and rows.
 const LISTS: u32 = 12;
-/// A third of the operations are about these.
+/// A third of the operations use these lists.
 const HOT_LISTS: u64 = 2;
-/// A list that was appended to this often is left, and a new one begun: reads stay short.
+/// After this many appends a list is replaced by a new one, so that reads stay short.
 const APPENDS_MAX: u32 = 40;
-/// A statement that takes longer has been forgotten by the server.
+/// If a statement takes longer, the server has lost it.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '300s'";
 
-/// Makes the tables, once.
+/// Creates the tables.
 pub(crate) fn create(client: &mut postgres::Client) -> Result<(), postgres::Error> {
     client.batch_execute(
         "CREATE TABLE texts (list int PRIMARY KEY, elements text NOT NULL);
@@ -40,15 +41,15 @@ pub(crate) fn create(client: &mut postgres::Client) -> Result<(), postgres::Erro
     )
 }
 
-/// The lists in use, and the next names.
+/// The lists in use, and the last number of an element.
 #[derive(Debug)]
 struct Names {
-    /// With the number of appends tried.
+    /// With the number of appends that were tried.
     lists: Vec<(List, u32)>,
     next_element: u32,
 }
 
-/// What all clients of a round share.
+/// The state that all clients of a round share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     names: Arc<Mutex<Names>>,
@@ -60,7 +61,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Lets clients begin `transactions`; `clock` is the one by which their history has its times.
+    /// Lets clients begin `transactions` transactions; `clock` gives the times of the history.
     pub(crate) fn new(transactions: u64, clock: Arc<dyn Clock>) -> Self {
         let lists = (0..LISTS).map(|list| (List(list), 0)).collect();
         Self {
@@ -86,7 +87,7 @@ impl Shared {
         self.names.lock().lists[at].0
     }
 
-    /// Returns a list to append to, and a new element.
+    /// Returns the list in slot `at` to append to, replaced if it is full, and a new element.
     fn append_to(&self, at: usize) -> (List, Element) {
         let mut names = self.names.lock();
         let (list, appends) = &mut names.lists[at];
@@ -147,20 +148,20 @@ impl Statements {
 }
 
 const NO_REASON: &str = "a transaction is refused for a reason that it cannot have";
-/// Before a replica is asked again.
+/// The pause before a replica is tried again.
 const LATER: Duration = Duration::from_millis(10);
 
-/// Why a transaction did not go on.
+/// The reason why a transaction ended early.
 enum Stop {
-    /// The server refused it, as it may.
+    /// The server refused it with an error that can occur.
     Refused,
-    /// A replica that does not show yet what it was opened with (57P03): it is to be asked again.
+    /// A replica does not yet show the state that it was opened with (57P03); the client tries again.
     Later(postgres::Error),
-    /// The connection is gone.
+    /// The connection is broken.
     Gone,
-    /// For a reason that a transaction cannot have on a node that is whole.
+    /// The server refused it with an error that cannot occur on a node that works.
     Failed(postgres::Error),
-    /// Nothing that may happen.
+    /// The server's answer is wrong.
     Wrong(anyhow::Error),
 }
 
@@ -185,7 +186,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// One connection.
+/// A connection with its random transactions.
 pub(crate) struct Client {
     connection: postgres::Client,
     statements: Statements,
@@ -193,9 +194,9 @@ pub(crate) struct Client {
     random: Random,
     levels: Vec<Isolation>,
     shared: Shared,
-    /// On a replica: which of its lives, and whether to end.
+    /// On a replica: the number of its process, and a flag that ends the client.
     replica: Option<(u64, Arc<AtomicBool>)>,
-    /// On a node that may fail in any way: whether it has said of a commit that its quorum is not known to have it.
+    /// On a node that may fail in any way: whether the node has reported a commit that its quorum may not have.
     unconfirmed: Option<Arc<AtomicBool>>,
 }
 
@@ -203,7 +204,7 @@ impl Client {
     /// Prepares a connection.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     pub(crate) fn new(
         mut connection: postgres::Client,
         session: u64,
@@ -217,10 +218,10 @@ impl Client {
         Ok(Self { connection, statements, session, random, levels, shared, replica: None, unconfirmed: None })
     }
 
-    /// Prepares a connection to a replica in its life of this number, which only reads, until `stop`.
+    /// Prepares a connection to a replica's process with the number `life`, which only reads, until `stop`.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     pub(crate) fn reading(
         connection: postgres::Client,
         session: u64,
@@ -233,12 +234,12 @@ impl Client {
         Ok(Self { replica: Some((life, stop.clone())), ..client })
     }
 
-    /// Has every refusal end the connection only, and a commit that comes with `unconfirmed` be an unknown one.
+    /// Makes a refusal end only the connection, and makes the outcome of a commit unknown if `unconfirmed` is set.
     pub(crate) fn on_failing_node(self, unconfirmed: Arc<AtomicBool>) -> Self {
         Self { unconfirmed: Some(unconfirmed), ..self }
     }
 
-    /// Whether another transaction may begin.
+    /// Returns whether another transaction may begin.
     fn take_turn(&self) -> bool {
         match &self.replica {
             None => self.shared.take_turn(),
@@ -249,17 +250,17 @@ impl Client {
     /// Plays transactions until none is left or the connection breaks.
     ///
     /// # Errors
-    /// What the server must never answer.
+    /// An answer that the server must never give.
     pub(crate) fn run(mut self) -> anyhow::Result<Vec<Transaction>> {
         let mut history = Vec::new();
         while self.take_turn() && self.step(&mut history)? {}
         Ok(history)
     }
 
-    /// Plays one transaction; returns whether the connection is good for another.
+    /// Plays one transaction; returns whether the connection can be used for another.
     ///
     /// # Errors
-    /// What the server must never answer.
+    /// An answer that the server must never give.
     pub(crate) fn step(&mut self, history: &mut Vec<Transaction>) -> anyhow::Result<bool> {
         let mut transaction = self.begin();
         let stopped = self.play(&mut transaction);
@@ -271,7 +272,7 @@ impl Client {
             Ok(()) => Ok(!self.is_unconfirmed()),
             Err(Stop::Refused) => self.roll_back(),
             Err(Stop::Gone) => Ok(false),
-            // Nobody but a replica may say so.
+            // Only a replica may give this answer.
             Err(Stop::Later(_)) if self.replica.is_some() => {
                 let goes_on = self.roll_back()?;
                 thread::sleep(LATER);
@@ -285,12 +286,12 @@ impl Client {
         }
     }
 
-    /// Whether the node has said of a commit that it may be lost with it.
+    /// Returns whether the node has reported a commit that may be lost with the node.
     fn is_unconfirmed(&self) -> bool {
         self.unconfirmed.as_ref().is_some_and(|unconfirmed| unconfirmed.load(Ordering::SeqCst))
     }
 
-    /// Ends a transaction that was refused; returns whether the connection is still there.
+    /// Ends a transaction that was refused; returns whether the connection still works.
     fn roll_back(&mut self) -> anyhow::Result<bool> {
         match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
             Ok(()) => Ok(true),
@@ -317,7 +318,7 @@ impl Client {
             isolation: self.levels[level],
             began_ns: self.shared.now_ns(),
             ended_ns: u64::MAX,
-            // Until COMMIT is sent nothing of it can be there.
+            // None of it can be committed before COMMIT is sent.
             outcome: Outcome::Aborted,
             statements_ns: Vec::new(),
             ops: Vec::new(),
@@ -325,7 +326,7 @@ impl Client {
     }
 
     fn play(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
-        // A statement by itself is at the session's level, READ COMMITTED.
+        // A single statement runs at the session's level, READ COMMITTED.
         if transaction.isolation == Isolation::ReadCommitted && self.one_in(6) {
             return self.statement_by_itself(transaction);
         }
@@ -357,7 +358,7 @@ impl Client {
         self.end(transaction, |client| client.connection.batch_execute("COMMIT"))
     }
 
-    /// Sends what commits.
+    /// Runs `commit`, whose outcome is unknown until it is answered.
     fn end(
         &mut self,
         transaction: &mut Transaction,
@@ -383,7 +384,7 @@ impl Client {
         let at = self.slot();
         let (list, element) = self.shared.append_to(at);
         transaction.statements_ns.push(self.shared.now_ns());
-        // Written down before it is sent: it may be there although no answer comes.
+        // Recorded before it is sent, since it may be there although no answer comes.
         transaction.ops.push(Op::Append { list, element });
         self.end(transaction, |client| client.send_append(list, element))
     }
@@ -393,7 +394,7 @@ impl Client {
         usize::try_from(self.random.below(if hot { HOT_LISTS } else { LISTS.into() })).unwrap_or_default()
     }
 
-    /// Appends, to a text that may not be there yet, or as a row.
+    /// Appends an element, to a text that may not exist yet, or as a row.
     fn send_append(&mut self, list: List, element: Element) -> Result<(), postgres::Error> {
         let number = list.0.cast_signed();
         if !list.is_text() {
@@ -458,7 +459,7 @@ impl Client {
 
     fn read_two(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
         let first = self.slot();
-        // Another of the same kind.
+        // The second list is a different one of the same kind.
         let others = usize::try_from(LISTS / 2 - 1).unwrap_or_default();
         let second = (first + 2 + 2 * self.below(others)) % usize::try_from(LISTS).unwrap_or(1);
         let lists = [self.shared.list(first), self.shared.list(second)];
@@ -475,10 +476,10 @@ impl Client {
     }
 }
 
-/// Reads every list of `shared` at one moment, as a transaction of the history.
+/// Reads every list of `shared` in one transaction, and returns it for the history.
 ///
 /// # Errors
-/// The connection's; rows that make no sense.
+/// Those of the connection; rows that make no sense.
 pub(crate) fn read_all(
     connection: &mut postgres::Client,
     session: u64,
@@ -507,7 +508,7 @@ pub(crate) fn read_all(
     Ok(transaction)
 }
 
-/// Notes what a statement answered about these texts, those included that are not there.
+/// Records a statement's answer about these texts, including those that do not exist.
 fn note_texts(transaction: &mut Transaction, lists: &[List], rows: &[Row]) -> anyhow::Result<()> {
     let mut found: Vec<(List, Vec<Element>)> = Vec::new();
     for row in rows {
@@ -519,7 +520,7 @@ fn note_texts(transaction: &mut Transaction, lists: &[List], rows: &[Row]) -> an
     note(transaction, lists, found)
 }
 
-/// Notes what a statement answered about these lists of rows, which come in order.
+/// Records a statement's answer about these lists of rows, which are sorted.
 fn note_rows(transaction: &mut Transaction, lists: &[List], rows: &[Row]) -> anyhow::Result<()> {
     let mut found: Vec<(List, Vec<Element>)> = Vec::new();
     for row in rows {

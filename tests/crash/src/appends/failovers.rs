@@ -1,8 +1,9 @@
-//! A round over failovers: three nodes, of which the leading one is killed at the end of each life and another promoted. Both replicas are read
-//! all the while, also between the kill and the promotion.
+//! A round with failovers: three nodes; at the end of each run the leader is killed and another node is promoted. Both
+//! replicas are read all the time, also between the kill and the promotion.
 //!
-//! Every commit asks for both replicas, so nothing that anybody was told may be lost, neither by the clients of the one that leads nor by readers
-//! of replicas, which see what both have on disk. All of it is one history: a new leader continues the old one's.
+//! Every commit must be on the disks of two of the three nodes, so nothing that a client was answered may be lost,
+//! neither commits of the leader's clients nor reads on replicas, which see what a quorum has on disk. It all forms one
+//! history: a new leader continues the old one's.
 
 use std::{
     path::Path,
@@ -28,20 +29,21 @@ use crate::{
     trio::{COUNT, Trio as _},
 };
 
-/// Connections to each replica.
+/// The number of connections to each replica.
 const READERS: u64 = 2;
 
-/// How long replicas are read that have no primary.
+/// How long replicas are read without a primary.
 const ORPHANED: Duration = Duration::from_millis(200);
 
-/// Readers of replicas, in one life of the one that leads.
+/// The readers of replicas, during one run of a leader.
 struct Readers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<anyhow::Result<Vec<Transaction>>>>,
 }
 
 impl Readers {
-    /// Starts them on every node but `leader`. Each node has a number of its own in each life: what is read there never goes back.
+    /// Starts readers on every node but `leader`. Each node has its own number in each run, under which its reads never
+    /// go back.
     fn start(nodes: &Nodes, leader: usize, life: u64, shared: &Shared, random: &mut Random) -> anyhow::Result<Self> {
         let mut readers = Self { stop: Arc::default(), threads: Vec::new() };
         for node in (0..COUNT).filter(|node| *node != leader) {
@@ -65,7 +67,7 @@ impl Readers {
     }
 }
 
-/// Plays one round, on new databases below `dir`; returns how often a node was killed.
+/// Plays one round, on new databases below `dir`; returns the number of kills.
 pub(super) fn play(plan: &Plan, mix: Mix, seed: u64, dir: &Path, history: &mut History) -> anyhow::Result<u64> {
     let rings = tempfile::Builder::new().prefix("collie-appends-").tempdir_in("/dev/shm")?;
     let mut random = Random::new(seed);
@@ -90,7 +92,7 @@ pub(super) fn play(plan: &Plan, mix: Mix, seed: u64, dir: &Path, history: &mut H
         let first = usize::try_from(random.below(COUNT as u64))?;
         let promoted = (0..COUNT).map(|next| (first + next) % COUNT).find_map(|node| nodes.promote(node).ok());
         promoted.with_context(|| format!("life {life}: no node can be promoted"))?;
-        // What did not come through until now never will: the old leader sets aside what only it has.
+        // A commit that has not come through by now never will: the old leader sets aside the log that only it has.
         let promoted_ns = RealClock.now_ns();
         let lost =
             |transaction: &&mut Transaction| transaction.outcome == Outcome::Unknown && transaction.replica.is_none();

@@ -1,15 +1,15 @@
-//! `Graph`: dependencies between transactions, and the cycles in them.
+//! `Graph`: dependencies between transactions, and the search for cycles in them.
 //!
-//! Knows four kinds of edges and nothing of lists or levels.
+//! It knows four kinds of edges and nothing of lists or levels.
 //!
 //! # Invariants
-//! - Y1. [`Graph::cycle`] finds one exactly if there is a closed walk over allowed edges, for a spaced search one in which
-//!   no two anti-dependencies follow each other: strongly connected components of the graph, for a spaced search of the
-//!   graph with every node twice, once for being come to by an anti-dependency.
-//! - Y2. What it returns is a closed walk of allowed edges; the shortest of its component, as far as the budget went.
+//! - Y1. [`Graph::cycle`] finds a cycle exactly if there is a closed walk over allowed edges; a spaced search, exactly
+//!   if there is one in which no two anti-dependencies are adjacent. It uses the strongly connected components of the
+//!   graph, for a spaced search of the graph with every node twice, once for being reached by an anti-dependency.
+//! - Y2. The result is a closed walk of allowed edges, the shortest of its component as far as the budget allowed.
 //!
-//! Cost: linear, but for the search of a short cycle in the component found. Checked by `graph_tests.rs` against a search of
-//! all walks in small graphs.
+//! Cost: linear, except for the search of a short cycle in the component that was found. Checked by `graph_tests.rs`
+//! against a search of all walks in small graphs.
 
 use std::collections::VecDeque;
 
@@ -17,16 +17,16 @@ use collie_base::Map;
 
 use super::history::List;
 
-/// Why one transaction comes before another.
+/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The next version of a list is the other's.
+    /// The second transaction appended the next version of a list after the first one's.
     WriteWrite,
-    /// The other read its version.
+    /// The second transaction read the first one's version.
     WriteRead,
-    /// The other's version is the next after the one that it read: an anti-dependency.
+    /// The second transaction appended the version after the one that the first one read: an anti-dependency.
     ReadWrite,
-    /// It had ended when the other began.
+    /// The first transaction had ended when the second one began.
     Order,
 }
 
@@ -36,33 +36,33 @@ pub(crate) struct Edge {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) kind: Kind,
-    /// By which list; `None` for an order.
+    /// The list that causes it; `None` for an order.
     pub(crate) list: Option<List>,
 }
 
 /// The dependencies of a history.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// By `from`.
+    /// Sorted by `from`.
     edges: Vec<Edge>,
-    /// Where the edges of a node begin; one more at the end.
+    /// The index of each node's first edge, and the number of edges at the end.
     first: Vec<usize>,
 }
 
-/// Which edges a search goes along.
+/// Returns whether a search may use an edge.
 pub(crate) type Allowed<'a> = &'a dyn Fn(&Edge) -> bool;
 
-/// Edges looked at while searching a short cycle.
+/// The number of edges that the search for a short cycle may visit.
 const BUDGET_EDGES: usize = 4_000_000;
 
-/// A node, and for a spaced search whether it was come to by an anti-dependency.
+/// A node, and for a spaced search whether it was reached by an anti-dependency.
 type State = usize;
 
 const UNSEEN: usize = usize::MAX;
 
 impl Graph {
-    /// Makes a graph of `nodes` nodes. Of edges of one kind between two nodes it keeps one; an edge from a node to itself
-    /// says nothing.
+    /// Makes a graph of `nodes` nodes. It keeps one of several edges of one kind between two nodes, and drops edges
+    /// from a node to itself.
     pub(crate) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
         edges.retain(|edge| edge.from != edge.to);
         edges.sort_unstable();
@@ -75,14 +75,15 @@ impl Graph {
         self.edges.len()
     }
 
-    /// Returns a cycle over edges that are `allowed`, as short as was found; `spaced`: one in which no anti-dependency
-    /// follows another, and the first not the last.
+    /// Returns a cycle over edges that are `allowed`, the shortest that was found. If `spaced`, no two
+    /// anti-dependencies of it are adjacent, including the last and the first edge.
     pub(crate) fn cycle(&self, spaced: bool, allowed: Allowed<'_>) -> Option<Vec<Edge>> {
         let component = self.component(spaced, allowed)?;
         Some(self.shortest(&component, spaced, allowed))
     }
 
-    /// Returns the edges that may follow in a state, each with the state it leads to, from the edge numbered `from` on.
+    /// Returns the edges that can follow in a state, each with the state that it leads to, from the edge numbered
+    /// `from` on.
     fn steps(
         &self,
         state: State,
@@ -109,7 +110,7 @@ impl Graph {
             if number[root] != UNSEEN {
                 continue;
             }
-            // A state, and the edge to go on with.
+            // A state, and the edge to continue with.
             let mut path = vec![(root, 0)];
             while let Some((state, from)) = path.last_mut() {
                 let at = *state;
@@ -145,7 +146,7 @@ impl Graph {
         None
     }
 
-    /// Returns a shortest cycle within a component, found from as many of its states as the budget allows.
+    /// Returns a shortest cycle within a component, searched from as many of its states as the budget allows.
     fn shortest(&self, component: &[State], spaced: bool, allowed: Allowed<'_>) -> Vec<Edge> {
         let members: Map<State, ()> = component.iter().map(|state| (*state, ())).collect();
         let mut budget = BUDGET_EDGES;

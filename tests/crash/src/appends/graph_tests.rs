@@ -1,4 +1,4 @@
-//! The search of cycles beside a search of all walks.
+//! Compares the search for cycles with a search of all walks.
 
 use super::*;
 use crate::random::Random;
@@ -9,7 +9,7 @@ fn edge(from: usize, to: usize, kind: Kind) -> Edge {
     Edge { from, to, kind, list: None }
 }
 
-/// Whether some closed walk is there, by following every state until nothing new is met.
+/// Returns whether there is a closed walk, by following every state until no new one is found.
 fn has_cycle(nodes: usize, edges: &[Edge], spaced: bool) -> bool {
     let next = |(node, by_anti): (usize, bool)| {
         edges.iter().filter(move |edge| edge.from == node && edge.to != node).filter_map(move |edge| {
@@ -33,8 +33,8 @@ fn has_cycle(nodes: usize, edges: &[Edge], spaced: bool) -> bool {
     })
 }
 
-/// Goal: a cycle is found exactly when there is one, and is one (Y1, Y2). Method: 6,000 random graphs of up to eight nodes,
-/// sparse to dense, spaced and not.
+/// Goal: a cycle is found exactly if there is one, and is valid (Y1, Y2). Method: 6,000 random graphs of up to eight
+/// nodes, sparse to dense, spaced and not.
 #[test]
 fn cycle_is_found_exactly_when_there_is_one() {
     let mut random = Random::new(17);
@@ -59,7 +59,7 @@ fn cycle_is_found_exactly_when_there_is_one() {
     assert!((1_000..5_000).contains(&found), "{found}: the graphs are too thin or too thick to tell");
 }
 
-/// Goal: the cycle that is shown is the shortest, and only allowed edges count. Method: a ring of seven with a shortcut.
+/// Goal: the shortest cycle is returned, and only allowed edges count. Method: a ring of seven with a shortcut.
 #[test]
 fn shortest_cycle_of_allowed_edges_is_shown() {
     let mut edges: Vec<Edge> = (0..7).map(|node| edge(node, (node + 1) % 7, Kind::WriteWrite)).collect();

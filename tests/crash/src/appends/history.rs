@@ -1,6 +1,7 @@
-//! `History`: what transactions on lists did and were told, as their clients wrote it down, and the lists at the end.
+//! `History`: the operations of transactions on lists with their answers, as their clients recorded them, and the lists
+//! at the end.
 //!
-//! An element is appended once in a history, so a read tells whose appends it saw. Judges nothing.
+//! Each element is appended only once in a history, so a read shows whose appends it saw. This module does not judge.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,12 +9,12 @@ use collie_engine::Isolation;
 
 use crate::journal::Outcome;
 
-/// A list. One with an even number is a text, one with an odd number is a row for each element.
+/// A list. A list with an even number is a text, one with an odd number has a row for each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct List(pub(crate) u32);
 
 impl List {
-    /// Whether it is one row that each append changes.
+    /// Returns whether it is one row that each append changes.
     pub(crate) const fn is_text(self) -> bool {
         self.0.is_multiple_of(2)
     }
@@ -25,7 +26,7 @@ impl fmt::Display for List {
     }
 }
 
-/// What is appended.
+/// An element of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Element(pub(crate) u32);
 
@@ -35,37 +36,37 @@ impl fmt::Display for Element {
     }
 }
 
-/// One step of a transaction that was answered.
+/// A step of a transaction that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Put at the end of the list.
+    /// An append to the end of the list.
     Append { list: List, element: Element },
-    /// The same, and rolled back to a savepoint before anything else was asked.
+    /// An append that was rolled back to a savepoint before the next statement.
     Undone { list: List, element: Element },
-    /// The whole list, read by the transaction's statement of this number.
+    /// A read of the whole list by the transaction's statement of this number.
     Read { list: List, elements: Vec<Element>, statement: usize },
 }
 
 /// One transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
-    /// Its connection. Transactions of one are in order in the history.
+    /// Its connection. Transactions of one connection are in order in the history.
     pub(crate) session: u64,
-    /// The replica that it read on, and which of its lives, by a number; `None`: it ran on the primary.
+    /// A number for the replica's process on which it ran; `None` if it ran on the primary.
     pub(crate) replica: Option<u64>,
     pub(crate) isolation: Isolation,
-    /// Before its first message was sent.
+    /// The time before its first message was sent.
     pub(crate) began_ns: u64,
-    /// After its end was answered. Of one whose answer never came: when the server answered again after the crash.
+    /// The time after its end was answered or, without an answer, when the server answered again after the crash.
     pub(crate) ended_ns: u64,
     pub(crate) outcome: Outcome,
-    /// Before each of its statements was sent.
+    /// The time before each of its statements was sent.
     pub(crate) statements_ns: Vec<u64>,
     pub(crate) ops: Vec<Op>,
 }
 
 impl Transaction {
-    /// Returns what it read.
+    /// Returns its reads.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (List, Vec<Element>)> {
         self.ops.iter().filter_map(|op| match op {
             Op::Read { list, elements, .. } => Some((*list, elements.clone())),
@@ -74,11 +75,11 @@ impl Transaction {
     }
 }
 
-/// Everything that was written down.
+/// Everything that was recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) transactions: Vec<Transaction>,
-    /// Each list that was ever named, read when all was over.
+    /// Each list that was ever used, as read at the end.
     pub(crate) end: BTreeMap<List, Vec<Element>>,
 }
 
@@ -100,7 +101,7 @@ impl fmt::Display for Transaction {
     }
 }
 
-/// Shows the end of a list, which is what differs.
+/// Displays the last elements of a list, where lists differ.
 pub(crate) struct Tail<'e>(pub(crate) &'e [Element]);
 
 impl fmt::Display for Tail<'_> {

@@ -1,7 +1,7 @@
-//! `Standby`: a replica beside a round, read while the primary is written to, behind a bad network and killed now and then.
+//! `Standby`: a replica that is read while the primary is written to, behind a bad network, and killed now and then.
 //!
-//! A life of it is a process; connections of one life see states that never go back. Between lives it keeps its directory. It is filled
-//! before the round begins, so that it opens although its primary is dead at that moment.
+//! Connections to one process of the replica see states that never go back. The directory is kept between processes.
+//! The replica is filled before the round begins, so that it can open while its primary is dead.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,22 +24,22 @@ use super::{
 };
 use crate::{random::Random, server::Server};
 
-/// Connections to a replica at one time.
+/// The number of connections to a replica at one time.
 const READERS: u64 = 3;
 
-/// Numbers of the readers' connections begin here, above all others of a round.
+/// The numbers of readers' connections begin here, above all others of a round.
 pub(super) const SESSIONS: u64 = 1 << 32;
 
-/// `replication.timeout` of both servers: the shortest there is.
+/// `replication.timeout` of both servers, the shortest that is allowed.
 const TIMEOUT: &str = "replication.timeout=1 s";
 
-/// How often something that is waited for is looked at.
+/// The pause between two checks of a condition.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A replica.
 pub(crate) struct Standby {
     binary: PathBuf,
-    /// Before the server's own.
+    /// Arguments that precede the server's own.
     arguments: Vec<String>,
     data: PathBuf,
     log: PathBuf,
@@ -51,12 +51,13 @@ pub(crate) struct Standby {
     pub(crate) kills: u64,
 }
 
-/// Further settings of a primary that is followed at `port` over its lives; its files are below `dir`.
+/// Returns further settings of a primary that listens for replicas at `port` in all its runs; its files are below
+/// `dir`.
 pub(super) fn settings_of_primary(port: &Port, dir: &Path) -> anyhow::Result<[String; 3]> {
     Ok([format!("server.replica_listen={}", port.address()), TIMEOUT.to_owned(), key_below(dir)?])
 }
 
-/// Makes the key by which both know each other, and returns the setting that names it.
+/// Makes the key of both servers, and returns the setting that names it.
 fn key_below(dir: &Path) -> anyhow::Result<String> {
     let path = dir.join("replication.key");
     plant_key(&path).context("the servers' key")?;
@@ -104,7 +105,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Has it read, in one life after the other, until `over`; returns what its readers did.
+    /// Reads on it, in one process after the other, until `over`; returns the readers' transactions.
     pub(crate) fn read(
         &mut self,
         shared: &Shared,
@@ -144,7 +145,7 @@ impl Standby {
         Ok(history)
     }
 
-    /// One kind of weather for a while.
+    /// Applies one random kind of network fault for a while.
     fn weather(&self, random: &mut Random, over: &AtomicBool) {
         let ms = |low: u64, random: &mut Random| Duration::from_millis(low + random.below(800));
         let slow = Weather { bytes_per_second: Some(100_000), delay: Duration::from_millis(20), ..Weather::default() };
@@ -169,10 +170,10 @@ impl Standby {
         }
     }
 
-    /// Waits until it has what `primary` has, while nobody writes.
+    /// Waits until it equals `primary`; nothing is written meanwhile.
     ///
     /// # Errors
-    /// It does not come to that.
+    /// It does not become equal in time.
     pub(crate) fn until_equal(&mut self, primary: &Server) -> anyhow::Result<()> {
         if self.server.is_none() {
             self.open()?;

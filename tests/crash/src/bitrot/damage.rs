@@ -1,4 +1,5 @@
-//! `Rot`: damage to one file of a directory, drawn from a seed: its kind first, so that rare files come as often as frequent ones.
+//! `Rot`: damage to one file of a directory, drawn from a seed. The kind of file is drawn first, so that rare kinds are
+//! damaged as often as frequent ones.
 
 use std::{collections::BTreeMap, fmt, fs, os::unix::fs::FileExt, path::Path};
 
@@ -7,7 +8,7 @@ use anyhow::Context;
 use super::files::{self, Files, Kind};
 use crate::random::Random;
 
-/// What is lost with a sector of many disks.
+/// The unit in which many disks lose data.
 const BLOCK: usize = 4096;
 
 /// How a file is damaged.
@@ -15,13 +16,13 @@ const BLOCK: usize = 4096;
 enum Damage {
     /// One bit is flipped.
     Bit,
-    /// A block is zeros.
+    /// A block is zeroed.
     Zeros,
-    /// The file is as it was earlier: a write that was reported and never came to the disk.
+    /// The file has an earlier state, as after a write that was reported but never reached the disk.
     Older,
 }
 
-/// What was damaged, and how.
+/// The damaged file, and the kind of damage.
 #[derive(Clone, Debug)]
 pub(super) struct Rot {
     pub(super) kind: Kind,
@@ -37,8 +38,8 @@ impl fmt::Display for Rot {
 }
 
 impl Rot {
-    /// Damages a file in `dir`, in place, since a running server may have it open. `older`: the files as they were earlier. `None`: what
-    /// was drawn changes nothing.
+    /// Damages a file in `dir` in place, since a running server may have it open. `older` has earlier states of the
+    /// files. Returns `None` if the damage that was drawn changes nothing.
     pub(super) fn plant(
         dir: &Path,
         older: &Files,
@@ -57,10 +58,11 @@ impl Rot {
         let at = usize::try_from(random.below(found.len() as u64))?;
         let (name, bytes) = found.swap_remove(at);
         let damage = [Damage::Bit, Damage::Bit, Damage::Zeros, Damage::Older][usize::try_from(random.below(4))?];
-        // The newest file of the log, older: commits are gone from its end as if they had never been, which nothing can show.
+        // The newest log file is left out: in an earlier state it lacks commits at its end without a trace, which
+        // nothing can show.
         let before = older.get(&name).filter(|_| kind != Kind::Log || at != last);
         let mut bad = bytes.clone();
-        // The used part of a file of the log is small.
+        // Only a small part of a log file is used.
         let within = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
         let mut offset = usize::try_from(random.below(within as u64))?;
         match (damage, before) {

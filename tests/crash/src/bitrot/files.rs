@@ -1,4 +1,4 @@
-//! `Files`: the files of a directory by name, what each of them is for, and a copy of them.
+//! `Files`: the files of a directory by name, the purpose of each, and copies of directories.
 
 use std::{
     collections::BTreeMap,
@@ -8,28 +8,28 @@ use std::{
 
 use anyhow::Context;
 
-/// The contents of files, by their name in the directory.
+/// The contents of files, by name relative to the directory.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Log,
     Table,
-    /// Which tables a tree has.
+    /// The list of a tree's tables.
     List,
     Manifest,
     Control,
     Slots,
-    /// The list of a backup.
+    /// The list of files of a backup.
     Backup,
-    /// Whose the log is, which term was promised, where consumers are, and whatever else is small.
+    /// Small files: the owner of the log, the promised term, the positions of consumers, and others.
     Note,
     Samples,
 }
 
 impl Kind {
-    /// Returns what the file of that name is for. `None`: its bytes count for nothing.
+    /// Returns the purpose of the file with this name, or `None` if its bytes do not matter.
     pub(super) fn of(name: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
         Some(match name {
@@ -46,13 +46,13 @@ impl Kind {
         })
     }
 
-    /// Returns whether it is of the levels.
+    /// Returns whether it is a file of the LSM levels.
     pub(super) fn is_of_levels(self) -> bool {
         matches!(self, Self::Table | Self::List | Self::Manifest)
     }
 }
 
-/// Reads every file below a directory; those that a running server removes meanwhile are left out.
+/// Reads every file below a directory, except those that a running server removes meanwhile.
 pub(super) fn read(dir: &Path) -> anyhow::Result<Files> {
     let (mut found, mut todo) = (Files::new(), vec![dir.to_owned()]);
     while let Some(at) = todo.pop() {
@@ -69,7 +69,7 @@ pub(super) fn read(dir: &Path) -> anyhow::Result<Files> {
     Ok(found)
 }
 
-/// Returns `None` of what is not there any more.
+/// Returns `None` for a file that does not exist any more.
 pub(super) fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -77,7 +77,7 @@ pub(super) fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Copies a directory to another one, which is emptied first, with what the servers over it said. It is its owner's alone.
+/// Copies a directory with its modes to another one, which is emptied first, and the log of its servers.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     for left in [to, &said_of(to)] {
         let _none = if left.is_dir() { fs::remove_dir_all(left) } else { fs::remove_file(left) };
@@ -86,7 +86,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     while let Some(at) = todo.pop() {
         let copied = to.join(at.strip_prefix(from)?);
         fs::create_dir_all(&copied)?;
-        // A data directory that others can look into is not opened.
+        // The server refuses to open a data directory that other users can read.
         fs::set_permissions(&copied, fs::metadata(&at)?.permissions())?;
         for entry in fs::read_dir(&at).with_context(|| at.display().to_string())? {
             let entry = entry?;
@@ -100,7 +100,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns where what the servers over a directory say is written.
+/// Returns the path of the log of the servers that run on a directory.
 pub(super) fn said_of(data: &Path) -> PathBuf {
     data.with_extension("said")
 }

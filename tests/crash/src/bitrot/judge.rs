@@ -1,4 +1,4 @@
-//! What the program makes of rot, and whether that is right: see the oracles of the module above.
+//! Checks how the program reacts to rot, by the oracles of the parent module.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl Lab<'_> {
         self.judge_start(&data, &rot, database).with_context(|| rot.to_string())
     }
 
-    /// Starts a server over what was damaged, twice, and judges what is there.
+    /// Starts a server on the damaged directory, twice, and checks its rows.
     fn judge_start(&mut self, data: &Path, rot: &Rot, database: &Database) -> anyhow::Result<()> {
         let mut journals = database.journals.clone();
         let Ok(server) = self.start(data, &[]) else {
@@ -36,7 +36,7 @@ impl Lab<'_> {
         };
         let mut client = server.connect()?;
         if let Err(error) = bank::verify(&mut client, &journals, true) {
-            // R1's exception.
+            // The exception in R1: only the last commit may be missing.
             let said = self.said(data)?;
             let silent = || format!("silently wrong; the server said: {said}");
             ensure!(said.contains("wal: dropped an unfinished flush"), error.context(silent()));
@@ -55,7 +55,8 @@ impl Lab<'_> {
         self.said(data).map(drop)
     }
 
-    /// A start was refused: in a line, and if it is for the levels, what is whole of them can be seen.
+    /// Checks a refused start: a line names a file, and if that is one of the LSM levels, the undamaged tables can be
+    /// read.
     fn judge_refusal(&mut self, data: &Path, journals: &[Journal]) -> anyhow::Result<()> {
         let said = self.said(data)?;
         let line = said.lines().last().unwrap_or_default();
@@ -127,7 +128,7 @@ impl Lab<'_> {
         }
         let again = match self.start(data, &[]) {
             Ok(again) => again,
-            // MANIFEST is looked at by the background's pass alone.
+            // Only the background pass checks a running server's MANIFEST, and the stop may have come before it.
             Err(_) if rot.kind == Kind::Manifest => return self.judge_refusal(data, &all),
             Err(error) => return Err(error.context("it does not start again")),
         };

@@ -1,5 +1,5 @@
-//! `Template`: the databases whose copies are damaged, made once: with a bank's load, levels of several trees, a log behind them, a slot, a
-//! consumer of the log, and a backup.
+//! `Template`: the databases whose copies are damaged, made once, with a bank's load, LSM levels of several trees, log
+//! after them, a slot, a consumer of the log, and a backup.
 
 use std::path::PathBuf;
 
@@ -17,20 +17,20 @@ use crate::{
     visitor::visit,
 };
 
-/// Transactions of a round of load; the files as they are after the first are what older ones are put back from.
+/// The transactions of a round of load; earlier states of files are those after the first round.
 const TRANSACTIONS: u64 = 60;
 
-/// A stopped database, and what its clients were answered.
+/// A stopped database, and the journals of its clients.
 pub(super) struct Database {
     pub(super) data: PathBuf,
     pub(super) journals: Vec<Journal>,
 }
 
-/// What is damaged each time.
+/// The originals of all damaged copies.
 pub(super) struct Template {
-    /// The files as they were earlier.
+    /// Earlier states of the files.
     pub(super) older: Files,
-    /// One that was stopped in order, which has no log to replay, and one that was killed, which has.
+    /// One that was stopped in order and has no log to replay, and one that was killed and has some.
     pub(super) databases: [Database; 2],
     pub(super) backup: PathBuf,
 }
@@ -46,7 +46,7 @@ impl Lab<'_> {
         bank::create(&mut client)?;
         let mut journals = vec![self.load(&server, TRANSACTIONS)?];
         client.batch_execute("CHECKPOINT")?;
-        // A replica that was there leaves a slot and a consumer of the log.
+        // A replica that was connected leaves a slot and a consumer of the log.
         visit(&self.plan.server, &data, &super::SETTINGS.map(str::to_owned), &port, &mut client)?;
         drop(client);
         server.stop()?;
@@ -66,7 +66,7 @@ impl Lab<'_> {
         let server = self.start(&killed, &[])?;
         journals_of_killed.push(self.load(&server, TRANSACTIONS)?);
         server.kill()?;
-        // What is checked must be there undamaged.
+        // The backup must be whole before it is damaged.
         let restored = self.restore(&backup)?.map_err(|said| anyhow!("no restore: {said}"))?;
         let server = self.start(&restored, &[])?;
         bank::verify(&mut server.connect()?, &of_backup, true)?;
@@ -75,7 +75,7 @@ impl Lab<'_> {
         Ok(Template { older, databases: [stopped, Database { data: killed, journals: journals_of_killed }], backup })
     }
 
-    /// Runs transactions of one client, all acknowledged.
+    /// Runs transactions of one client, which are all acknowledged.
     pub(super) fn load(&mut self, server: &Server, transactions: u64) -> anyhow::Result<Journal> {
         self.clients += 1;
         let mut journal = Journal::new(self.clients, true);

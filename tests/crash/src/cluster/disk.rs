@@ -1,4 +1,4 @@
-//! [`Disk`]: a simulated disk that takes time, as a device under a simulated kernel does.
+//! [`Disk`]: a simulated disk that takes time, like a device below a simulated kernel.
 
 use std::{
     io,
@@ -17,27 +17,27 @@ use collie_env::{Access, File, FileLock, Files, LockError, SimFiles};
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) files: SimFiles,
-    /// What a sync takes at the most, in microseconds.
+    /// The longest duration of a sync, in microseconds.
     sync_us: Arc<AtomicU64>,
     is_stalled: Arc<AtomicBool>,
 }
 
-/// How often a thread that waits for a stalled device looks.
+/// How often a thread that waits for a stalled device checks it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Disk {
-    /// A disk whose syncs take up to `sync_us`.
+    /// Creates a disk whose syncs take up to `sync_us`.
     pub(crate) fn over(files: SimFiles, sync_us: u64) -> Self {
         Self { files, sync_us: Arc::new(AtomicU64::new(sync_us)), is_stalled: Arc::default() }
     }
 
-    /// Sets what a sync takes at the most.
+    /// Sets the longest duration of a sync.
     pub(crate) fn set_sync_us(&self, sync_us: u64) {
         self.sync_us.store(sync_us, Ordering::Relaxed);
     }
 
-    /// Stalls the device: writes and syncs block until it goes on. They look at a flag: a thread that is killed while it waits in the lock of
-    /// `files` may be given that lock, and never gives it back.
+    /// Stalls the device: writes and syncs block until it resumes. They poll a flag instead of holding the lock of
+    /// `files`, since a thread that is killed while it waits for that lock might get it and never release it.
     pub(crate) fn set_stalled(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
     }
@@ -48,7 +48,7 @@ impl Disk {
         }
     }
 
-    /// Waits as a device would.
+    /// Waits for the duration of a sync, and for the end of a stall.
     fn wait(&self) {
         let most_us = self.sync_us.load(Ordering::Relaxed).max(1);
         thread::sleep(Duration::from_micros(1 + collie_simkernel::draw() % most_us));
@@ -60,7 +60,7 @@ impl Disk {
     }
 }
 
-/// An open file of it.
+/// An open file on the disk.
 #[derive(Debug)]
 struct OpenFile {
     inner: Arc<dyn File>,

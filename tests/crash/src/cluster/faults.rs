@@ -1,4 +1,5 @@
-//! [`Faults`]: what a run breaks, drawn as a swarm: each run has some kinds of faults and not others, at a pace of its own.
+//! [`Faults`]: the faults of a run, drawn as a swarm: each run has some kinds of faults and not others, at its own
+//! pace.
 
 use std::{thread, time::Duration};
 
@@ -7,28 +8,28 @@ use clap::ValueEnum;
 use super::{Cluster, nodes::Nodes};
 use crate::{failover::load::Load, random::Random, trio::COUNT};
 
-/// What may be broken.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// SIGKILL.
     Kill,
-    /// The power goes, of one node or of all at one time.
+    /// One node loses power, or all do at the same time.
     Power,
-    /// A stop in order.
+    /// A node is stopped in order.
     Stop,
     /// SIGSTOP, then SIGCONT.
     Pause,
     /// One node is cut off, in one direction or in both.
     Isolate,
-    /// Two nodes do not hear each other.
+    /// Two nodes cannot reach each other.
     Part,
     /// A link becomes slow.
     Delay,
-    /// A node is promoted, whoever leads, or two at one time are asked to be.
+    /// A node is promoted, whether another one leads or not; or two are asked to at the same time.
     Promote,
-    /// The one that leads hands over.
+    /// The leader hands over (switchover).
     Switch,
-    /// A disk answers nothing for a while.
+    /// A disk does not respond for a while.
     Stall,
     /// A disk becomes slow.
     SlowDisk,
@@ -36,19 +37,20 @@ pub(crate) enum Kind {
     DiskFails,
     /// A disk is full.
     DiskFull,
-    /// Tables are flushed.
+    /// A node flushes its tables.
     Checkpoint,
-    /// A table comes or goes.
+    /// A table is created, filled or dropped.
     Define,
 }
 
-/// Quorums that runs draw from: two of three, the leader itself, one that not every node is in, and one that needs both of two.
+/// The quorums that runs draw from: two of three, the leader alone, one that does not list every node, and one that
+/// needs both listed nodes.
 const QUORUMS: [&str; 6] = ["majority", "majority", "majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)", "ANY 2 (b, c)"];
 
-/// How long a fault waits for a commit to be answered.
+/// How long a fault waits for a commit to be answered first.
 const COMMIT_TIME: Duration = Duration::from_secs(2);
 
-/// What comes back by itself, and when.
+/// A repair that is scheduled with a fault.
 #[derive(Clone, Copy, Debug)]
 enum Repair {
     Start(usize),
@@ -62,15 +64,15 @@ enum Repair {
 #[derive(Debug)]
 pub(crate) struct Faults {
     kinds: Vec<Kind>,
-    /// Between two faults, at the most.
+    /// The longest time between two faults.
     apart: Duration,
-    /// How long one lasts, at the most.
+    /// The longest duration of a fault.
     lasts: Duration,
-    /// How long clients pause, on average.
+    /// The average pause of clients.
     pub(crate) pause: Duration,
-    /// What a sync takes, at the most.
+    /// The longest duration of a sync, in microseconds.
     pub(crate) sync_us: u64,
-    /// Every writer waits for a quorum, and transactions on lists are played and judged (`lists.rs`).
+    /// Whether every writer waits for a quorum, and clients run transactions on lists, which are checked (`lists.rs`).
     pub(crate) has_lists: bool,
     latency: (Duration, Duration),
     repairs: Vec<(u64, Repair)>,
@@ -81,7 +83,7 @@ fn one_of<T: Copy>(of: &[T], random: &mut Random) -> T {
 }
 
 impl Faults {
-    /// Draws the faults of a run of so many minutes; those of `only`, if there are any.
+    /// Draws the faults of a run of `minutes`, from the kinds in `only` unless it is empty.
     pub(crate) fn draw(only: &[Kind], minutes: u64, random: &mut Random) -> Self {
         let mut kinds: Vec<Kind> = Kind::value_variants().iter().copied().filter(|_| random.below(2) == 0).collect();
         if kinds.is_empty() {
@@ -96,7 +98,8 @@ impl Faults {
             kinds,
             apart: one_of(&[ms(300), ms(3_000), ms(30_000)], random),
             lasts: one_of(&[ms(300), ms(3_000), ms(20_000)], random),
-            // A run has as many transactions whether it is short or long: everything that was acknowledged is looked for at its end.
+            // Short and long runs have about the same number of transactions, since the end of a run looks for every
+            // acknowledged one.
             pause: one_of(&[ms(25), ms(100), ms(400)], random) * u32::try_from(minutes).unwrap_or(u32::MAX),
             sync_us: one_of(&[20, 1_000, 20_000], random),
             has_lists: random.below(2) == 0,
@@ -105,12 +108,12 @@ impl Faults {
         }
     }
 
-    /// Returns whether machines lose power in this run.
+    /// Returns whether nodes lose power in this run.
     pub(crate) fn cuts_power(&self) -> bool {
         self.kinds.contains(&Kind::Power)
     }
 
-    /// Draws what the servers are set to; with the quorum `only`, if there is one.
+    /// Draws the settings of the servers; `only`, if given, is the quorum.
     pub(crate) fn settings(&self, only: Option<&str>, random: &mut Random) -> Vec<String> {
         let quorum = one_of(&QUORUMS, random);
         let mut settings = vec![
@@ -129,7 +132,7 @@ impl Faults {
         settings
     }
 
-    /// Has faults come for so long.
+    /// Applies faults for `length`, and repairs them.
     pub(crate) fn come(&mut self, cluster: &mut Cluster, load: &Load, length: Duration) -> anyhow::Result<()> {
         let end_ns = collie_simkernel::now_ns() + nanoseconds(length);
         for from in 0..COUNT {
@@ -157,7 +160,7 @@ impl Faults {
         self.mend(cluster, u64::MAX)
     }
 
-    /// Mends what is due by `until_ns`.
+    /// Does the repairs that are due by `until_ns`.
     fn mend(&mut self, cluster: &mut Cluster, until_ns: u64) -> anyhow::Result<()> {
         let (due, later) = self.repairs.drain(..).partition(|(at_ns, _)| *at_ns <= until_ns);
         self.repairs = later;
@@ -196,7 +199,7 @@ impl Faults {
         let nodes = &mut cluster.nodes;
         eprintln!("{kind:?} {node} {other} {ways} until {:.3}", back_ns as f64 / 1e9);
         match kind {
-            // What is down stays so for as long as was drawn.
+            // A node that is down stays down as long as was drawn.
             Kind::Kill if !nodes.runs(node) => {}
             Kind::Kill => {
                 nodes.kill(node);
@@ -211,7 +214,8 @@ impl Faults {
                     }
                     nodes.cut_power(each, cluster.random.next());
                     cluster.figures.cuts += 1;
-                    // One after the other, in any order; or without one of them for long: the others have to know all that it said.
+                    // The nodes return one after the other, in any order; or one stays away for long, and the others
+                    // must have everything that it answered.
                     let most_ns = nanoseconds(self.lasts) * if all && each == node { 8 } else { 1 };
                     let back_ns = collie_simkernel::now_ns() + cluster.random.below(most_ns);
                     self.repairs.push((back_ns, Repair::Start(each)));
@@ -238,13 +242,14 @@ impl Faults {
                 later(Repair::Speed(node, other));
             }
             Kind::Promote if ways == 0 => cluster.promote_both(node, other),
-            // The one that leads does not hear of it, and those that promised the new one something may still hear the old one.
+            // The leader does not learn of the promotion, and nodes that promised the new term may still be reached by
+            // the old leader.
             Kind::Promote if ways == 1 && self.kinds.contains(&Kind::Isolate) => {
                 let led: Vec<usize> = cluster.leading().into_iter().filter(|led| *led != node).collect();
                 let links = led.iter().flat_map(|led| [(node, *led), (*led, node)]);
                 links.clone().for_each(|(from, to)| cluster.nodes.cut(from, to, true));
                 cluster.promote(node);
-                // It may have taken long.
+                // The promotion may have taken long, so the end of the cut is drawn anew.
                 let back_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.lasts));
                 let mut later = |repair| self.repairs.push((back_ns, repair));
                 links.for_each(|(from, to)| later(Repair::Link(from, to)));
@@ -286,7 +291,7 @@ impl Faults {
     }
 }
 
-/// Cuts a node off: what it sends, what it receives, or both.
+/// Cuts a node off: its outgoing traffic, its incoming traffic, or both.
 fn isolate(nodes: &Nodes, node: usize, ways: u64, later: &mut impl FnMut(Repair)) {
     for other in (0..COUNT).filter(|other| *other != node) {
         for (from, to, is_cut) in [(node, other, ways != 1), (other, node, ways > 0)] {
@@ -298,7 +303,7 @@ fn isolate(nodes: &Nodes, node: usize, ways: u64, later: &mut impl FnMut(Repair)
     }
 }
 
-/// Waits until a commit was just answered: what has been promised last is what a fault may take.
+/// Waits until a commit was just answered, since a fault is most likely to lose the newest one.
 fn until_answered(load: &Load) {
     let (before, start_ns) = (load.acknowledged(), collie_simkernel::now_ns());
     while load.acknowledged() == before && collie_simkernel::now_ns() - start_ns < nanoseconds(COMMIT_TIME) {

@@ -1,10 +1,13 @@
-//! [`Lists`]: clients that play transactions on lists (`appends`) on a cluster whose nodes fail, and the one history of what they were told.
+//! [`Lists`]: clients that run transactions on lists (`appends`) on a cluster whose nodes fail, and the single history
+//! of their answers.
 //!
-//! A writer stays with the node that leads, or that says so, until the connection breaks. A reader has one connection in each round, to a node
-//! that knows who leads: a node that was just opened shows what its own log has, of which it does not know yet how much others have.
+//! A writer stays on the node that leads, or that says so, until the connection breaks. A reader has one connection in
+//! each round, to a node that knows the leader: a node that was just opened shows its whole log, without knowing how
+//! much of it other nodes have.
 //!
-//! What is read is kept only where nobody is answered before a quorum has his commit: a cluster with other writers has none of these clients.
-//! No order in time is asked for between connections: a leader that was cut off answers what was true, until it hears of another.
+//! A state that was read survives only if no client is answered before a quorum has its commit; a cluster with other
+//! writers has none of these clients. No order in time between connections is checked: a leader that is cut off answers
+//! with an old state until it learns of another leader.
 
 use std::{
     net::SocketAddr,
@@ -30,10 +33,10 @@ use crate::{
     trio::COUNT,
 };
 
-/// Writers of each round.
+/// The number of writers in each round.
 const WRITERS: usize = 4;
 
-/// What clients of a round share.
+/// The state that the clients of a round share.
 #[derive(Debug)]
 struct Shared {
     lists: client::Shared,
@@ -55,7 +58,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// For a cluster that answers at `places`.
+    /// Creates the clients' state for a cluster with nodes at `places`.
     pub(super) fn new(places: [Option<SocketAddr>; COUNT], habits: Habits, clock: Arc<dyn Clock>) -> Self {
         let lists = client::Shared::new(u64::MAX, clock);
         let shared = Shared { lists, places, habits, sessions: AtomicU64::new(0), stop: Arc::default() };
@@ -75,20 +78,20 @@ impl Lists {
         }
     }
 
-    /// Has no transaction begin any more.
+    /// Lets no further transaction begin.
     pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether all clients have come to an end.
+    /// Returns whether all clients have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.clients.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the round's clients, and checks all that was played until now, on the node that leads.
+    /// Waits for the round's clients, and checks the whole history so far, with the final lists read on the leader.
     ///
     /// # Errors
-    /// What a node must never answer; a history that none of the levels allows.
+    /// An answer that a node must never give; a history that the levels do not allow.
     pub(super) fn check(&mut self, leader: &mut postgres::Client) -> anyhow::Result<Facts> {
         for client in self.clients.drain(..) {
             self.history.transactions.extend(client.join().map_err(|_| anyhow!("a client panicked"))??);
@@ -102,7 +105,7 @@ impl Lists {
 }
 
 impl Shared {
-    /// Connects to a node; `None`: it does not answer, or follows although `leads` is asked for.
+    /// Connects to a node; returns `None` if it does not answer, or if `leads` is set and the node follows.
     fn connect(&self, node: usize, leads: bool, random: &mut Random) -> Option<Client> {
         let number = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
         let (connection, unconfirmed) = if leads { connect_to_leader } else { connect }(self.places[node]?)?;
@@ -119,7 +122,7 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Plays over one connection.
+    /// Runs transactions over one connection.
     fn play(&self, mut client: Client, random: &mut Random, played: &mut Vec<Transaction>) -> anyhow::Result<()> {
         while !self.is_over() && client.step(played)? {
             self.habits.pause(&self.stop, random);

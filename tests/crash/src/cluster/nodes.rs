@@ -1,7 +1,7 @@
 //! [`Nodes`]: three servers on three simulated hosts.
 //!
-//! A node is always started with the same words, whatever it was in between. One that ends by itself is started again soon, as a supervisor
-//! would do.
+//! A node is always started with the same settings, whatever role it had. A node that ends by itself is soon started
+//! again, as by a supervisor.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,15 +25,15 @@ use crate::{
     trio::{COUNT, NAMES, Trio},
 };
 
-/// Where each has its database, and its key.
+/// The paths of each node's database and key.
 const DATA: &str = "/var/collie";
 const KEY: &str = "/etc/collie.key";
 
-/// Where clients and replicas connect.
+/// The ports for clients and for replicas.
 const PORT: u16 = 5432;
 const REPLICA_PORT: u16 = 6432;
 
-/// One server, and what it stands on.
+/// A server, with its host and its disk.
 pub(crate) struct Node {
     pub(crate) host: Host,
     address: Ipv4Addr,
@@ -43,7 +43,7 @@ pub(crate) struct Node {
     stop: watch::Sender<bool>,
     has_power: bool,
     is_paused: bool,
-    /// It was ended from here, and whoever did that starts it again.
+    /// A fault has ended it, and also starts it again.
     is_down: bool,
 }
 
@@ -59,7 +59,7 @@ fn address_of(node: usize) -> Ipv4Addr {
 }
 
 impl Nodes {
-    /// Makes hosts and empty disks; every server has `settings`.
+    /// Creates the hosts and empty disks; every server has `settings`.
     pub(crate) fn new(settings: Vec<String>, sync_us: u64, random: &mut Random) -> anyhow::Result<Self> {
         let mut all = Vec::new();
         for node in 0..COUNT {
@@ -96,7 +96,7 @@ impl Nodes {
             format!("replication.slot={}", NAMES[node]),
             format!("replication.peers={}", peers.join(",")),
         ];
-        // The first node makes the database; the others are filled from it.
+        // The first node creates the database; the others start with a base backup of it.
         settings.extend((node > 0).then(|| format!("server.replica_of={}", replicas_at(0))));
         let common =
             ["server.worker_threads=2", "server.max_connections=100", "training.samples=off", "training.read_share=0"];
@@ -109,7 +109,7 @@ impl Nodes {
         Ok(config)
     }
 
-    /// Starts a node on what its disk has.
+    /// Starts a node from its disk.
     ///
     /// # Errors
     /// A setting is refused.
@@ -138,12 +138,12 @@ impl Nodes {
         Ok(())
     }
 
-    /// Returns whether a node's process is there, if only paused.
+    /// Returns whether a node's process exists, running or paused.
     pub(crate) fn runs(&self, node: usize) -> bool {
         self.all[node].process.is_some_and(|process| !process.has_ended())
     }
 
-    /// Starts those that have ended by themselves.
+    /// Starts the nodes that have ended by themselves.
     ///
     /// # Errors
     /// A setting is refused.
@@ -156,7 +156,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Takes over what a process that has ended left on its disk.
+    /// Takes over the disk of a process that has ended.
     fn bury(&mut self, node: usize) {
         let of = &mut self.all[node];
         if of.process.take().is_some() {
@@ -164,7 +164,7 @@ impl Nodes {
         }
     }
 
-    /// SIGKILL.
+    /// Kills a node (SIGKILL).
     pub(crate) fn kill(&mut self, node: usize) {
         self.all[node].process.into_iter().for_each(Process::kill);
         self.bury(node);
@@ -186,14 +186,14 @@ impl Nodes {
         self.all[node].stop.send_replace(true);
     }
 
-    /// SIGSTOP, or SIGCONT.
+    /// Pauses a node (SIGSTOP), or resumes it (SIGCONT).
     pub(crate) fn pause(&mut self, node: usize, is_paused: bool) {
         let of = &mut self.all[node];
         of.is_paused = is_paused;
         of.process.into_iter().for_each(if is_paused { Process::pause } else { Process::resume });
     }
 
-    /// Returns them as they are now.
+    /// Returns a view of the nodes as they are now.
     pub(crate) fn view(&self) -> View {
         let seen = |node: usize| {
             let Node { address, clock, disk, is_paused, .. } = &self.all[node];
@@ -203,12 +203,12 @@ impl Nodes {
         View((0..COUNT).map(seen).collect())
     }
 
-    /// Cuts what one node sends to another, or mends it.
+    /// Cuts the link from one node to another, or repairs it.
     pub(crate) fn cut(&self, from: usize, to: usize, is_cut: bool) {
         self.all[from].host.cut(self.all[to].host, is_cut);
     }
 
-    /// Mends the network, and has everything go on and run.
+    /// Repairs the network and the disks, resumes paused nodes, and starts nodes that are down.
     ///
     /// # Errors
     /// A setting is refused.
@@ -225,12 +225,12 @@ impl Nodes {
         self.start_dead()
     }
 
-    /// Returns where clients reach each node.
+    /// Returns the clients' address of each node.
     pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
         std::array::from_fn(|node| Some(SocketAddr::from((address_of(node), PORT))))
     }
 
-    /// Returns the last lines of each node, in the order of their times.
+    /// Returns the last output lines of all nodes, in the order of time.
     pub(crate) fn console(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         self.all.iter().filter_map(|node| node.process).for_each(|process| lines.extend(process.console()));
@@ -239,7 +239,7 @@ impl Nodes {
     }
 }
 
-/// The nodes as somebody sees them who looks from outside, at one moment.
+/// The nodes as an outside observer sees them at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct View(Vec<Seen>);
 
@@ -251,11 +251,11 @@ struct Seen {
     clock: Arc<dyn Clock>,
 }
 
-/// Says of a node whether it can do nothing more until it is started again, as it says itself.
+/// Returns whether a node reports that it can do nothing more until it is started again.
 const IS_OVER: &str = "SELECT count(*) > 0 FROM collie_health WHERE severity = 'failure' AND reason LIKE '%until the server is started again%'";
 
 impl View {
-    /// Returns the nodes that say that they have to be started again.
+    /// Returns the nodes that report that they have to be started again.
     pub(crate) fn over(&self) -> Vec<usize> {
         let is_over = |node: &usize| {
             let asked = self.connect(*node).and_then(|mut client| Ok(client.query_one(IS_OVER, &[])?.get(0)));
@@ -264,8 +264,8 @@ impl View {
         (0..COUNT).filter(is_over).collect()
     }
 
-    /// Does something by a client of its own, in a thread, and waits for it as long as `patience`: a server that stands still holds nobody
-    /// else up.
+    /// Runs `work` on another thread and waits for it up to `patience`, so that a server that hangs holds up no other
+    /// work.
     pub(crate) fn within<T: Send + 'static>(
         self,
         patience: Duration,

@@ -1,4 +1,4 @@
-//! The runs of a plan: each is a process of its own, on one processor for all of its threads, of which one runs at a time.
+//! The runs of a plan: each is a process with all of its threads on one processor, of which one runs at a time.
 
 use std::{
     process::Command,
@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use super::Plan;
 use crate::report::Figures;
 
-/// Runs all seeds of a plan, as many at one time as it says, and prints what each came to; returns the sum.
+/// Runs all seeds of a plan, as many at a time as it says, and prints the result of each; returns the sums.
 ///
 /// # Errors
-/// A violation, of the first seed that was found to have one.
+/// The violation of the first seed for which one was found.
 pub(super) fn all(plan: &Plan) -> anyhow::Result<Figures> {
     let processors = processors()?;
     let first = usize::try_from(std::process::id())?;
@@ -43,7 +43,7 @@ pub(super) fn all(plan: &Plan) -> anyhow::Result<Figures> {
     thread::scope(|scope| {
         let jobs = plan.jobs.unwrap_or(processors.len()).max(1);
         for job in 0..jobs.min(usize::try_from(plan.runs).unwrap_or(usize::MAX)) {
-            // Other plans may run at the same time: they begin elsewhere.
+            // Other plans may run at the same time, so each begins at another processor.
             let processor = processors[(first + job) % processors.len()];
             scope.spawn(move || work(processor));
         }
@@ -84,10 +84,11 @@ fn processors() -> anyhow::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap_or(false)).collect())
 }
 
-/// Has this thread, and those that it starts, stay on one processor: a turn that goes to another one takes three times as long.
+/// Binds this thread, and the threads that it starts, to one processor: a switch to a thread on another processor takes
+/// three times as long.
 ///
 /// # Errors
-/// There is no such processor for this process.
+/// The process may not use that processor.
 pub(super) fn stay_on(processor: usize) -> anyhow::Result<()> {
     let mut only = CpuSet::new();
     only.set(processor)?;

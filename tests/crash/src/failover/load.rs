@@ -1,10 +1,11 @@
-//! `Load`: clients that write through whoever leads, each at one level of `synchronous_commit`, and clients that read on replicas.
+//! `Load`: clients that write through the leader, each at one level of `synchronous_commit`, and clients that read on
+//! replicas.
 //!
-//! A session is one connection to one node: what it was told is in its journal, outside of every server. Where a node leads that was cut
-//! off, its sessions stay with it until it lets them go.
+//! A session is one connection to one node; its answers are in its journal, outside of every server. If a leader is cut
+//! off, its sessions stay with it until it ends them.
 //!
-//! One more client looks at snapshots on all of them: one that is none ends the run. One that is asked for makes, fills and drops tables on the first
-//! node that leads, until a step is not answered.
+//! One more client checks snapshots on all nodes: an inconsistent one ends the run. Another, optional one creates,
+//! fills and drops tables on the first node that leads, until a step is not answered.
 
 use std::{
     net::SocketAddr,
@@ -28,19 +29,19 @@ use crate::{
     trio::{COUNT, NAMES},
 };
 
-/// A statement that fails so changed nothing: the transaction is not there. After any other error it may be.
+/// The errors after which a transaction is certainly not committed. After any other error it may be.
 const SURE: [&str; 3] = ["40001", "40P01", "25006"];
 
-/// How soon a client looks for another node.
+/// The pause before a client looks for another node.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How soon a client that pauses ends once it is to.
+/// The longest time that a pausing client takes to notice the stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Of how many transactions the youngest sessions are that a reader looks at.
+/// A reader looks at a random one of this many newest sessions.
 const RECENT_SESSIONS: u64 = 24;
 
-/// What a writer asks for.
+/// The `synchronous_commit` of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Off,
@@ -51,10 +52,10 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// In the order in which writers take them.
+    /// All levels, in the order in which writers take them.
     pub(crate) const ALL: [Self; 5] = [Self::Flush, Self::Local, Self::Apply, Self::Off, Self::Write];
 
-    /// Those whose commits survive whatever happens.
+    /// The levels whose commits survive any fault.
     pub(crate) const KEPT: [Self; 2] = [Self::Flush, Self::Apply];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -67,7 +68,8 @@ impl Level {
         }
     }
 
-    /// Whether what was answered survives any failover. That which replicas have only written does as long as no machine loses power.
+    /// Returns whether an acknowledged commit survives any failover. One that replicas have only written survives if no
+    /// machine loses power.
     const fn is_kept(self, power_fails: bool) -> bool {
         match self {
             Self::Flush | Self::Apply => true,
@@ -77,17 +79,18 @@ impl Level {
     }
 }
 
-/// One connection to a node, and what it was told.
+/// A connection to a node, and the answers that it got.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) node: usize,
     pub(crate) level: Level,
     pub(crate) journal: Journal,
-    /// Of the acknowledged ones, by sequence number: not of one after which the connection broke.
+    /// The tokens of acknowledged transactions, by sequence number; one is missing if the connection broke right after
+    /// the commit.
     pub(crate) tokens: Vec<(u64, Token)>,
 }
 
-/// A transaction that somebody saw on a replica.
+/// A transaction that a reader saw on a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) node: usize,
@@ -95,23 +98,23 @@ pub(crate) struct Seen {
     pub(crate) seq: u64,
 }
 
-/// How clients work, and where.
+/// How clients work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
-    /// How long a writer pauses behind a transaction, on average; readers behind a look as well. Pauses come in bursts of short ones, so that
-    /// transactions meet each other however long the average is.
+    /// The average pause of a writer after a transaction, and of a reader after a look. Pauses come in bursts of short
+    /// ones, so that transactions overlap however long the average is.
     pub(crate) pause: Duration,
-    /// Machines lose power.
+    /// Whether machines lose power.
     pub(crate) power_fails: bool,
-    /// What writers ask for, in turn.
+    /// The levels that writers use in turn.
     pub(crate) levels: &'static [Level],
 }
 
 impl Habits {
-    /// No pauses, and power that lasts.
+    /// No pauses, no loss of power, and all levels.
     pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false, levels: &Level::ALL };
 
-    /// Pauses, no longer than until `stop`.
+    /// Pauses, at most until `stop`.
     pub(crate) fn pause(&self, stop: &AtomicBool, random: &mut Random) {
         let mean_us = u64::try_from(self.pause.as_micros()).unwrap_or(u64::MAX);
         let most_us = if random.below(16) == 0 { mean_us.saturating_mul(28) } else { mean_us / 4 };
@@ -119,7 +122,7 @@ impl Habits {
     }
 }
 
-/// Sleeps, no longer than until `stop`.
+/// Sleeps, at most until `stop`.
 fn sleep(mut time: Duration, stop: &AtomicBool) {
     while !time.is_zero() && !stop.load(Ordering::SeqCst) {
         let piece = time.min(STOPPED_WITHIN);
@@ -128,16 +131,16 @@ fn sleep(mut time: Duration, stop: &AtomicBool) {
     }
 }
 
-/// What all clients share.
+/// The state that all clients share.
 #[derive(Debug)]
 struct Shared {
     habits: Habits,
     places: Mutex<[Option<SocketAddr>; COUNT]>,
-    /// What no snapshot shows, and one did.
+    /// The first inconsistent snapshot, if one was found.
     wrong: Mutex<Option<String>>,
-    /// Why the last session of a writer ended.
+    /// The reason why the last session of a writer ended.
     refusal: Mutex<String>,
-    /// Snapshots that were looked at.
+    /// The number of snapshots that were checked.
     snapshots: AtomicU64,
     stop: AtomicBool,
     /// The number of the last session.
@@ -161,19 +164,19 @@ pub(crate) struct Load {
     definer: Option<JoinHandle<Definitions>>,
 }
 
-/// What clients were told.
+/// The answers that clients got.
 pub(crate) struct Told {
     pub(crate) sessions: Vec<Session>,
-    /// What readers saw on replicas.
+    /// The transactions that readers saw on replicas.
     pub(crate) seen: Vec<Seen>,
-    /// Of the client that defines, if there was one.
+    /// Those of the client that defines tables, if there was one.
     pub(crate) definitions: Option<Definitions>,
     /// The number of the last session.
     pub(crate) last_session: u64,
 }
 
 impl Load {
-    /// Starts a reader for each node; sessions get numbers from `first` on.
+    /// Starts a reader for each node and the client that checks snapshots; sessions get numbers above `first`.
     pub(crate) fn start(places: [Option<SocketAddr>; COUNT], habits: Habits, first: u64, random: &mut Random) -> Self {
         let (wrong, refusal, snapshots, stop, acknowledged) = Default::default();
         let (places, sessions) = (Mutex::new(places), AtomicU64::new(first));
@@ -190,13 +193,13 @@ impl Load {
         Self { readers, auditor, definer: None, shared, writers: Vec::new() }
     }
 
-    /// Adds a client that goes on with `definitions`.
+    /// Adds a client that continues with `definitions`.
     pub(crate) fn add_definer(&mut self, definitions: Definitions, random: &mut Random) {
         let (shared, random) = (self.shared.clone(), Random::new(random.next()));
         self.definer = Some(thread::spawn(move || define(&shared, definitions, random)));
     }
 
-    /// Adds writers, one for each of the habits' levels in turn, that look for whoever leads.
+    /// Adds writers, one for each of the habits' levels in turn, which look for the leader.
     pub(crate) fn add_writers(&mut self, count: usize, random: &mut Random) {
         for _ in 0..count {
             let levels = self.shared.habits.levels;
@@ -206,27 +209,27 @@ impl Load {
         }
     }
 
-    /// Tells where nodes are now.
+    /// Sets the current addresses of the nodes.
     pub(crate) fn look_at(&self, places: [Option<SocketAddr>; COUNT]) {
         *self.shared.places.lock() = places;
     }
 
-    /// Returns how many commits were answered.
+    /// Returns the number of acknowledged commits.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Returns why the last session of a writer ended.
+    /// Returns the reason why the last session of a writer ended.
     pub(crate) fn refusal(&self) -> String {
         self.shared.refusal.lock().clone()
     }
 
-    /// Has no transaction begin any more.
+    /// Lets no further transaction begin.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether all of them have come to an end.
+    /// Returns whether all clients have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.writers.iter().all(JoinHandle::is_finished)
             && self.readers.iter().all(JoinHandle::is_finished)
@@ -234,15 +237,15 @@ impl Load {
             && self.definer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Returns how many snapshots were looked at.
+    /// Returns the number of snapshots that were checked.
     pub(crate) fn snapshots(&self) -> u64 {
         self.shared.snapshots.load(Ordering::SeqCst)
     }
 
-    /// Waits for all; returns what they were told.
+    /// Waits for all clients; returns their answers.
     ///
     /// # Errors
-    /// A client panicked; a snapshot was none.
+    /// A client panicked; a snapshot was inconsistent.
     pub(crate) fn end(self) -> anyhow::Result<Told> {
         let (mut sessions, mut seen) = (Vec::new(), Vec::new());
         let panicked = || anyhow::anyhow!("a client panicked");
@@ -261,7 +264,7 @@ impl Load {
     }
 }
 
-/// Returns how a client connects to a node.
+/// Returns a client's configuration for a node.
 pub(crate) fn config(place: SocketAddr) -> Config {
     let mut config = Config::new();
     config
@@ -273,7 +276,7 @@ pub(crate) fn config(place: SocketAddr) -> Config {
     config
 }
 
-/// Writes in one session after the other.
+/// Writes in one session after the other, until the stop.
 fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session> {
     let mut sessions = Vec::new();
     let mut node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
@@ -288,7 +291,7 @@ fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session>
     sessions
 }
 
-/// Connects to a node. What is returned beside it becomes true once a commit may be lost with the node.
+/// Connects to a node. The returned flag is set once a commit may be lost with the node.
 pub(crate) fn connect(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
     let unconfirmed = Arc::new(AtomicBool::new(false));
     let warned = unconfirmed.clone();
@@ -297,14 +300,15 @@ pub(crate) fn connect(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
     Some((config.connect(NoTls).ok()?, unconfirmed))
 }
 
-/// [`connect`]; `None`: it does not lead.
+/// Connects as [`connect`] does; returns `None` if the node does not lead.
 pub(crate) fn connect_to_leader(place: SocketAddr) -> Option<(Client, Arc<AtomicBool>)> {
     let (mut client, unconfirmed) = connect(place)?;
     let follows: bool = client.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0);
     (!follows).then_some((client, unconfirmed))
 }
 
-/// Makes, fills and drops tables on the first node that leads, until a step is not answered: whether that happened is found in what is left.
+/// Creates, fills and drops tables on the first node that leads, until a step is not answered; whether that step was
+/// committed is determined later from the tables.
 fn define(shared: &Shared, mut definitions: Definitions, mut random: Random) -> Definitions {
     let mut node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
     while !shared.stop.load(Ordering::SeqCst) {
@@ -325,7 +329,7 @@ fn define(shared: &Shared, mut definitions: Definitions, mut random: Random) -> 
     definitions
 }
 
-/// Writes to one node until it breaks off; `None`: it does not lead.
+/// Writes to one node until its session ends; returns `None` if the node does not lead.
 fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random: &mut Random) -> Option<Session> {
     let (mut client, unconfirmed) = connect_to_leader(place)?;
     client.batch_execute(&format!("SET synchronous_commit = {}", level.name())).ok()?;
@@ -342,7 +346,7 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
         let roll_back = random.below(16) == 0;
         match bank::transaction(&mut client, number, seq, roll_back, random) {
             Ok(()) if roll_back => session.journal.settle(Outcome::Aborted),
-            // It may be lost if this server is: it was told so.
+            // A warning said that the commit may be lost with this server, so its outcome stays unknown.
             Ok(()) if unconfirmed.load(Ordering::SeqCst) => break,
             Ok(()) => {
                 session.journal.settle(Outcome::Acknowledged);
@@ -353,7 +357,7 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
             }
             Err(error) if error.code().is_some_and(|code| SURE.contains(&code.code())) => {
                 session.journal.settle(Outcome::Aborted);
-                // A node that follows by now takes nothing more.
+                // A node that follows now accepts no more writes.
                 let follows = error.code().is_some_and(|code| code.code() == "25006");
                 shared.refuse(node, &error);
                 if follows || client.batch_execute("ROLLBACK").is_err() {
@@ -369,8 +373,8 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
     Some(session)
 }
 
-/// Reads on a node while it follows, over one connection: that of a process which has heard of who leads. One that was just opened shows what
-/// its own log has, of which it does not know yet how much others have.
+/// Reads on a node while it follows, over a single connection, so that the node's process knows the leader. A node that
+/// was just opened shows its whole log, without knowing how much of it other nodes have.
 fn read(shared: &Arc<Shared>, node: usize, mut random: Random) -> Vec<Seen> {
     let mut seen = Vec::new();
     let place = shared.places.lock()[node];
@@ -382,11 +386,12 @@ fn read(shared: &Arc<Shared>, node: usize, mut random: Random) -> Vec<Seen> {
     seen
 }
 
-/// What is equal in every snapshot: each transaction adds its amount to all four.
+/// Four sums that are equal in every snapshot, since each transaction adds its amount to all of them.
 const SUMS: &str = "SELECT (SELECT sum(abalance)::bigint FROM accounts), (SELECT sum(tbalance)::bigint FROM tellers), \
                     (SELECT sum(bbalance)::bigint FROM branches), coalesce((SELECT sum(delta)::bigint FROM history), 0)";
 
-/// Looks at one snapshot after the other, on every node, whatever it is: four tables agree in each, and still do when they are read again.
+/// Checks one snapshot after the other, on every node, leader or replica: four tables agree in each, and still do when
+/// they are read again.
 fn audit(shared: &Shared, mut random: Random) {
     while !shared.stop.load(Ordering::SeqCst) {
         let node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
@@ -399,7 +404,7 @@ fn audit(shared: &Shared, mut random: Random) {
                 shared.wrong.lock().get_or_insert(text);
             }
         }
-        // A look reads everything that was ever written.
+        // Each check reads everything that was ever written, so the pause is longer.
         sleep(LOOK_EVERY + shared.habits.pause * 4, &shared.stop);
     }
 }
@@ -416,7 +421,8 @@ fn sums_of_a_snapshot(place: SocketAddr, random: &mut Random) -> Result<[[i64; 4
     Ok([first, sums()?])
 }
 
-/// Notes the newest transaction of a session, if the node follows still when the statement ends: its snapshot is older.
+/// Records the newest transaction of a session, if the node still follows when the statement ends, since then its
+/// snapshot is a replica's.
 fn look(
     shared: &Shared,
     client: &mut Client,

@@ -1,7 +1,8 @@
 //! `Nodes`: three servers that know each other, and the network between each two of them.
 //!
-//! A node is always started with the same words, whatever it was in between. Who asks whom goes through a proxy for that pair, so that a
-//! node can be cut off in one direction or in both; clients connect past them.
+//! A node is always started with the same arguments, whatever role it had. Each ordered pair of nodes has a proxy for
+//! connections from the first to the second, so that a node can be cut off in one or both directions; clients connect
+//! directly.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -20,22 +21,22 @@ use crate::{
     trio::{COUNT, NAMES, NotYet, Trio},
 };
 
-/// How long something is waited for that must come, on a machine that is busy with something else.
+/// The limit of every wait for something that must come, on a machine that is busy with something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often something that is waited for is looked at.
+/// The pause between two checks of a condition.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// By which they know each other.
+/// The name of the file with the replication key.
 const KEY: &str = "replication.key";
 
-/// How the servers are started.
+/// The program and the arguments of the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     pub(crate) binary: PathBuf,
-    /// Before the server's own.
+    /// Arguments that precede the server's own.
     pub(crate) arguments: Vec<String>,
-    /// Settings of all of them.
+    /// The settings of all servers.
     pub(crate) settings: Vec<String>,
 }
 
@@ -44,13 +45,13 @@ pub(crate) struct Nodes {
     words: Words,
     dir: PathBuf,
     rings: PathBuf,
-    /// Where each listens for replicas, in each of its lives.
+    /// The port where each node listens for replicas, in all its processes.
     listening: Vec<Port>,
-    /// Of who asks, then of whom is asked.
+    /// Indexed by the node that connects, then by the node that it connects to.
     proxies: Vec<Vec<Option<Proxy>>>,
     servers: Vec<Option<Server>>,
     frozen: [bool; COUNT],
-    /// Processes that ended without being killed from here.
+    /// The number of processes that ended without being killed from here.
     pub(crate) died: u64,
 }
 
@@ -88,7 +89,7 @@ impl Nodes {
             format!("replication.slot={}", NAMES[node]),
             format!("replication.peers={}", peers.join(",")),
         ];
-        // The first node makes the database; what the others are filled from, they are told.
+        // The first node creates the database; the others get the address from which they are filled.
         settings.extend(address(0).map(|first| format!("server.replica_of={first}")));
         settings.extend(self.words.settings.iter().cloned());
         settings
@@ -107,10 +108,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts those that do not run, each as often as it takes: one may have to wait for another.
+    /// Starts the nodes that do not run, and retries, since one may have to wait for another.
     ///
     /// # Errors
-    /// One of them does not come to listen.
+    /// A node does not come to listen in time.
     pub(crate) fn start_dead(&mut self) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         while let Some(node) = (0..COUNT).find(|node| !self.runs(*node)) {
@@ -124,28 +125,28 @@ impl Nodes {
         Ok(())
     }
 
-    /// Returns whether a node's process is there, if only frozen.
+    /// Returns whether a node's process exists, running or frozen.
     pub(crate) fn runs(&mut self, node: usize) -> bool {
         self.servers[node].as_mut().is_some_and(|server| !server.has_ended())
     }
 
-    /// Returns where clients reach each node.
+    /// Returns the clients' address of each node.
     pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
         let place = |server: &Server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
         std::array::from_fn(|node| self.servers[node].as_ref().map(place))
     }
 
-    /// Hands a node's process out; it counts as dead.
+    /// Gives a node's process to the caller; from then on the node counts as dead.
     pub(crate) fn take(&mut self, node: usize) -> Option<Server> {
         self.servers[node].take()
     }
 
-    /// SIGKILL, if it runs.
+    /// Kills a node (SIGKILL) if it runs.
     pub(crate) fn kill(&mut self, node: usize) -> anyhow::Result<()> {
         self.servers[node].take().map_or(Ok(()), Server::kill)
     }
 
-    /// SIGSTOP, if it runs.
+    /// Freezes a node (SIGSTOP) if it runs.
     pub(crate) fn freeze(&mut self, node: usize) -> anyhow::Result<()> {
         if self.runs(node) {
             self.servers[node].as_ref().map_or(Ok(()), Server::pause)?;
@@ -154,7 +155,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Cuts what a node sends to the others, what they send to it, or both.
+    /// Cuts a node's outgoing traffic to the others, its incoming traffic, or both.
     pub(crate) fn cut(&self, node: usize, sends: bool, receives: bool) {
         for other in (0..COUNT).filter(|other| *other != node) {
             let from = [(node, other, sends, receives), (other, node, receives, sends)];
@@ -173,7 +174,7 @@ impl Nodes {
         both.into_iter().flatten().for_each(Proxy::cut_both);
     }
 
-    /// Mends the network, and has who is frozen go on.
+    /// Repairs the network, and resumes frozen nodes.
     pub(crate) fn heal(&mut self) -> anyhow::Result<()> {
         self.proxies.iter().flatten().flatten().for_each(Proxy::heal);
         for node in 0..COUNT {
@@ -184,11 +185,11 @@ impl Nodes {
         Ok(())
     }
 
-    /// Waits until exactly one leads and all have the same at one position; promotes one where nobody leads. Everything runs, nobody
-    /// writes. Returns who leads.
+    /// Waits until exactly one node leads and all have equal rows at one position; promotes a node if none leads. All
+    /// nodes are started, and nothing is written meanwhile. Returns the leader.
     ///
     /// # Errors
-    /// It does not come to that; two nodes differ at one position.
+    /// The nodes do not come to that in time; two nodes differ at one position.
     pub(crate) fn settle(&mut self) -> anyhow::Result<usize> {
         let start_ns = RealClock.now_ns();
         let (mut leaderless, mut last) = (0, String::new());
@@ -203,7 +204,7 @@ impl Nodes {
                 },
                 [] => {
                     leaderless += 1;
-                    // One that leads may be between two lives.
+                    // A leader may be restarting, so nodes get some time before a promotion.
                     if leaderless % 25 == 0 {
                         let promoted = self.promote(leaderless / 25 % COUNT);
                         last = promoted.map_or_else(|why| why, |node| format!("{} was promoted", NAMES[node]));
@@ -237,7 +238,7 @@ impl Trio for Nodes {
     }
 }
 
-/// Returns whether what began then has taken too long.
+/// Returns whether [`PATIENCE`] has passed since `start_ns`.
 pub(crate) fn is_over(start_ns: u64) -> bool {
     Duration::from_nanos(RealClock.now_ns() - start_ns) > PATIENCE
 }

@@ -1,14 +1,16 @@
-//! `Oracle`: what must hold of three nodes after a failover, told from the journals of clients and from what lies in directories.
+//! `Oracle`: the rules that hold for three nodes after a failover, checked with the journals of clients and the files
+//! of the nodes.
 //!
-//! # Oracles (numbers R are those of the design of replication)
-//! - R9. A commit that was answered at `remote_write`, `on` or `remote_apply` is there, on every node: none of them loses power. One that
-//!   was answered with the warning that replicas lack it may be lost.
-//! - R10. No two commits have one token: a position has one meaning in its history. Equal positions of the three logs hold equal records.
-//! - R8. In a term one node acknowledges.
-//! - R13. A commit that was answered at `local` and is gone lies in `diverged/` of the node that answered it. Of one that was answered
-//!   at `off` nothing is asked but that no later commit of its session is there.
-//! - R4. What a reader saw on a replica is there: it was shown with a quorum.
-//! - The money: `bank::verify`.
+//! # Oracles (the numbers R are those of the design of replication)
+//! - R9. A commit that was answered at `remote_write`, `on` or `remote_apply` is there, on every node, as long as none
+//!   of them loses power. One that was answered with the warning that replicas lack it may be lost.
+//! - R10. No two commits have one token: a position has one meaning in its history. Equal positions of the three logs
+//!   hold equal records.
+//! - R8. In a term only one node acknowledges.
+//! - R13. A commit that was answered at `local` and is gone lies in `diverged/` of the node that answered it. For one
+//!   that was answered at `off` the only rule is that no later commit of its session is there.
+//! - R4. A transaction that a reader saw on a replica is there, since it was shown with a quorum.
+//! - The sums and tables of the bank: `bank::verify`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,39 +31,39 @@ use crate::{
     trio::{COUNT, NAMES, Trio},
 };
 
-/// Everything that clients were told in one database, and who led it.
+/// All answers that clients got in one database, and the leaders' terms.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     sessions: Vec<Session>,
     seen: BTreeSet<Seen>,
-    /// The term of each history that any node knew.
+    /// The term of each history that a node knew.
     terms: BTreeMap<u64, u64>,
 }
 
-/// What became of commits.
+/// The numbers of commits by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Answered, at each level.
+    /// Acknowledged commits, at each level.
     pub(crate) acknowledged: [u64; Level::ALL.len()],
-    /// Answered at `local` or `off`, and gone.
+    /// Acknowledged at `local` or `off`, and gone.
     pub(crate) lost: u64,
-    /// Found in `diverged/`, whether they were answered or not.
+    /// Found in `diverged/`, whether they were acknowledged or not.
     pub(crate) set_aside: u64,
-    /// Sightings on replicas.
+    /// Transactions seen on replicas.
     pub(crate) seen: u64,
 }
 
 impl Oracle {
-    /// Takes note of what clients were told.
+    /// Records the answers that clients got.
     pub(crate) fn heard(&mut self, sessions: Vec<Session>, seen: Vec<Seen>) {
         self.sessions.extend(sessions);
         self.seen.extend(seen);
     }
 
-    /// Checks all of it on three nodes that have settled, with `leader` leading.
+    /// Checks all rules on three nodes that have settled, with `leader` leading.
     ///
     /// # Errors
-    /// The first rule that does not hold.
+    /// The first rule that is violated.
     pub(crate) fn check(&mut self, nodes: &impl Trio, leader: usize) -> anyhow::Result<Counts> {
         let mut client = nodes.connect(leader)?;
         self.rules(nodes)?;
@@ -77,7 +79,7 @@ impl Oracle {
         Ok(counts)
     }
 
-    /// R8 and R10.
+    /// Checks R8 and R10.
     fn rules(&mut self, nodes: &impl Trio) -> anyhow::Result<()> {
         for (node, name) in NAMES.iter().enumerate() {
             let who = Who::read(&nodes.data(node), &nodes.env(node)).context("whose a directory is")?;
@@ -98,7 +100,7 @@ impl Oracle {
         bank::verify(client, &journals, false)
     }
 
-    /// R4.
+    /// Checks R4.
     fn shown(&self, client: &mut Client) -> anyhow::Result<()> {
         let find = client.prepare("SELECT count(*) FROM receipts WHERE client = $1 AND seq = $2")?;
         for Seen { node, client: number, seq } in &self.seen {
@@ -109,7 +111,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// R13. Returns how many answered commits are gone, and how many commits were set aside.
+    /// Checks R13. Returns the number of acknowledged commits that are gone, and of commits that were set aside.
     fn lost(&self, client: &mut Client, nodes: &impl Trio) -> anyhow::Result<(u64, u64)> {
         let mut aside: Vec<BTreeSet<Lsn>> = Vec::new();
         for node in 0..COUNT {
@@ -140,12 +142,12 @@ impl Oracle {
     }
 }
 
-/// R8.
+/// Checks R8 for the sessions' tokens.
 fn one_node_in_each_term(sessions: &[Session], terms: &BTreeMap<u64, u64>) -> anyhow::Result<()> {
     let mut leaders: BTreeMap<u64, usize> = BTreeMap::new();
     for session in sessions {
         for (_, token) in &session.tokens {
-            // A history that came to nothing was forgotten by all: what was answered in it was set aside with it.
+            // All nodes forgot a history that was cut; its acknowledged commits were set aside with it.
             let Some(term) = terms.get(&token.history.get()) else { continue };
             let leader = *leaders.entry(*term).or_insert(session.node);
             ensure!(
@@ -159,7 +161,7 @@ fn one_node_in_each_term(sessions: &[Session], terms: &BTreeMap<u64, u64>) -> an
     Ok(())
 }
 
-/// R10, of what clients were told.
+/// Checks R10 for the tokens that clients got.
 fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
     let mut met: BTreeMap<(u64, Lsn), (u64, u64)> = BTreeMap::new();
     for session in sessions {
@@ -173,7 +175,7 @@ fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// R2, R10: records at equal positions are equal.
+/// Checks R2 and R10: records at equal positions are equal.
 fn equal_records(nodes: &impl Trio) -> anyhow::Result<()> {
     let mut logs = Vec::new();
     for (node, name) in NAMES.iter().enumerate() {
@@ -205,10 +207,10 @@ fn equal_records(nodes: &impl Trio) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a log begins and ends, and each record by its position: where that ends, its tag, and a checksum of its body.
+/// The begin and the end of a log, and its records by position, each with its end, its tag, and a checksum of its body.
 type LogRecords = (Lsn, Lsn, BTreeMap<Lsn, (Lsn, u8, u32)>);
 
-/// Reads the log of a node, which goes on: what it gives up meanwhile is looked for again, further on.
+/// Reads the log of a running node; starts again if the node releases log meanwhile.
 fn log_of(env: &Env, dir: &Path) -> anyhow::Result<LogRecords> {
     'again: loop {
         let found = inspect(env, dir)?;
@@ -220,13 +222,13 @@ fn log_of(env: &Env, dir: &Path) -> anyhow::Result<LogRecords> {
             };
             records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
         }
-        // That of a node which was filled with a copy begins behind it.
+        // The log of a node that was filled by a base backup begins after the backup's position.
         let start = records.keys().next().copied().unwrap_or(found.end());
         return Ok((start, found.end(), records));
     }
 }
 
-/// Returns where the commits end that a node has set aside.
+/// Returns the ends of the commits that a node has set aside.
 fn commits_aside(env: &Env, data: &Path) -> anyhow::Result<BTreeSet<Lsn>> {
     let mut commits = BTreeSet::new();
     let Ok(found) = env.files.list(&data.join("diverged")) else { return Ok(commits) };

@@ -1,4 +1,4 @@
-//! Tests of the oracle's rules that need no server: each has a history that it must refuse.
+//! Tests of the oracle's rules without a server: for each rule a history that it must refuse.
 
 use collie_base::HistoryId;
 
@@ -11,8 +11,8 @@ fn session(client: u64, node: usize, tokens: &[(u64, u64, u64)]) -> Session {
     Session { node, level: Level::Flush, journal: Journal::new(client, true), tokens: tokens.collect() }
 }
 
-/// Goal: R8: two nodes that acknowledge in one term are found, one after the other in two terms are not, nor is one node over two
-/// histories of a term. Method: each by hand.
+/// Goal: R8: two nodes that acknowledge in one term are found; two nodes in consecutive terms, or one node over two
+/// histories of a term, are allowed. Method: each by hand.
 #[test]
 fn two_nodes_in_one_term_are_found() {
     let terms = BTreeMap::from([(70, 1), (71, 1), (80, 2)]);
@@ -25,7 +25,8 @@ fn two_nodes_in_one_term_are_found() {
     assert!(error.contains("in term 1 a and b"), "{error}");
 }
 
-/// Goal: R10: a token that two commits have is found, positions of two histories may be equal. Method: each by hand.
+/// Goal: R10: a token that two commits have is found; equal positions in two histories are allowed. Method: each by
+/// hand.
 #[test]
 fn a_token_with_two_meanings_is_found() {
     one_meaning_of_each_token(&[session(1, 0, &[(1, 70, 10)]), session(2, 1, &[(1, 80, 10)])]).unwrap();

@@ -1,12 +1,12 @@
-//! `replica-rules`: rules of replication that one fault puts to the test, each on servers of its own. The random form of them is
-//! `failover`; here nothing is left to chance, so that each mistake which breaks one is found each time.
+//! `replica-rules`: rules of replication, each tested by one fault on its own servers. `failover` tests them at random;
+//! here nothing is random, so that each mistake that breaks a rule is found each time.
 //!
-//! | rule | put to the test by | mistake |
+//! | rule | fault | mistake |
 //! |---|---|---|
-//! | a commit at `on` is answered once its replica has it on disk; whoever does not ask for replicas waits for none (R7, R12) | a replica whose disk stands still | `ACKED_BEFORE_FLUSH` |
-//! | a replica shows what a quorum has, and no more, also when it was started again (R4) | one of two that are needed is dead | `SHOW_IGNORED`, `OPENED_UNSETTLED` |
-//! | who has promised a term confirms nothing of a lower one (R8) | a primary that was cut off from the node promoted | `STALE_TERM_ACKED` |
-//! | commits that do without replicas say so, each (R14) | the replica is dead | `DEGRADED_SILENTLY` |
+//! | a commit at `on` is answered once its replica has it on disk; a commit that needs no replica waits for none (R7, R12) | a replica whose disk hangs | `ACKED_BEFORE_FLUSH` |
+//! | a replica shows what a quorum has, and no more, also after a restart (R4) | one of two needed replicas is dead | `SHOW_IGNORED`, `OPENED_UNSETTLED` |
+//! | a node that has promised a term confirms nothing of a lower one (R8) | a primary is cut off from the promoted node | `STALE_TERM_ACKED` |
+//! | each commit without its replicas has a warning (R14) | the replica is dead | `DEGRADED_SILENTLY` |
 //! | a slot keeps no more log than it may | a dead replica, and four times as much log | `SLOT_CAP_IGNORED` |
 
 use std::{
@@ -28,13 +28,14 @@ use postgres::{Client, NoTls, types::FromSqlOwned};
 use super::nodes::{Nodes, TICK, Words, is_over};
 use crate::trio::{NAMES, Trio as _};
 
-/// How long it is looked whether what must not come does. What a mistake lets through comes in a few milliseconds.
+/// How long a test watches for an event that must not happen. A mistake causes it within a few milliseconds.
 const WATCH: Duration = Duration::from_millis(1500);
 
-/// How long nothing may come before nothing more will: twice as long as the mark of time may take that is written behind commits.
+/// How long the log must not grow until it counts as quiet: twice the time after which a time mark is written after
+/// commits.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What to do.
+/// The arguments of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) server: PathBuf,
@@ -60,14 +61,14 @@ const RULES: [(&str, Rule); 5] = [
     ("slot", a_slot_keeps_no_more_log_than_it_may),
 ];
 
-/// Where servers of one rule live.
+/// The directories of the servers of one rule.
 struct Ground<'p> {
     plan: &'p Plan,
     dir: &'p Path,
     rings: &'p Path,
 }
 
-/// Runs the rules; an error is the first that does not hold.
+/// Runs the rules; the error is the first violation.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     let mut held = Vec::new();
     for (name, rule) in RULES {
@@ -85,7 +86,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
 }
 
 impl Ground<'_> {
-    /// Nodes that make the planted mistake, with further settings; the first is started, with a table.
+    /// Returns nodes with the planted mistake and further settings; the first is started and has a table.
     fn nodes(&self, settings: &[&str]) -> anyhow::Result<Nodes> {
         let mistake = self.plan.plant.clone().unwrap_or_else(|| "nothing".to_owned());
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -99,7 +100,7 @@ impl Ground<'_> {
     }
 }
 
-/// A client, and whether it was warned since that was last asked.
+/// Returns a client, and a flag that is set when the client gets a warning.
 fn warned(nodes: &Nodes, node: usize, level: &str) -> anyhow::Result<(Client, Arc<AtomicBool>)> {
     let port = nodes.places()[node].context("it runs")?.port();
     let warned = Arc::new(AtomicBool::new(false));
@@ -124,7 +125,7 @@ fn rows(nodes: &Nodes, node: usize) -> anyhow::Result<i64> {
     ask(nodes, node, "SELECT count(*) FROM t")
 }
 
-/// Waits until `done`; an error is no yes.
+/// Waits until `done` returns true; errors are retried.
 fn until(what: &str, mut done: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let start_ns = RealClock.now_ns();
     loop {
@@ -137,7 +138,7 @@ fn until(what: &str, mut done: impl FnMut() -> anyhow::Result<bool>) -> anyhow::
     }
 }
 
-/// Waits until `nodes` show as many rows as the first one.
+/// Waits until the nodes `others` show as many rows as the first one.
 fn until_equal(nodes: &Nodes, others: &[usize]) -> anyhow::Result<()> {
     let expected = rows(nodes, 0)?;
     others
@@ -145,8 +146,8 @@ fn until_equal(nodes: &Nodes, others: &[usize]) -> anyhow::Result<()> {
         .try_for_each(|node| until(&format!("{} has it", NAMES[*node]), || Ok(rows(nodes, *node)? == expected)))
 }
 
-/// Waits until `others` replicas have all of the first one's log, and nothing more comes: whoever has come further than the one that is
-/// promoted would lead in its place.
+/// Waits until `others` replicas have all of the first one's log and the log does not grow. A replica with more log
+/// than the candidate would have to lead in its place.
 fn until_quiet(nodes: &Nodes, others: i64) -> anyhow::Result<()> {
     let who_has_it =
         "SELECT count(*), pg_current_wal_lsn()::text FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_lsn()";
@@ -161,13 +162,13 @@ fn until_quiet(nodes: &Nodes, others: i64) -> anyhow::Result<()> {
     })
 }
 
-/// Commits one row from a thread; the thread tells whether it was answered without a warning.
+/// Commits one row on a thread, which returns whether the commit was answered without a warning.
 fn committing(nodes: &Nodes, n: i32) -> anyhow::Result<JoinHandle<bool>> {
     let (mut client, warned) = warned(nodes, 0, "on")?;
     Ok(thread::spawn(move || insert(&mut client, n).is_ok() && !warned.load(Ordering::SeqCst)))
 }
 
-/// Fails when a commit is answered now.
+/// Fails if the commit is answered while it is watched.
 fn must_wait(commit: &JoinHandle<bool>, why: &str) -> anyhow::Result<()> {
     let start_ns = RealClock.now_ns();
     while Duration::from_nanos(RealClock.now_ns() - start_ns) < WATCH {
@@ -177,7 +178,7 @@ fn must_wait(commit: &JoinHandle<bool>, why: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails when a node shows a second row now; it may refuse to show anything.
+/// Fails if a node shows a second row while it is watched; the node may refuse to answer.
 fn watch_rows(nodes: &Nodes, node: usize, wrong: &str) -> anyhow::Result<()> {
     let start_ns = RealClock.now_ns();
     while Duration::from_nanos(RealClock.now_ns() - start_ns) < WATCH {
@@ -196,7 +197,7 @@ fn a_commit_is_on_the_replicas_disk_when_it_is_answered(ground: &Ground) -> anyh
     File::create(&held)?;
     let commit = committing(&nodes, 1)?;
     must_wait(&commit, "while the disk of its replica stands still")?;
-    // R12: were one of these to wait, its statement would end by its timeout.
+    // R12: if one of these commits waited, its statement would end by its timeout.
     for (level, from) in [("local", 100), ("off", 200)] {
         let (mut client, warned) = warned(&nodes, 0, level)?;
         for n in from..from + 50 {
@@ -227,7 +228,7 @@ fn a_replica_shows_what_a_quorum_has(ground: &Ground) -> anyhow::Result<()> {
         "SELECT bool_or(application_name = 'b' AND flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication";
     until("b has it on its disk", || Ok(ask::<Option<bool>>(&nodes, 0, has_it)? == Some(true)))?;
     watch_rows(&nodes, 1, "b shows a commit that c does not have")?;
-    // Nor does it once it was started again, when its log has that commit and no primary has told it anything yet.
+    // Nor does a restarted replica show it, whose log has the commit and which no primary has sent a position yet.
     nodes.kill(1)?;
     nodes.start(1, &[])?;
     watch_rows(&nodes, 1, "b, started again, shows a commit that c does not have")?;
@@ -236,7 +237,7 @@ fn a_replica_shows_what_a_quorum_has(ground: &Ground) -> anyhow::Result<()> {
 }
 
 fn who_has_promised_a_term_confirms_nothing_below(ground: &Ground) -> anyhow::Result<()> {
-    // With the long timeout there is by default: a connection that is made anew tells of the new term.
+    // With the default, long timeout: a new connection would make the new term known.
     let mut nodes = ground.nodes(&["replication.quorum=ANY 1 (b, c)"])?;
     nodes.start(1, &[])?;
     nodes.start(2, &[])?;
@@ -244,7 +245,7 @@ fn who_has_promised_a_term_confirms_nothing_below(ground: &Ground) -> anyhow::Re
     until_quiet(&nodes, 2)?;
     nodes.part(0, 1);
     until("b is promoted", || nodes.promote(1).map(|node| node == 1).map_err(anyhow::Error::msg))?;
-    // Its connection may be let go: then it is not answered.
+    // The connection may be refused or closed; then the commit is not answered.
     if let Ok(commit) = committing(&nodes, 1) {
         let start_ns = RealClock.now_ns();
         while !commit.is_finished() && Duration::from_nanos(RealClock.now_ns() - start_ns) < WATCH {
