@@ -69,7 +69,8 @@ Check constraints:
     assert!(more.contains("Storage") && more.contains("Access method: "), "{more}");
 }
 
-/// Goal: `\di`, `\l`, `\dn`, `\du`, `\dT`, `\df`, `\conninfo` and `\encoding` work. Method: compare or look for the rows.
+/// Goal: `\di`, `\l`, `\dn`, `\du`, `\dT`, `\df`, `\conninfo` and `\encoding` work. Method: compare the output, or
+/// look for the rows.
 #[test]
 fn other_listings_show_indexes_databases_schemas_and_roles() {
     let server = ready();

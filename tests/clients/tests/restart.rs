@@ -197,8 +197,8 @@ fn asynchronous_commits_are_lost_only_from_the_end() {
     assert_eq!(count, i64::from(max) + 1, "a prefix");
 }
 
-/// Goal: the tools work on a directory and on a server. Method: `wal dump` live and stopped, text and JSON; `sql --data`;
-/// `sql URL`; `config`.
+/// Goal: the tools work on a directory and on a server. Method: `wal dump` live and stopped, text and JSON;
+/// `sql --data`; `sql URL`; `config`.
 #[test]
 fn tools_read_a_directory_and_a_server() {
     let place = Place::new();

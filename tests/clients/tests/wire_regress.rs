@@ -92,7 +92,8 @@ fn wire_regress_04_wrapped_lengths_smuggle_nothing() {
     assert_eq!(count, 0);
 }
 
-/// Goal: lengths of fields inside Bind are checked. Method: each at -2, the largest, and one past the end; 0 and -1 are fine.
+/// Goal: lengths of fields inside Bind are checked. Method: each at -2, the largest, and one past the end; 0 and -1 are
+/// valid.
 #[test]
 fn wire_regress_05_field_lengths_are_checked() {
     let server = Server::fresh();
@@ -151,7 +152,7 @@ fn wire_regress_13_deep_nesting_is_54001() {
     for (name, sql) in &deep {
         let states_of = states(&wire.query(sql));
         assert_eq!(states_of.len(), 1, "{name}");
-        // The grammar cannot hold some of these at all and says so as a syntax error only where PostgreSQL does.
+        // Each is refused for its depth, and none as a syntax error.
         assert_eq!(states_of[0], "54001", "{name}");
         server.serves_after(name);
     }
