@@ -1,9 +1,10 @@
-//! `txn-histories`: random transactions on the engine in this process, everything they saw checked by the oracle.
+//! `txn-histories`: random transactions on the engine in this process; the oracle checks everything that they saw.
 //!
-//! A round is a database of its own: `threads` sessions at once, each with its share of transactions, then closed, opened
-//! again, and read once more, so that what the log gives back is part of the history. Rounds differ in the log's protocol
-//! and in the size of the ring of transaction ids, the smallest of which is lapped all the time. The collector runs beside
-//! them. The seed fixes what is tried, not how threads meet: a violation prints the history's end, not a script.
+//! A round has its own database: `threads` concurrent sessions, each with its share of transactions. Then the database
+//! is closed, opened again and read once more, so that the recovered state is part of the history. Rounds differ in the
+//! log's protocol and in the size of the ring of transaction ids, the smallest of which is lapped all the time. The
+//! garbage collector runs at the same time. The seed fixes what is tried, not how threads meet: a violation prints the
+//! history's end, not a script.
 
 mod client;
 mod oracle;
@@ -29,10 +30,10 @@ use crate::{
 use client::{Client, Tables};
 use oracle::{Facts, History};
 
-/// What to do.
+/// The arguments of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Transactions in all, rolled-back ones included.
+    /// The total number of transactions, including those that are rolled back.
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
     pub(crate) threads: u64,
@@ -48,23 +49,23 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Transactions of a round: its history has to fit into memory, at about 1 KiB for each.
+/// The transactions of a round: its history must fit into memory, at about 1 KiB for each.
 const ROUND_TRANSACTIONS: u64 = 20_000;
 
-/// Sizes of the ring of ids, in turn. With 8 and 16, transactions that stay open for a few others' are lapped.
+/// The sizes of the ring of ids, in turn. With 8 and 16, a transaction that stays open during a few others is lapped.
 const XID_SLOTS: [usize; 4] = [8, 16, 64, 1024];
 
-/// The levels there are, and their names.
+/// All levels, and their names.
 const LEVELS: [(Isolation, &str); 3] = [
     (Isolation::ReadCommitted, "read-committed"),
     (Isolation::RepeatableRead, "repeatable-read"),
     (Isolation::Serializable, "serializable"),
 ];
 
-/// Reads a level's name.
+/// Parses the name of a level.
 ///
 /// # Errors
-/// A sentence with the names there are.
+/// A sentence with the names of all levels.
 pub(crate) fn level(name: &str) -> Result<Isolation, String> {
     let found = LEVELS.iter().find(|(_, known)| *known == name);
     found
@@ -105,7 +106,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, Figures { cycles: round, checked: transactions, ..Figures::default() }))
 }
 
-/// Plays one round. Returns its history, and how often a lapped id was asked for.
+/// Plays one round. Returns its history, and the number of lookups of lapped ids.
 fn play(plan: &Plan, round: u64, transactions: u64, seed: u64) -> anyhow::Result<(History, u64)> {
     let dir = tempfile::Builder::new().prefix("collie-histories-").tempdir()?;
     let options = options(round);
@@ -129,6 +130,7 @@ fn play(plan: &Plan, round: u64, transactions: u64, seed: u64) -> anyhow::Result
     db.close()?;
     drop((tables, db));
 
+    // The recovered state is read through the oracle as well.
     let (db, _) = Db::open(dir.path(), options, Env::real(), &mut |_| ()).context("opening it again")?;
     history.sessions.push(read_all(&db)?);
     history.log = commits_in_log(&db)?;
@@ -136,21 +138,21 @@ fn play(plan: &Plan, round: u64, transactions: u64, seed: u64) -> anyhow::Result
     Ok((history, lapped))
 }
 
-/// The settings of a round.
+/// Returns the settings of a round.
 fn options(round: u64) -> Options {
     let turn = usize::try_from(round % 12).unwrap_or_default();
     let mut options = Options::small();
     options.log.protocol = [Protocol::Help, Protocol::Base, Protocol::Oracle][turn % 3];
     options.log.ring = collie_wal::RingKind::Private;
     options.xid_slots = XID_SLOTS[turn % XID_SLOTS.len()];
-    // In one round of two, commits leave their versions to the background.
+    // In every second round, commits leave the stamping of their versions to the background thread.
     options.stamped_at_commit_max = if turn % 2 == 0 { options.stamped_at_commit_max } else { 1 };
-    // In the rounds with the small rings, snapshots are cancelled as soon as they keep something.
+    // In the rounds with the small rings, a snapshot is cancelled as soon as it retains an old version.
     options.max_snapshot_age = (turn % 4 < 2).then_some(Duration::ZERO);
     options
 }
 
-/// Scans every family of a database that was opened again, both ways.
+/// Scans every family of a reopened database, in both directions.
 fn read_all(db: &Db) -> anyhow::Result<Vec<collie_engine::Event>> {
     let mut session = TracedSession::new(db.session()?);
     session.begin(Isolation::RepeatableRead, true)?;

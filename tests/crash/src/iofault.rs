@@ -1,18 +1,20 @@
-//! `iofault`: calls of the file system that fail under a running server.
+//! `iofault`: file system calls that fail under a running server.
 //!
-//! The server's data lie in a FUSE file system that this process serves (`passthrough.rs`). In each cycle one fault is drawn (`faults.rs`), for
-//! one kind of file and one operation: an I/O error once or for good, a full disk for a while, short writes, slowness. It comes under the
-//! bank's load with checkpoints, or while the server opens. Then the fault is gone: the server goes on, if it still runs, and is killed
-//! and started again.
+//! The server's data is in a FUSE file system that this process serves (`passthrough.rs`). In each cycle one fault is
+//! drawn (`faults.rs`), for one kind of file and one operation: an I/O error, once or until the fault is cleared, a
+//! full disk for a while, short writes, slow calls. It comes under the bank's load with checkpoints, or while the
+//! server opens. Then the fault is cleared: the server goes on, if it still runs, and is killed and started again.
 //!
 //! # Oracles
 //! - Those of the bank (O1 to O5), on the server that went on and on the one that was started again.
-//! - I1. An error that a client sees has an SQLSTATE of a fault: class 53, class 58, or 08007; a server that ends says 57P01 to 57P03.
+//! - I1. An error that a client gets has an SQLSTATE of a fault: class 53, class 58, or 08007; a server that ends sends
+//!   57P01 to 57P03.
 //! - I2. A server never panics, and one that stops says why in its last line.
-//! - I3. A server that is started without the fault opens, and takes commits; one that went on answers whatever was asked.
-//! - I4. What was found after a cycle is there after the next one.
+//! - I3. A server that is started without the fault opens, and accepts commits; one that went on answers every request.
+//! - I4. The state that was found after a cycle is there after the next one.
 //!
-//! The seed fixes what is tried, not how it meets. It needs root and FUSE, and says so where they are missing.
+//! The seed fixes what is tried, not how threads meet. The command needs root and FUSE, and says so if they are
+//! missing.
 
 mod faults;
 mod passthrough;
@@ -53,25 +55,25 @@ const CLIENTS: u64 = 4;
 /// Client numbers of one cycle start at a multiple of this.
 const CLIENTS_PER_CYCLE: u64 = 1_000;
 
-/// Cycles on one database.
+/// The number of cycles on one database.
 const ROUND_CYCLES: u64 = 20;
 
-/// Threads that serve: a slow call must not hold up the others.
+/// The number of threads that serve the file system: a slow call must not delay the others.
 const SERVING: usize = 8;
 
-/// How long a fault is waited for, and how often it is looked.
+/// How often the command checks whether a fault has struck, and the pause between two checks.
 const FAULT_LOOKS: u32 = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether clients have been answered once the fault is gone: a minute.
+/// How often the command checks whether clients have been answered after the fault: for a minute.
 const ANSWER_LOOKS: u32 = 6_000;
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) cycles: u64,
     pub(crate) seed: u64,
     pub(crate) server: PathBuf,
-    /// Where the file system is mounted, and the evidence of a violation is left.
+    /// The directory for the mounted file system and the evidence of a violation.
     pub(crate) dir: PathBuf,
 }
 
@@ -82,11 +84,11 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What was done.
+/// The sums over all cycles.
 #[derive(Debug, Default)]
 struct Total {
     struck: u64,
-    /// Servers that ended by themselves, and openings that were refused.
+    /// Servers that ended by themselves; the next field counts refused openings.
     ended: u64,
     refused: u64,
     acknowledged: u64,
@@ -146,13 +148,13 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, Figures { cycles: plan.cycles, checked: acknowledged, acknowledged, ..Figures::default() }))
 }
 
-/// One database.
+/// A database, over several cycles.
 struct Round<'p> {
     plan: &'p Plan,
     faults: &'p Faults,
     data: &'p Path,
     rings: &'p Path,
-    /// What the servers say.
+    /// The log of the servers.
     log: &'p Path,
     journals: Vec<Journal>,
 }
@@ -200,7 +202,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// A fault while the server opens.
+    /// Applies a fault while the server opens.
     fn open_with(&mut self, fault: Fault, random: &mut Random, total: &mut Total) -> anyhow::Result<Server> {
         let said = self.said()?.len();
         self.faults.arm(fault);
@@ -216,7 +218,7 @@ impl Round<'_> {
         self.start_again(random)
     }
 
-    /// A fault under load.
+    /// Applies a fault under load.
     fn run_with(
         &mut self,
         mut server: Server,
@@ -233,7 +235,7 @@ impl Round<'_> {
         });
         let clients: Vec<_> = clients.collect();
         let checkpoints = checkpoints(config(), Duration::from_millis(random.below(60)), done.clone());
-        // When it comes is the experiment itself.
+        // The random moment of the fault is what the experiment varies.
         thread::sleep(Duration::from_millis(random.below(100)));
         self.faults.arm(fault);
         for _ in 0..FAULT_LOOKS {
@@ -245,7 +247,7 @@ impl Round<'_> {
         let longest = if fault.failure == Failure::NoSpace { 2_000 } else { 500 };
         thread::sleep(Duration::from_millis(20 + random.below(longest)));
         total.struck += u64::from(self.faults.clear() > 0);
-        // It goes on for a while.
+        // The load continues for a while without the fault.
         thread::sleep(Duration::from_millis(20 + random.below(200)));
         done.store(true, Ordering::SeqCst);
         wait_for(&clients)?;
@@ -270,7 +272,7 @@ impl Round<'_> {
         self.start_again(random)
     }
 
-    /// Starts the server without a fault, and takes down what is there.
+    /// Starts the server without a fault, and records the state that it shows.
     fn start_again(&mut self, random: &mut Random) -> anyhow::Result<Server> {
         let server = self.start(random).context("started again without the fault")?; // I3
         self.check(&server).context("started again")?;
@@ -295,7 +297,7 @@ impl Round<'_> {
         Ok(std::fs::read_to_string(self.log)?)
     }
 
-    /// I2, of what was said from `start` on.
+    /// Checks I2 for the log from `start` on.
     fn has_said_why(&self, start: usize) -> anyhow::Result<()> {
         let said = self.said()?;
         ensure!(!said.contains("panicked at"), "a server panicked");
@@ -305,12 +307,12 @@ impl Round<'_> {
     }
 }
 
-/// I1; a deadlock is nobody's fault.
+/// Returns whether I1 allows this SQLSTATE. A deadlock is allowed, too, since no fault causes it.
 fn is_of_a_fault(code: &str) -> bool {
     code.starts_with("53") || code.starts_with("58") || code.starts_with("57P0") || ["08007", "40P01"].contains(&code)
 }
 
-/// Waits until all clients have ended, each with an answer to what it had asked.
+/// Waits until all clients have ended, each with an answer to its last request.
 fn wait_for(clients: &[thread::JoinHandle<Journal>]) -> anyhow::Result<()> {
     for _ in 0..ANSWER_LOOKS {
         if clients.iter().all(thread::JoinHandle::is_finished) {
@@ -331,7 +333,7 @@ fn client(config: Config, id: u64, mut random: Random, done: Arc<AtomicBool>) ->
     })
 }
 
-/// Makes checkpoints, which may fail, until the connection breaks or `done`.
+/// Makes checkpoints, which may fail, until the connection breaks or `done` is set.
 fn checkpoints(config: Config, pause: Duration, done: Arc<AtomicBool>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let Ok(mut client) = config.connect(NoTls) else { return };

@@ -1,15 +1,16 @@
-//! `Journal`: what one client sent and what it was told. Kept outside the server, in memory nobody kills.
+//! `Journal`: the transactions that one client sent, with the answers. It is kept outside the server, in the memory of
+//! a process that is not killed.
 
 use std::collections::BTreeMap;
 
-/// What became of a transaction, as far as its client knows.
+/// The outcome of a transaction, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// COMMIT was answered.
     Acknowledged,
-    /// The answer never came: it may be there or not, but never half.
+    /// No answer came: it may be committed or not, but never in part.
     Unknown,
-    /// It was rolled back, or an error was answered that says so.
+    /// It was rolled back, or an error was answered after which it is certainly not committed.
     Aborted,
 }
 
@@ -17,10 +18,10 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pub(crate) client: u64,
-    /// Whether the client asked for synchronous commits.
+    /// Whether acknowledged commits must survive.
     pub(crate) sync: bool,
     pub(crate) outcomes: Vec<Outcome>,
-    /// The SQLSTATEs of errors, and how often each came.
+    /// The SQLSTATEs of errors, with their counts.
     pub(crate) codes: BTreeMap<String, u64>,
 }
 
@@ -29,7 +30,7 @@ impl Journal {
         Self { client, sync, outcomes: Vec::new(), codes: BTreeMap::new() }
     }
 
-    /// Notes that a transaction is about to be sent; it is unknown until something is answered.
+    /// Records that a transaction is about to be sent, with an unknown outcome; returns its sequence number.
     pub(crate) fn intend(&mut self) -> u64 {
         self.outcomes.push(Outcome::Unknown);
         self.outcomes.len() as u64
@@ -41,7 +42,8 @@ impl Journal {
         }
     }
 
-    /// Takes down what was found of it: from then on it has to stay so, whatever was answered.
+    /// Replaces the outcomes by what was found after a restart; from then on that state must stay, whatever was
+    /// answered.
     pub(crate) fn settle_by(&mut self, is_there: impl Fn(u64) -> bool) {
         self.sync = true;
         for (seq, outcome) in (1..).zip(&mut self.outcomes) {

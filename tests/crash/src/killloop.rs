@@ -1,5 +1,5 @@
-//! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and again on the same directory. In half of the loads tables are
-//! made, filled and dropped too, and in half checkpoints are made.
+//! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and so on with the same directory.
+//! Half of the loads also create, fill and drop tables, and half also make checkpoints.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use crate::{
     server::Server,
 };
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) cycles: u64,
     pub(crate) seed: u64,
@@ -30,8 +30,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Starts the server, with the protocols of the log in turn: a ring is read whatever the next life uses. In every other
-    /// life tables are flushed to their levels, and log that is not needed goes, as often as can be.
+    /// Starts the server, with the log's protocols in turn: a ring can be recovered whatever protocol the next server
+    /// uses. Every second server flushes tables to the LSM levels, and releases log, as often as possible.
     fn start(&self, [data, rings]: [&Path; 2], cycle: u64) -> anyhow::Result<Server> {
         Server::start(&self.server, data, &self.settings(rings, cycle)?)
     }
@@ -54,14 +54,14 @@ impl Plan {
     }
 }
 
-/// Client numbers of one cycle start at a multiple of this, so that each cycle's transactions can be told apart.
+/// The client numbers of a cycle start at a multiple of this, so that transactions of different cycles are distinct.
 const CLIENTS_PER_CYCLE: u64 = 1_000;
 
 /// Runs the plan; an error is a violation.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-killloop-").tempdir()?;
     let data = dir.path().join("data");
-    // A killed server leaves its ring, which must not outlive this run.
+    // A killed server leaves its ring, which must not outlive this program.
     let rings = tempfile::Builder::new().prefix("collie-killloop-").tempdir_in("/dev/shm")?;
     let places = [data.as_path(), rings.path()];
     let mut random = Random::new(plan.seed);
@@ -73,7 +73,8 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
         let running = server.take().context("no server")?;
         journals.extend(load_and_kill(plan, running, cycle, &mut definitions, &mut random)?);
         kills += 1 + u64::from(cycle.is_multiple_of(2));
-        // Every other time it is killed again, while it recovers or when it just has: recovery may be repeated from anywhere.
+        // In every second cycle the server is killed again, while it recovers or right after that, since recovery must
+        // be repeatable.
         match cycle % 4 {
             0 => drop(plan.start(places, cycle + 1)),
             2 => {
@@ -86,7 +87,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
         let mut client = again.connect()?;
         let verified = definitions.verify(&mut client);
         if let Err(error) = verified.and_then(|()| bank::verify(&mut client, &journals, plan.ring == "shared")) {
-            // The evidence stays.
+            // Keep the evidence.
             let kept = dir.keep();
             return Err(error.context(format!("cycle {cycle}, data kept in {}", kept.display())));
         }
@@ -131,7 +132,7 @@ fn load_and_kill(
         })
     });
     let checkpoints = (random.below(2) == 0).then(|| checkpoints::repeat(server.config(), Duration::ZERO));
-    // The moment of the kill is the experiment itself, not a wait for something to happen.
+    // The random moment of the kill is what the experiment varies; it waits for nothing.
     thread::sleep(Duration::from_millis(20 + random.below(400)));
     server.kill()?;
     let panicked = |_| anyhow::anyhow!("a client panicked");

@@ -1,12 +1,12 @@
 //! The log alone under SIGKILL: a real process on real files.
 //!
-//! The child appends from several threads and says over a pipe what was acknowledged. Its records are stamped
-//! (`collie_wal::lab::Stamp`): each names its writer and number and holds a running hash over that writer's earlier ones,
-//! so this process needs no copy of what was written.
+//! The child appends from several threads and reports acknowledged records over a pipe. Its records are stamped
+//! (`collie_wal::lab::Stamp`): each names its writer and number and holds a running hash over that writer's earlier
+//! ones, so this process needs no copy of the records.
 //!
 //! # Oracles
-//! - K1. Every acknowledged record is there, of `Level::Disk` and of `Level::Process`: SIGKILL takes nothing from the
-//!   kernel, and nothing from a shared ring. Three lives of four have one; each protocol has its turn.
+//! - K1. Every acknowledged record is there, at `Level::Disk` and at `Level::Process`: SIGKILL takes nothing from the
+//!   kernel, and nothing from a shared ring. Three of four children have a shared ring; the protocols take turns.
 //! - K2. Each writer's records are a chain without a gap; every byte of each is as it was written.
 //! - K3. No position and no incarnation is used twice.
 
@@ -34,19 +34,19 @@ use crate::{
     report::{Figures, Report},
 };
 
-/// How long a child is waited for to open its log and say something, on a machine that is busy with something else.
+/// How long a child may take to open its log and report something, on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was acknowledged, by writer: number and end of its last record.
+/// The acknowledged records by writer: number and end of the last one.
 type Acknowledged = BTreeMap<u64, (u64, Lsn)>;
 
-/// What one life of the child said.
+/// The reports of one child.
 #[derive(Default)]
 struct Said {
     acknowledged: Acknowledged,
-    /// How many acknowledgements.
+    /// The number of acknowledgements.
     count: u64,
-    /// Everything below may be freed.
+    /// The position below which log may be freed.
     freed: Lsn,
 }
 
@@ -54,19 +54,19 @@ fn options(rings: &Path) -> Options {
     Options { slots: 3, ring_dir: rings.to_owned(), ..Options::small() }
 }
 
-/// Makes the directory of the rings: a killed child leaves its own behind, which must not outlive this run.
+/// Makes the directory of the rings: a killed child leaves its ring behind, which must not outlive this program.
 fn rings() -> anyhow::Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("collie-logkill-").tempdir_in("/dev/shm")?)
 }
 
-/// Returns the settings of the child of life `cycle`.
+/// Returns the settings of the child of cycle `cycle`.
 fn options_of(cycle: u64, rings: &Path) -> Options {
     let protocol = [Protocol::Oracle, Protocol::Base, Protocol::Help][usize::try_from(cycle % 3).unwrap_or(0)];
     let ring = if cycle % 4 == 3 { RingKind::Private } else { RingKind::Shared };
     Options { protocol, ring, ..options(rings) }
 }
 
-/// Runs `cycles` lives; an error is a violation.
+/// Runs `cycles` children; an error is a violation.
 pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-logkill-").tempdir()?;
     let rings = rings()?;
@@ -75,7 +75,7 @@ pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<Report
     for cycle in 1..=cycles {
         let outcome = checks.cycle([dir.path(), rings.path()], cycle, writers, &mut random);
         if let Err(error) = outcome {
-            // The evidence stays.
+            // Keep the evidence.
             let kept = dir.keep();
             return Err(error.context(format!("cycle {cycle}, log kept in {}", kept.display())));
         }
@@ -89,12 +89,12 @@ pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<Report
     Ok(Report::new(words, Figures { cycles, kills: cycles, ..Figures::default() }))
 }
 
-/// What is known over all lives.
+/// The state of the checks over all children.
 #[derive(Default)]
 struct Checks {
     acknowledged: u64,
     records: u64,
-    /// Openings that found records in a ring alone.
+    /// Openings that recovered records that were only in a ring.
     from_ring: u64,
     highest: Lsn,
     incarnation: u64,
@@ -104,7 +104,7 @@ struct Checks {
 
 impl Checks {
     fn cycle(&mut self, [dir, rings]: [&Path; 2], cycle: u64, writers: u64, random: &mut Random) -> anyhow::Result<()> {
-        // Every fourth child is killed while it opens the log, the others some time after they have said something.
+        // Every fourth child is killed while it opens the log, the others some time after their first report.
         let opens = cycle.is_multiple_of(4);
         let life_us = if opens { random.below(4_000) } else { random.below(120_000) };
         let said = live([dir, rings], cycle, random.next(), writers, (opens, Duration::from_micros(life_us)))?;
@@ -121,6 +121,7 @@ impl Checks {
             self.freed
         );
         self.incarnation = found.incarnation;
+        // K2 and K3 for every record that reads back.
         let mut last: BTreeMap<u64, Stamp> = BTreeMap::new();
         let mut position = Lsn::ZERO;
         for record in log.read(found.start) {
@@ -135,6 +136,7 @@ impl Checks {
                 ensure!(continued, "K2: writer {}: {before:?} is followed by {stamp:?}", stamp.writer);
             }
         }
+        // K1 and K3 for the records that this child reported; those below the freed position may be gone.
         for (writer, (number, end)) in &said.acknowledged {
             ensure!(*end <= found.next, "K3: position {} is handed out again, {end} was acknowledged", found.next);
             if *end <= self.freed && !last.contains_key(writer) {
@@ -149,6 +151,7 @@ impl Checks {
         ensure!(found.next >= self.highest, "K3: position {} is handed out again after {}", found.next, self.highest);
         self.highest = self.highest.max(found.next);
         self.last = last;
+        // A third of the logs are closed in order, so that a clean end is tested too.
         if random.below(3) == 0 {
             log.close()?;
             let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options(rings) })?;
@@ -162,7 +165,7 @@ impl Checks {
     }
 }
 
-/// Runs a child for a while, from its start on or from its first word, kills it, and returns what it said.
+/// Runs a child for a while, counted from its start or from its first report, kills it, and returns its reports.
 fn live(
     [dir, rings]: [&Path; 2],
     cycle: u64,
@@ -190,9 +193,9 @@ fn live(
     let output = child.stdout.take().context("no standard output")?;
     let (speaks, spoke) = mpsc::channel();
     let listener = thread::spawn(move || listen(BufReader::new(output), &speaks));
-    // A child that ends instead says so below.
+    // A child that has ended instead is detected below.
     let _its_first_word = if from_start { Ok(()) } else { spoke.recv_timeout(PATIENCE) };
-    // The moment of the kill is the experiment itself, not a wait for something to happen.
+    // The random moment of the kill is what the experiment varies; it waits for nothing.
     thread::sleep(life);
     let ended = child.try_wait()?;
     child.kill()?;
@@ -204,13 +207,13 @@ fn live(
     Ok(said)
 }
 
-/// Takes down what a child says; `speaks` hears of its first word.
+/// Records the reports of a child, and sends to `speaks` for each of them.
 fn listen(mut output: impl BufRead, speaks: &Sender<()>) -> anyhow::Result<Said> {
     let (mut said, mut line) = (Said::default(), String::new());
     loop {
         line.clear();
         output.read_line(&mut line)?;
-        // The last line may be cut off: it was not said.
+        // The last line may be cut off by the kill; then it does not count.
         let Some(whole) = line.strip_suffix('\n') else { return Ok(said) };
         let _nobody_waits = speaks.send(());
         let numbers: Result<Vec<u64>, _> = whole[1..].split_whitespace().map(str::parse).collect();
@@ -253,7 +256,7 @@ fn write(log: &Log, mut stamp: Stamp, incarnation: u64, mut random: Random) -> a
     let say = |line: String| std::io::stdout().lock().write_all(line.as_bytes());
     loop {
         let len = match random.below(40) {
-            // Longer than a chunk: in pieces.
+            // Longer than a chunk, so it is written in several.
             0 => 16_000 + random.below(30_000),
             _ => STAMP_BYTES as u64 + random.below(600),
         };

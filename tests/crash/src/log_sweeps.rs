@@ -10,10 +10,10 @@ use collie_wal::lab::{self, Bits, StatesPlan, StatesReport};
 
 use crate::report::{Figures, Report};
 
-/// What a sweep comes to, and the command that does it again.
+/// The result of a sweep, and the command that repeats it.
 type Outcome = (anyhow::Result<Report>, String);
 
-/// Shows how far a sweep is: over one line on a terminal, in a line every ten seconds elsewhere.
+/// Shows the progress of a sweep: in a single line on a terminal, in a new line every ten seconds elsewhere.
 struct Progress {
     start_ns: u64,
     shown_ns: u64,
@@ -38,7 +38,7 @@ impl Progress {
         }
         self.shown_ns = now;
         let (before, after) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-        // Progress that cannot be shown changes nothing.
+        // A failure to show progress is ignored.
         let _unseen = write!(std::io::stderr(), "{before}{}{after}", line(self.elapsed()));
     }
 
@@ -49,7 +49,7 @@ impl Progress {
     }
 }
 
-/// Visits crash states.
+/// Visits crash states of logs without threads.
 pub(crate) fn states(states: u64, seed: u64, json: bool) -> Outcome {
     let mut progress = Progress::new();
     let checked = lab::check_states(&StatesPlan::new(states, seed), &mut |report| {
@@ -123,7 +123,7 @@ pub(crate) fn threads(rounds: u64, seed: u64) -> Outcome {
     (summary.map(Report::from).map_err(Into::into), format!("log-threads --rounds {rounds} --seed {seed}"))
 }
 
-/// Flips bits.
+/// Flips bits of a log's files.
 pub(crate) fn flips(seed: u64, one_bit: bool) -> Outcome {
     let mut progress = Progress::new();
     let bits = if one_bit { Bits::One } else { Bits::All };
@@ -150,7 +150,8 @@ pub(crate) fn flips(seed: u64, one_bit: bool) -> Outcome {
 mod tests {
     use super::*;
 
-    /// Goal: a figure in JSON says its unit in its key, and rate, time and count agree. Method: the numbers of a report.
+    /// Goal: the keys of the JSON figures name their units, and rate, time and count agree. Method: the numbers of a
+    /// report.
     #[test]
     fn json_keys_carry_units_and_figures_agree() {
         let report = StatesReport { states: 90_000, workloads: 3, ..StatesReport::default() };

@@ -1,34 +1,40 @@
 //! `faultlab`: runs the real server, breaks it, and checks what a user would find afterwards.
 //!
-//! `killloop`: SIGKILL at random moments under a bank load over real connections. The journal of what was acknowledged
-//! lives in this process, which nobody kills.
+//! `killloop`: SIGKILL at random moments under a bank load over real connections. The journal of acknowledged commits
+//! is in this process, which is not killed.
 //!
-//! `powercut`: power cuts on a real ext4 over a disk with a volatile cache, which keeps any part of what was not flushed.
+//! `powercut`: power cuts on a real ext4 over a disk with a volatile cache, which keeps any part of the writes that
+//! were not flushed.
 //!
-//! `iofault`: calls of the file system that fail under the server, one kind of file and of call at a time, in a file system that this process
+//! `iofault`: failing file system calls, one kind of file and of call at a time, in a file system that this process
 //! serves.
 //!
-//! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
-//! flipped bit, and a real process on real files under SIGKILL.
+//! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in
+//! after a crash, every flipped bit, and a real process on real files under SIGKILL.
 //!
-//! `txn-histories`: transactions alone, unbroken: everything that random ones see is what their snapshots have to show.
+//! `txn-histories`: transactions alone, without faults: everything that random transactions see is exactly what their
+//! snapshots must show.
 //!
-//! `list-append`: the real server under SIGKILL again: what transactions on lists are told has no cycle that their level excludes.
+//! `list-append`: the real server under SIGKILL: the reads of transactions on lists have no cycle that their level
+//! excludes.
 //!
-//! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup: reported or harmless, never silently wrong.
+//! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup, is reported or harmless,
+//! never silently wrong.
 //!
-//! `memory`: statements and sessions that ask for more memory than a control group leaves: the server lives and refuses them.
+//! `memory`: statements and sessions that ask for more memory than a control group has: the server lives and refuses
+//! them.
 //!
-//! `storm`: connections in bulk that misbehave on every port: clients with a load go on, and nothing is left behind.
+//! `storm`: many connections that misbehave on every port: clients with a load go on, and nothing is left behind.
 //!
-//! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
+//! `upgrade`: directories of every released format open with all their data, and those of a later format are refused
+//! and left unchanged.
 //!
-//! `night`: all of these in turns, for as long as it is given, and a table of what they came to.
+//! `night`: all of these in turns for a given time, and a table of the results.
 //!
 //! `cluster`: three servers in one process, over a simulated network, disk and clock, determined by a seed.
 //!
-//! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
-//! that replicas confirm is never lost, and what is lost of the others was set aside.
+//! `failover`: three real servers under kills, freezes and network cuts, with one promotion after the other: a commit
+//! that was answered at a level that replicas confirm is never lost, and a lost commit at `local` was set aside.
 #![forbid(unsafe_code)]
 
 mod appends;
@@ -68,7 +74,7 @@ use crate::report::Report;
 #[derive(Parser)]
 #[command(name = "faultlab", about = "Breaks a running server and checks what is left")]
 struct Cli {
-    /// Where the figures of a run without a violation are written, for `night`.
+    /// The file for the figures of a run without a violation, for `night`.
     #[arg(long, global = true, hide = true)]
     figures: Option<PathBuf>,
     #[command(subcommand)]
@@ -79,10 +85,10 @@ struct Cli {
 enum Command {
     /// Kill the server at random moments under load, open again, compare with the journal.
     Killloop {
-        /// How often.
+        /// Number of kill cycles.
         #[arg(long, default_value_t = 50)]
         cycles: u64,
-        /// Decides when it is killed and what is written.
+        /// Decides when the server is killed and what is written.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Clients at one time; every fourth commits asynchronously.
@@ -91,32 +97,32 @@ enum Command {
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// The server's `wal.ring`. With `shared` asynchronous commits must be back too.
+        /// The server's `wal.ring`. With `shared`, asynchronous commits must survive too.
         #[arg(long, default_value = "shared")]
         ring: String,
     },
     /// Cut the power at random moments under load, open what the disk kept, compare with the journal. Needs root.
     Powercut {
-        /// How often.
+        /// Number of cuts.
         #[arg(long, default_value_t = 20)]
         cycles: u64,
-        /// Decides when it is cut, and what the disk keeps.
+        /// Decides when the power is cut, and what the disk keeps.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// Where file systems are mounted, and the evidence of a violation is left.
+        /// Directory for the mounted file systems and the evidence of a violation.
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         dir: PathBuf,
-        /// A mistake that the server makes in this run, which must fail; the server is then this program.
+        /// Plant this mistake in the server, so that the run must fail; the server is then this program.
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         plant: Option<String>,
     },
-    /// Have calls of the file system fail under load and in openings, then go on without. Needs root.
+    /// Make file system calls fail under load and in openings, then go on without the fault. Needs root.
     Iofault {
-        /// How often.
+        /// Number of faults.
         #[arg(long, default_value_t = 20)]
         cycles: u64,
         /// Decides what fails, and when.
@@ -125,28 +131,29 @@ enum Command {
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// Where the data lie, and the evidence of a violation is left.
+        /// Directory for the data and the evidence of a violation.
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         dir: PathBuf,
     },
     /// Open a log in every state that a simulated disk may be in after a crash.
     LogStates {
-        /// How many states at least.
+        /// Minimum number of states.
         #[arg(long, default_value_t = 1_000_000)]
         states: u64,
-        /// The first workload.
+        /// Seed of the first workload.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Print the figures as one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// The same with a log's own threads and several writers at once; the order of threads is not repeated.
+    /// Open logs that had their own threads and several writers in every such state; the order of threads is not
+    /// repeated.
     LogThreads {
-        /// How many logs.
+        /// Number of logs.
         #[arg(long, default_value_t = 100)]
         rounds: u64,
-        /// The first log's settings.
+        /// Seed of the first log's settings.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -161,10 +168,10 @@ enum Command {
     },
     /// Kill a process that appends to a log, open the log, compare with what it acknowledged.
     LogKill {
-        /// How often.
+        /// Number of kills.
         #[arg(long, default_value_t = 100)]
         cycles: u64,
-        /// Decides when it is killed and what is written.
+        /// Decides when the process is killed and what is written.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Writers at one time; every other one commits to the kernel only.
@@ -173,35 +180,35 @@ enum Command {
     },
     /// Run random transactions in this process and check everything that they saw.
     TxnHistories {
-        /// How many, rolled-back ones included.
+        /// Number of transactions, including those that are rolled back.
         #[arg(long, default_value_t = 1_000_000)]
         transactions: u64,
-        /// Decides what is tried; how threads meet is not repeated.
+        /// Decides what is tried; the order of threads is not repeated.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Sessions at one time, each on its thread.
+        /// Sessions at one time, each on its own thread.
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=32))]
         threads: u64,
         /// Isolation levels, mixed.
         #[arg(long, value_delimiter = ',', default_value = "read-committed,repeatable-read,serializable", value_parser = histories::level)]
         levels: Vec<Isolation>,
-        /// A mistake that the engine makes in this run, which must fail.
+        /// Plant this mistake in the engine, so that the run must fail.
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         plant: Option<String>,
     },
-    /// Run random transactions on lists over connections, kill the server between, look for cycles in what they saw.
+    /// Run random transactions on lists over connections, kill the server in between, look for cycles in what they saw.
     ListAppend {
-        /// Servers and histories, one after the other.
+        /// Number of rounds, each with its own server and history.
         #[arg(long, default_value_t = 4)]
         rounds: u64,
-        /// Of each round, rolled-back ones included.
+        /// Transactions of each round, including those that are rolled back.
         #[arg(long, default_value_t = 20_000)]
         transactions: u64,
-        /// In the midst of each round; there is one more at its end.
+        /// Kills in the middle of each round; there is one more at its end.
         #[arg(long, default_value_t = 2)]
         kills: u64,
-        /// Decides what is tried; how clients meet is not repeated.
+        /// Decides what is tried; the order of clients is not repeated.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Connections at one time.
@@ -213,23 +220,24 @@ enum Command {
         /// Read on a replica too, behind a bad network, and kill it now and then.
         #[arg(long)]
         replica: bool,
-        /// Three nodes, of which the leading one is killed so often in each round, and another promoted; the others are read.
+        /// Use three nodes, and in each round kill the leader this many times and promote another node; the others are
+        /// read.
         #[arg(long, default_value_t = 0)]
         failovers: u64,
-        /// Which order in time counts as a dependency.
+        /// The order in time that counts as a dependency.
         #[arg(long, default_value = "real-time")]
         order: appends::Order,
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// A mistake that the server makes in this run, which must fail; the server is then this program.
+        /// Plant this mistake in the server, so that the run must fail; the server is then this program.
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         plant: Option<String>,
     },
-    /// Damage one file after the other, start, back up and verify; compare what is there with the journal.
+    /// Damage one file after the other, start, back up and verify; compare the rows with the journal.
     Bitrot {
-        /// How often.
+        /// Number of damaged files.
         #[arg(long, default_value_t = 100)]
         cycles: u64,
         /// Decides what is damaged, and how.
@@ -239,21 +247,22 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
-    /// Ask for more memory than there is, in every way, and see that the server lives. Needs root, to make a control group.
+    /// Ask for more memory than there is, in every way, and check that the server lives. Needs root, to make a control
+    /// group.
     Memory {
-        /// Each has every bomb go off once; in every second one several at one time.
+        /// Number of rounds. Each explodes every bomb once; in every second round several at one time.
         #[arg(long, default_value_t = 2)]
         rounds: u64,
-        /// Decides their order.
+        /// Decides the order of bombs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// The memory that the server may have.
+        /// The server's memory limit, in MiB.
         #[arg(long, default_value_t = 1536)]
         limit_mib: u64,
-        /// Connections on which a bomb goes off at one time.
+        /// Connections that explode a bomb at one time.
         #[arg(long, default_value_t = 8)]
         at_once: u64,
-        /// Bombs of a round, at most.
+        /// Largest number of bombs in a round.
         #[arg(long, default_value_t = usize::MAX)]
         bombs: usize,
         /// Only bombs with this in their name.
@@ -263,15 +272,15 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
-    /// Have connections in bulk misbehave on every port while clients with a load go on.
+    /// Let many connections misbehave on every port while clients with a load go on.
     Storm {
-        /// How many waves of connections, each of one kind.
+        /// Number of waves of connections, each of one kind.
         #[arg(long, default_value_t = 16)]
         waves: u64,
-        /// Decides their order and what is said.
+        /// Decides the order of waves and what they send.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Clients of the load.
+        /// Number of clients of the load.
         #[arg(long, default_value_t = 4)]
         clients: u64,
         /// Only waves with this in their name.
@@ -281,73 +290,74 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
-    /// Open the directories that programs of earlier formats left, and refuse those of later ones.
+    /// Open the directories that programs of earlier formats left, and refuse those of later formats.
     Upgrade {
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// Where the archives are.
+        /// Directory of the archives.
         #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade"))]
         archives: PathBuf,
-        /// Make the archive of that name by its recipe instead, with the server.
+        /// Make the archive of this name by its recipe instead, with the server.
         #[arg(long)]
         make: Option<String>,
     },
-    /// Run the parts of the lab in turns, with one seed after the other, and print a table of what they came to.
+    /// Run the parts of the lab in turns, with one seed after the other, and print a table of the results.
     Night {
-        /// For how long; the part that is under way then comes to its end.
+        /// Hours to run; a part in progress then runs to its end.
         #[arg(long, default_value_t = 8.0)]
         hours: f64,
-        /// Of the first turn; each turn has the next.
+        /// Seed of the first turn; each turn uses the next one.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// The server's binary.
         #[arg(long, default_value = "target/release/collie")]
         server: PathBuf,
-        /// Where file systems are mounted, and the evidence of a violation is left.
+        /// Directory for mounted file systems and the evidence of a violation.
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         dir: PathBuf,
         /// Only parts with this in their name.
         #[arg(long)]
         only: Option<String>,
     },
-    /// Break three simulated servers at random for hours of simulated time, compare with the journal, repeat by the seed.
+    /// Break three simulated servers at random for hours of simulated time, compare with the journal, repeat by the
+    /// seed.
     Cluster {
-        /// How many clusters, each in a process of its own.
+        /// Number of clusters, each in its own process.
         #[arg(long, default_value_t = 10)]
         runs: u64,
-        /// The first one's; it decides everything.
+        /// Seed of the first cluster; it decides everything.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Simulated minutes of each.
+        /// Simulated minutes of each cluster.
         #[arg(long, default_value_t = 10)]
         minutes: u64,
-        /// A mistake that the servers make in this run, which must fail.
+        /// Plant this mistake in the servers, so that the run must fail.
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         plant: Option<String>,
-        /// Only faults of these kinds, all of them; a run draws its kinds otherwise.
+        /// Use faults of exactly these kinds; by default each run draws its kinds.
         #[arg(long, value_delimiter = ',')]
         kinds: Vec<cluster::faults::Kind>,
-        /// Only this quorum; a run draws one otherwise.
+        /// Use only this quorum; by default each run draws one.
         #[arg(long)]
         quorum: Option<String>,
-        /// With transactions on lists; a run draws whether otherwise.
+        /// Run transactions on lists; by default each run draws whether to.
         #[arg(long)]
         lists: bool,
-        /// How many clusters run at one time; one for each processor otherwise.
+        /// Number of clusters at one time; by default one for each processor.
         #[arg(long)]
         jobs: Option<usize>,
-        /// Run the one cluster in this process, on this processor.
+        /// Run the single cluster in this process, on this processor.
         #[arg(long, hide = true)]
         inside: Option<usize>,
         /// Show what servers print.
         #[arg(long)]
         echo: bool,
     },
-    /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
+    /// Break three servers that know each other, one of them the leader, promote another, compare with the journal.
     Failover {
-        /// How often.
+        /// Number of cycles.
         #[arg(long, default_value_t = 20)]
         cycles: u64,
         /// Decides what breaks, and when.
@@ -356,22 +366,22 @@ enum Command {
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
-        /// Have processes die at named places of their code too; the server is then this program.
+        /// Let processes die at named places of their code too; the server is then this program.
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         points: bool,
     },
-    /// Check what commits, readers and slots of a primary may count on while its replicas fail, one rule after the other.
+    /// Check what a primary guarantees to commits, readers and slots while its replicas fail, one rule after the other.
     #[cfg(feature = "planted-bugs")]
     ReplicaRules {
-        /// Only this one.
+        /// Check only this rule.
         #[arg(long)]
         rule: Option<String>,
-        /// A mistake that the servers make, which must fail.
+        /// Plant this mistake in the servers, so that the run must fail.
         #[arg(long)]
         plant: Option<String>,
     },
-    /// The server that `list-append --plant` starts.
+    /// The server with a planted mistake, which commands with `--plant` start.
     #[cfg(feature = "planted-bugs")]
     #[command(hide = true)]
     Planted {
@@ -386,7 +396,7 @@ enum Command {
         dir: PathBuf,
         #[arg(long, default_value = "/dev/shm")]
         rings: PathBuf,
-        /// Decides the protocol and the ring.
+        /// Decides the log's protocol and the kind of ring.
         #[arg(long, default_value_t = 3)]
         cycle: u64,
         #[arg(long)]

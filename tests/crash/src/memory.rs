@@ -1,17 +1,18 @@
-//! `memory`: statements and sessions that ask for more memory than a control group leaves, one kind after the other and many at once.
+//! `memory`: statements and sessions that ask for more memory than a control group has, one kind after the other and
+//! many at once.
 //!
-//! What statements may have is what the server gives by default, a share of its group's limit. Rows may have [`ROWS_SHARE`] of it, half of the
-//! default: rows of 500 bytes that one transaction inserts take some 1.6 bytes of memory for each that is counted, so that the default's
-//! 60 % and the fifth for statements are more than there is.
+//! Statements have the server's default limit, a share of the group's limit. Rows may have [`ROWS_SHARE`] of it, half
+//! of the default: rows of 500 bytes that one transaction inserts take some 1.6 bytes of memory for each byte that is
+//! counted, so the default's 60 % and the fifth for statements would be more than there is.
 //!
 //! # Oracles
 //! - M1. The server lives: the process is the same, and has not panicked.
-//! - M2. Each bomb ends well, or is refused with a state of class 53 or 54; its session goes on.
+//! - M2. Each bomb succeeds, or is refused with an SQLSTATE of class 53 or 54; its session goes on.
 //! - M3. A client that reads single rows meanwhile is never refused, and sees what was committed.
-//! - M4. No row is harmed, also after the next start.
-//! - M5. Once all are over, memory comes back to near what it was before: what the program goes on using, and what the allocator writes about
-//!   the pages of the most memory that it ever had, 2.7 % of memory in blocks of 32 bytes, which it never gives back and uses again. Neither
-//!   grows with the number of rounds.
+//! - M4. No row is damaged, also after the next start.
+//! - M5. Once all bombs are over, memory use returns to near its level before. The rest is memory that the program
+//!   keeps using, and the allocator's records about the pages of its peak memory: 2.7 % of memory in blocks of 32
+//!   bytes, which it never returns but reuses. Neither grows with the number of rounds.
 
 mod bombs;
 mod cgroup;
@@ -37,18 +38,18 @@ use bombs::{ALL, Bomb, End, Size};
 use cgroup::Cgroup;
 use reader::Reader;
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
-    /// Each explodes every bomb once, in an order of its own.
+    /// Each round explodes every bomb once, in its own order.
     pub(crate) rounds: u64,
     pub(crate) seed: u64,
-    /// Of the control group.
+    /// The limit of the control group.
     pub(crate) limit_mib: u64,
-    /// Bombs at one time, every other time.
+    /// The number of bombs at one time, in every second round.
     pub(crate) at_once: u64,
-    /// Bombs of a round, at most.
+    /// The largest number of bombs in a round.
     pub(crate) bombs: usize,
-    /// Only those with this in their name.
+    /// Only bombs with this in their name.
     pub(crate) only: Option<String>,
     pub(crate) server: PathBuf,
 }
@@ -65,16 +66,16 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Of 100 bytes of the group's limit, those that rows may have.
+/// The percentage of the group's limit that rows may have.
 const ROWS_SHARE: u64 = 30;
-/// Bytes that the process keeps of what it has used once: pages of threads, caches of plans, an index of empty tables.
+/// Bytes that the process keeps after their first use: thread stacks, plan caches, indexes of empty tables.
 const KEPT_BYTES: u64 = 48 << 20;
-/// One byte of so many of the most memory that there was stays with the allocator, for its records of pages.
+/// The allocator keeps one byte for this many bytes of the peak memory, for its records of pages.
 const KEPT_SHARE: u64 = 32;
-/// How long memory is given to come back: the allocator keeps what was freed for ten seconds.
+/// How long memory may take to come back: the allocator keeps freed memory for ten seconds.
 const PATIENCE_NS: u64 = 120_000_000_000;
 
-/// What came of the bombs.
+/// The outcomes of the bombs.
 #[derive(Default)]
 struct Counts {
     done: u64,
@@ -116,7 +117,7 @@ fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<Report
             let bomb = left.swap_remove(usize::try_from(random.below(left.len() as u64))?);
             let at_once = if round % 2 == 0 { 1 } else { plan.at_once };
             let outcome = explode(bomb, at_once, &server.config(), plan.limit_mib << 20, &mut counts);
-            // M1 first: the rest follows from it.
+            // M1 is checked first, since the other failures follow from it.
             ensure!(
                 !server.has_ended(),
                 "M1: {}, {at_once} at once, ended the server: {}",
@@ -130,6 +131,7 @@ fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<Report
     }
     let reads = reader.reads();
     reader.stop().context("M3")?;
+    // Nothing but the idle server is left, so its memory can be compared with that before the bombs.
     let after = comes_back(group, before + KEPT_BYTES + (plan.limit_mib << 20) / KEPT_SHARE).context("M5")?;
     ensure!(!fs::read_to_string(&said)?.contains("panicked at"), "M1: a panic, see {}", said.display());
     drop(client);
@@ -153,7 +155,7 @@ fn is_wanted(plan: &Plan, bomb: &Bomb) -> bool {
     plan.only.as_ref().is_none_or(|only| bomb.name.contains(only.as_str()))
 }
 
-/// M2: has a bomb go off on so many connections at one time.
+/// Explodes a bomb on `at_once` connections at one time, and checks M2.
 fn explode(
     bomb: &'static Bomb,
     at_once: u64,
@@ -194,7 +196,7 @@ fn goes_on(client: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until memory is no more than that.
+/// Waits until at most `allowed_bytes` of memory are used.
 fn comes_back(group: &Cgroup, allowed_bytes: u64) -> anyhow::Result<u64> {
     let start_ns = RealClock.now_ns();
     loop {

@@ -1,7 +1,7 @@
-//! What commands need that mount file systems: rights, devices, programs, and a mount namespace of their own.
+//! The requirements of commands that mount file systems: rights, devices, programs, and a private mount namespace.
 //!
-//! In its own namespace nothing that this process mounts is seen by others, and all of it goes when the process and its children have ended,
-//! whatever they died of.
+//! In a private namespace no other process sees the mounts of this one, and all of them go when this process and its
+//! children have ended, for whatever reason.
 
 use std::{
     ffi::OsStr,
@@ -19,11 +19,12 @@ use nix::{
 
 use crate::report::Report;
 
-/// How often something that still uses a file system is waited for, and how long each time.
+/// The number of attempts to unmount a file system that is still in use, and the pause between them.
 const LOOKS: u32 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Takes a mount namespace for this thread, for threads that it starts and for children. Call it before there are other threads.
+/// Enters a new mount namespace, for this thread, threads that it starts and children. Call it before there are other
+/// threads.
 ///
 /// # Errors
 /// What is missing: rights, a device or one of `programs`.
@@ -42,7 +43,7 @@ pub(crate) fn enter(devices: &[&str], programs: &[&str]) -> anyhow::Result<()> {
     nix::mount::mount(nothing, "/", nothing, private, nothing).context("no private mounts")
 }
 
-/// Says that `command` does not run here and why; an error where it has to (`COLLIE_REQUIRE_LAB=1`).
+/// Returns a report that `command` was skipped and why, or an error if it must run (`COLLIE_REQUIRE_LAB=1`).
 pub(crate) fn skip(command: &str, why: &anyhow::Error) -> anyhow::Result<Report> {
     let required = std::env::var_os("COLLIE_REQUIRE_LAB").is_some_and(|value| value == "1");
     ensure!(!required, "COLLIE_REQUIRE_LAB=1, and {command} cannot run here: {why:#}");
@@ -56,7 +57,7 @@ pub(crate) fn run(program: &str, words: &[&OsStr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Unmounts; who has just died may still be about to close its files.
+/// Unmounts a file system; retries, since a killed process may still be closing its files.
 pub(crate) fn unmount(place: &Path) -> anyhow::Result<()> {
     let mut left = LOOKS;
     loop {

@@ -1,7 +1,8 @@
-//! The night: the parts of the lab in turns, with one seed after the other, for as long as it is given, and a table of what they came to.
+//! The night: the parts of the lab in turns, with one seed after the other, for a given time, and a table of the
+//! results.
 //!
-//! Each part runs in a process of its own: what one leaves behind, or dies of, is no matter of the next. A violation ends its part only;
-//! the night goes on, and fails at its end.
+//! Each part runs in its own process, so that it cannot affect the next one. A violation ends its part only; the night
+//! goes on, and fails at its end.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use collie_env::{Clock, RealClock};
 
 use crate::report::{Figures, Report};
 
-/// What `night` was asked for.
+/// The arguments of the command.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hours: f64,
@@ -32,7 +33,7 @@ impl std::fmt::Display for Plan {
     }
 }
 
-/// A part of the lab, as large as takes a minute or a few with a release build.
+/// A part of the lab, which takes a few minutes with a release build.
 #[derive(Debug)]
 struct Part {
     name: &'static str,
@@ -64,7 +65,7 @@ const PARTS: &[Part] = &[
     Part { has_server: false, ..part("txn-histories", "txn-histories --transactions 4000000") },
 ];
 
-/// What one part came to over the night.
+/// The results of one part over the night.
 #[derive(Debug, Default)]
 struct Line {
     runs: u64,
@@ -74,7 +75,7 @@ struct Line {
     failed: Vec<u64>,
 }
 
-/// Runs the plan; an error names the runs with a violation.
+/// Runs the plan; the error names the runs with a violation.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let parts: Vec<&Part> =
         PARTS.iter().filter(|part| plan.only.as_ref().is_none_or(|only| part.name.contains(only.as_str()))).collect();
@@ -114,7 +115,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, all))
 }
 
-/// Runs a part once, and says what it said if that was a violation.
+/// Runs a part once; prints its output if it found a violation.
 fn play(plan: &Plan, part: &Part, seed: u64, line: &mut Line) -> anyhow::Result<()> {
     let written = tempfile::NamedTempFile::new()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -143,7 +144,7 @@ fn play(plan: &Plan, part: &Part, seed: u64, line: &mut Line) -> anyhow::Result<
     Ok(())
 }
 
-/// Returns a table with a line for each part and one for all.
+/// Returns a table with a line for each part and one for the sums.
 fn table(parts: &[&Part], lines: &[Line]) -> String {
     let mut text = format!("{:<22}{:>6}{:>9}", "part", "runs", "minutes");
     Figures::NAMES.iter().for_each(|name| _ = write!(text, "{name:>14}"));
@@ -170,7 +171,7 @@ fn row(text: &mut String, name: &str, line: &Line) {
 mod tests {
     use super::*;
 
-    /// Goal: the table has each part's figures, all of them, and the seeds that failed. Method: two parts by hand.
+    /// Goal: the table has all figures of each part, their sums, and the seeds that failed. Method: two parts by hand.
     #[test]
     fn table_adds_up_and_names_failed_seeds() {
         let figures = Figures { cuts: 40, acknowledged: 7, ..Figures::default() };

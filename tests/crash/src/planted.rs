@@ -1,4 +1,4 @@
-//! A server that makes a mistake, for `list-append` to find: only with the feature `planted-bugs`.
+//! A server with a planted mistake, for the lab to find; only with the feature `planted-bugs`.
 
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -1,17 +1,20 @@
 //! `powercut`: power cuts on a real file system.
 //!
-//! The server's data lie on an ext4 (`served.rs`) over a disk with a volatile cache (`drive.rs`), which this process serves. At a drawn moment
-//! the power goes: the server is killed, what the kernel would still have written is dropped, shared memory is gone, and of the
-//! writes that no flush covered the disk keeps a drawn part. The ext4 is mounted again, the server started, and everything that was
-//! acknowledged compared (`bank.rs`, `definitions.rs`). Cuts come under load with checkpoints, definitions and backups, while the server
-//! opens what an earlier cut left, and right after it opened what a kill left.
+//! The server's data is on an ext4 (`served.rs`) over a disk with a volatile cache (`drive.rs`), which this process
+//! serves. At a random moment the power goes: the server is killed, the kernel's later writes are dropped, shared
+//! memory is gone, and the disk keeps a random part of the writes that no flush covered. Then the ext4 is mounted and
+//! the server started again, and all acknowledged commits are compared (`bank.rs`, `definitions.rs`). Cuts come under
+//! load with checkpoints, definitions and backups, while the server opens after an earlier cut, and right after an
+//! opening that followed a kill.
 //!
 //! # Oracles
 //! - Those of the bank (O1 to O5, without a ring) and of definitions (D1 to D3).
-//! - W1. What was found after a cut is there after the next one: what nobody was answered too, since it was shown.
-//! - W2. A backup that was answered before the cut is whole, and holds everything that was there before it began.
+//! - W1. The state that was found after a cut is there after the next one, including transactions without an answer,
+//!   since they were shown.
+//! - W2. A backup that was acknowledged before the cut is whole, and has everything that was there before it began.
 //!
-//! The seed fixes what is tried, not how it meets. It needs root, FUSE, loop devices and ext4, and says so where they are missing.
+//! The seed fixes what is tried, not how threads meet. The command needs root, FUSE, loop devices and ext4, and says so
+//! if they are missing.
 
 mod drive;
 mod image;
@@ -42,29 +45,30 @@ use crate::{
     server::Server,
 };
 
-/// Of so many cuts one may leave a file system that the kernel refuses (the night has seen one in 560): more are a mistake of the drive.
+/// Out of this many cuts one may leave a file system that the kernel cannot mount (a night has shown one in 560); more
+/// indicate a mistake in the drive.
 const CUTS_PER_LOST_DISK: u64 = 100;
 
-/// Cuts on one database.
+/// The number of cuts on one database.
 const ROUND_CUTS: u64 = 25;
 
-/// Of the disk.
+/// The size of the disk.
 const DISK_BYTES: usize = 384 << 20;
 
 /// Clients of the bank at one time; every fourth commits asynchronously.
 const CLIENTS: u64 = 6;
 
-/// Client numbers of one cut start at a multiple of this.
+/// The client numbers of a cut start at a multiple of this.
 const CLIENTS_PER_CUT: u64 = 1_000;
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) cycles: u64,
     pub(crate) seed: u64,
     pub(crate) server: PathBuf,
-    /// Where the file systems are mounted, and the evidence of a violation is left.
+    /// The directory for mounted file systems and the evidence of a violation.
     pub(crate) dir: PathBuf,
-    /// A mistake that the server makes; it is then this program.
+    /// A mistake that is planted in the server, which is then this program.
     pub(crate) plant: Option<String>,
 }
 
@@ -76,14 +80,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What was done in all rounds.
+/// The sums over all rounds.
 #[derive(Debug, Default)]
 struct Total {
     cuts: u64,
-    /// Of them while a server opened.
+    /// Cuts while a server opened.
     opening: u64,
     acknowledged: u64,
-    /// Of asynchronous commits, as they may.
+    /// Lost asynchronous commits, which are allowed.
     lost: u64,
     definitions: u64,
     /// File systems that the kernel could not mount after a cut.
@@ -118,7 +122,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
             let saved = life.last.save(&dir.path().join("disk.img"));
             drop(life);
             drop(disk);
-            let kept = dir.keep(); // the evidence stays: the disk as it was when the power came back, and what servers said
+            let kept = dir.keep(); // keep the evidence: the disk as of the return of the power, and the servers' log
             saved?;
             return Err(
                 error.context(format!("round {round}, the disk and the server's log are kept in {}", kept.display()))
@@ -136,20 +140,20 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, Figures { cycles: cuts, cuts, checked: acknowledged, acknowledged, ..Figures::default() }))
 }
 
-/// One database over its cuts.
+/// A database, over all of its cuts.
 struct Lives<'p> {
     plan: &'p Plan,
     disk: &'p mut ServedDrive,
     dir: &'p Path,
     random: &'p mut Random,
     total: &'p mut Total,
-    /// The directory of rings, which lives as long as the power is on.
+    /// The directory of rings, which exists as long as the power is on.
     rings: TempDir,
     journals: Vec<Journal>,
     definitions: Definitions,
-    /// The name of a backup that was answered since it was looked for.
+    /// The name of an acknowledged backup that was not checked yet.
     backup: Option<String>,
-    /// The disk as it was when the power came back.
+    /// The disk as of the return of the power.
     last: Image,
 }
 
@@ -176,7 +180,7 @@ impl<'p> Lives<'p> {
         self.disk.place().join("data")
     }
 
-    /// Draws settings: in half of all lives tables are flushed, and log that is not needed goes, as often as can be.
+    /// Draws settings: half of all servers flush tables, and release log, as often as possible.
     fn settings(&mut self) -> anyhow::Result<Vec<String>> {
         let protocol = ["help", "oracle", "base"][usize::try_from(self.random.below(3))?];
         let ring = ["shared", "private"][usize::try_from(self.random.below(2))?];
@@ -220,13 +224,14 @@ impl<'p> Lives<'p> {
         Ok(())
     }
 
-    /// Cuts the power under load, and perhaps while the rest opens, and compares. Returns the server that opened; `None`: the kernel
-    /// cannot mount the file system any more, of which the server knows nothing.
+    /// Cuts the power under load, and perhaps again while the server opens, and compares. Returns the server that
+    /// opened, or `None` if the kernel cannot mount the file system, which is not the server's fault.
     fn cycle(&mut self, mut server: Server, end: u64) -> anyhow::Result<Option<Server>> {
         let before = self.journals.len();
         let load = Load::start(&server, self.total.cuts + 1, self.definitions.clone(), self.random);
         self.await_moment(Duration::from_millis(600));
-        // What an opening shows that found it in the memory of the machine has to be on the disk by then (W1).
+        // A server that opens after a kill may read data that is only in the machine's memory. Whatever it shows must
+        // be on disk at the power cut (W1).
         let cut = if self.random.below(4) == 0 {
             self.disk.drive.release();
             server.strike()?;
@@ -244,7 +249,7 @@ impl<'p> Lives<'p> {
         if !self.power_on(cut)? {
             return Ok(None);
         }
-        // Recovery may be cut off anywhere, more than once.
+        // Recovery may be interrupted anywhere, more than once.
         while self.total.cuts < end && self.random.below(3) == 0 {
             let (settings, arguments, data) = (self.settings()?, self.arguments(), self.data());
             let mut opening = Server::start_unheard(&self.plan.server, &arguments, &data, &settings)?;
@@ -265,7 +270,7 @@ impl<'p> Lives<'p> {
         Ok(Some(server))
     }
 
-    /// Takes note of what clients were told.
+    /// Records the answers that the load's clients got.
     fn hear(&mut self, load: Load) -> anyhow::Result<()> {
         let (journals, definitions, backup) = load.end()?;
         let answers = journals.iter().flat_map(|journal| &journal.outcomes);
@@ -276,7 +281,8 @@ impl<'p> Lives<'p> {
         Ok(())
     }
 
-    /// Compares what a server shows with what clients were told; from now on all of it is to stay (W1). The journals from `before` on are new.
+    /// Compares the server's state with the clients' answers; from then on that state must stay (W1). The journals from
+    /// `before` on are new.
     fn look(&mut self, server: &Server, before: usize) -> anyhow::Result<()> {
         let mut client = server.connect()?;
         self.definitions.verify(&mut client)?;
@@ -291,8 +297,9 @@ impl<'p> Lives<'p> {
         Ok(())
     }
 
-    /// Waits for the moment of a cut, which is the experiment itself: one of time, or one between the calls that come to the disk, the first ones
-    /// more often than later ones; then the disk stalls for some milliseconds, in which who was told too much may act on it.
+    /// Waits for the random moment of a cut, which is what the experiment varies: a moment in time, or one between the
+    /// calls that reach the disk, early ones more often than later ones. Then the disk stalls for some milliseconds, in
+    /// which a client with a premature answer may act on it.
     fn await_moment(&mut self, most: Duration) {
         let time = Duration::from_micros(self.random.below(u64::try_from(most.as_micros()).unwrap_or(u64::MAX)));
         let drawn = usize::try_from(self.random.below(Moment::ALL.len() as u64 + 1)).unwrap_or(0);
@@ -308,7 +315,7 @@ impl<'p> Lives<'p> {
         }
     }
 
-    /// Returns whether the file system can be mounted.
+    /// Turns the power on again; returns whether the file system can be mounted.
     fn power_on(&mut self, cut: drive::Cut) -> anyhow::Result<bool> {
         self.total.cuts += 1;
         self.total.cached_writes += cut.cached_writes;
@@ -322,7 +329,7 @@ impl<'p> Lives<'p> {
         Ok(false)
     }
 
-    /// W2. `before` journals had ended when it began.
+    /// Checks W2. The first `before` journals had ended when the backup began.
     fn verify_backup(&mut self, name: &str, before: usize) -> anyhow::Result<()> {
         let place = self.data().join("copies").join(name);
         let (env, go_on) = (Env::real(), || ControlFlow::Continue(()));
@@ -347,12 +354,12 @@ impl<'p> Lives<'p> {
     }
 }
 
-/// What runs on a server until the power goes.
+/// The load on a server until the power cut.
 struct Load {
     bank: Vec<JoinHandle<Journal>>,
     definitions: JoinHandle<anyhow::Result<Definitions>>,
     checkpoints: Option<JoinHandle<()>>,
-    /// Ends with the name of a backup if one was answered.
+    /// Returns the name of a backup if one was acknowledged.
     backup: Option<JoinHandle<Option<String>>>,
 }
 
@@ -382,7 +389,7 @@ impl Load {
         Self { bank, definitions, checkpoints, backup }
     }
 
-    /// Waits until everything has noticed that the server is gone.
+    /// Waits until all clients have noticed that the server is gone; returns their answers.
     fn end(self) -> anyhow::Result<(Vec<Journal>, Definitions, Option<String>)> {
         let panicked = |_| anyhow!("a client panicked");
         let journals = self.bank.into_iter().map(|thread| thread.join().map_err(panicked)).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! A small seeded generator (splitmix64): the same seed gives the same run of numbers everywhere.
+//! A small seeded generator (splitmix64): the same seed gives the same numbers everywhere.
 
 /// The generator.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }

@@ -1,24 +1,24 @@
-//! `Report`: what a run came to, in words for people, and in figures by which the runs of a night are added up.
+//! `Report`: the result of a run, as text for people and as figures that `night` adds up.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Figures of a run that has found no violation.
+/// The figures of a run without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// How often something was broken; states, waves or rounds where that is what there is.
+    /// The number of faults, or of states, waves or rounds.
     pub(crate) cycles: u64,
-    /// Processes that were killed.
+    /// Killed processes.
     pub(crate) kills: u64,
     /// Power cuts.
     pub(crate) cuts: u64,
     /// Replicas that became primaries.
     pub(crate) promotions: u64,
-    /// Transactions whose outcome was checked, or what they read.
+    /// Transactions whose outcome or reads were checked.
     pub(crate) checked: u64,
-    /// Transactions that a client was told the success of.
+    /// Transactions that were acknowledged to a client.
     pub(crate) acknowledged: u64,
 }
 
@@ -34,7 +34,7 @@ impl Figures {
         Self { cycles, kills, cuts, promotions, checked, acknowledged }
     }
 
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub(crate) fn add(&mut self, other: Self) {
         let (mine, theirs) = (self.values(), other.values());
         *self = Self::of_values(std::array::from_fn(|at| mine[at] + theirs[at]));
@@ -46,7 +46,7 @@ impl Figures {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads what [`Figures::write`] wrote.
+    /// Reads figures that [`Figures::write`] wrote.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let values: Result<Vec<u64>, _> = text.split(' ').map(str::parse).collect();
@@ -55,7 +55,7 @@ impl Figures {
     }
 }
 
-/// What a run without a violation came to.
+/// The result of a run without a violation.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) words: String,
@@ -78,7 +78,8 @@ impl From<String> for Report {
 mod tests {
     use super::*;
 
-    /// Goal: figures come through a file as they are, add up one by one, and what is no figures is refused. Method: all different.
+    /// Goal: figures survive a file unchanged and add up one by one, and a file without figures is refused. Method:
+    /// figures that are all different.
     #[test]
     fn figures_come_through_a_file_and_add_up() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The server under test: started, waited for, killed.
+//! The server under test, which the lab starts, waits for and kills.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use anyhow::{Context, bail, ensure};
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server is given to open what was left: one that waits for another is asked again.
+/// How long a server may take to open its directory; one that must wait for another is started again.
 const START_TIME: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it.
@@ -32,8 +32,8 @@ impl Server {
         Self::begin(command)
     }
 
-    /// The same, with `arguments` before the server's own, and what it says appended to a file: one that says much would wait for who
-    /// reads its pipe.
+    /// Starts the server with `arguments` before its own and its output appended to a file; with a pipe, a server with
+    /// much output would wait for a reader.
     pub(crate) fn start_logged(
         binary: &Path,
         arguments: &[String],
@@ -44,7 +44,7 @@ impl Server {
         Self::start_in(binary, arguments, data, settings, log, &[])
     }
 
-    /// The same, with these variables in its environment.
+    /// Starts the server as [`Server::start_logged`] does, with these environment variables.
     pub(crate) fn start_in(
         binary: &Path,
         arguments: &[String],
@@ -83,7 +83,7 @@ impl Server {
         Ok(Self { child, port })
     }
 
-    /// Starts the server with `arguments` before its own, and neither waits until it listens nor reads what it says.
+    /// Starts the server with `arguments` before its own, without waiting until it listens and without its output.
     pub(crate) fn start_unheard(
         binary: &Path,
         arguments: &[String],
@@ -96,7 +96,7 @@ impl Server {
         Ok(Self { child, port: 0 })
     }
 
-    /// Starts the server and kills it after so long, wherever it has come to.
+    /// Starts the server and kills it after the time `after`, whatever it is doing.
     pub(crate) fn start_and_kill(
         binary: &Path,
         data: &Path,
@@ -104,7 +104,7 @@ impl Server {
         after: Duration,
     ) -> anyhow::Result<()> {
         let server = Self::start_unheard(binary, &[], data, settings)?;
-        // The moment of the kill is the experiment itself.
+        // The random moment of the kill is what the experiment varies.
         thread::sleep(after);
         server.kill()
     }
@@ -125,37 +125,37 @@ impl Server {
         self.config().connect(NoTls).context("cannot connect")
     }
 
-    /// Returns where it listens.
+    /// Returns the port on which it listens.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the number of its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns whether the process is gone.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops it where it stands.
+    /// Stops the process with SIGSTOP.
     pub(crate) fn pause(&self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::STOP).context("the server runs")
     }
 
-    /// Has it go on after [`Server::pause`].
+    /// Continues the process after [`Server::pause`].
     pub(crate) fn go_on(&self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::CONT).context("the server runs")
     }
 
-    /// Sends SIGKILL, and does not wait until it is dead.
+    /// Sends SIGKILL, and does not wait for the end of the process.
     pub(crate) fn strike(&mut self) -> anyhow::Result<()> {
         self.child.kill().context("the server runs")
     }
 
-    /// SIGTERM, and waits until it has stopped in order.
+    /// Sends SIGTERM, and waits until the server has stopped in order.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).context("the server runs")?;
         let status = self.child.wait()?;
@@ -163,7 +163,7 @@ impl Server {
         Ok(())
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL, and waits for the end of the process.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;

@@ -1,15 +1,16 @@
-//! `storm`: connections that do not behave, many at a time and on each port, while clients with the bank's load go on.
+//! `storm`: connections that misbehave, many at a time and on each port, while clients with the bank's load go on.
 //!
-//! A wave (`waves.rs`) opens connections of one kind from several threads and holds them; the load (`load.rs`) has to get on meanwhile; then
-//! they vanish.
+//! A wave (`waves.rs`) opens connections of one kind from several threads and holds them; the load (`load.rs`) must go
+//! on meanwhile; then the connections are dropped.
 //!
 //! # Oracles
-//! - S1. The load goes on: every one of its clients is answered before and while a wave is held, with at most [`STRETCH`] connections of waves
-//!   between two answers of one client; none of them is refused anything.
-//! - S2. A new client gets in while a wave is held. It may be refused with 53300 only where the wave's connections are sessions.
+//! - S1. The load goes on: each of its clients is answered before and while a wave is held, with at most [`STRETCH`]
+//!   connections of waves between two answers of one client; none of its requests is refused.
+//! - S2. A new client can connect while a wave is held. It may be refused with 53300 only if the wave's connections are
+//!   sessions.
 //! - S3. Nothing panics, and the process stays the same.
-//! - S4. Once a wave has vanished, the server's sockets are those from before, and its threads nearly so.
-//! - S5. What the load was answered is there at the end, and after the next start.
+//! - S4. Once a wave is gone, the server has as many sockets as before, and about as many threads.
+//! - S5. The load's acknowledged commits are there at the end, and after the next start.
 
 mod load;
 mod peer;
@@ -41,11 +42,11 @@ use crate::{
 use load::Load;
 use waves::{ALL, Held, Ports, Wave};
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) waves: u64,
     pub(crate) seed: u64,
-    /// Clients of the load.
+    /// The number of clients of the load.
     pub(crate) clients: u64,
     /// Only waves with this in their name.
     pub(crate) only: Option<String>,
@@ -60,21 +61,22 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Sessions that the server takes.
+/// The number of sessions that the server accepts.
 const SESSIONS: u64 = 100;
-/// Threads that make a wave.
+/// The number of threads that make a wave.
 const MAKERS: u64 = 4;
-/// Connections of waves that may be made between two answers of one client: a wave has up to 3,000, made as fast as four threads can.
+/// The most connections of waves that may be made between two answers of one client: a wave has up to 3,000, made as
+/// fast as four threads can.
 const STRETCH: u64 = 2500;
-/// Commits of each client while a wave is held.
+/// Commits that each client must make while a wave is held.
 const COMMITS: u64 = 20;
-/// Threads that the server may have more than before: its pool for work that waits keeps some.
+/// The number of threads that the server may have more than before, since its pool for blocking work keeps some.
 const THREADS_MORE: usize = 4;
-/// How long something is waited for that must come, on a machine that is busy with something else.
+/// The limit of every wait for something that must come, on a machine that is busy with something else.
 const PATIENCE_NS: u64 = 120_000_000_000;
 const TICK: Duration = Duration::from_millis(10);
 
-/// What came of the waves.
+/// The sums over all waves.
 #[derive(Default)]
 struct Counts {
     connections: u64,
@@ -113,6 +115,7 @@ fn blow(plan: &Plan, dir: &Path) -> anyhow::Result<Report> {
     let load = Load::start(plan.clients, &server.config(), &made, &mut random);
     let mut counts = Counts::default();
     let mut lab = Lab { server: &mut server, load: &load, ports, made: &made, counts: &mut counts };
+    // The load must run before its resources are measured: its sockets and threads belong to the level before.
     lab.until_commits("before the first wave")?;
     let before = lab.resources()?;
     let wanted = |wave: &&Wave| plan.only.as_ref().is_none_or(|only| wave.name.contains(only.as_str()));
@@ -141,7 +144,7 @@ fn blow(plan: &Plan, dir: &Path) -> anyhow::Result<Report> {
     Ok(Report::new(words, Figures { cycles: plan.waves, checked: commits as u64, ..Figures::default() }))
 }
 
-/// What the server holds.
+/// The resources that the server holds.
 #[derive(Clone, Copy, Debug)]
 struct Resources {
     sockets: usize,
@@ -152,7 +155,7 @@ struct Lab<'l> {
     server: &'l mut Server,
     load: &'l Load,
     ports: Ports,
-    /// Connections of waves.
+    /// Connections that waves have made.
     made: &'l Arc<AtomicU64>,
     counts: &'l mut Counts,
 }
@@ -191,7 +194,7 @@ impl Lab<'_> {
         Ok(held)
     }
 
-    /// S1, S3.
+    /// Checks S1 and S3: waits until each client of the load has committed again.
     fn until_commits(&mut self, when: &str) -> anyhow::Result<()> {
         let (before, start_ns) = (self.load.commits(), RealClock.now_ns());
         loop {
@@ -206,7 +209,7 @@ impl Lab<'_> {
         }
     }
 
-    /// S2.
+    /// Checks S2.
     fn new_client(&mut self, wave: &Wave) -> anyhow::Result<()> {
         let mut config = self.server.config();
         config.connect_timeout(Duration::from_nanos(PATIENCE_NS));
@@ -224,7 +227,7 @@ impl Lab<'_> {
         }
     }
 
-    /// S4.
+    /// Checks S4.
     fn until_back(&mut self, before: Resources) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         loop {
@@ -243,7 +246,7 @@ impl Lab<'_> {
         let process = PathBuf::from(format!("/proc/{}", self.server.pid()));
         let mut sockets = 0;
         for descriptor in fs::read_dir(process.join("fd"))? {
-            // One that was closed meanwhile is none.
+            // A descriptor that was closed meanwhile does not count.
             let is_socket =
                 fs::read_link(descriptor?.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
             sockets += usize::from(is_socket);

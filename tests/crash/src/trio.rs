@@ -1,4 +1,4 @@
-//! [`Trio`]: three nodes that know each other, wherever they run: in processes of their own (`failover::nodes`), or in a simulation
+//! [`Trio`]: three nodes that know each other, as real processes (`failover::nodes`) or in a simulation
 //! (`cluster::nodes`).
 
 use std::path::PathBuf;
@@ -7,38 +7,38 @@ use anyhow::Context;
 use collie_env::Env;
 use postgres::Client;
 
-/// How many nodes there are.
+/// The number of nodes.
 pub(crate) const COUNT: usize = 3;
 
-/// Their slots.
+/// The names of their slots.
 pub(crate) const NAMES: [&str; COUNT] = ["a", "b", "c"];
 
-/// A node that was promoted, or why none was.
+/// The node that was promoted, or the reason why none was.
 pub(crate) type Promotion = Result<usize, String>;
 
-/// Why the nodes are not in one state.
+/// The reason why the nodes are not in one state.
 pub(crate) enum NotYet {
-    /// They may be, soon.
+    /// They are not equal yet.
     Unequal(String),
-    /// They never will be.
+    /// They can never become equal.
     Wrong(anyhow::Error),
 }
 
 /// See the module's documentation.
 pub(crate) trait Trio {
-    /// Connects to a node that answers.
+    /// Connects to a node.
     ///
     /// # Errors
-    /// It is not there, frozen, or has no database for now.
+    /// The node does not exist, is frozen, or has no open database.
     fn connect(&self, node: usize) -> anyhow::Result<Client>;
 
     /// Returns a node's data directory.
     fn data(&self, node: usize) -> PathBuf;
 
-    /// Returns where a node's files are.
+    /// Returns the environment with a node's files.
     fn env(&self, node: usize) -> Env;
 
-    /// Returns those that say that they lead.
+    /// Returns the nodes that say that they lead.
     fn leading(&self) -> Vec<usize> {
         let leads = |node: &usize| {
             let asked = self
@@ -49,7 +49,7 @@ pub(crate) trait Trio {
         (0..COUNT).filter(leads).collect()
     }
 
-    /// Asks a node to be promoted, and the one that it names instead if that has come further.
+    /// Promotes a node, or the node that its refusal names because that has more of the log.
     fn promote(&self, node: usize) -> Promotion {
         let mut node = node;
         for _ in 0..COUNT {
@@ -67,7 +67,7 @@ pub(crate) trait Trio {
         Err("each names another".to_owned())
     }
 
-    /// Compares all with the one that leads.
+    /// Compares all nodes with the leader.
     fn states(&self, leader: usize) -> Result<(), NotYet> {
         let unequal = |why: String| Err(NotYet::Unequal(why));
         let state = |node: usize| {

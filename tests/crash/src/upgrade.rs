@@ -1,18 +1,20 @@
-//! `upgrade`: data directories that programs of earlier formats left behind, opened by the program of now.
+//! `upgrade`: data directories that programs of earlier formats left, opened by the current program.
 //!
-//! `tests/crash/upgrade` has one directory for each set of format versions that landed and can still be made. It holds a recipe
-//! (`recipe.rs`), the data directory that the recipe's last life left, packed (`archive.rs`), and what its queries answered then.
+//! `tests/crash/upgrade` has one directory for each released set of format versions that can still be made. It holds a
+//! recipe (`recipe.rs`), the data directory that the recipe's last server left, packed (`archive.rs`), and the answers
+//! to its queries at that time.
 //!
 //! # Oracles
-//! - G1. The program opens each directory and answers every query as the program that left it did: rows, what indexes find, sequences,
-//!   definitions.
-//! - G2. It writes there, enforces what was defined, stops, opens again, and answers as it did before it stopped.
-//! - G3. A file of a format version above the known one refuses the start in one line that names the file and what to do; no byte in
-//!   the directory is changed.
-//! - G4. The newest archive has every file's format version that the program writes now: whoever raises one adds an archive.
+//! - G1. The program opens each directory and answers every query as the program that left it did: rows, index lookups,
+//!   sequences, definitions.
+//! - G2. It writes there, enforces the definitions, stops, opens again, and answers as it did before it stopped.
+//! - G3. A file with a format version above the known one makes the start fail with one line that names the file and
+//!   the remedy; no byte in the directory is changed.
+//! - G4. The newest archive has every file's format version that the program writes now: a change that raises a version
+//!   must add an archive.
 //!
-//! Not compared: versions of records inside of the log and of the catalog's rows, which `docs/format.md` has golden bytes of, and those of
-//! the library that keeps the tables.
+//! Not compared are the versions of records inside the log and of the catalog's rows, for which `docs/format.md` has
+//! golden bytes, and those of the library that stores the tables.
 
 mod archive;
 mod recipe;
@@ -30,11 +32,11 @@ use crate::server::Server;
 use archive::Archive;
 use recipe::Recipe;
 
-/// What to do.
+/// The arguments of the command.
 pub(crate) struct Plan {
     pub(crate) server: PathBuf,
     pub(crate) archives: PathBuf,
-    /// Make the archive of that name by its recipe instead, with this server.
+    /// Make the archive of this name by its recipe instead, with this server.
     pub(crate) make: Option<String>,
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     ))
 }
 
-/// Starts the server over a directory; what it says goes beside that.
+/// Starts the server on a directory; its log goes next to the directory.
 fn start(plan: &Plan, data: &Path, settings: &[String]) -> anyhow::Result<Server> {
     Server::start_logged(&plan.server, &[], data, settings, &data.with_extension("said"))
 }
@@ -80,7 +82,7 @@ fn make(plan: &Plan, archive: &Archive, dir: &Path) -> anyhow::Result<String> {
     Ok(format!("upgrade: made {}, {bytes} bytes, {}", archive.name(), versions::Survey::of(&data)?))
 }
 
-/// G1, G2.
+/// Checks G1 and G2.
 fn opens(plan: &Plan, archive: &Archive, dir: &Path) -> anyhow::Result<()> {
     let data = archive.unpack(dir)?;
     let recipe = Recipe::read(&archive.recipe())?;
@@ -108,7 +110,7 @@ fn same(expected: &str, found: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// G3; returns how many kinds of files there are.
+/// Checks G3; returns the number of kinds of files.
 fn refuses_newer(plan: &Plan, archive: &Archive, dir: &Path) -> anyhow::Result<usize> {
     let data = archive.unpack(dir)?;
     let survey = versions::Survey::of(&data)?;
@@ -125,7 +127,7 @@ fn refuses_newer(plan: &Plan, archive: &Archive, dir: &Path) -> anyhow::Result<u
 
 fn refuses(plan: &Plan, data: &Path, raised: &Path, version: u16) -> anyhow::Result<()> {
     let before = archive::contents(data)?;
-    // One that serves replicas reads everything.
+    // A server that serves replicas reads every file.
     let settings = ["--set", "server.replica_listen=127.0.0.1:0"];
     let serve = ["serve", "--listen", "127.0.0.1:0", "--data"];
     let mut command = Command::new(&plan.server);
@@ -157,7 +159,7 @@ fn refuses(plan: &Plan, data: &Path, raised: &Path, version: u16) -> anyhow::Res
     Ok(())
 }
 
-/// G4.
+/// Checks G4.
 fn is_covered(plan: &Plan, newest: &Archive, dir: &Path) -> anyhow::Result<()> {
     let recipe = Recipe::read(&newest.recipe())?;
     let fresh = dir.join("fresh");

@@ -1,4 +1,5 @@
-//! `visit`: a replica that is filled from a primary and goes, so that the primary's directory has a slot, a consumer of its log and a key.
+//! `visit`: a replica that is filled from a primary and then removed, so that the primary's directory has a slot, a
+//! consumer of its log and a key.
 
 use std::{
     fs,
@@ -14,14 +15,14 @@ use postgres::Client;
 
 use crate::server::Server;
 
-/// How long the replica is given to come.
+/// How long the replica may take to connect.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
-/// Fills a replica beside `data`, the directory of the primary that has these settings, listens for replicas at `port`, and that `client`
-/// talks to.
+/// Fills a replica next to `data`, the directory of a primary with these settings that listens for replicas at `port`,
+/// and removes the replica. `client` is a session of the primary.
 ///
 /// # Errors
-/// It does not come.
+/// The replica does not connect in time.
 pub(crate) fn visit(
     binary: &Path,
     data: &Path,

@@ -1,15 +1,15 @@
-//! Histories of lists over connections: that their checker finds what it is for. The clean slice, which needs the server's
-//! binary, is in `make lab`; the long form in `make crash`.
+//! Tests that the checker of list-append histories finds planted mistakes. The run without mistakes, which needs the
+//! server's binary, is in `make lab`; the long form in `make crash`.
 #![cfg(feature = "planted-bugs")]
 
 use std::process::Command;
 
-/// Goal: the checker finds, through SQL and the wire, mistakes of the engine by their anomaly. Method: one mistake at a time,
-/// at the level whose promise it breaks, up to eight seeds each.
+/// Goal: through SQL and the wire, the checker finds mistakes of the engine by their anomaly. Method: one mistake at a
+/// time, at the level whose promise it breaks, up to eight seeds each.
 #[test]
 fn planted_mistakes_are_found_over_the_wire() {
-    // First-updater-wins left out, and off by one; nothing validated at commit, and no range; versions freed under who may
-    // read them.
+    // First-updater-wins left out, and off by one; no validation at commit, and none of ranges; versions freed although
+    // readers may still read them.
     let mistakes: [(&str, &str, &[&str]); 5] = [
         ("ROW_CONFLICT_IGNORED", "repeatable-read", &["lost append"]),
         ("ROW_CONFLICT_ABOVE", "repeatable-read", &["lost append"]),
@@ -37,8 +37,8 @@ fn planted_mistakes_are_found_over_the_wire() {
     }
 }
 
-/// Goal: the checker finds, on a replica, that commits are shown before all of their rows are there. Method: a watermark that does not
-/// wait for the lanes; reads of the replica in the same history, up to eight seeds.
+/// Goal: the checker finds that a replica shows commits before all of their rows are there. Method: a watermark that
+/// does not wait for the lanes; the replica's reads in the same history, up to eight seeds.
 #[test]
 fn planted_half_commits_on_a_replica_are_found() {
     let found = (1..=8).any(|seed: u32| {
@@ -48,8 +48,8 @@ fn planted_half_commits_on_a_replica_are_found() {
         command.arg("list-append").args(plan).args(["--levels", "repeatable-read", "--replica"]);
         let output = command.args(["--plant", "LANES_NOT_WAITED_FOR"]).output().expect("faultlab was built");
         let errors = String::from_utf8_lossy(&output.stderr);
-        // Rows of one list in two lanes: a hole. A lane that catches up between two reads of a snapshot: a list that grows. Else by the
-        // checker.
+        // If rows of one list are in two lanes, the list has a hole; if a lane catches up between two reads of a
+        // snapshot, the list grows. The checker finds the other cases.
         let names = [
             " has position ",
             "read skew (G-single)",

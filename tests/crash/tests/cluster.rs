@@ -1,5 +1,5 @@
-//! The simulated cluster: that a seed brings a run back, and that its oracles find what they are for. The clean slice is in `make lab`; the
-//! long form in `make crash`.
+//! Tests of the simulated cluster: equal seeds give equal runs, and the oracles find planted mistakes. The run without
+//! mistakes is in `make lab`; the long form in `make crash`.
 #![cfg(feature = "planted-bugs")]
 
 use std::process::{Command, Output};
@@ -9,7 +9,8 @@ fn cluster(arguments: &[&str]) -> Output {
     command.arg("cluster").args(arguments).output().expect("faultlab was built")
 }
 
-/// Goal: a seed determines a run to the last turn of a thread. Method: one seed twice, by the trace that each run ends with.
+/// Goal: a seed determines a run to the last thread switch. Method: run one seed twice and compare the trace at the end
+/// of each run.
 #[test]
 fn same_seed_is_the_same_run() {
     let run = || {
@@ -29,7 +30,7 @@ fn same_seed_is_the_same_run() {
     assert_eq!(first, run().0);
 }
 
-/// Returns whether one of these seeds finds a mistake, by one of these words; and for no other reason.
+/// Returns whether one of these seeds finds a mistake with one of these messages; another message fails the test.
 fn is_found(seeds: std::ops::Range<u32>, options: &[&str], mistake: &str, words: &[&str]) -> bool {
     let finds = |seed: u32| {
         let seed = seed.to_string();
@@ -43,16 +44,16 @@ fn is_found(seeds: std::ops::Range<u32>, options: &[&str], mistake: &str, words:
     seeds.into_iter().any(finds)
 }
 
-/// Goal: the oracles find that a node leads which does not have what was acknowledged. Method: votes that are counted whatever the log of the
-/// one that is voted for has, under kills, cut links and promotions, up to six seeds.
+/// Goal: the oracles find a leader that lacks acknowledged commits. Method: votes that count whatever the candidate's
+/// log has, under kills, cut links and promotions, up to six seeds.
 #[test]
 fn leader_without_what_was_acknowledged_is_found() {
     let words = ["is lost", "R4", "R10", "differ", "there half", "lost append", "took back", "under way"];
     assert!(is_found(500..506, &["--kinds", "kill,part,promote"], "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
 }
 
-/// Goal: the history of transactions on lists is judged, over promotions. Method: SERIALIZABLE transactions whose reads are not validated,
-/// which one of two seeds shows.
+/// Goal: the history of transactions on lists is checked over promotions. Method: SERIALIZABLE transactions whose reads
+/// are not validated, which one of two seeds shows.
 #[test]
 fn transactions_that_no_level_allows_are_found() {
     let words = ["write skew", "anti-dependency cycle"];

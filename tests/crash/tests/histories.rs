@@ -1,5 +1,5 @@
-//! Histories of transactions, through the program that `make histories` runs at length: a clean slice of every level, and,
-//! with the feature `planted-bugs` the mistakes that the oracle must find.
+//! Histories of transactions, through the program that `make histories` runs at length: a run without mistakes at every
+//! level and, with the feature `planted-bugs`, the mistakes that the oracle must find.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ fn txn_histories(arguments: &[&str]) -> Output {
     command.arg("txn-histories").args(arguments).output().expect("faultlab was built")
 }
 
-/// Goal: what random transactions saw is exactly what their snapshots had to show, and a run says what it checked. Method: a
+/// Goal: random transactions see exactly what their snapshots must show, and a run reports what it checked. Method: a
 /// round of every protocol of the log and three sizes of the ring of ids.
 #[test]
 fn random_transactions_see_their_snapshots() {
@@ -19,14 +19,14 @@ fn random_transactions_see_their_snapshots() {
     assert!(text.contains("snapshots are exact"), "{text}");
 }
 
-/// Goal: the oracle sees what it is for. Method: one mistake at a time in the engine's own code, up to so many seeds each; the
-/// violation names the rule that the mistake breaks.
+/// Goal: the oracle finds planted mistakes. Method: one mistake at a time in the engine's own code, up to a number of
+/// seeds each; the violation names the rule that the mistake breaks.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_mistakes_are_found() {
-    // What a snapshot shows, first-updater-wins left out and off by one, versions freed under who may read them, and under one
-    // whose snapshot was cancelled and who does not look (a row that is gone altogether has nothing that validation would meet
-    // either); nothing that was read validated, and no range of it.
+    // What a snapshot shows; first-updater-wins left out, and off by one; versions freed although readers may still
+    // read them; a reader that does not notice that its snapshot was cancelled (if the row has been removed altogether,
+    // validation meets nothing either); no validation of reads, and none of ranges.
     let mistakes: [(&str, &[&str]); 7] = [
         ("ROW_VISIBLE_AT_SNAPSHOT", &["P1: ", "P2: "]),
         ("ROW_CONFLICT_IGNORED", &["P3: ", "P4: "]),
@@ -37,7 +37,7 @@ fn planted_mistakes_are_found() {
         ("RANGES_NOT_KEPT", &["P7: "]),
     ];
     for (mistake, rules) in mistakes {
-        // A cancel that strikes between a read and its end is rare: one run of this length in five has it.
+        // A cancel between a read and its end is rare: one run of this length in five has one.
         let (transactions, seeds) = if mistake == "CANCEL_UNSEEN" { ("100000", 60) } else { ("10000", 8) };
         let found = (1..=seeds).any(|seed: u32| {
             let output =

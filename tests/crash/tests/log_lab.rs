@@ -1,4 +1,4 @@
-//! The slices of the log's crash lab that every test run takes, through the program that `make crash` runs at length.
+//! The parts of the log's crash lab that every test run takes, through the program that `make crash` runs at length.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn faultlab(arguments: &[&str]) -> String {
     text.into_owned()
 }
 
-/// Goal: a killed process loses nothing that its log acknowledged to it, to the disk or to the kernel. Method: a dozen
+/// Goal: a killed process loses no record that its log acknowledged, to the disk or to the kernel. Method: a dozen
 /// kills of a real process on real files, three of them while it opens the log.
 #[test]
 fn killed_process_finds_every_acknowledged_record() {
@@ -20,12 +20,12 @@ fn killed_process_finds_every_acknowledged_record() {
     assert!(text.starts_with("log-kill: 12 kills, ") && text.contains("all promises hold"), "{text}");
 }
 
-/// Goal: a write that is cut short and then refused for its size, as the operating system does it, is an error that
-/// names the file, and the directory opens once the limit is gone. Method: a limit on file sizes inside a segment.
+/// Goal: a write that the operating system cuts short and then refuses for the file's size is an error that names the
+/// file, and the directory opens once the limit is gone. Method: a limit on file sizes inside a segment.
 #[test]
 fn short_write_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    // Blocks of 512 or 1024 bytes, as the shell has it; a segment has 1 MiB.
+    // The shell counts in blocks of 512 or 1024 bytes; a segment has 1 MiB.
     let script = "trap '' XFSZ; ulimit -f 700; exec \"$0\" log-child --seed 1 --writers 1 --dir \"$1\"";
     let mut limited = Command::new("sh");
     limited.args(["-c", script, env!("CARGO_BIN_EXE_faultlab")]).arg(dir.path());
@@ -38,7 +38,8 @@ fn short_write_is_an_error_that_names_the_file() {
     log.close().unwrap();
 }
 
-/// Goal: the command visits the states it was asked for and says so. Method: a short run, as text and as JSON.
+/// Goal: the command visits at least the requested number of states and reports it. Method: a short run, as text and as
+/// JSON.
 #[test]
 fn states_are_visited_and_counted() {
     let text = faultlab(&["log-states", "--states", "3000", "--seed", "9"]);

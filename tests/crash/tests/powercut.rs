@@ -1,10 +1,10 @@
-//! Power cuts: that they find what they are for. The clean slice, which needs the server's binary, is in `make lab`; the long form in
-//! `make crash`.
+//! Tests that power cuts find planted mistakes. The run without mistakes, which needs the server's binary, is in `make
+//! lab`; the long form in `make crash`.
 #![cfg(feature = "planted-bugs")]
 
 use std::process::Command;
 
-/// Returns whether one of up to six seeds finds a mistake, or power cannot be cut here, which the command says.
+/// Returns whether one of up to six seeds finds a mistake, or the command says that power cannot be cut here.
 fn is_found(mistake: &str, cycles: &str) -> bool {
     (1..=6).any(|seed: u32| {
         let seed = seed.to_string();
@@ -18,13 +18,14 @@ fn is_found(mistake: &str, cycles: &str) -> bool {
     })
 }
 
-/// Goal: power cuts find a mistake that a killed process never shows. Method: a server that does not sync its log.
+/// Goal: power cuts find a mistake that a kill never shows. Method: a server that does not sync its log.
 #[test]
 fn unsynced_log_is_found_by_power_cuts() {
     assert!(is_found("SYNC_SKIPPED", "4"), "a log that is not synced goes unnoticed");
 }
 
-/// Goal: power cuts come between an answer and the flush that it should have waited for. Method: a log that is synced after the answer.
+/// Goal: power cuts come between an answer and the flush that it should have waited for. Method: a log that is synced
+/// after the answer.
 #[test]
 fn answer_before_the_sync_is_found_by_power_cuts() {
     assert!(is_found("ACK_BEFORE_SYNC", "25"), "an answer before its sync goes unnoticed");

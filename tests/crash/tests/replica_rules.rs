@@ -1,4 +1,4 @@
-//! Rules of replication under one fault each, on real servers: that they hold, and that each mistake which breaks one is found.
+//! Rules of replication under one fault each, on real servers: they hold, and each mistake that breaks one is found.
 #![cfg(feature = "planted-bugs")]
 
 use std::process::{Command, Output};
@@ -8,14 +8,15 @@ fn rules(arguments: &[&str]) -> Output {
     command.arg("replica-rules").args(arguments).output().expect("faultlab was built")
 }
 
-/// Goal: without a mistake every rule holds. Method: all of them.
+/// Goal: without a mistake every rule holds. Method: all rules.
 #[test]
 fn planted_nothing_every_rule_holds() {
     let output = rules(&[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Goal: each mistake is found by its rule, and by what was meant to find it. Method: one at a time, on the servers of that rule, up to four times.
+/// Goal: each mistake is found by its rule, with the message that is meant for it. Method: one at a time, on the
+/// servers of that rule, up to four times.
 #[test]
 fn planted_mistakes_of_replication_are_found() {
     let mistakes = [
@@ -27,7 +28,7 @@ fn planted_mistakes_of_replication_are_found() {
         ("slot", "SLOT_CAP_IGNORED", "it is not expired"),
     ];
     for (rule, mistake, meant) in mistakes {
-        // What the servers do at the same time is not repeated.
+        // The order of events in the servers differs from run to run.
         let found = (0..4).any(|_| {
             let output = rules(&["--rule", rule, "--plant", mistake]);
             let said = String::from_utf8_lossy(&output.stderr);
@@ -41,7 +42,8 @@ fn planted_mistakes_of_replication_are_found() {
     }
 }
 
-/// Goal: servers that die at named places of a failover lose nothing. Method: a few cycles; the long form is `make crash`.
+/// Goal: servers that die at named places of a failover lose nothing. Method: a few cycles; the long form is in
+/// `make crash`.
 #[test]
 fn failovers_with_deaths_planted_at_named_places_lose_nothing() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faultlab"));

@@ -1,11 +1,11 @@
-//! Directories of earlier formats, and of later ones: the whole of `faultlab upgrade`, with the server's binary.
+//! Directories of earlier and of later formats: the whole of `faultlab upgrade`, with the server's binary.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// Returns `$COLLIE_BIN`, else the server's binary that Cargo built beside `faultlab`.
+/// Returns the path of the server's binary: `$COLLIE_BIN`, or the one that Cargo built next to `faultlab`.
 fn server() -> PathBuf {
     let beside = || Path::new(env!("CARGO_BIN_EXE_faultlab")).with_file_name("collie");
     let path = std::env::var_os("COLLIE_BIN").map_or_else(beside, PathBuf::from);
@@ -13,9 +13,9 @@ fn server() -> PathBuf {
     path
 }
 
-/// Goal: what an earlier program left is opened with everything that it had, what a later one left is refused untouched, and whoever raises a
-/// format version adds an archive. Method: the archives in `tests/crash/upgrade`; versions raised by one; a directory that the program makes
-/// now by the newest recipe.
+/// Goal: a directory of an earlier program is opened with all its data, one of a later program is refused and left
+/// unchanged, and a raised format version without a new archive is noticed. Method: the archives in
+/// `tests/crash/upgrade`; versions raised by one; a directory that the current program makes by the newest recipe.
 #[test]
 fn directories_of_every_format_open_and_later_ones_are_refused_untouched() {
     let output = Command::new(env!("CARGO_BIN_EXE_faultlab")).args(["upgrade", "--server"]).arg(server()).output();

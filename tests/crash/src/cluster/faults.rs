@@ -249,7 +249,7 @@ impl Faults {
                 let links = led.iter().flat_map(|led| [(node, *led), (*led, node)]);
                 links.clone().for_each(|(from, to)| cluster.nodes.cut(from, to, true));
                 cluster.promote(node);
-                // The promotion may have taken long, so the end of the cut is drawn anew.
+                // The promotion may have taken long, so the end of the cut is drawn now.
                 let back_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.lasts));
                 let mut later = |repair| self.repairs.push((back_ns, repair));
                 links.for_each(|(from, to)| later(Repair::Link(from, to)));

@@ -1,13 +1,17 @@
 //! `replica-rules`: rules of replication, each tested by one fault on its own servers. `failover` tests them at random;
 //! here nothing is random, so that each mistake that breaks a rule is found each time.
 //!
-//! | rule | fault | mistake |
-//! |---|---|---|
-//! | a commit at `on` is answered once its replica has it on disk; a commit that needs no replica waits for none (R7, R12) | a replica whose disk hangs | `ACKED_BEFORE_FLUSH` |
-//! | a replica shows what a quorum has, and no more, also after a restart (R4) | one of two needed replicas is dead | `SHOW_IGNORED`, `OPENED_UNSETTLED` |
-//! | a node that has promised a term confirms nothing of a lower one (R8) | a primary is cut off from the promoted node | `STALE_TERM_ACKED` |
-//! | each commit without its replicas has a warning (R14) | the replica is dead | `DEGRADED_SILENTLY` |
-//! | a slot keeps no more log than it may | a dead replica, and four times as much log | `SLOT_CAP_IGNORED` |
+//! Rules, each with its fault, and the planted mistakes that it must find:
+//!
+//! - R7, R12. A commit at `on` is answered once its replica has it on disk; a commit that needs no replica waits for
+//!   none. The disk of a replica hangs. `ACKED_BEFORE_FLUSH`.
+//! - R4. A replica shows what a quorum has, and no more, also after a restart. One of two needed replicas is dead.
+//!   `SHOW_IGNORED`, `OPENED_UNSETTLED`.
+//! - R8. A node that has promised a term confirms nothing of a lower one. A primary is cut off from the promoted node.
+//!   `STALE_TERM_ACKED`.
+//! - R14. Each commit without its replicas has a warning. The replica is dead. `DEGRADED_SILENTLY`.
+//! - A slot keeps no more log than it may. A replica is dead, and four times as much log is written.
+//!   `SLOT_CAP_IGNORED`.
 
 use std::{
     fmt,

@@ -1,9 +1,9 @@
-//! `Client`: one session's random transactions over a few families, hot and cold keys.
+//! `Client`: the random transactions of one session over a few families, with hot and cold keys.
 //!
-//! Tries everything a session can do with rows: reads, scans both ways, inserts, changes, deletions and insertions anew,
-//! moves, locks of every strength, savepoints, rollbacks; alone and in long transactions that others overtake. Follows a
-//! row that changed as a statement of READ COMMITTED does, and rolls back after a conflict, a deadlock, or when its snapshot
-//! was cancelled.
+//! It tries everything that a session can do with rows: reads, scans in both directions, inserts, updates, deletions,
+//! reinsertions, moves, locks of every strength, savepoints, rollbacks; alone and in long transactions that others
+//! overtake. It follows a row that changed as a statement of READ COMMITTED does, and rolls back after a conflict, a
+//! deadlock, or a cancelled snapshot.
 
 use std::{
     ops::{Bound, ControlFlow},
@@ -24,11 +24,11 @@ use collie_engine::{
 
 use crate::random::Random;
 
-/// Keys of a family; every other one is there at first.
+/// The number of keys of a family; every second one exists at first.
 const KEYS: u64 = 400;
-/// The first keys, which every third operation is about.
+/// A third of the operations use these first keys.
 const HOT_KEYS: u64 = 4;
-/// A wait that deadlocks do not explain ends here, and with it the transaction.
+/// A wait that no deadlock explains ends after this time, and the transaction with it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The families that all clients use.
@@ -40,7 +40,7 @@ impl Tables {
         Self(std::array::from_fn(|_| db.family(db.create_family())))
     }
 
-    /// Puts the first rows in; returns the history of that.
+    /// Inserts the first rows; returns the history of that transaction.
     pub(crate) fn fill(&self, mut session: TracedSession) -> anyhow::Result<Vec<Event>> {
         session.begin(Isolation::ReadCommitted, false)?;
         session.begin_statement(StatementKind::Write)?;
@@ -54,19 +54,19 @@ impl Tables {
     }
 }
 
-/// Whether to go on after an operation.
+/// Whether to continue after an operation.
 type Step = Result<(), EngineError>;
 
-/// One session and what it draws from.
+/// A session, and the source of its random operations.
 #[derive(Debug)]
 pub(crate) struct Client {
     session: TracedSession,
     tables: Tables,
     random: Random,
     levels: Vec<Isolation>,
-    /// The highest commit that any client was told of: later snapshots of all must be above.
+    /// The highest commit that any client got an answer for: all later snapshots must be above it.
     heard: Arc<AtomicU64>,
-    /// Numbers values, so that no two are alike.
+    /// Numbers the values, so that all are different.
     next_value: u64,
 }
 
@@ -83,7 +83,7 @@ impl Client {
         Self { session, tables, random, levels, heard, next_value: (number + 1) << 40 }
     }
 
-    /// Plays `transactions`; returns the history.
+    /// Runs `transactions` transactions; returns the history.
     pub(crate) fn run(mut self, transactions: u64) -> anyhow::Result<Vec<Event>> {
         for _ in 0..transactions {
             match self.transaction() {
@@ -191,7 +191,7 @@ impl Client {
         self.random.below(keys).to_be_bytes()
     }
 
-    /// A value like no other; now and then one that fills a piece of the log.
+    /// Returns a unique value, now and then one that fills a chunk of the log.
     fn value(&mut self) -> Vec<u8> {
         self.next_value += 1;
         let mut value = self.next_value.to_le_bytes().to_vec();

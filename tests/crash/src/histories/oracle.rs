@@ -1,29 +1,32 @@
-//! The oracle of histories: whether every session saw exactly what its snapshots had to show, told from what they wrote
-//! down. Knows the rules of snapshots and nothing of how the engine keeps them.
+//! The oracle of histories: it decides from the recorded events alone whether every session saw exactly what its
+//! snapshots had to show. It knows the rules of snapshots and nothing of how the engine implements them.
 //!
-//! Let `S` be a statement's snapshot, `C` the position (CSN) of its transaction's commit.
+//! Let `S` be a statement's snapshot, and `C` the position (CSN) of its transaction's commit.
 //!
-//! # What a history that passes has
-//! - P1. A read chose the transaction's own newest version of an earlier command that was not undone, else the newest commit
-//!   of the row below `S`, strictly, else nothing; and answered with the value that was written there.
-//! - P2. A scan answered with exactly the rows of its range that P1 gives a value, in order: none is missing, none is extra.
-//! - P3. Between what a write or a lock (FOR SHARE and above) of a transaction that committed was based on, `S` or the
-//!   commit it was told of, and `C`, nobody else committed to the row. At REPEATABLE READ and above this is first-updater-wins with
-//!   one `S`; an insert of READ COMMITTED found the key free whatever `S` was.
-//! - P4. A row that was changed was there, a key that was inserted was free, in the order of commits.
-//! - P5. Snapshots of a session never fall and are above every commit it made or was told of, be it by an insert that found
-//!   the key free again. A transaction of REPEATABLE READ or above has one. `C >= S` of each of its statements.
-//! - P6. The log has the commits that were made, and no other, each at its `C` under its transaction's id: the order of
-//!   CSNs is the order of the log.
-//! - P7. Of a SERIALIZABLE transaction that wrote, no other SERIALIZABLE one committed between `S` and `C` to a row that it
-//!   had read or been told of, nor to a key within a range that it had scanned, there or not. One that was told of a commit
-//!   at or above `S` does not commit at all, even of nothing.
+//! # Rules of a correct history
+//! - P1. A read chose the transaction's own newest version of an earlier command that was not undone, else the newest
+//!   commit of the row strictly below `S`, else nothing; and it returned the value that was written there.
+//! - P2. A scan returned exactly the rows of its range to which P1 gives a value, in order: none is missing, none is
+//!   extra.
+//! - P3. For each write or lock (FOR SHARE and above) of a committed transaction, no other transaction committed to the
+//!   row between the basis of the operation, which is `S` or the commit that the session learned of, and `C`. At
+//!   REPEATABLE READ and above this is first-updater-wins with one `S`; an insert of READ COMMITTED found the key free
+//!   whatever `S` was.
+//! - P4. In the order of commits, a row that was changed existed, and a key that was inserted was free.
+//! - P5. The snapshots of a session never fall, and are above every commit that it made or learned of, also by an
+//!   insert that found a deleted key free. A transaction of REPEATABLE READ or above has one snapshot. `C >= S` for
+//!   each of its statements.
+//! - P6. The log has exactly the commits that were made, each at its `C` under its transaction's id: the order of CSNs
+//!   is the order of the log.
+//! - P7. For a SERIALIZABLE transaction that wrote, no other SERIALIZABLE one committed between `S` and `C` to a row
+//!   that it had read or learned of, nor to a key within a range that it had scanned, whether the key existed or not. A
+//!   transaction that learned of a commit at or above `S` does not commit at all, even without writes.
 //!
-//! P1 to P5 together are snapshot isolation, exactly: a history in which one read saw one commit too few or too many fails.
-//! With P7, where all are SERIALIZABLE, one that wrote would have seen the same had it run alone at `C`, and one that did
-//! not, at `S`: these places are a serial order. Other levels beside them take no part in validation: one of these may have
-//! its number before a SERIALIZABLE transaction and be published after the validation. Rolled-back transactions are checked
-//! like the others, but for P7.
+//! P1 to P5 together are exactly snapshot isolation: a history in which one read saw one commit too few or too many
+//! fails. With P7, if all transactions are SERIALIZABLE, one that wrote would have seen the same had it run alone at
+//! `C`, and one that did not, at `S`: these positions are a serial order. Transactions of other levels take no part in
+//! validation: one of them may get its position before a SERIALIZABLE transaction and be published after that one's
+//! validation. Rolled-back transactions are checked like the others, except for P7.
 //!
 //! Cost: each event once, with a search among the commits of its rows; for P7 the rows of a range once more.
 
@@ -34,16 +37,16 @@ use anyhow::{Context, ensure};
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_engine::{Based, Event, Isolation, RowRead, Seen};
 
-/// What was written down.
+/// The recorded events.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Of each session, its events in order.
+    /// The events of each session, in order.
     pub(crate) sessions: Vec<Vec<Event>>,
     /// The commits in the log, in its order.
     pub(crate) log: Vec<(Lsn, Xid)>,
 }
 
-/// How much was checked.
+/// The numbers of checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) transactions: u64,
@@ -52,18 +55,18 @@ pub(crate) struct Facts {
     pub(crate) scans: u64,
     pub(crate) scanned_rows: u64,
     pub(crate) holds: u64,
-    /// Reads and scanned rows that chose an own version.
+    /// Reads and scanned rows that chose the transaction's own version.
     pub(crate) own: u64,
-    /// Reads of rows that somebody committed to at or above the snapshot, before it or later.
+    /// Reads of rows with a commit at or above the snapshot, made before the read or later.
     pub(crate) old: u64,
-    /// Reads, scans and rows met by writes of SERIALIZABLE transactions that P7 was asked of.
+    /// Reads, scans and rows met by writes of SERIALIZABLE transactions to which P7 was applied.
     pub(crate) lasting: u64,
     /// Transactions of REPEATABLE READ that P7 would not have let commit.
     pub(crate) skewed: u64,
 }
 
 impl Facts {
-    /// Adds the figures of another history.
+    /// Adds the numbers of another history.
     pub(crate) fn add(&mut self, other: Self) {
         self.transactions += other.transactions;
         self.commits += other.commits;
@@ -78,7 +81,7 @@ impl Facts {
     }
 }
 
-/// What one commit made of a row.
+/// The state of a row after one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Commit {
     csn: Lsn,
@@ -86,7 +89,7 @@ struct Commit {
     isolation: Isolation,
 }
 
-/// Commits of a row in order.
+/// The commits of a row, in order.
 type Row = Vec<Commit>;
 type Rows = BTreeMap<CfId, BTreeMap<Box<[u8]>, Row>>;
 
@@ -109,20 +112,20 @@ impl Hold {
     }
 }
 
-/// What a transaction has looked at.
+/// A key or a range that a transaction has looked at.
 #[derive(Clone, Copy, Debug)]
 enum Look<'h> {
     Key(CfId, &'h [u8]),
     Range(CfId, Bound<&'h [u8]>, Bound<&'h [u8]>),
 }
 
-/// Events of a transaction that a violation shows.
+/// The number of a transaction's events that a violation shows.
 const EVENTS_SHOWN: usize = 40;
 
 /// Checks a history.
 ///
 /// # Errors
-/// The first violation: which rule, in which session's which event.
+/// The first violation: the rule, the session and the event.
 pub(crate) fn check(history: &History) -> anyhow::Result<Facts> {
     let rows = committed_rows(history)?;
     let mut facts = Facts::default();
@@ -140,7 +143,7 @@ pub(crate) fn check(history: &History) -> anyhow::Result<Facts> {
     Ok(facts)
 }
 
-/// Gathers the commits of every row, and checks P6.
+/// Collects the commits of every row, and checks P6.
 fn committed_rows(history: &History) -> anyhow::Result<Rows> {
     let mut rows = Rows::new();
     let mut commits = Vec::new();
@@ -161,7 +164,8 @@ fn committed_rows(history: &History) -> anyhow::Result<Rows> {
                     for (cf, key, value, _) in writes.drain(..) {
                         let row = rows.entry(cf).or_default().entry(key.into()).or_default();
                         match row.last_mut() {
-                            // This transaction's earlier write of the row: the session has not put another commit behind.
+                            // An earlier write of this transaction to the row: the session has added no other commit
+                            // since.
                             Some(last) if last.csn == *csn => last.value = value,
                             _ => row.push(Commit { csn: *csn, value, isolation }),
                         }
@@ -190,18 +194,18 @@ fn newest_below(row: &[Commit], snapshot: Lsn) -> Option<Commit> {
     older.checked_sub(1).map(|at| row[at])
 }
 
-/// One session, gone through again.
+/// The replay of one session.
 struct Replay<'h> {
     rows: &'h Rows,
     isolation: Isolation,
-    /// Of the open transaction: its snapshot while it may not change.
+    /// The snapshot of the open transaction, if it must not change.
     fixed: Option<Lsn>,
     snapshot: Lsn,
     command: u32,
     holds: Vec<Hold>,
-    /// Of the open transaction, for P7.
+    /// What the open transaction has looked at, for P7.
     looks: Vec<Look<'h>>,
-    /// The highest commit that the open transaction was told of by a row that it met.
+    /// The highest commit that the open transaction learned of from a row that it met.
     met: Option<Lsn>,
     /// Snapshots must be at or above this (P5).
     floor: Lsn,
@@ -224,7 +228,7 @@ impl<'h> Replay<'h> {
         }
     }
 
-    /// Goes through `event`, which `rest` comes after.
+    /// Processes `event`; `rest` are the events after it.
     fn step(&mut self, event: &'h Event, rest: &[Event]) -> anyhow::Result<()> {
         match event {
             Event::Begin(isolation) => {
@@ -257,7 +261,7 @@ impl<'h> Replay<'h> {
                 }
                 self.hold(*cf, key, Some(*value), *based, *position);
             }
-            // Who holds KEY SHARE lets writers on that keep the keys.
+            // A holder of KEY SHARE does not block writers that keep the keys, so P3 does not apply.
             Event::Lock { strength: LockStrength::KeyShare, .. } => {}
             Event::Lock { cf, key, based, position, .. } => self.hold(*cf, key, None, *based, *position),
             Event::ActedOn(csn) => self.floor = self.floor.max(csn.plus(1)),
@@ -281,7 +285,7 @@ impl<'h> Replay<'h> {
         self.met = None;
     }
 
-    /// P7, for a commit at `csn`, or of nothing.
+    /// Checks P7, for a commit at `csn` or without writes.
     fn stands(&mut self, csn: Option<Lsn>) -> anyhow::Result<()> {
         if self.isolation == Isolation::ReadCommitted {
             return Ok(());
@@ -299,7 +303,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Returns a commit to what was looked at, from the snapshot up to `csn`, of who has to be heeded.
+    /// Returns a relevant commit to the key or range, from the snapshot up to `csn`, if there is one.
     fn changed(&self, look: Look<'h>, csn: Lsn) -> Option<(&'h [u8], Commit)> {
         let heeded = |commit: &Commit| self.isolation != Isolation::Serializable || commit.isolation == self.isolation;
         let since = |row: &Row| {
@@ -318,7 +322,8 @@ impl<'h> Replay<'h> {
 
     fn statement(&mut self, snapshot: Lsn, command: u32) -> anyhow::Result<()> {
         match self.fixed {
-            // It may have been told of newer commits meanwhile, a duplicate key for one, and keeps its snapshot.
+            // The transaction may have learned of newer commits meanwhile, for example by a duplicate key, and keeps
+            // its snapshot.
             Some(first) => ensure!(first == snapshot, "P5: snapshot {snapshot} in a transaction that began at {first}"),
             None => ensure!(snapshot >= self.floor, "P5: snapshot {snapshot} after {} was seen", self.floor),
         }
@@ -330,7 +335,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Returns what a read of a row must choose, and its value; `None` for nothing.
+    /// Returns the version and the value that a read of a row must choose; `None` for nothing.
     fn expected(&self, cf: CfId, key: &[u8], row: Option<&Row>) -> Option<(Seen, Option<u64>)> {
         let own = self
             .holds
@@ -358,7 +363,7 @@ impl<'h> Replay<'h> {
         let expected = self.expected(cf, key, row);
         let found = chosen.map(|read| (read.seen, read.value));
         ensure!(chosen.is_none_or(|read| *read.key == *key), "P1: another row was read");
-        // A row that was deleted below every snapshot may be gone altogether.
+        // A row that was deleted below every snapshot may have been removed altogether.
         let gone = found.is_none() && matches!(expected, Some((Seen::Committed(_), None)));
         ensure!(found == expected || gone, "P1: at {} chose {found:?}, must be {expected:?}", self.snapshot);
         let value = expected.and_then(|(_, value)| value);
@@ -421,7 +426,7 @@ impl<'h> Replay<'h> {
         self.holds.push(Hold { cf, key: key.into(), written, based, snapshot, command, position });
     }
 
-    /// P3 and P4, and `C >= S`.
+    /// Checks P3 and P4, and `C >= S`.
     fn commit(&mut self, csn: Lsn) -> anyhow::Result<()> {
         ensure!(csn >= self.snapshot, "P5: committed below its own snapshot {}", self.snapshot);
         for (at, hold) in self.holds.iter().enumerate() {
@@ -448,7 +453,7 @@ impl<'h> Replay<'h> {
     }
 }
 
-/// Returns where the write at `position`, which `rest` comes after, was committed; `None` when it was undone.
+/// Returns the commit of the write at `position`; `rest` are the events after it. Returns `None` if it was undone.
 fn commit_of(position: u64, rest: &[Event]) -> Option<Lsn> {
     let end = rest.iter().find(|event| match event {
         Event::RollbackTo(mark) => *mark <= position,
@@ -461,7 +466,7 @@ fn commit_of(position: u64, rest: &[Event]) -> Option<Lsn> {
     }
 }
 
-/// Whether no key lies between the bounds.
+/// Returns whether no key lies between the bounds.
 fn is_empty(start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,

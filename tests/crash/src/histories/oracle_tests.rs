@@ -1,4 +1,4 @@
-//! Histories made by hand: each is clean but for one thing, which the oracle must name.
+//! Histories made by hand: each has exactly one mistake, which the oracle must name.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn begin() -> Event {
     Event::Begin(Isolation::RepeatableRead)
 }
 
-/// Writes key 1 or 2.
+/// Returns a write of key 1 or 2.
 fn write(key: u8, value: Option<u64>, based: Based, position: u64) -> Event {
     Event::Write { cf: CF, key: Box::new([key]), value, based, position }
 }
@@ -38,7 +38,7 @@ fn read(key: u8, chosen: Option<(Seen, Option<u64>)>) -> Event {
     Event::Read { cf: CF, chosen: chosen.map(|chosen| row_read(key, chosen)), key: Box::new([key]), answer }
 }
 
-/// Scans all keys, and is given these rows.
+/// Returns a scan of all keys with these rows as its result.
 fn scan(rows: &[(u8, u64, u64)]) -> Event {
     let chosen = rows.iter().map(|(key, csn, value)| row_read(*key, (Seen::Committed(lsn(*csn)), Some(*value))));
     let answers = rows.iter().map(|(key, _, value)| (Box::from([*key]), *value)).collect();
@@ -46,7 +46,8 @@ fn scan(rows: &[(u8, u64, u64)]) -> Event {
     Event::Scan { cf: CF, start, end, reverse: false, answers, chosen: chosen.collect() }
 }
 
-/// Keys 1 and 2 are put in at 5000 with values 10 and 20; key 1 is changed to 11 at 6000, by a transaction of `level`.
+/// Returns a session that inserts keys 1 and 2 at 5000 with values 10 and 20; then a transaction of `level` changes key
+/// 1 to 11 at 6000.
 fn writers_at(level: Isolation) -> Vec<Event> {
     vec![
         begin(),
@@ -65,7 +66,7 @@ fn writers() -> Vec<Event> {
     writers_at(Isolation::Serializable)
 }
 
-/// Checks `events` as a session beside [`writers`].
+/// Checks `events` as a session that runs along with [`writers`].
 fn check_beside(events: Vec<Event>) -> anyhow::Result<Facts> {
     check_both(writers(), events)
 }
@@ -85,14 +86,14 @@ fn passes(events: Vec<Event>) -> Facts {
     check_beside(events).expect("a clean history")
 }
 
-/// Expects the violation of one rule.
+/// Checks that `events` violate exactly this rule.
 fn fails(rule: &str, events: Vec<Event>) {
     let error = check_beside(events).expect_err("a violation").root_cause().to_string();
     assert!(error.starts_with(&format!("{rule}: ")), "{rule} is expected: {error}");
 }
 
-/// Goal: a clean history passes and is counted. Method: reads on both sides of a commit, a scan, own versions, a savepoint,
-/// a deletion, another session's snapshot in between.
+/// Goal: a clean history passes and is counted. Method: reads on both sides of a commit, a scan, own versions, a
+/// savepoint, a deletion, another session's snapshot in between.
 #[test]
 fn clean_history_passes() {
     let own = |command, value| Some((Seen::Own(command), value));
@@ -107,7 +108,7 @@ fn clean_history_passes() {
         read(1, committed(6000, 11)),
         read(3, None),
         write(2, None, Based::Snapshot, 0),
-        read(2, committed(5000, 20)), // not its own command's
+        read(2, committed(5000, 20)), // not the version of its own command
         statement(6001, 2),
         read(2, own(1, None)),
         scan(&[(1, 6000, 11)]),
@@ -120,13 +121,14 @@ fn clean_history_passes() {
         begin(),
         statement(7001, 1),
         read(2, Some((Seen::Committed(lsn(7000)), None))),
-        read(2, None), // removed for good meanwhile
+        read(2, None), // the deleted row was removed meanwhile
         Event::Rollback,
     ]);
     assert_eq!((facts.transactions, facts.commits, facts.reads, facts.scans, facts.own, facts.old), (5, 3, 9, 2, 3, 2));
 }
 
-/// Goal: a read one commit too new or too old, or with another's value, is found. Method: each, at the snapshot next to it.
+/// Goal: a read that is one commit too new or too old, or has another commit's value, is found. Method: each, at
+/// adjacent snapshots.
 #[test]
 fn read_of_another_version_is_found() {
     let at = |snapshot, chosen| vec![begin(), statement(snapshot, 1), read(1, chosen), Event::Rollback];
@@ -142,7 +144,8 @@ fn read_of_another_version_is_found() {
     fails("P1", answered);
 }
 
-/// Goal: own versions are seen by later commands, not by their own, and not when undone. Method: one history for each.
+/// Goal: own versions are seen by later commands, but not by their own command, and not if they were undone. Method:
+/// one history for each.
 #[test]
 fn wrong_own_version_is_found() {
     let wrote = |rest: Vec<Event>| {
@@ -157,7 +160,7 @@ fn wrong_own_version_is_found() {
     fails("P1", wrote(vec![Event::Rollback, begin(), statement(6001, 2), read(2, own), Event::Rollback]));
 }
 
-/// Goal: a scan with a row too few, too many, of another version, or out of order is found. Method: each.
+/// Goal: a scan that lacks a row, or has an extra one, another version, or a wrong order is found. Method: each.
 #[test]
 fn scan_that_is_not_exact_is_found() {
     let at = |rows: &[(u8, u64, u64)]| vec![begin(), statement(6001, 1), scan(rows), Event::Rollback];
@@ -171,8 +174,8 @@ fn scan_that_is_not_exact_is_found() {
     fails("P2", at(&[(1, 6000, 11), (1, 6000, 11), (2, 5000, 20)]));
 }
 
-/// Goal: who writes or locks over another's commit is found, at both levels. Method: a write based on a snapshot below it,
-/// and on a commit below it; a lock likewise; the same with the basis it should have had.
+/// Goal: a write or lock over another transaction's commit is found, at both levels. Method: a write based on a
+/// snapshot below that commit, and on a commit below it; the same for a lock; and both with the right basis.
 #[test]
 fn write_over_another_commit_is_found() {
     let over = |level, snapshot, event: Event| {
@@ -189,7 +192,8 @@ fn write_over_another_commit_is_found() {
     }
 }
 
-/// Goal: a change of a row that is not there and an insert over one that is are found. Method: each, and after a deletion.
+/// Goal: a change of a row that does not exist, and an insert of a key that does, are found. Method: each, and after a
+/// deletion.
 #[test]
 fn change_of_nothing_and_second_insert_are_found() {
     let at = |key, value, based| vec![begin(), statement(6001, 1), write(key, value, based, 0), commit(7000)];
@@ -201,8 +205,8 @@ fn change_of_nothing_and_second_insert_are_found() {
     passes(again);
 }
 
-/// Goal: a session never goes back. Method: a snapshot below the one before, below an own commit, below a commit it was told
-/// of; a second one in a transaction; a commit below its snapshot.
+/// Goal: a session never goes back. Method: a snapshot below the one before, below an own commit, and below a commit
+/// that the session learned of; a second snapshot in a transaction; a commit below its snapshot.
 #[test]
 fn snapshot_that_falls_is_found() {
     let then =
@@ -222,8 +226,9 @@ fn snapshot_that_falls_is_found() {
     fails("P5", vec![begin(), statement(6500, 1), statement(6501, 2), Event::Rollback]);
 }
 
-/// Goal: who finds a key free has seen the deletion. Method: key 1 is deleted at 7000 and inserted anew on a snapshot below;
-/// the next statement, of the same transaction or after it, must be above 7000; not so when the insert was undone.
+/// Goal: a session that finds a deleted key free has seen the deletion. Method: key 1 is deleted at 7000 and reinserted
+/// on a lower snapshot; the next statement, in the same transaction or after it, must be above 7000, unless the insert
+/// was undone.
 #[test]
 fn snapshot_below_a_deletion_that_was_built_on_is_found() {
     let deleter = [begin(), statement(6500, 1), write(1, None, Based::Snapshot, 0), commit(7000)];
@@ -244,10 +249,10 @@ fn snapshot_below_a_deletion_that_was_built_on_is_found() {
     of(7000, &undone).expect("nobody knows what an insert that was undone had met");
 }
 
-/// Goal: a SERIALIZABLE transaction that wrote has read nothing that was changed before its commit. Method: a read, a read
-/// of nothing, scans that hold the key or not, a row that was met, each beside the commit at 6000 and with snapshots on both
-/// sides; REPEATABLE READ passes and is counted, as does one beside it; one that wrote nothing passes, unless it was told of
-/// a newer commit.
+/// Goal: a SERIALIZABLE transaction that wrote has read nothing that was changed before its commit. Method: a read, a
+/// read of a missing key, scans with and without the key, and a row that a write met, each with the commit at 6000 and
+/// with snapshots on both sides. REPEATABLE READ passes and is counted, and so does a transaction concurrent with one.
+/// A transaction that wrote nothing passes, unless it learned of a newer commit.
 #[test]
 fn read_that_did_not_last_is_found() {
     let at = |level, snapshot, look: Event, end: Event| {
@@ -292,7 +297,7 @@ fn read_that_did_not_last_is_found() {
     passes(at(Isolation::Serializable, 5500, read(3, None), commit(7000)));
 }
 
-/// Goal: the log has exactly the commits, each at its place. Method: one left out, one too many, one under another's id.
+/// Goal: the log has exactly the commits, each at its position. Method: one missing, one extra, one under another id.
 #[test]
 fn log_with_other_commits_is_found() {
     let log = |log: &[(u64, u64)]| {

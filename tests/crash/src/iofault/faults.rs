@@ -1,4 +1,5 @@
-//! `Faults`: which call of the file system fails, and how. One fault at a time, for one kind of file and one operation.
+//! `Faults`: which file system call fails, and how. There is one fault at a time, for one kind of file and one
+//! operation.
 
 use std::{fmt, thread, time::Duration};
 
@@ -7,14 +8,14 @@ use parking_lot::Mutex;
 
 use crate::random::Random;
 
-/// What a file of a data directory is for.
+/// The purpose of a file of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A segment of the log, or one that is being prepared.
     Log,
-    /// Tables of the levels, and their directory.
+    /// A table of the LSM levels, or the directory of tables.
     Table,
-    /// The directory of a tree, and the lists of its tables.
+    /// The directory of a tree, or a list of its tables.
     List,
     Manifest,
     Control,
@@ -38,37 +39,37 @@ impl Kind {
     }
 }
 
-/// What is asked of the file system.
+/// An operation of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Read,
     Write,
     Sync,
-    /// Also of a file that is there.
+    /// Opens or creates a file.
     Open,
     Rename,
     Unlink,
-    /// A new length.
+    /// A change of the length.
     Resize,
 }
 
-/// How it fails.
+/// The way in which an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     EioOnce,
     Eio,
     NoSpace,
-    /// Half of what is written.
+    /// Only half of the data is written.
     Short,
     Slow,
 }
 
-/// How long a slow call takes.
+/// The duration of a slow call.
 const SLOW: Duration = Duration::from_millis(200);
-/// How many calls are slow, so that an opening that reads the whole log still ends within the time that it is given.
+/// The number of slow calls, limited so that an opening that reads the whole log still ends in time.
 const SLOW_CALLS: u64 = 50;
 
-/// Where faults come: what a server does with its files.
+/// The kinds of files and operations of a server at which faults come.
 const PLACES: [(Kind, Operation); 22] = [
     (Kind::Log, Operation::Write),
     (Kind::Log, Operation::Sync),
@@ -100,7 +101,7 @@ pub(super) struct Fault {
     kind: Kind,
     operation: Operation,
     pub(super) failure: Failure,
-    /// Calls that pass before it.
+    /// The number of calls that succeed before it.
     after: u64,
 }
 
@@ -127,12 +128,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
     Fail(i32),
-    /// A write of half.
+    /// A write of half of the data.
     Half,
 }
 
@@ -142,7 +143,7 @@ struct Armed {
     hits: u64,
 }
 
-/// The fault of the moment.
+/// The current fault.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     armed: Mutex<Armed>,
@@ -153,7 +154,7 @@ impl Faults {
         *self.armed.lock() = Armed { fault: Some(fault), hits: 0 };
     }
 
-    /// Has no call fail any more. Returns how many did.
+    /// Removes the fault. Returns the number of calls that it affected.
     pub(super) fn clear(&self) -> u64 {
         std::mem::take(&mut *self.armed.lock()).hits
     }
@@ -162,7 +163,7 @@ impl Faults {
         self.armed.lock().hits
     }
 
-    /// Says what becomes of a call, and waits if it is to be slow.
+    /// Returns what happens to a call, and waits if the call is to be slow.
     pub(super) fn judge(&self, kind: Kind, operation: Operation) -> Verdict {
         let failure = {
             let mut armed = self.armed.lock();
@@ -197,7 +198,7 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// Goal: each file of a data directory is of its kind. Method: their names.
+    /// Goal: each file of a data directory gets its kind. Method: the names of files.
     #[test]
     fn files_are_of_their_kinds() {
         let kind = |path: &str| path.split('/').fold(Kind::Other, Kind::of);
@@ -216,8 +217,8 @@ mod tests {
         assert_eq!(found.map(kind), expected);
     }
 
-    /// Goal: a fault strikes calls of its kind alone, after as many as it says, and as often as it says. Method: one that strikes once, one
-    /// that stays until it is cleared.
+    /// Goal: a fault affects only calls of its kind, after the given number of calls, and as often as it should.
+    /// Method: a fault that strikes once, and one that stays until it is cleared.
     #[test]
     fn fault_strikes_where_and_as_often_as_it_says() {
         let faults = Faults::default();

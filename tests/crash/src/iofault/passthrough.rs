@@ -1,10 +1,11 @@
 //! `PassThrough`: a FUSE file system that shows a directory, and asks [`Faults`] before each call.
 //!
 //! # Invariants
-//! - P1. An inode the kernel knows is held open here (by `O_PATH`), so that its number is not given to another file.
-//! - P2. A call that fails has done nothing, but for a short write, which has done its half.
+//! - P1. An inode that the kernel knows is held open here (by `O_PATH`), so that its number is not given to another
+//!   file.
+//! - P2. A failed call has had no effect, except for a short write, which has written half of its data.
 //!
-//! Locks (`flock`) and mappings are the kernel's own affair: it asks for pages and passes writes on as they are made.
+//! The kernel handles locks (`flock`) and mappings itself: it reads pages and passes writes on as they are made.
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +30,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
 use super::faults::{Faults, Kind, Operation, Verdict};
 
-/// How long the kernel may remember names and attributes, which nobody else changes.
+/// How long the kernel may cache names and attributes, which no other program changes.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The flags of open that are the kernel's part.
+/// The flags of open that the kernel handles.
 const KERNELS: OFlags =
     OFlags::CREATE.union(OFlags::EXCL).union(OFlags::NOCTTY).union(OFlags::TRUNC).union(OFlags::APPEND);
 
@@ -50,7 +51,7 @@ struct Open {
     kind: Kind,
 }
 
-/// What a directory had when it was opened: names that come and go meanwhile move no other.
+/// An entry of a directory listing as of the directory's opening, so that later changes do not shift entries.
 struct Entry {
     name: OsString,
     ino: u64,
@@ -104,7 +105,7 @@ fn attributes(stat: &Stat, ino: INodeNo) -> FileAttr {
     }
 }
 
-/// Returns the path by which a file that is held is reached, whatever its name.
+/// Returns a path to a file that is held open, whatever its name is.
 fn by_number(held: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", held.as_raw_fd()).into()
 }
@@ -134,7 +135,7 @@ impl PassThrough {
         FileHandle(handle)
     }
 
-    /// Asks whether a call passes.
+    /// Asks the faults whether a call passes.
     fn ask(&self, kind: Kind, operation: Operation) -> Answer<()> {
         match self.faults.judge(kind, operation) {
             Verdict::Pass | Verdict::Half => Ok(()),
@@ -147,7 +148,7 @@ impl PassThrough {
         Ok((held, Kind::of(kind, &name.to_string_lossy())))
     }
 
-    /// Has the kernel know a name.
+    /// Registers a name for the kernel (P1).
     fn enter(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
         let (dir, kind) = self.kind_in(parent, name)?;
         let held = rustix::fs::openat(&*dir, name, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map_err(errno)?;
@@ -265,7 +266,7 @@ impl PassThrough {
     }
 }
 
-/// Answers with a result.
+/// Sends the result, or its error, to the kernel.
 macro_rules! answer {
     ($reply:ident, $result:expr, $found:pat => $told:expr) => {
         match $result {

@@ -1,34 +1,35 @@
-//! `Bomb`: a piece of work that asks for more memory than there is, one for each place where a statement or a session keeps something.
+//! `Bomb`: work that asks for more memory than there is, one for each place where a statement or a session keeps
+//! something.
 
 use std::io::Write as _;
 
 use anyhow::{Context, ensure};
 use postgres::{Client, fallible_iterator::FallibleIterator as _};
 
-/// What a bomb does with a client's connection. Its error is the server's refusal.
+/// Runs a bomb on a client's connection. The error is the server's refusal.
 type Work = fn(&mut Client, &Size) -> Result<(), postgres::Error>;
 
-/// How much a bomb asks for: each several times what one statement may have.
+/// How much a bomb asks for; each amount is several times a statement's limit.
 pub(super) struct Size {
-    /// Rows of some 50 bytes and more as they are kept.
+    /// The number of rows, which take at least 50 bytes each in memory.
     pub(super) rows: u64,
-    /// Of a long message: about the longest that the server takes, where there is memory for it.
+    /// The length of a long message: about the longest that the server accepts, if it has the memory.
     pub(super) message_bytes: usize,
-    /// Things that a session leaves behind.
+    /// The number of items that a session leaves behind.
     pub(super) things: u64,
 }
 
 impl Size {
-    /// For a server whose memory has a limit.
+    /// Returns the sizes for a server with this memory limit.
     pub(super) fn of(limit_bytes: u64) -> Self {
-        // A statement may have a tenth of the memory by default. What the parser makes of a message is on no account yet: an IN list of half a
-        // million literals, 4 MB, ends a server with 400 MiB. Hence [`LITERALS`].
+        // A statement may have a tenth of the memory by default. The parser's memory for a message is not charged yet:
+        // an IN list of half a million literals, 4 MB, ends a server with 400 MiB. Hence [`LITERALS`].
         let message_bytes = usize::try_from(limit_bytes / 100).unwrap_or(usize::MAX).min(60 << 20);
         Self { rows: limit_bytes / 128, message_bytes, things: limit_bytes / 4096 }
     }
 }
 
-/// Of an IN list, as long as what it takes is on no account.
+/// The length of an IN list, limited while its memory is not charged.
 const LITERALS: usize = 100_000;
 
 /// See the module's documentation.
@@ -37,22 +38,22 @@ pub(super) struct Bomb {
     pub(super) work: Work,
 }
 
-/// What became of a bomb.
+/// The outcome of a bomb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It went well: it was given all that it asked for, or asked for nothing at one time.
+    /// It succeeded: it got all the memory that it asked for, or never needed much at one time.
     Done,
-    /// Refused, with a state that is for want of memory or beyond a limit.
+    /// It was refused, with an SQLSTATE for lack of memory or for a limit.
     Refused,
-    /// The program does not have that yet.
+    /// The server does not support the statement yet.
     Unknown,
 }
 
 impl Bomb {
-    /// Has it go off on a connection.
+    /// Runs the bomb on a connection.
     ///
     /// # Errors
-    /// It was refused with another state than one of a limit.
+    /// It was refused with another SQLSTATE than that of a limit.
     pub(super) fn explode(&self, client: &mut Client, size: &Size) -> anyhow::Result<End> {
         let Err(error) = (self.work)(client, size) else { return Ok(End::Done) };
         let Some(refused) = error.as_db_error() else {
@@ -66,7 +67,7 @@ impl Bomb {
     }
 }
 
-/// One statement on `size.rows` rows of `generate_series` as `n`.
+/// A bomb of one statement on `size.rows` rows of `generate_series` as `n`.
 macro_rules! on_rows {
     ($name:literal, $before:literal, $after:literal) => {
         Bomb {
@@ -78,14 +79,14 @@ macro_rules! on_rows {
     };
 }
 
-/// One statement as it stands.
+/// A bomb of one fixed statement.
 macro_rules! plain {
     ($name:literal, $sql:literal) => {
         Bomb { name: $name, work: |client, _| client.batch_execute($sql) }
     };
 }
 
-/// All of them.
+/// All bombs.
 pub(super) const ALL: &[Bomb] = &[
     on_rows!("sort", "SELECT n FROM", " ORDER BY -n OFFSET 1000000000"),
     on_rows!("sort of wide rows", "SELECT n FROM", " ORDER BY repeat('x', 200) || n OFFSET 1000000000"),

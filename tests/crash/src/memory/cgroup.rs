@@ -1,4 +1,4 @@
-//! `Cgroup`: a control group of this run with a limit of memory, of version 1 or 2, and the processes in it. Only root can make one.
+//! `Cgroup`: a control group with a memory limit, of version 1 or 2, and the processes in it. Only root can make one.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 
-/// Where groups of each version are.
+/// The directories of the groups of each version.
 const ROOTS: [(Version, &str); 2] = [(Version::One, "/sys/fs/cgroup/memory"), (Version::Two, "/sys/fs/cgroup")];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +18,17 @@ enum Version {
     Two,
 }
 
-/// See the module's documentation. Dropping it removes it, once its processes are gone.
+/// See the module's documentation. Dropping it removes the group, once its processes have ended.
 pub(super) struct Cgroup {
     dir: PathBuf,
     version: Version,
 }
 
 impl Cgroup {
-    /// Makes a group of at most so many bytes, without swap.
+    /// Makes a group that may use at most `bytes`, without swap.
     ///
     /// # Errors
-    /// Why none can be made here.
+    /// The reason why none can be made here.
     pub(super) fn make(bytes: u64) -> Result<Self, String> {
         let mut why = "no controller of memory is mounted".to_owned();
         for (version, root) in ROOTS {
@@ -51,7 +51,7 @@ impl Cgroup {
 
     fn limited(dir: PathBuf, version: Version, bytes: u64) -> io::Result<Self> {
         if version == Version::Two {
-            // It may be there already.
+            // The controller may be enabled already.
             let _none = fs::write(dir.with_file_name("cgroup.subtree_control"), "+memory");
         }
         fs::create_dir(&dir)?;
@@ -62,18 +62,18 @@ impl Cgroup {
         };
         fs::write(group.dir.join(limit), bytes.to_string())?;
         let swap_bytes = if version == Version::One { bytes } else { 0 };
-        // A kernel that accounts for no swap has no such file.
+        // A kernel without swap accounting has no such file.
         let _none = fs::write(group.dir.join(swap), swap_bytes.to_string());
         Ok(group)
     }
 
-    /// Returns the program and the arguments before a command's own that have it run in the group.
+    /// Returns the program and the arguments that, put before a command's own arguments, run it in the group.
     pub(super) fn enter(&self, command: &Path) -> (PathBuf, Vec<String>) {
         let script = format!("echo $$ > '{}' && exec \"$0\" \"$@\"", self.dir.join("cgroup.procs").display());
         ("/bin/sh".into(), vec!["-c".to_owned(), script, command.display().to_string()])
     }
 
-    /// Returns the bytes that its processes have of their own: the cache of files is the kernel's, which takes it back.
+    /// Returns the anonymous memory of its processes, in bytes, without the file cache, which the kernel can reclaim.
     pub(super) fn used(&self) -> anyhow::Result<u64> {
         let stat = fs::read_to_string(self.dir.join("memory.stat"))?;
         let name = if self.version == Version::One { "rss " } else { "anon " };
@@ -84,7 +84,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A killed process may be in it for a moment more; nothing is lost if it stays.
+        // A killed process may stay in the group for a moment; if the directory is not removed, no harm is done.
         for _ in 0..100 {
             match fs::remove_dir(&self.dir) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(20)),

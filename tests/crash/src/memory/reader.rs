@@ -1,4 +1,5 @@
-//! `Reader`: a client that reads and writes single rows while bombs go off, and must never be refused or wrong.
+//! `Reader`: a client that reads and writes single rows while bombs explode, and must never get an error or a wrong
+//! row.
 
 use std::{
     sync::{
@@ -13,7 +14,7 @@ use postgres::{Client, Config, NoTls};
 
 use crate::random::Random;
 
-/// Rows that nothing of a bomb changes.
+/// The number of rows; no bomb changes any of them.
 pub(super) const ROWS: i32 = 1000;
 
 /// See the module's documentation.
@@ -23,7 +24,7 @@ pub(super) struct Reader {
     thread: JoinHandle<anyhow::Result<()>>,
 }
 
-/// Makes the table that it reads.
+/// Makes the reader's table.
 pub(super) fn create(client: &mut Client) -> anyhow::Result<()> {
     client.batch_execute(&format!(
         "CREATE TABLE safe (n int PRIMARY KEY, s text, filler text);
@@ -32,7 +33,7 @@ pub(super) fn create(client: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every row is there, as it was made.
+/// Checks that every row is there, as it was made.
 pub(super) fn verify(client: &mut Client) -> anyhow::Result<()> {
     let sql = "SELECT count(*), count(*) FILTER (WHERE s = 'row ' || n AND filler = '') FROM safe";
     let row = client.query_one(sql, &[])?;
@@ -42,7 +43,7 @@ pub(super) fn verify(client: &mut Client) -> anyhow::Result<()> {
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Starts the reader.
     pub(super) fn start(config: Config, seed: u64) -> Self {
         let (done, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, stopped) = (Arc::clone(&done), Arc::clone(&stop));
@@ -61,12 +62,12 @@ impl Reader {
         Self { done, stop, thread }
     }
 
-    /// Returns how many rows it has read.
+    /// Returns the number of rows that it has read.
     pub(super) fn reads(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Stops the reader.
     ///
     /// # Errors
     /// A read failed, or was wrong.

@@ -1,11 +1,12 @@
 //! `Drive`: a disk with a volatile cache and a power switch.
 //!
 //! # Invariants
-//! - V1. What was written before a flush began is on the platter when the flush is answered.
-//! - V2. From the moment of a cut on nothing reaches the platter, and no write or flush is answered before those who would act on the answer
-//!   are dead (`cut` kills them).
-//! - V3. After a cut the disk is the platter with some of the writes that no flush covered, torn between sectors at will.
-//! - V4. An armed drive holds everything at the moment that it was armed for, as a drive that stalls, until the cut comes.
+//! - V1. Everything that was written before a flush began is on the platter when the flush is answered.
+//! - V2. From the moment of a cut on nothing reaches the platter, and no write or flush is answered until all processes
+//!   that would act on the answer are dead (`cut` kills them).
+//! - V3. After a cut the disk is the platter with some of the writes that no flush covered, which may be torn between
+//!   sectors.
+//! - V4. An armed drive holds all calls from its moment on, like a drive that stalls, until the cut comes.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::image::Image;
 use crate::random::Random;
 
-/// What a disk writes whole.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 /// A write that no flush has covered yet.
@@ -24,7 +25,7 @@ struct Write {
     bytes: Vec<u8>,
 }
 
-/// Which writes of the cache a cut leaves.
+/// Which writes of the cache survive a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
@@ -46,20 +47,20 @@ impl Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Power {
     On,
-    /// It was cut, and who waits for an answer is not dead yet.
+    /// The power was cut or the drive stalls; callers wait for an answer.
     Held,
-    /// Nothing that is written now counts.
+    /// Writes have no lasting effect.
     Off,
 }
 
-/// A moment between the calls that come to a drive.
+/// A moment between the calls to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// A flush was asked for, and nothing of it done.
+    /// A flush was requested, and has not begun.
     BeforeFlush,
-    /// It was done, and is answered.
+    /// A flush is done, and is answered.
     AfterFlush,
-    /// A write lies in the cache, and is answered.
+    /// A write is in the cache, and is answered.
     AfterWrite,
 }
 
@@ -70,11 +71,11 @@ impl Moment {
 #[derive(Debug)]
 struct State {
     power: Power,
-    /// What moment it holds at (V4), after how many of them.
+    /// The moment at which the drive holds (V4), and how many such moments pass before.
     armed: Option<(Moment, u64)>,
-    /// What survives a cut for certain.
+    /// The content that surely survives a cut.
     platter: Image,
-    /// What is read.
+    /// The content that reads return.
     shown: Image,
     cache: Vec<Write>,
     flushes: u64,
@@ -86,7 +87,7 @@ impl State {
         Self { power, armed, platter, shown: image, cache: Vec::new(), flushes: 0 }
     }
 
-    /// Counts a moment; holds at the one that it was armed for (V4).
+    /// Counts a moment, and holds the drive at the one that it was armed for (V4).
     fn pass(&mut self, moment: Moment) {
         let Some((of, left)) = &mut self.armed else { return };
         match left.checked_sub(1) {
@@ -97,14 +98,14 @@ impl State {
     }
 }
 
-/// What was in the cache at a cut.
+/// The state of the drive at a cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) cached_writes: usize,
     pub(super) flushes: u64,
 }
 
-/// A disk.
+/// A drive. See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Drive {
     state: Mutex<State>,
@@ -120,7 +121,7 @@ impl Drive {
         self.state.lock().shown.read(offset, bytes)
     }
 
-    /// Returns what is read from it.
+    /// Returns the content that reads return.
     pub(super) fn shown(&self) -> Image {
         self.state.lock().shown.clone()
     }
@@ -134,7 +135,7 @@ impl Drive {
         self.switched.wait_while(state, |state| state.power == Power::Held);
     }
 
-    /// Counts a moment, and tells who waits for the one that it was armed for.
+    /// Counts a moment, and wakes the waiters if the drive now holds.
     fn pass(&self, state: &mut MutexGuard<'_, State>, moment: Moment) {
         state.pass(moment);
         if state.power == Power::Held {
@@ -166,18 +167,18 @@ impl Drive {
         }
     }
 
-    /// Has it hold at a moment, after so many of them (V4).
+    /// Arms the drive to hold at a moment, after `after` moments of this kind (V4).
     pub(super) fn arm(&self, moment: Moment, after: u64) {
         self.state.lock().armed = Some((moment, after));
     }
 
-    /// Waits until it holds at the moment that it was armed for, no longer than that.
+    /// Waits until the drive holds at its moment, at most for `time`.
     pub(super) fn wait_until_held(&self, time: Duration) {
         let mut state = self.state.lock();
         self.switched.wait_while_for(&mut state, |state| state.power == Power::On, time);
     }
 
-    /// Goes on, and forgets what moment it was armed for.
+    /// Lets the drive go on, and disarms it.
     pub(super) fn release(&self) {
         let mut state = self.state.lock();
         state.armed = None;
@@ -187,7 +188,8 @@ impl Drive {
         }
     }
 
-    /// Cuts the power. `kill` ends all who act on answers; what they wait for is answered once it has returned.
+    /// Cuts the power. `kill` ends all processes that act on answers; calls that wait are answered once it has
+    /// returned.
     ///
     /// # Errors
     /// Those of `kill`; the power is off all the same.
@@ -203,7 +205,7 @@ impl Drive {
         killed.map(|()| cut)
     }
 
-    /// Turns the power on again, with some of what was in the cache. Returns what the disk then holds.
+    /// Turns the power on again, with some of the writes in the cache. Returns the disk's content.
     pub(super) fn power_on(&self, random: &mut Random) -> Image {
         let mut state = self.state.lock();
         let left = Left::ALL[usize::try_from(random.below(Left::ALL.len() as u64)).unwrap_or(0)];
@@ -231,7 +233,7 @@ impl Drive {
         image
     }
 
-    /// Puts another disk in its place.
+    /// Replaces the disk by another one.
     pub(super) fn replace(&self, image: Image) {
         *self.state.lock() = State::new(image);
     }
@@ -243,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: after a cut everything that was flushed is there, nothing that was written after the cut, and each state of the rest is met.
-    /// Method: one flushed write, two that were not, one after the cut, many seeds.
+    /// Goal: after a cut everything that was flushed is there, nothing that was written after the cut, and every state
+    /// of the rest occurs. Method: one flushed write, two that were not, one after the cut, many seeds.
     #[test]
     fn cut_keeps_what_was_flushed_and_any_part_of_the_rest() {
         let mut met = std::collections::BTreeSet::new();
@@ -268,8 +270,8 @@ mod tests {
         assert_eq!(met.len(), 8, "{met:?}");
     }
 
-    /// Goal: V4. Method: a drive that is armed for each kind of moment, after one other; what is on the platter when it holds, and that nothing is
-    /// answered before the cut.
+    /// Goal: V4. Method: arm a drive for each kind of moment, after one other; check what is on the platter when it
+    /// holds, and that nothing is answered before the cut.
     #[test]
     fn armed_drive_holds_at_its_moment() {
         for (moment, kept) in [(Moment::BeforeFlush, 1), (Moment::AfterFlush, 2), (Moment::AfterWrite, 1)] {
@@ -300,8 +302,8 @@ mod tests {
         }
     }
 
-    /// Goal: nobody is answered between a cut and the death of who asks. Method: a flush that begins while the kill goes on has not been
-    /// answered when the kill is over, and is afterwards.
+    /// Goal: no call is answered between a cut and the death of its caller. Method: a flush that begins during the kill
+    /// has not been answered when the kill is over, and is answered afterwards.
     #[test]
     fn nothing_is_answered_while_the_power_goes() {
         let drive = Drive::new(Image::new(1 << 14));

@@ -1,9 +1,9 @@
-//! `Image`: the bytes of a disk, kept in memory. Blocks that were never written are zeros and take no room; copies share blocks until one
-//! of them is written.
+//! `Image`: the bytes of a disk, in memory. Blocks that were never written are zeros and need no memory; copies share
+//! blocks until one of the copies is written.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
 
-/// Bytes of a block.
+/// The bytes of a block.
 const BLOCK_BYTES: usize = 4096;
 
 type Block = [u8; BLOCK_BYTES];
@@ -15,18 +15,18 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Returns a disk of zeros. `bytes` is a multiple of a block.
+    /// Returns a disk of zeros. `bytes` must be a multiple of the block size.
     pub(super) fn new(bytes: usize) -> Self {
         assert!(bytes.is_multiple_of(BLOCK_BYTES), "a disk is whole blocks");
         Self { blocks: vec![None; bytes / BLOCK_BYTES] }
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the size in bytes.
     pub(super) fn len(&self) -> usize {
         self.blocks.len() * BLOCK_BYTES
     }
 
-    /// Returns up to `bytes` from `offset`; fewer at the end.
+    /// Returns up to `bytes` bytes from `offset`; fewer at the end.
     pub(super) fn read(&self, offset: usize, bytes: usize) -> Vec<u8> {
         let end = self.len().min(offset.saturating_add(bytes));
         let mut found = Vec::with_capacity(end.saturating_sub(offset));
@@ -43,7 +43,7 @@ impl Image {
         found
     }
 
-    /// Writes; what lies beyond the end is left out.
+    /// Writes at `offset`; bytes beyond the end are dropped.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.len().saturating_sub(offset))];
         let mut done = 0;
@@ -60,7 +60,7 @@ impl Image {
         }
     }
 
-    /// Makes a sparse file of it.
+    /// Saves the content as a sparse file.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.len() as u64)?;
@@ -76,7 +76,7 @@ impl Image {
 mod tests {
     use super::*;
 
-    /// Goal: what is written is read back, over borders of blocks and at the end; a copy stays as it was. Method: each.
+    /// Goal: written bytes are read back, across block borders and at the end; a copy does not change. Method: each.
     #[test]
     fn image_holds_what_is_written_and_a_copy_stays_as_it_was() {
         let mut image = Image::new(3 * BLOCK_BYTES);

@@ -1,11 +1,13 @@
-//! `ServedDrive`: a drive as a file, in a FUSE file system that this process serves; and an ext4 on a loop device over that file.
+//! `ServedDrive`: a drive as a file, in a FUSE file system that this process serves; and an ext4 on a loop device over
+//! that file.
 //!
 //! # Invariants
-//! - F1. The thread that serves never touches the ext4 itself: it would wait for itself.
-//! - F2. The file is never cached (`FOPEN_DIRECT_IO`), so that each write of the loop device arrives when it is made, and a flush is a flush.
+//! - F1. The serving thread never touches the ext4 itself: it would wait for itself.
+//! - F2. The file is never cached (`FOPEN_DIRECT_IO`), so that each write of the loop device arrives when it is made,
+//!   and a flush is a flush.
 //! - F3. One thread serves, so that writes have an order.
 //!
-//! What runs on the ext4 has to be dead before [`ServedDrive::take_down`].
+//! All processes that use the ext4 must have ended before [`ServedDrive::take_down`].
 
 use std::{
     ffi::OsStr,
@@ -27,10 +29,10 @@ use crate::{mounts, random::Random};
 const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
 
-/// How long the kernel may remember what it was told of names: for good.
+/// How long the kernel may cache names and attributes: practically for ever.
 const FOR_GOOD: Duration = Duration::from_secs(1 << 30);
 
-/// Ways to mount it, of which each time one is drawn.
+/// The mount options, one of which is drawn each time.
 const MOUNTS: [&str; 4] = ["loop", "loop,nodelalloc", "loop,data=writeback", "loop,data=journal"];
 
 /// The file system with one file.
@@ -62,7 +64,7 @@ impl OneFile {
     }
 }
 
-/// Returns an offset of the kernel's as one into memory.
+/// Converts an offset from the kernel to one in memory.
 fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
@@ -118,21 +120,21 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
-    /// A close, which is no flush of a disk.
+    /// Handles a close, which does not flush the disk.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
 }
 
-/// A drive, the file system that shows it as a file, and where an ext4 on it is mounted.
+/// A drive, the file system that shows it as a file, and the mount point of an ext4 on it.
 pub(super) struct ServedDrive {
     pub(super) drive: Arc<Drive>,
-    /// Of the FUSE file system.
+    /// The session of the FUSE file system.
     _session: BackgroundSession,
     file: PathBuf,
     place: PathBuf,
     mounted: bool,
-    /// A new ext4.
+    /// A disk with a new ext4.
     blank: Image,
 }
 
@@ -153,7 +155,7 @@ impl ServedDrive {
         Ok(Self { drive, _session: session, file, place, mounted: false, blank })
     }
 
-    /// Returns where the ext4 is mounted.
+    /// Returns the mount point of the ext4.
     pub(super) fn place(&self) -> &Path {
         &self.place
     }
@@ -173,13 +175,13 @@ impl ServedDrive {
         Ok(())
     }
 
-    /// Unmounts after a cut, and turns the power on. Returns what the disk holds then; it is not mounted yet.
+    /// Unmounts after a cut, and turns the power on. Returns the disk's content; it is not mounted yet.
     pub(super) fn take_down(&mut self, random: &mut Random) -> anyhow::Result<Image> {
         self.unmount()?;
         Ok(self.drive.power_on(random))
     }
 
-    /// Unmounts, and puts an empty ext4 in place of what is there.
+    /// Unmounts, and replaces the content by an empty ext4.
     pub(super) fn blank(&mut self) -> anyhow::Result<()> {
         self.unmount()?;
         self.drive.replace(self.blank.clone());
@@ -189,7 +191,8 @@ impl ServedDrive {
 
 impl Drop for ServedDrive {
     fn drop(&mut self) {
-        // Before the session, or the kernel would wait for who does not serve any more; the first error is told by who drops this.
+        // Unmounted before the session ends, or the kernel would wait for a file system that is not served any more.
+        // The error is ignored, since the caller that drops this reports an earlier one.
         let _unmounted = self.unmount();
     }
 }

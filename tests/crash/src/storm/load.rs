@@ -1,4 +1,4 @@
-//! `Load`: clients that make the bank's transactions while a storm goes on, and count how often they were answered.
+//! `Load`: clients that run the bank's transactions during a storm, and count their answers.
 
 use std::{
     sync::{
@@ -20,15 +20,15 @@ use crate::{
 /// See the module's documentation.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
-    /// Of each client.
+    /// The number of commits of each client.
     commits: Vec<Arc<AtomicU64>>,
-    /// The most connections of waves between two answers of one client.
+    /// The largest number of connections of waves between two answers of one client.
     longest: Arc<AtomicU64>,
     threads: Vec<JoinHandle<anyhow::Result<Journal>>>,
 }
 
 impl Load {
-    /// Begins with so many clients. `made` counts the connections of waves.
+    /// Starts the load with `clients` clients. `made` counts the connections of waves.
     pub(super) fn start(clients: u64, config: &Config, made: &Arc<AtomicU64>, random: &mut Random) -> Self {
         let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let commits: Vec<Arc<AtomicU64>> = (0..clients).map(|_| Arc::default()).collect();
@@ -59,12 +59,12 @@ impl Load {
         Self { stop, commits, longest, threads }
     }
 
-    /// Returns how many commits each client was answered.
+    /// Returns the number of acknowledged commits of each client.
     pub(super) fn commits(&self) -> Vec<u64> {
         self.commits.iter().map(|commits| commits.load(Ordering::Relaxed)).collect()
     }
 
-    /// Returns the most connections of waves between two answers of one client.
+    /// Returns the largest number of connections of waves between two answers of one client.
     pub(super) fn longest_stretch(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
@@ -74,10 +74,10 @@ impl Load {
         self.threads.iter().all(|thread| !thread.is_finished())
     }
 
-    /// Ends it; returns what its clients were answered.
+    /// Stops the load; returns its clients' journals.
     ///
     /// # Errors
-    /// A client was refused something.
+    /// A client's request was refused.
     pub(super) fn stop(self) -> anyhow::Result<Vec<Journal>> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a client panicked"))?).collect()

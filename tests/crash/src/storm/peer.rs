@@ -1,4 +1,4 @@
-//! `Peer`: one end of a connection that does not behave: it says what it likes, and reads only if it is asked to.
+//! `Peer`: one end of a connection that misbehaves: it sends anything, and reads only if asked to.
 
 use std::{
     io::{self, Read, Write},
@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-/// How long a peer waits for room in the server's buffers, or for a byte, before it goes on with something else.
+/// How long a peer waits for room in the server's buffers, or for a byte, before it continues.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// See the module's documentation. Dropping it closes the connection, with a reset where bytes of the server were not read.
+/// See the module's documentation. Dropping it closes the connection, with a reset if bytes from the server were not
+/// read.
 pub(super) struct Peer(TcpStream);
 
 impl Peer {
-    /// Connects.
+    /// Connects to a port.
     pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -21,7 +22,7 @@ impl Peer {
         Ok(Self(stream))
     }
 
-    /// Connects and logs in as a client of SQL; returns the key by which its statements are cancelled too.
+    /// Connects and logs in as a client of SQL; also returns the key for cancelling its statements.
     pub(super) fn log_in(to: SocketAddr) -> io::Result<(Self, Key)> {
         let mut peer = Self::connect(to)?;
         peer.0.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -44,7 +45,7 @@ impl Peer {
         Ok((peer, key))
     }
 
-    /// Says something, as far as the other end takes it: it may have hung up.
+    /// Sends bytes as far as the other end takes them; it may have closed the connection.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         let _as_far_as_it_goes = self.0.write_all(bytes);
     }
@@ -55,7 +56,7 @@ impl Peer {
 pub(super) struct Key(Vec<u8>);
 
 impl Key {
-    /// Returns the request that cancels the session's statement, with another secret than its own.
+    /// Returns a cancel request for the session's statement with a wrong secret.
     pub(super) fn wrong_cancel(&self, by: u64) -> Vec<u8> {
         let mut key = self.0.clone();
         // At least one bit of the secret differs.
@@ -64,12 +65,12 @@ impl Key {
     }
 }
 
-/// A request to cancel, by a process id and a secret.
+/// Encodes a cancel request with a process id and a secret.
 pub(super) fn cancel(key: &[u8]) -> Vec<u8> {
     packet(&[&80_877_102_u32.to_be_bytes(), key].concat())
 }
 
-/// A start-up message of protocol 3.0.
+/// Encodes a start-up message of protocol 3.0.
 pub(super) fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = (3_u32 << 16).to_be_bytes().to_vec();
     for (name, value) in parameters {
@@ -79,12 +80,12 @@ pub(super) fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     packet(&body)
 }
 
-/// A message of a client that has logged in.
+/// Encodes a message of a client that has logged in.
 pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag], packet(body).as_slice()].concat()
 }
 
-/// A simple query.
+/// Encodes a simple query.
 pub(super) fn query(sql: &str) -> Vec<u8> {
     message(b'Q', &[sql.as_bytes(), b"\0"].concat())
 }

@@ -1,11 +1,11 @@
-//! `Wave`: many connections of one kind, which are held while the load goes on, and then vanish.
+//! `Wave`: many connections of one kind, which are held while the load goes on, and then dropped.
 
 use std::net::SocketAddr;
 
 use super::peer::{Peer, cancel, message, query, startup};
 use crate::random::Random;
 
-/// Where the server listens.
+/// The addresses of the server's ports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) sql: SocketAddr,
@@ -13,21 +13,21 @@ pub(super) struct Ports {
     pub(super) http: SocketAddr,
 }
 
-/// Connections that are held.
+/// The connections that are held.
 pub(super) type Held = Vec<Peer>;
 
-/// One kind of misbehaviour.
+/// A kind of misbehaviour.
 pub(super) struct Wave {
     pub(super) name: &'static str,
     /// Whether its connections are sessions, so that a new client may be refused with 53300 while they are held.
     pub(super) has_sessions: bool,
-    /// Does the `n`th connection of it; what it leaves is held.
+    /// Makes the `n`th connection; the returned peer is held.
     pub(super) one: fn(Ports, n: u64, &mut Random) -> Option<Peer>,
-    /// How many.
+    /// The number of connections.
     pub(super) count: u64,
 }
 
-/// Connects to one of the three ports in turn and says something there.
+/// Connects to one of the three ports in turn and sends bytes.
 fn anywhere(ports: Ports, n: u64, bytes: &[u8]) -> Option<Peer> {
     let to = [ports.sql, ports.replicas, ports.http][usize::try_from(n % 3).unwrap_or(0)];
     let mut peer = Peer::connect(to).ok()?;
@@ -35,7 +35,7 @@ fn anywhere(ports: Ports, n: u64, bytes: &[u8]) -> Option<Peer> {
     Some(peer)
 }
 
-/// Logs in and says something.
+/// Logs in and sends bytes.
 fn session(ports: Ports, bytes: &[u8]) -> Option<Peer> {
     let (mut peer, _key) = Peer::log_in(ports.sql).ok()?;
     peer.say(bytes);
@@ -47,7 +47,7 @@ fn garbage(random: &mut Random) -> Vec<u8> {
     (0..length).map(|_| random.next().to_le_bytes()[0]).collect()
 }
 
-/// All of them.
+/// All waves.
 pub(super) const ALL: &[Wave] = &[
     Wave { name: "silence", has_sessions: false, count: 900, one: |ports, n, _| anywhere(ports, n, b"") },
     Wave {
@@ -151,7 +151,7 @@ pub(super) const ALL: &[Wave] = &[
         has_sessions: true,
         count: 80,
         one: |ports, _, random| {
-            // As long as is allowed, with a little of it.
+            // A message of the largest allowed length, of which only a small part is sent.
             let mut bytes = vec![b'Q'];
             bytes.extend((60_u32 << 20).to_be_bytes());
             bytes.extend(vec![b' '; usize::try_from(random.below(100_000)).ok()?]);

@@ -1,4 +1,5 @@
-//! `Archive`: a data directory that a program left, packed by `tar` and `gzip`, with its recipe and what it answered.
+//! `Archive`: a data directory that a program left, packed by `tar` and `gzip`, with its recipe and the answers to its
+//! queries.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-/// Above it a recipe asks for too much.
+/// The largest size of an archive; above it the recipe writes too much.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// See the module's documentation.
@@ -23,7 +24,7 @@ impl Archive {
         Self { dir: archives.join(name) }
     }
 
-    /// Returns all of them, the oldest first: names begin with a number.
+    /// Returns all archives, the oldest first: their names begin with a number.
     pub(super) fn all(archives: &Path) -> anyhow::Result<Vec<Self>> {
         let entries = fs::read_dir(archives).with_context(|| archives.display().to_string())?;
         let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -40,7 +41,7 @@ impl Archive {
         self.dir.join("recipe.sql")
     }
 
-    /// Returns where its answers are.
+    /// Returns the path of its answers.
     pub(super) fn dump(&self) -> PathBuf {
         self.dir.join("answers.txt")
     }
@@ -49,7 +50,7 @@ impl Archive {
         self.dir.join("data.tar.gz")
     }
 
-    /// Packs a data directory; returns how large the archive is.
+    /// Packs a data directory; returns the size of the archive.
     pub(super) fn pack(&self, data: &Path) -> anyhow::Result<u64> {
         let parent = data.parent().context("a data directory is in a directory")?;
         let mut command = Command::new("tar");
@@ -82,8 +83,8 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of every file below a directory but of `LOCK`, which a start that is refused may take, and the names of the
-/// directories.
+/// Returns the names of all directories below a directory, and the bytes of every file except `LOCK`, which a refused
+/// start may take.
 pub(super) fn contents(dir: &Path) -> anyhow::Result<BTreeMap<String, Option<Vec<u8>>>> {
     let (mut found, mut todo) = (BTreeMap::new(), vec![dir.to_owned()]);
     while let Some(at) = todo.pop() {
@@ -101,7 +102,7 @@ pub(super) fn contents(dir: &Path) -> anyhow::Result<BTreeMap<String, Option<Vec
     Ok(found)
 }
 
-/// Returns the first line that comes, or nothing when there is none.
+/// Returns the first line from a reader, or an empty string if there is none.
 pub(super) fn first_line(from: impl Read) -> String {
     let mut line = String::new();
     let _nothing_came = BufReader::new(from).read_line(&mut line);

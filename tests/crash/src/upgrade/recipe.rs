@@ -1,16 +1,17 @@
-//! `Recipe`: how a data directory is made, and what is asked and written once it is opened by a later program.
+//! `Recipe`: how a data directory is made, and what is queried and written once a later program has opened it.
 //!
-//! A file of SQL with one statement a line. Lines that begin with `--!` say what is done with the statements behind them:
+//! It is a file of SQL with one statement per line. Lines that begin with `--!` determine the use of the statements
+//! after them:
 //!
 //! | line | |
 //! |---|---|
 //! | `--! set NAME=VALUE` | a setting of every server |
 //! | `--! life stop`, `--! life kill` | a server that executes them, and is then stopped in order, or killed |
 //! | `--! control 1` | at the end `control` is written in version 1, in place of a program that did |
-//! | `--! replica` | in that life, at its end, a replica is filled and goes |
-//! | `--! ask` | queries, whose answers are kept |
-//! | `--! write` | what the later program executes |
-//! | `--! refuse STATE` | what it must refuse so |
+//! | `--! replica` | at the end of that server, a replica is filled and removed |
+//! | `--! ask` | queries, whose answers are stored |
+//! | `--! write` | statements that the later program executes |
+//! | `--! refuse STATE` | statements that it must refuse with this SQLSTATE |
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -21,7 +22,7 @@ use postgres::{Client, SimpleQueryMessage};
 use super::versions;
 use crate::{server::Server, visitor::visit};
 
-/// One server's life.
+/// One server run.
 #[derive(Default)]
 struct Life {
     statements: Vec<String>,
@@ -34,11 +35,11 @@ struct Life {
 pub(super) struct Recipe {
     pub(super) settings: Vec<String>,
     lives: Vec<Life>,
-    /// Whether `control` is of version 1.
+    /// Whether `control` is written in version 1.
     has_control_1: bool,
     queries: Vec<String>,
     writes: Vec<String>,
-    /// With the state of the error.
+    /// With the SQLSTATE of the error.
     refused: Vec<(String, String)>,
 }
 
@@ -103,7 +104,7 @@ impl Recipe {
         Ok(dump)
     }
 
-    /// Asks its queries; returns them and their answers, a line each.
+    /// Runs its queries; returns them and their answers, line by line.
     pub(super) fn dump(&self, client: &mut Client) -> anyhow::Result<String> {
         let mut dump = String::new();
         for query in &self.queries {
@@ -118,7 +119,7 @@ impl Recipe {
         Ok(dump)
     }
 
-    /// Writes what is to be written by a later program, and tries what that must refuse.
+    /// Executes the statements for a later program, and those that it must refuse.
     pub(super) fn write(&self, client: &mut Client) -> anyhow::Result<()> {
         for statement in &self.writes {
             client.batch_execute(statement).with_context(|| statement.clone())?;

@@ -1,5 +1,5 @@
-//! `Survey`: the format versions of a data directory's files. Each of ours begins with a magic of eight bytes and has its version at
-//! offset 12 and, at offset 8, the checksum of what follows that.
+//! `Survey`: the format versions of a data directory's files. Each of our files begins with a magic of eight bytes, and
+//! has its version at offset 12 and, at offset 8, the checksum of the bytes from there on.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use collie_base::checksum::crc32c;
 
 use super::archive;
 
-/// Eight bytes, of which the first six are the same in all files.
+/// The eight magic bytes of a kind of file; the first six are the same in all files.
 pub(super) type Magic = [u8; 8];
 
-/// Where the version is, and where what is under the checksum begins.
+/// The offset of the version, where the checksummed bytes begin.
 const VERSION_AT: usize = 12;
 
-/// By the magic of a kind of file, its version: of the highest, since a file may not have been written again yet.
+/// The version of each kind of file, by its magic: the highest, since some files may not have been rewritten yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Survey(BTreeMap<Magic, u16>);
 
@@ -31,7 +31,7 @@ impl fmt::Display for Survey {
 }
 
 impl Survey {
-    /// Looks at every file of a data directory.
+    /// Reads the versions of all files of a data directory.
     pub(super) fn of(dir: &Path) -> anyhow::Result<Self> {
         let mut versions = BTreeMap::new();
         for bytes in archive::contents(dir)?.values().flatten() {
@@ -49,14 +49,14 @@ impl Survey {
     }
 }
 
-/// Returns a file's kind and version; `None`: it is none of ours.
+/// Returns a file's kind and version, or `None` if the file is not one of ours.
 fn version_of(bytes: &[u8]) -> Option<(Magic, u16)> {
     let magic = *bytes.first_chunk::<8>()?;
     let version = bytes.get(VERSION_AT..)?.first_chunk::<2>()?;
     magic.starts_with(b"COLLIE").then_some((magic, u16::from_le_bytes(*version)))
 }
 
-/// Returns where what is under the checksum of a kind of file ends.
+/// Returns the end of the checksummed bytes of a kind of file.
 fn checked_end(magic: Magic, bytes: &[u8]) -> usize {
     match &magic {
         b"COLLIEWL" => 4096,
@@ -65,8 +65,8 @@ fn checked_end(magic: Magic, bytes: &[u8]) -> usize {
     }
 }
 
-/// Writes `control` of version 2 as version 1 has it (docs/format.md section 1): without the field at 48, and without the last one of each
-/// history. The programs that wrote version 1 wrote all else as their successors did.
+/// Rewrites `control` of version 2 as version 1 (docs/format.md section 1): without the field at 48, and without the
+/// last field of each history. The programs that wrote version 1 wrote all other files as their successors did.
 pub(super) fn write_control_1(dir: &Path) -> anyhow::Result<()> {
     let path = dir.join("control");
     let bytes = fs::read(&path)?;
@@ -77,8 +77,8 @@ pub(super) fn write_control_1(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the version of every file of one kind by one, with the right checksum, as a newer program has written them; returns the path of the
-/// first one.
+/// Raises the version of every file of one kind by one, with the right checksum, as a newer program would write it;
+/// returns the path of the first one.
 pub(super) fn raise(dir: &Path, kind: Magic) -> anyhow::Result<PathBuf> {
     let mut raised = None;
     for (name, bytes) in archive::contents(dir)? {
