@@ -145,11 +145,12 @@ impl Db {
         self.shared.free_family(cf);
     }
 
-    /// Waits until these families are freed, if rows occupy at least half of [`Options::memory_limit`]; else returns at once. After it the
-    /// memory of the families counts for no write any more.
+    /// Waits until these families are freed, if rows occupy at least half of [`Options::memory_limit`]; else returns at
+    /// once. After it the memory of the families counts for no write any more.
     ///
     /// # Progress
-    /// Waits for the thread that frees families, a second for some hundred thousand rows. It returns when the database is closed, too.
+    /// Waits for the thread that frees families, a second for some hundred thousand rows. It returns when the database
+    /// is closed, too.
     pub async fn wait_freed(&self, cfs: &[CfId]) {
         let shared = &self.shared;
         let is_scarce = shared.memory.limit_bytes().is_some_and(|limit| shared.families.memory_bytes() >= limit / 2);

@@ -160,7 +160,8 @@ impl Families {
         u64::try_from(self.by_id.read().len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the approximate bytes of memory that the rows of all families occupy, also of those that are being freed.
+    /// Returns the approximate bytes of memory that the rows of all families occupy, also of those that are being
+    /// freed.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let leaving = self.leaving.lock();
         let by_id = self.by_id.read();
@@ -183,8 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: memory of a dropped family counts until its rows are freed, so that writers do not use the room of rows that are still
-    /// there (T302). Method: a family with a row, removed and then freed.
+    /// Goal: memory of a dropped family counts until its rows are freed, so that writers do not use the room of rows
+    /// that are still there (T302). Method: a family with a row, removed and then freed.
     #[test]
     fn memory_of_a_removed_family_counts_until_it_is_freed() {
         let families = Families::new();

@@ -1,8 +1,8 @@
 //! Loom models of properties that only the parts together have: rows, transactions and the log's lock-free
 //! reservation, all of them the product's own types. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
 //!
-//! In parentheses after a model is its name in `docs/design/commit-protocol.md` section 9 (`docs/models.md` covers the whole
-//! table). Each correct model asserts a minimum of executions, about half of the count when it was written, and
+//! In parentheses after a model is its name in `docs/design/commit-protocol.md` section 9 (`docs/models.md` covers the
+//! whole table). Each correct model asserts a minimum of executions, about half of the count when it was written, and
 //! each mistake must be caught by the intended assertion.
 //!
 //! The models leave out the engine's session, which adds no other access to these calls; files (a word represents

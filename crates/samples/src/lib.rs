@@ -3,7 +3,7 @@
 //! The crate decides which samples become a file and when ([`SampleSink`]), what a file holds ([`SampleFile`]), which
 //! files there are ([`SampleDir`]), on what hardware they were made ([`Hardware`]), and what `collie train` does with
 //! them ([`fit`], [`evaluate`], [`explain`]). It does not know how samples are taken (`obs`), what a model is
-//! (`train`), or who calls it and how often.
+//! (`train`), or its caller and how often it is called.
 //!
 //! ```text
 //! DATA/samples/v1/ou=13/ver=1/day=20260131/n1-17.parquet     samples of unit 13, schema version 1

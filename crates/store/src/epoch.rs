@@ -1,7 +1,7 @@
 //! `Pin`: while a pin is held, no memory that was unlinked after the pin was taken is freed.
 //!
 //! `collie_sync::epoch` is the one collector of rows, versions and index nodes. This type hides it from callers,
-//! who only hold a pin, for one look-up or one batch, and never across a wait. Under `cfg(loom)` nothing is freed:
+//! which only hold a pin, for one look-up or one batch, and never across a wait. Under `cfg(loom)` nothing is freed:
 //! the models check ordering, not memory.
 
 use std::fmt;

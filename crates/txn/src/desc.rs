@@ -86,7 +86,8 @@ impl Desc {
         self.flags.fetch_or(DONE, ord!("DESC_DONE", AcqRel)) & WAITED != 0
     }
 
-    /// Marks the versions as stamped, after [`Desc::finish_waits`]. Returns whether the sparse map holds this descriptor.
+    /// Marks the versions as stamped, after [`Desc::finish_waits`]. Returns whether the sparse map holds this
+    /// descriptor.
     pub(crate) fn finish_stamps(&self) -> bool {
         self.flags.fetch_or(STAMPED, ord!("DESC_STAMPED", AcqRel)) & LAPPED != 0
     }

@@ -202,7 +202,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Emulates a user who prefers dark or light pages.
+    /// Emulates a user's preference of dark or light pages.
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", &features);

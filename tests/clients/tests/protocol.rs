@@ -70,8 +70,8 @@ fn settings_of_the_startup_packet_are_in_force() {
     }
 }
 
-/// Goal: a client receives the new value of a reported setting once, before ReadyForQuery, whatever changed it, and none
-/// that a rollback has taken back (T306). Method: each way to change one, and the reports behind it.
+/// Goal: a client receives the new value of a reported setting once, before ReadyForQuery, whatever changed it, and
+/// none that a rollback has taken back (T306). Method: each way to change one, and the reports behind it.
 #[test]
 fn each_change_of_a_reported_setting_is_sent_once() {
     let server = Server::fresh();

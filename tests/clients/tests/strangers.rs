@@ -1,5 +1,5 @@
-//! Attacks by a peer that is no node, or a user who is no owner or operator, have no effect: on the port for replicas,
-//! the key, terms and files.
+//! Attacks by a peer that is no node, or by a user that is no owner or operator, have no effect: on the port for
+//! replicas, the key, terms and files.
 
 use std::{
     fs,

@@ -38,8 +38,8 @@ fn table(server: &Server) -> Client {
     client
 }
 
-/// Goal: all views agree on which sessions wait, for what and for whom. Method: one holder, two sessions that wait for
-/// its row, and one that waits for its table; then the same views after the holder committed.
+/// Goal: all views agree on which sessions wait, for what and for which session. Method: one holder, two sessions that
+/// wait for its row, and one that waits for its table; then the same views after the holder committed.
 #[test]
 fn waits_are_seen_in_the_views() {
     let server = Server::fresh();

@@ -2,32 +2,15 @@
 //! exists.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use collie_tidy::texts;
 
 /// The prefixes of ids, one for each page.
 const PREFIXES: [&str; 10] = ["COMMIT", "FAULT", "LOG", "REPL", "RULE", "SEC", "SQL", "STORE", "TRAIN", "TXN"];
 
 /// The number of invariants that no test or assertion checks. Lower it whenever one gets a check.
 const UNCHECKED_MAX: usize = 18;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-/// Returns the tracked files with one of these extensions, and their texts.
-fn texts(extensions: &[&str]) -> Vec<(PathBuf, String)> {
-    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
-    assert!(output.status.success(), "git ls-files failed");
-    let listed = String::from_utf8(output.stdout).unwrap();
-    let paths = listed.lines().map(PathBuf::from);
-    let wanted = |path: &PathBuf| path.extension().is_some_and(|found| extensions.iter().any(|e| found == *e));
-    paths.filter(wanted).filter_map(|path| Some((path.clone(), fs::read_to_string(root().join(path)).ok()?))).collect()
-}
 
 /// Returns the ids in a text, in order; an id is a prefix, a hyphen and a number.
 fn ids(text: &str) -> Vec<String> {
@@ -90,8 +73,12 @@ fn is_name_of_test(name: &str) -> bool {
 }
 
 fn pages() -> Vec<String> {
-    let pages: Vec<String> =
-        texts(&["md"]).into_iter().filter(|(path, _)| path.starts_with("docs/design")).map(|(_, text)| text).collect();
+    let pages: Vec<String> = texts(&["md"])
+        .unwrap()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("docs/design"))
+        .map(|(_, text)| text)
+        .collect();
     assert!(pages.len() >= 8, "only {} pages of the design", pages.len());
     pages
 }
@@ -100,7 +87,7 @@ fn pages() -> Vec<String> {
 /// are compared with the functions and files of the tree; the number without a check only falls.
 #[test]
 fn invariants_have_ids_of_their_own_and_name_their_checks() {
-    let sources = texts(&["rs", "py"]);
+    let sources = texts(&["rs", "py"]).unwrap();
     let paths: BTreeSet<String> = sources.iter().map(|(path, _)| path.display().to_string()).collect();
     let functions = sources.iter().flat_map(|(_, text)| text.split("fn ").skip(1).chain(text.split("def ").skip(1)));
     let name = |rest: &str| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or("").to_owned();
@@ -117,7 +104,7 @@ fn cited_invariants_exist() {
     let defined: BTreeSet<String> = pages().iter().flat_map(|page| invariants(page)).map(|(id, _)| id).collect();
     assert!(defined.len() > 150, "only {} invariants are found", defined.len());
     let mut cited = BTreeMap::new();
-    for (path, text) in texts(&["rs", "md"]).into_iter().filter(|(path, _)| !path.ends_with("invariants.rs")) {
+    for (path, text) in texts(&["rs", "md"]).unwrap().into_iter().filter(|(path, _)| !path.ends_with("invariants.rs")) {
         for id in ids(&text) {
             cited.entry(id).or_insert(path.clone());
         }

@@ -354,8 +354,8 @@ impl<F: Follow> Live<F> {
         std::mem::replace(&mut self.unfinished, Unfinished::new(self.position, 0))
     }
 
-    /// Hands over the operations of chunks that are not void and were not applied ahead, reading back the chunks that are
-    /// not in memory.
+    /// Hands over the operations of chunks that are not void and were not applied ahead, reading back the chunks that
+    /// are not in memory.
     fn write_chunks(&mut self, open: Open, writing: &mut Writing) -> Result<(), EngineError> {
         let csn = writing.at.lsn;
         let is_void = open.is_ahead_void();
@@ -440,7 +440,8 @@ impl<F: Follow> Live<F> {
             self.target.families().note_used(op.cf);
             writing.families.push(op.cf);
             if self.target.families().get(op.cf).is_some_and(|family| family.is_uncommitted()) {
-                return Err(EngineError::Corruption { lsn: csn, what: "a write to a table of another transaction" }); // D7
+                // D7
+                return Err(EngineError::Corruption { lsn: csn, what: "a write to a table of another transaction" });
             }
         }
         match self.gone.get(&op.cf) {

@@ -6,9 +6,9 @@
 //! - U2. The log is needed from the first chunk of each transaction on (`since`), and `large.rs` is notified of that.
 //! - U3. Operations that ROLLBACK_TO voids, or that ABORT or an INCARNATION ends, never count; a COMMIT counts with all
 //!   of its chunks or is damage.
-//! - U4. Operations on a family that the transaction itself makes are applied ahead of the COMMIT (`live.rs` D7), if all
-//!   chunks of the transaction were taken by live replay. A chunk without other operations is not held; it is read back
-//!   only if ROLLBACK_TO voids a part of it.
+//! - U4. Operations on a family that the transaction itself makes are applied ahead of the COMMIT (`live.rs` D7), if
+//!   all chunks of the transaction were taken by live replay. A chunk without other operations is not held; it is read
+//!   back only if ROLLBACK_TO voids a part of it.
 //!
 //! Memory: the held bytes, and a few words per chunk.
 

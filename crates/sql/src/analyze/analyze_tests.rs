@@ -341,8 +341,8 @@ fn bound_shapes_are_those_agreed() {
     assert_eq!(run("select a as z from t").unwrap().columns[0].origin, Some((20_100, 1)));
 }
 
-/// Goal: text that is no type name is refused as a mistake of the client, not as damage (T307). Method: names, and texts
-/// that would continue an expression or a statement.
+/// Goal: text that is no type name is refused as a mistake of the client, not as damage (T307). Method: names, and
+/// texts that would continue an expression or a statement.
 #[test]
 fn text_that_is_no_type_name_is_a_syntax_error() {
     for (text, state) in [

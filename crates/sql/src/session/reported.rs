@@ -1,7 +1,7 @@
 //! `Reported`: the settings that a client follows by ParameterStatus, as the client last received them.
 //!
-//! A setting changes by SET, RESET, `set_config` and DISCARD, and at the end of a transaction or of a part of it. All of
-//! them only note that something changed. Before ReadyForQuery the values are compared with those last sent, so a
+//! A setting changes by SET, RESET, `set_config` and DISCARD, and at the end of a transaction or of a part of it. All
+//! of them only note that something changed. Before ReadyForQuery the values are compared with those last sent, so a
 //! client receives each new value once, and none that a rollback has already taken back.
 
 use crate::session::{

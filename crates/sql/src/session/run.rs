@@ -371,8 +371,8 @@ impl Session {
         }
     }
 
-    /// Locks the tables of a plan and takes the statement's snapshot, by a newer plan if the catalog has changed. Returns
-    /// the plan to execute.
+    /// Locks the tables of a plan and takes the statement's snapshot, by a newer plan if the catalog has changed.
+    /// Returns the plan to execute.
     pub(super) async fn begin_planned(
         &mut self,
         stmt: &Stmt,

@@ -582,8 +582,8 @@ impl Session {
         self.change_setting(name, value, local)
     }
 
-    /// Sets a setting for the session or, if `local`, until the transaction ends; outside a block the transaction is that
-    /// of the statement's query string or pipeline. A rollback restores the former value.
+    /// Sets a setting for the session or, if `local`, until the transaction ends; outside a block the transaction is
+    /// that of the statement's query string or pipeline. A rollback restores the former value.
     pub(super) fn change_setting(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let before = self.settings.clone();
         self.settings.set(name, value)?;

@@ -445,7 +445,8 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
             .collect();
         drop(all);
         for rows in gone {
-            self.rows.add(-i64::try_from(rows.len()).unwrap_or(i64::MAX)); // the rows are dropped here, outside the locks
+            // The rows are dropped here, outside the locks.
+            self.rows.add(-i64::try_from(rows.len()).unwrap_or(i64::MAX));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `Setting`: the settings that a decision may change. A setting that is missing here cannot be named and so not be
 //! changed (RT8).
 
-/// A setting on the allow-list. None of them affects what survives a crash, whom a node trusts, or a limit of memory.
+/// A setting on the allow-list. None of them affects what survives a crash, which nodes a node trusts, or a limit of
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// How long bytes for which no committer waits stay unflushed.

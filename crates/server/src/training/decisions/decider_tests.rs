@@ -108,9 +108,9 @@ fn a_good_change_is_kept_over_a_restart() {
     assert_eq!((world.delay(), world.0.lock().puts.len()), (OLD, 0));
 }
 
-/// Goal: TRAIN-10: whenever the power is cut before a value is kept, the old one is in force afterwards, nothing is in
-/// flight, and a row records how the change ended. Method: a good change, cut off after each of the first 70 seconds,
-/// in three states of the disk each.
+/// Goal: TRAIN-10: whenever the power is cut before a value is kept, the old one is in force afterwards, no change is
+/// in flight, and a row records how the change ended. Method: a good change, cut off after each of the first 70
+/// seconds, in three states of the disk each.
 #[test]
 fn a_crash_at_any_second_leaves_the_old_value() {
     let mut node = made_up(5, 0.15, 0.2);
