@@ -1,4 +1,4 @@
-//! The public face on the real file system: threads, futures, order, freeing, locks.
+//! Tests of the public interface: threads, futures, order, freeing, locks.
 
 use std::{
     future::Future,
@@ -34,8 +34,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Goal: records of many threads that wait, poll or do neither all come back, each thread's in its order, acknowledged
-/// only when durable. Method: 10 threads on small files with long and short records, then reopen and compare.
+/// Goal: the records of many threads, which wait, poll or do neither, are all read back, each thread's in order, and
+/// are acknowledged only when durable. Method: 10 threads write long and short records to small files; then reopen and
+/// compare.
 #[test]
 fn records_of_threads_and_futures_come_back_in_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +90,8 @@ fn records_of_threads_and_futures_come_back_in_order() {
     assert_eq!(next, [120; 10]);
 }
 
-/// Goal: a future alone gets its flush, through the keeper; dropping one leaves nothing behind. Method: one thread.
+/// Goal: a future that no other thread helps gets its flush from the background flusher; a dropped one leaves nothing
+/// behind. Method: one thread.
 #[test]
 fn future_is_driven_by_the_keeper_and_may_be_dropped() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,8 +108,8 @@ fn future_is_driven_by_the_keeper_and_may_be_dropped() {
     }
 }
 
-/// Goal: what nobody waits for becomes durable after the delay, and after a silence an empty frame names it. Method:
-/// append, ask for nothing, watch.
+/// Goal: records that no caller waits for become durable after the delay, and after a silence an empty frame names
+/// their end. Method: append, request no flush, watch.
 #[test]
 fn keeper_flushes_what_nobody_waits_for_and_marks_the_silence() {
     let dir = tempfile::tempdir().unwrap();
@@ -118,7 +120,7 @@ fn keeper_flushes_what_nobody_waits_for_and_marks_the_silence() {
     assert_eq!(inspect(&Env::real(), dir.path()).unwrap().records(Lsn::ZERO).count(), 1);
 }
 
-/// Goal: `publish` runs at the record's position before the boundary passes it. Method: look at the boundary inside.
+/// Goal: `publish` runs at the record's position before the boundary passes it. Method: read the boundary in `publish`.
 #[test]
 fn publish_runs_before_the_boundary_passes() {
     let (env, _) = Env::simulated(3);
@@ -132,7 +134,8 @@ fn publish_runs_before_the_boundary_passes() {
     assert!(matches!(too_large, Err(WalError::TooLarge { bytes: 5_000, limit_bytes: 4_096 })));
 }
 
-/// Goal: the marks mean what they say: flush_wal(false) writes, sync_wal syncs only what is written. Method: by hand.
+/// Goal: each call moves only its own mark: `flush_wal(false)` writes, `sync_wal` syncs only what is written. Method:
+/// by hand.
 #[test]
 fn flush_and_sync_move_their_own_marks() {
     let (env, _) = Env::simulated(3);
@@ -148,7 +151,8 @@ fn flush_and_sync_move_their_own_marks() {
     assert_eq!(log.durable(), second);
 }
 
-/// Goal: whole files are freed below a position, the rest reads on, and the log reopens. Method: many segments.
+/// Goal: whole files below a position are freed, the rest can still be read, and the log reopens. Method: many
+/// segments.
 #[test]
 fn truncate_before_frees_whole_files_and_keeps_the_rest() {
     let (env, disk) = Env::simulated(3);
@@ -169,8 +173,8 @@ fn truncate_before_frees_whole_files_and_keeps_the_rest() {
     assert_eq!(log.truncate_before(Lsn::MAX).unwrap().start, log.read(Lsn::ZERO).next().unwrap().unwrap().lsn);
 }
 
-/// Goal: looking at a running log finds a good prefix and never cries damage. Method: inspect while two threads commit
-/// and turn segments, and read what it found.
+/// Goal: an inspection of a running log finds a good prefix and never reports damage. Method: inspect while two threads
+/// commit and turn segments, and read the records found.
 #[test]
 fn inspection_of_a_running_log_finds_a_good_prefix() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +201,7 @@ fn inspection_of_a_running_log_finds_a_good_prefix() {
     });
 }
 
-/// Goal: a second opener is told who has the log. Method: open twice.
+/// Goal: a second opener gets the process id of the owner. Method: open twice.
 #[test]
 fn second_opener_is_told_the_pid() {
     let dir = tempfile::tempdir().unwrap();
@@ -210,7 +214,8 @@ fn second_opener_is_told_the_pid() {
     Log::open(&Env::real(), dir.path(), Options::small()).unwrap();
 }
 
-/// Goal: a jump of positions starts with the caller's record, a clean end does not jump. Method: both ends.
+/// Goal: positions that follow a jump start with the caller's record; a clean end causes no jump. Method: both kinds of
+/// end.
 #[test]
 fn first_record_follows_a_jump_only() {
     let (env, disk) = Env::simulated(3);
@@ -232,8 +237,8 @@ fn first_record_follows_a_jump_only() {
     assert_eq!(tags, [1, 1, 9]);
 }
 
-/// Goal: the figures of a log add up to what was appended, and to the bytes of its files. Method: a log with short, long
-/// and no records in its frames, compared with the model and with the parts of the sums.
+/// Goal: the figures of a log add up to the records that were appended and to the bytes of its files. Method: a log
+/// with short, long and no records in its frames, compared with the known sums and with the parts of the sums.
 #[test]
 fn figures_add_up_to_what_was_appended() {
     let (env, _disk) = Env::simulated(3);

@@ -1,14 +1,14 @@
-//! What is wrong with the set of files, beyond bytes that do not read back: a file that is missing, that was shortened by
-//! a copy, or that lies there under another's name. So that the message names the file to put back, not a checksum.
+//! Explains faults in the set of files other than bytes that do not read back: a file that is missing, that was
+//! shortened by a copy, or that has the name of another. The error then names the file to put back, not a checksum.
 //!
 //! # Invariants
-//! - X1. A segment has its full size before its header says that it is one (`spare` H1): a smaller one was cut or copied in
-//!   part. What was behind the cut is unknown, so the log is not opened as if nothing had been there.
-//! - X2. A file whose header carries another number is a spare on its way to that name, which holds no frame yet, or a copy.
-//! - X3. A file is called missing only if numbers are missing between the end of the chain and the first file that does not
-//!   join, nothing was begun behind that end, and that file continues from records that are not there.
+//! - X1. A segment has its full size before its header is written (`spare` H1), so a smaller one was cut or copied in
+//!   part. The bytes behind the cut are unknown; therefore the log is not opened as if none had been there.
+//! - X2. A file whose header carries another number is a spare that was not renamed yet and holds no frame, or a copy.
+//! - X3. A file is called missing only if numbers are missing between the end of the chain and the first file that does
+//!   not join, nothing was begun behind that end, and that file continues from records that are not there.
 //!
-//! Checked by `misplaced_tests`; that no crash looks like this, by the crash lab.
+//! Checked by `misplaced_tests`; the crash lab checks that no crash looks like this.
 
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,9 @@ use crate::{
 pub(crate) enum Cause {
     /// Bytes do not read back.
     Bytes,
-    /// The last file that joins is not as long as it was.
+    /// The last file that joins is shorter than it was.
     Shortened(Shortened),
-    /// Files are not there.
+    /// Files are missing.
     Missing(String),
 }
 
@@ -43,8 +43,7 @@ pub(crate) struct Shortened {
     pub(crate) segment_bytes: u64,
 }
 
-/// Refuses a segment that lies there under another number than its header's, unless it is a spare that was not renamed
-/// yet (X2).
+/// Refuses a segment whose name has another number than its header, unless it is a spare that was not renamed yet (X2).
 pub(crate) fn refuse_wrong_name(window: &mut Window, path: &Path, header: &SegmentHeader) -> Result<(), WalError> {
     if window.frame_at(BLOCK_BYTES, Some(header.salt))?.is_err() {
         return Ok(());
@@ -57,11 +56,11 @@ fn number_of(path: &Path) -> Option<u64> {
     segment_number(&path.file_name()?.to_string_lossy())
 }
 
-/// Finds out whether the chain ends for a reason that a checksum does not tell.
+/// Determines whether the chain ends for a reason that a checksum does not show.
 pub(crate) fn explain(files: &dyn Files, survey: &mut Survey, shortened: &[Shortened]) -> Result<(), WalError> {
     let Some((tail, offset)) = survey.tail().map(|(path, offset)| (path.to_owned(), offset)) else { return Ok(()) };
     if let Some(short) = shortened.iter().find(|short| short.path == tail) {
-        // X1: also where no frame that is left proves it.
+        // X1: even if no frame that is left proves it.
         let durable = survey.damage.as_ref().map_or(survey.durable, |damage| damage.durable);
         let (lsn, offset, bad) = (survey.end, short.bytes, Bad { stored: 0, computed: 0 });
         let cause = Cause::Shortened(short.clone());
@@ -78,7 +77,8 @@ pub(crate) fn explain(files: &dyn Files, survey: &mut Survey, shortened: &[Short
     Ok(())
 }
 
-/// Returns whether something that is not from an earlier use of the file was written at `offset`.
+/// Returns whether a write to this use of the file began at `offset`: the bytes there are neither zeros nor a whole
+/// frame.
 fn was_begun(files: &dyn Files, path: &Path, offset: u64) -> Result<bool, WalError> {
     let mut window = Window::open(files, path.to_owned())?;
     if window.frame_at(offset, None)?.is_ok() {
@@ -87,7 +87,7 @@ fn was_begun(files: &dyn Files, path: &Path, offset: u64) -> Result<bool, WalErr
     Ok(window.bytes_at(offset, BLOCK)?.iter().any(|byte| *byte != 0))
 }
 
-/// Returns the names of the files that are missing behind the chain's last one (X3).
+/// Returns a phrase that names the files missing behind the last one of the chain (X3), if any are.
 fn missing_behind(files: &dyn Files, survey: &Survey, tail: &Path) -> Result<Option<String>, WalError> {
     let Some(last) = number_of(tail) else { return Ok(None) };
     let behind = survey.leftovers.iter().filter(|file| file.lost_frames && file.number > last);
@@ -98,7 +98,7 @@ fn missing_behind(files: &dyn Files, survey: &Survey, tail: &Path) -> Result<Opt
         return Ok(None);
     }
     let present = |number: &u64| survey.leftovers.iter().any(|file| file.number == *number);
-    // Each search passes present files only, however far apart the numbers are.
+    // Each search steps over present files only, however far apart the numbers are.
     let between = last + 1..next.number;
     let ends = between.clone().find(|number| !present(number)).zip(between.rev().find(|number| !present(number)));
     Ok(ends.map(|(first, last)| {

@@ -1,4 +1,4 @@
-//! Files that are missing, shortened, copied or renamed: each is named, none is taken for a torn tail.
+//! Files that are missing, shortened, copied or renamed: each is named, and none is taken for a torn tail.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn open(disk: &SimFiles, options: Options) -> Result<(Log, Recovered), WalError>
     Log::open(&env(disk), DIR.as_ref(), options)
 }
 
-/// Makes a log of some files, left open or closed; returns its disk, its files and the ends of its records.
+/// Makes a log of several files, left open or closed; returns its disk, its files and the ends of its records.
 fn make_log(close: bool) -> (SimFiles, Vec<PathBuf>, Vec<Lsn>) {
     let disk = SimFiles::new();
     let (log, _) = open(&disk, tiny()).unwrap();
@@ -38,7 +38,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Opens with what reads, and returns how many records that is.
+/// Opens the log before its damage, and returns the number of records that can be read.
 fn open_before(disk: &SimFiles) -> usize {
     let options = Options { recovery_mode: RecoveryMode::PointInTime, ..tiny() };
     let (log, found) = open(disk, options).unwrap();
@@ -46,7 +46,7 @@ fn open_before(disk: &SimFiles) -> usize {
     log.read(Lsn::ZERO).map(Result::unwrap).count()
 }
 
-/// Goal: a file that is missing in the middle is named, with what is lost. Method: remove one, then three.
+/// Goal: a file that is missing in the middle is named, with the extent of the loss. Method: remove one, then three.
 #[test]
 fn missing_file_is_named_with_what_is_lost() {
     let (disk, files, ends) = make_log(false);
@@ -66,8 +66,8 @@ fn missing_file_is_named_with_what_is_lost() {
     assert_eq!(open_before(&disk), ends.iter().filter(|end| *end <= lsn).count());
 }
 
-/// Goal: bytes that rotted at the end of a file are not taken for a missing file. Method: flip a bit in the last frame of
-/// a file, whole and in its magic, and take away a number that was never part of the log.
+/// Goal: bytes that rotted at the end of a file are not taken for a missing file. Method: flip a bit in the last frame
+/// of a file, once in its first byte and once further on.
 #[test]
 fn rotten_end_of_a_file_is_not_a_missing_one() {
     for at in [0, 70] {
@@ -79,8 +79,8 @@ fn rotten_end_of_a_file_is_not_a_missing_one() {
     }
 }
 
-/// Goal: a log that starts above what the checkpoint needs says so, in the words of the manual. Method: remove the oldest
-/// file and ask with and without the need.
+/// Goal: a log that starts above the position that the checkpoint needs is refused, in the words of the manual. Method:
+/// remove the oldest file, and open with and without the need.
 #[test]
 fn missing_start_is_noticed_by_who_needs_it() {
     let (disk, files, _) = make_log(true);
@@ -97,8 +97,8 @@ fn missing_start_is_noticed_by_who_needs_it() {
     open(&disk, tiny()).unwrap();
 }
 
-/// Goal: a shortened file is named, in the middle and at the end, closed log or not, where no frame proves it too. Method:
-/// cut each file in turn to each whole number of blocks.
+/// Goal: a shortened file is named, in the middle and at the end, in a closed log and an open one, even if no frame
+/// proves it. Method: cut each file in turn to each whole number of blocks.
 #[test]
 fn shortened_file_is_named_wherever_it_is_cut() {
     for close in [true, false] {
@@ -121,7 +121,7 @@ fn shortened_file_is_named_wherever_it_is_cut() {
                         }
                     }
                     None => {
-                        // Only zeros were cut off, and what follows joins.
+                        // Only zeros were cut off, and the next file joins.
                         assert!(bytes >= segments[at].used_bytes && at + 1 < files.len(), "{case}");
                         harmless += 1;
                     }
@@ -133,8 +133,8 @@ fn shortened_file_is_named_wherever_it_is_cut() {
     }
 }
 
-/// Goal: a copy of a segment under a free number and a renamed one are refused by name, and removing or renaming mends
-/// it. Method: both, on the current and on an old one.
+/// Goal: a copy of a segment under a free number and a renamed one are refused by name, and removing or renaming it
+/// repairs the log. Method: both, on the current segment and on an old one.
 #[test]
 fn copied_and_renamed_files_are_refused_by_name() {
     let (disk, files, ends) = make_log(false);
@@ -160,7 +160,7 @@ fn copied_and_renamed_files_are_refused_by_name() {
     assert_eq!(log.read(Lsn::ZERO).map(Result::unwrap).count(), ends.len());
 }
 
-/// Goal: empty files and files of zeros between the segments are no harm. Method: one of each, under free numbers.
+/// Goal: empty files and files of zeros among the segments do no harm. Method: one of each, under free numbers.
 #[test]
 fn empty_files_and_files_of_zeros_are_no_harm() {
     let (disk, _, ends) = make_log(true);

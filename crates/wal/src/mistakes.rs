@@ -1,7 +1,7 @@
-//! Mistakes that tests have made on purpose, to see that the crash lab notices them.
+//! Mistakes that tests make on purpose, to check that the crash lab notices them.
 //!
-//! A mistake is on for one thread, so that tests beside it are not disturbed: it works in logs without threads of their
-//! own. Compiled for the crate's tests only; elsewhere `mistake!` is `false`.
+//! A mistake is active for one thread, so that tests that run in parallel are not disturbed; it works in logs without
+//! threads of their own. The module is compiled for the crate's tests only; elsewhere `mistake!` is `false`.
 
 use std::cell::Cell;
 

@@ -1,6 +1,6 @@
-//! Random mixes of real threads on a tiny ring, under every protocol, compared with what the oracle guarantees by its
-//! mutex: positions without a hole or an overlap, every record whole and published once, marks that only grow, nothing
-//! acknowledged that does not come back.
+//! Random mixes of real threads on a tiny ring, under every protocol, compared with the guarantees that the mutex
+//! protocol gives by its mutex: positions without a gap or an overlap, every record whole and published once, marks
+//! that only grow, and no acknowledged record that is not read back.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,15 +16,15 @@ use crate::{Level, Log, Lsn, Mark, Options, Protocol, Writer, testing::tiny};
 
 const THREADS: u8 = 8;
 
-/// What one append left: where it starts, where it ends, its body; `None` when publishing it panicked.
+/// The start, the end and the body of one append; the body is `None` if `publish` panicked.
 type Entry = (Lsn, Lsn, Option<Vec<u8>>);
 
 fn options(protocol: Protocol, threads: bool) -> Options {
-    // Fewer slots than threads, so that some share; a ring that a few records fill.
+    // Fewer slots than threads, so that some threads share one; a ring that a few records fill.
     Options { protocol, slots: 5, segment_bytes: 80 << 10, max_segments: 1 << 20, threads, ..tiny() }
 }
 
-/// One thread's share of a mix.
+/// Runs one thread's share of a mix.
 fn run(thread: u8, log: &Log, random: &SimRandom, appends: u64, published: &AtomicU64) -> Vec<Entry> {
     let mut writer: Writer = log.writer();
     let mut entries = Vec::new();
@@ -40,7 +40,7 @@ fn run(thread: u8, log: &Log, random: &SimRandom, appends: u64, published: &Atom
         let mut start = None;
         let publish = |at: Lsn| {
             start = Some(at);
-            // The order of publications is any; that each happens once is what counts.
+            // Publications may come in any order; the test checks that each happens once.
             published.fetch_add(1, SeqCst);
             match choice {
                 0 => panic!("in publish"),
@@ -62,7 +62,7 @@ fn run(thread: u8, log: &Log, random: &SimRandom, appends: u64, published: &Atom
                     }
                     5 => drop(log.try_lead().map(|lead| lead.run().unwrap())),
                     6 => {
-                        // One more through the other door, acknowledged from memory.
+                        // One more record, through `commit` and acknowledged from memory.
                         let body = vec![thread; 33];
                         let more = writer.commit(thread, &body, Level::Memory).unwrap();
                         assert!(log.boundary() >= more.end);
@@ -82,7 +82,7 @@ fn run(thread: u8, log: &Log, random: &SimRandom, appends: u64, published: &Atom
         let now = (log.boundary(), log.durable());
         assert!(now.0 >= boundary && now.1 >= durable, "a mark went back");
         (boundary, durable) = now;
-        // In this order: marks move between the loads.
+        // Loaded in this order, since the marks move between the loads.
         let (durable, written, boundary, next) = (log.durable(), log.written(), log.boundary(), log.glsn());
         assert!(durable <= written && written <= boundary && boundary <= next, "L1");
     }
@@ -108,7 +108,7 @@ fn mix(protocol: Protocol, seed: u64, appends: u64, threads: bool) {
     all.sort_unstable_by_key(|entry| entry.0);
     assert_eq!(all.len() as u64, published.into_inner(), "{protocol:?} seed {seed}: published once each");
     if protocol == Protocol::Oracle {
-        // A panic takes no position there; the next record has it.
+        // With this protocol a panic takes no position; the next record gets it.
         all.retain(|entry| entry.2.is_some());
     }
     let mut next = Lsn::FIRST;
@@ -131,8 +131,9 @@ fn mix(protocol: Protocol, seed: u64, appends: u64, threads: bool) {
     assert!(expected.next().is_none(), "{protocol:?} seed {seed}: a record is lost");
 }
 
-/// Goal: however threads, sleepers, panics and a full ring mix, a log keeps the oracle's rules. Method: 8 threads on 5
-/// slots and a ring of 16 KiB, every protocol, several seeds, with and without the log's own threads.
+/// Goal: however threads, boundary waiters, panics and a full ring mix, a log keeps the rules of the mutex protocol.
+/// Method: 8 threads on 5 slots and a ring of 16 KiB, every protocol, several seeds, with and without the log's own
+/// threads.
 #[test]
 fn random_mix_keeps_the_oracles_rules_under_every_protocol() {
     let seeds = std::env::var("COLLIE_WAL_MIXES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);

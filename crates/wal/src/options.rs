@@ -6,35 +6,35 @@ use collie_base::{Lsn, bytes_text, time_text};
 
 use crate::{Checked, WalError, Warnings, reserve::SHARED_SLOTS};
 
-/// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
+/// An upper bound of the bytes that a record takes beyond those of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
 
-/// Largest payload of a record, whatever the settings say: the bound of a reader that does not know them.
+/// Largest payload of a record, whatever the settings are: the bound for a reader that does not know them.
 pub(crate) const RECORD_BYTES_LIMIT: u64 = 256 << 20;
-/// Most flushes at one time.
+/// Largest number of flushes in flight at one time.
 pub(crate) const FLIGHTS_MAX: u64 = 8;
-/// Directories in `wal.copies`.
+/// Largest number of directories in `wal.copies`.
 const COPIES_MAX: u64 = 15;
 
-/// How many copies of the log hold what is durable.
+/// The copies of the log that must hold a byte before it counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CopiesRequired {
-    /// All that are live; a copy that fails or stalls is left out first.
+    /// All live ones; a copy that fails or stalls is left out first.
     #[default]
     All,
     /// A majority of the configured ones.
     Quorum,
 }
 
-/// How positions are handed out and records become part of the boundary.
+/// The way in which positions are handed out and the boundary is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Protocol {
     /// One short mutex around taking the position, copying and publishing.
     Oracle,
-    /// Lock-free: one `fetch_add` gives the position; the boundary waits for whoever is between that and the end of its
-    /// copy.
+    /// Lock-free: one `fetch_add` gives the position; the boundary waits for each writer between that and the end of
+    /// its copy.
     #[default]
     Base,
     /// Lock-free with staging: the boundary passes a writer that stalls in its copy. Costs a second copy of each record
@@ -43,13 +43,13 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the default.
+    /// Returns the default protocol.
     #[cfg(not(test))]
     fn of_this_run() -> Self {
         Self::default()
     }
 
-    /// Returns the protocol that the tests of this crate run under: the default, or what `COLLIE_WAL_PROTOCOL` names
+    /// Returns the protocol for a run of this crate's tests: the default, or the one that `COLLIE_WAL_PROTOCOL` names
     /// (`make unit` runs them under each).
     #[cfg(test)]
     fn of_this_run() -> Self {
@@ -67,16 +67,16 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RingKind {
-    /// In the process: what is not written yet dies with it.
+    /// In the process: bytes that are not written yet are lost with it.
     #[default]
     Private,
-    /// In memory that outlives the process, up to the next boot; opening fails where that cannot be had.
+    /// In memory that outlives the process, up to the next boot; opening fails if there is none.
     Shared,
-    /// `Shared` where it can be had, else `Private` with a line that says why.
+    /// `Shared` if that is possible, else `Private` with a line that says why.
     Auto,
 }
 
-/// What opening does with an end that is not clean.
+/// How an opening treats an end that is not clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RecoveryMode {
@@ -85,14 +85,14 @@ pub enum RecoveryMode {
     TolerateCorruptedTailRecords,
     /// Refuses everything but a clean close.
     AbsoluteConsistency,
-    /// Trims an unfinished flush; opens before the damage, keeping the damaged files under the name `.bad`.
+    /// Trims an unfinished flush; opens the log before the damage and keeps copies of the damaged files as `.wal.bad`.
     PointInTime,
-    /// Reads all that is readable and declares the holes. Opens nothing for writing, so opening a log refuses it: see
-    /// [`salvage`](crate::salvage). A database opens read-only with what that yields.
+    /// Reads all that is readable and reports the holes. It opens nothing for writing, so opening a log refuses it: see
+    /// [`salvage`](crate::salvage). A database opens read-only with the records that this yields.
     SkipAnyCorruptedRecords,
 }
 
-/// How far a commit waits, and so what it survives.
+/// How far a commit waits, and therefore what it survives.
 ///
 /// | level | returns when | process killed | power cut |
 /// |---|---|---|---|
@@ -107,7 +107,7 @@ pub enum Level {
     None,
     /// Until the boundary has passed it.
     Memory,
-    /// Until it survives the process: in the ring when that is shared, else in the kernel.
+    /// Until it survives the process: in the ring if that is shared, else in the kernel.
     Process,
     /// Until it is on disk.
     Disk,
@@ -130,28 +130,31 @@ pub enum Mark {
 pub struct Options {
     /// `wal.protocol`: default `Base`.
     pub protocol: Protocol,
-    /// `wal.ring`: whether what is not written yet survives the process. Default `Private`.
+    /// `wal.ring`: whether bytes that are not written yet survive the process. Default `Private`.
     pub ring: RingKind,
-    /// `wal.ring_dir`: where a shared ring lives, on a tmpfs. It takes `wal.ring_size`, with `help` also
-    /// `wal.chunk_size` for each slot, and is gone after a reboot, or with the container when that has a tmpfs of its own.
+    /// `wal.ring_dir`: the directory of a shared ring, on a tmpfs. The ring takes `wal.ring_size`, with `help` also
+    /// `wal.chunk_size` for each slot. It is gone after a reboot, or with the container if that has its own tmpfs.
     /// Default `/dev/shm`.
     pub ring_dir: PathBuf,
-    /// `wal.ring_size`: bytes in memory that are not durable yet; a power of two, at least 4 chunks. Default 16 MiB.
+    /// `wal.ring_size`: the bytes that may be in memory and not durable; a power of two, at least 4 chunks. Default 16
+    /// MiB.
     pub ring_bytes: u64,
     /// `wal.chunk_size`: largest payload of one piece, 4 KiB to 1 MiB. Default 64 KiB.
     pub chunk_bytes: u64,
-    /// `wal.slots`: writers at one time that share nothing with each other, 1 to 1024; later ones take turns at two more
-    /// slots. Default 64.
+    /// `wal.slots`: writers at one time that share nothing with each other, 1 to 1024; further writers take turns at
+    /// two more slots. Default 64.
     pub slots: u32,
     /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_bytes: u64,
-    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. With two or more, one of them is a reserve: on a
-    /// full disk only appends that give room back may use it ([`Writer::set_gives_back`](crate::Writer::set_gives_back)). Default 2.
+    /// `wal.spares`: files prepared ahead, 1 to 64; one more is kept for emergencies. With two or more, one of them is
+    /// a reserve: on a full disk only appends that give room back may use it
+    /// ([`Writer::set_gives_back`](crate::Writer::set_gives_back)). Default 2.
     pub spares: u32,
-    /// Whether no file is prepared ahead before [`Log::let_prepare`](crate::Log::let_prepare): for whoever needs room on the disk to finish
-    /// an opening that the log is a part of. A file that is needed is prepared all the same. Default false.
+    /// Whether no file is prepared ahead before [`Log::let_prepare`](crate::Log::let_prepare) is called: for a caller
+    /// that needs room on the disk to finish an opening of which the log is a part. A file that is needed is prepared
+    /// in any case. Default false.
     pub spares_wait: bool,
-    /// `wal.max_segments`: log files in all, at least 8. Default 1024.
+    /// `wal.max_segments`: the largest number of log files, at least 8. Default 1024.
     pub max_segments: u32,
     /// `wal.frame_size`: largest flush, at most 2 MiB. Default 1 MiB.
     pub frame_bytes: u64,
@@ -160,50 +163,52 @@ pub struct Options {
     /// `wal.recent_size`: bytes of frames kept in memory for tails, at most 1 GiB; nothing is kept without a tail.
     /// Default 8 MiB.
     pub recent_bytes: u64,
-    /// `wal.flights`: flushes that may write and sync at one time, 1 to 8; more keep a device busy that syncs in parallel.
-    /// Default 1.
+    /// `wal.flights`: flushes that may write and sync at one time, 1 to 8; more than one keep a device busy that syncs
+    /// in parallel. Default 1.
     pub flights: u32,
-    /// `wal.flush_delay`: how long data that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
+    /// `wal.flush_delay`: how long records that no caller waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
-    /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
+    /// `wal.flush_bytes`: how many bytes that no caller waits for may gather, 4 KiB to half the ring. Default 1 MiB.
     pub flush_bytes: u64,
-    /// `wal.manual_wal_flush`: data that nobody waits for stays in memory until [`flush_wal`](crate::Log::flush_wal), a
-    /// `Disk` commit, with a private ring a `Process` commit, a ring half full, or close: `true` is less durable. Default false.
+    /// `wal.manual_wal_flush`: records that no caller waits for stay in memory until
+    /// [`flush_wal`](crate::Log::flush_wal), a `Disk` commit, with a private ring a `Process` commit, a half-full ring,
+    /// or close: `true` is less durable. Default false.
     pub manual_wal_flush: bool,
-    /// `wal.sync_every`: every so-many-th commit, counted over all threads, is `Disk`, at most 1,000,000; 0: none. With N
-    /// one writer loses at most N - 1 returned commits, T writers T x (N - 1). Default 0.
+    /// `wal.sync_every` = N: every N-th commit, counted over all threads, is `Disk`; at most 1,000,000, and 0 means
+    /// none. One writer then loses at most N - 1 returned commits, T writers T x (N - 1). Default 0.
     pub sync_every: u64,
     /// `wal.recovery_mode`. Default `TolerateCorruptedTailRecords`.
     pub recovery_mode: RecoveryMode,
     /// A position that the caller knows to have been durable: an end below it is damage. Default none.
     pub known_durable: Option<Lsn>,
-    /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. For whoever frees
-    /// old records and knows up to where; a database sets it itself. Default none.
+    /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. For a caller
+    /// that frees old records and knows up to where; a database sets it itself. Default none.
     pub known_start: Option<Lsn>,
-    /// Where a log that is made begins: 4096, the default, or above. A log that exists goes on where it is. For whoever goes on
-    /// with the line of another log, and to see that high positions are borne.
+    /// Where a new log begins: 4096, the default, or above. An existing log continues where it is. For a log that
+    /// continues the positions of another one, and for tests of high positions.
     pub first_lsn: Lsn,
-    /// Tag and body of a record to append first whenever opening skipped positions. Default none.
+    /// Tag and body of a record that is appended first if the opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,
-    /// Told how far an opening is with checking the files, which may take long. Default: nobody looks.
+    /// Receives the progress of an opening's check of the files, which may take long. Default: the progress is not
+    /// read.
     pub checked: Checked,
-    /// Takes what an operator should read while the log runs. Default nobody.
+    /// Receives the lines for an operator while the log runs. Default: they are dropped.
     pub warnings: Warnings,
-    /// `wal.copies`: directories beside the log's own that hold the same segments, at most 15. Default none.
+    /// `wal.copies`: directories in addition to the log's own that hold the same segments, at most 15. Default none.
     pub copies: Vec<PathBuf>,
-    /// `wal.copies_required`. `All` also while `open_with` is less than a majority. Default `All`.
+    /// `wal.copies_required`. `Quorum` counts as `All` while `open_with` is less than a majority. Default `All`.
     pub copies_required: CopiesRequired,
-    /// `wal.copies_min`: with fewer live copies, the log's own directory included, nothing is acknowledged. Default 1.
+    /// `wal.copies_min`: with fewer live copies, including the log's own directory, nothing is acknowledged. Default 1.
     pub copies_min: u32,
-    /// `wal.copy_stall`: how long a copy may take longer than the others before it is left out, 10 ms to 1 h; needs
+    /// `wal.copy_stall`: how much longer than the others a copy may take before it is left out, 10 ms to 1 h; needs
     /// `threads`. Default 2 s.
     pub copy_stall: Duration,
-    /// `wal.open_with`: open with as few as so many copies, although others may hold more. Default none: only when
-    /// nothing acknowledged can be missing.
+    /// `wal.open_with`: the number of copies that suffices for an opening although others may hold more. Default none:
+    /// the log opens only if no acknowledged record can be missing.
     pub open_with: Option<u32>,
-    /// Whether the log runs its own threads (keeper, preparer). Without them nothing happens between calls: waits
-    /// flush by themselves, a future is driven by [`Log::try_lead`](crate::Log::try_lead), and the owner calls
-    /// [`Log::tick`](crate::Log::tick). Default true.
+    /// Whether the log runs its own threads (background flusher, preparer). Without them nothing happens between calls:
+    /// a waiting call flushes by itself, a future is driven by [`Log::try_lead`](crate::Log::try_lead), and the owner
+    /// calls [`Log::tick`](crate::Log::tick). Default true.
     pub threads: bool,
 }
 
@@ -213,7 +218,7 @@ fn flights_of_this_run() -> u32 {
     1
 }
 
-/// Returns how many flights the tests of this crate run with: the default, or what `COLLIE_WAL_FLIGHTS` says.
+/// Returns the `wal.flights` of a run of this crate's tests: the default, or the value of `COLLIE_WAL_FLIGHTS`.
 #[cfg(test)]
 fn flights_of_this_run() -> u32 {
     std::env::var("COLLIE_WAL_FLIGHTS").map_or(1, |text| text.parse().expect("a number"))
@@ -272,20 +277,20 @@ impl Options {
         }
     }
 
-    /// Returns the size that a segment has at least: twice what may be reserved, so that all of `skip_bytes` fits into one file, whatever the
-    /// slots: a ring is at least four chunks.
+    /// Returns the smallest size of a segment: twice what may be reserved, so that all of `skip_bytes` fits into one
+    /// file whatever the number of slots, since a ring is at least four chunks.
     pub(crate) fn segment_bytes_min(&self) -> u64 {
         2 * (self.ring_bytes + u64::from(self.slots) * self.chunk_bytes)
     }
 
-    /// Returns the positions that one life of the log may hand out beyond what is durable: what the next open after a
-    /// crash leaves out.
+    /// Returns the number of positions beyond the durable ones that one incarnation may hand out: those that the next
+    /// open after a crash skips.
     pub(crate) fn skip_bytes(&self) -> u64 {
         let slots = u64::from(self.slots + SHARED_SLOTS);
         self.ring_bytes + slots * (self.chunk_bytes + RECORD_OVERHEAD)
     }
 
-    /// Returns the largest payload of a frame: as set, but no smaller than the largest record.
+    /// Returns the largest payload of a frame: `wal.frame_size`, but no smaller than the largest record.
     pub(crate) fn frame_bytes_max(&self) -> u64 {
         self.frame_bytes.max(self.chunk_bytes + RECORD_OVERHEAD)
     }

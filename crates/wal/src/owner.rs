@@ -1,4 +1,5 @@
-//! `Owner`: the threads of a log and its end. Handles of one log share it; the last one to go closes as well as it can.
+//! `Owner`: the threads of a log and its end. The handles of a log share it; dropping the last one closes the log as
+//! well as it can.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -6,10 +7,10 @@ use parking_lot::Mutex;
 
 use crate::{Mark, WalError, core::Core, flush::Purpose, reserve::State, ring_file::RingFile};
 
-/// How soon a flight on its way is looked at again by what closes the log.
+/// How long a close that meets an in-flight flush sleeps before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Stops the threads when the last `Log` goes.
+/// Stops the threads when the last `Log` is dropped.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) core: Arc<Core>,
@@ -21,7 +22,7 @@ impl Owner {
         Self { core: Arc::new(core), threads: Mutex::new(Vec::new()) }
     }
 
-    /// Starts the keeper, the preparer, and the watch of the copies, where there are several.
+    /// Starts the background flusher, the preparer, and, with several copies, the thread that watches them.
     pub(crate) fn start_threads(&self) -> Result<(), WalError> {
         self.spawn("wal-keeper", |core| core.flusher.run_keeper())?;
         self.spawn("wal-preparer", |core| {
@@ -49,20 +50,21 @@ impl Owner {
         Ok(())
     }
 
-    /// Stops everything and frees the directory; flushes and marks the end first if `orderly`.
+    /// Stops all threads and frees the directory; if `orderly`, first flushes and writes the closing frame.
     pub(crate) fn close(&self, orderly: bool) -> Result<(), WalError> {
         let flusher = &self.core.flusher;
         flusher.reserve.stop(State::Closed);
         let outcome = if orderly { self.finish() } else { Ok(()) };
         flusher.end(State::Closed);
-        // Waits for a flight on its way; the next one sees that the log is closed.
+        // Waits for in-flight flushes; a later one sees that the log is closed.
         flusher.settle();
         flusher.queue.lock().stop = true;
         flusher.keeper_poked.notify_one();
         flusher.segments.stop();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A waker may drop the last handle on the keeper itself: that thread ends by itself.
+            // A waker may drop the last handle on the background flusher itself, which cannot join itself: it ends by
+            // itself.
             if thread.thread().id() != me && thread.join().is_err() {
                 return Err(WalError::Poisoned { durable: flusher.mark(Mark::Durable) });
             }
@@ -71,6 +73,7 @@ impl Owner {
         if let Some(mirror) = &self.core.mirror {
             mirror.stop();
         }
+        // Last, so that another owner opens the directory only when no thread of this one writes there.
         self.core.locks.lock().clear();
         flusher.tell();
         outcome.and(stored)
@@ -82,21 +85,21 @@ impl Owner {
         if flusher.queue.lock().state == State::Closed {
             return Ok(());
         }
-        // Nothing is reserved any more; what was is on its way through the ring.
+        // Nothing is reserved any more, so this covers every record.
         flusher.wait(Mark::Durable, flusher.reserve.next())?;
         loop {
             let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
             match right {
                 Some(right) => {
                     flusher.fly(right)?;
-                    // Left behind it does no harm: the next open sees the closing frame.
+                    // A file that stays does no harm: the next open sees the closing frame.
                     let _removed = self.core.home.file().map(RingFile::remove);
                     return Ok(());
                 }
                 None if flusher.queue.lock().state != State::Open => {
                     return Err(flusher.refusal(State::Poisoned));
                 }
-                // Only a flight without data can be on its way now: it ends by itself, as late as the disk answers.
+                // Only a flush without data can be in flight now: it ends by itself, as late as the disk answers.
                 None => std::thread::sleep(LOOK_AGAIN),
             }
         }
@@ -105,7 +108,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Nobody is left to hear of it; the next open recovers.
+        // No handle is left that could receive the error; the next open recovers.
         let _best_effort = self.close(true);
     }
 }

@@ -1,4 +1,5 @@
-//! `Reached`: the future of a mark. It leaves its waker with the flusher; a flight that lands wakes it.
+//! `Reached`: the future of a mark. It registers its waker with the flusher and is woken when the mark reaches its
+//! position.
 //!
 //! Checked by `future_tests`, and by the threads and futures of `log_tests`.
 
@@ -20,9 +21,9 @@ pub struct Reached {
     core: Arc<Core>,
     mark: Mark,
     lsn: Lsn,
-    /// The number under which its waker lies, once it left one.
+    /// The number under which its waker is registered, if it is.
     id: Option<u64>,
-    /// Since the first poll that found it something to wait for, if it is measured.
+    /// Measures from the first poll that has to wait, if the wait is measured.
     measured: Option<MeasuredWait>,
 }
 
@@ -57,7 +58,7 @@ impl Future for Reached {
 }
 
 impl Reached {
-    /// The wait is over: tells of it, if it was measured.
+    /// Ends the wait, and records it if it was measured.
     fn reached(&mut self) -> Poll<Result<(), WalError>> {
         if let Some((wait, about)) = self.measured.take() {
             wait.stop_with(self.lsn, about, []);

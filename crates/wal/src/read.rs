@@ -1,6 +1,8 @@
-//! `Records`: reads a log's records back from its files, oldest first; `inspect` does so without opening the log.
+//! `Records`: reads a log's records back from its files, oldest first. `inspect` reads a directory without opening the
+//! log.
 //!
-//! Never reads the ring: what is not durable is not there. `frames` finds the frames, `assemble` makes records of them.
+//! It never reads the ring, so records that are in memory only are not yielded. `frame_reader` finds the frames,
+//! `assemble` makes records of them.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +29,7 @@ use crate::{
 /// One record read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its position (of the last piece, when it was long).
+    /// Its position; of a record in several pieces, that of the last one.
     pub lsn: Lsn,
     /// The position after it.
     pub end: Lsn,
@@ -43,10 +45,10 @@ pub struct Record {
     pub offset: u64,
 }
 
-/// One record read back, where it was read: as [`Record`], without a copy of the payload.
+/// One record as it was read: like [`Record`], without a copy of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
-    /// Its position (of the last piece, when it was long).
+    /// Its position; of a record in several pieces, that of the last one.
     pub lsn: Lsn,
     /// The position after it.
     pub end: Lsn,
@@ -58,35 +60,36 @@ pub struct RecordRef<'a> {
     pub body: &'a [u8],
 }
 
-/// How [`Log::read_with`](crate::Log::read_with) gets at the files.
+/// How [`Log::read_with`](crate::Log::read_with) accesses the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// By reads of about 1 MiB, the next one announced ahead. Holds no file: one that is freed meanwhile ends the reading with
-    /// `CursorLost`.
+    /// By reads of about 1 MiB, the next one announced ahead. Keeps no file: if one is freed before it is read, reading
+    /// ends with `CursorLost`.
     #[default]
     File,
-    /// Mapped into memory, without a copy before the records themselves. The files still to be read are held against
-    /// freeing and reuse until the iterator goes.
+    /// Mapped into memory, without a copy before the records themselves. The files still to be read are neither freed
+    /// nor used again until the iterator is dropped.
     Map,
 }
 
-/// Iterates over records; made by [`Log::read`](crate::Log::read), [`Log::read_with`](crate::Log::read_with) and
+/// An iterator over records, made by [`Log::read`](crate::Log::read), [`Log::read_with`](crate::Log::read_with) and
 /// [`Inspection::records`].
 ///
-/// Yields those at or above the asked position, up to what was durable when it was made, in order; ends after the first
-/// error. A record of several pieces is yielded if all of them lie in or behind the file that holds the asked position.
+/// Yields those at or above the requested position, up to the position that was durable when it was made, in order;
+/// ends after the first error. A record of several pieces is yielded if all of them lie in or behind the file that
+/// holds the requested position.
 ///
 /// # Errors
-/// `Damaged`: bytes that were durable do not read back. `CursorLost`: the log freed the next records meanwhile. `Io`.
+/// `Damaged`: bytes that were durable do not read back. `CursorLost`: the log freed the next records first. `Io`.
 ///
 /// # Progress
-/// Blocks on reading files, on nothing else; the log goes on.
+/// Blocks on reading files and on nothing else; the log goes on.
 #[derive(Debug)]
 pub struct Records {
     frames: FrameReader,
     assembler: Assembler,
-    /// How far the frame read last was taken, and where it lies; `None` behind its last record.
+    /// How far the records of the frame read last were taken, and where it lies; `None` behind its last record.
     taking: Option<(Taking, Place)>,
     limit: Lsn,
     ended: bool,
@@ -100,7 +103,7 @@ impl Records {
         Self { frames, assembler, taking: None, limit, ended: false, error: None }
     }
 
-    /// Returns the position behind the last frame read: how far the iteration has come.
+    /// Returns the position behind the last frame read.
     ///
     /// # Progress
     /// Wait-free.
@@ -108,14 +111,14 @@ impl Records {
         self.frames.position()
     }
 
-    /// Calls `visit` with every record that is left, without copying payloads: what replay uses. Costs no allocation per
-    /// record, but for those of several pieces.
+    /// Calls `visit` with every record that is left, without copying payloads; replay uses this. It allocates nothing
+    /// per record, except for those of several pieces.
     ///
     /// # Errors
     /// The first one, of reading or of `visit`, which is not called again after it.
     ///
     /// # Durability
-    /// What is shown was durable when this was made.
+    /// The records were durable when the iterator was made.
     ///
     /// # Progress
     /// Blocks on reading files; the log goes on.
@@ -123,7 +126,8 @@ impl Records {
         self.visit_rest(visit)
     }
 
-    /// As [`Records::visit`], for whoever goes on behind the last record ([`Records::into_unpacker`]).
+    /// Does the same as [`Records::visit`] for a caller that continues behind the last record
+    /// ([`Records::into_unpacker`]).
     ///
     /// # Errors
     /// As [`Records::visit`].
@@ -161,14 +165,14 @@ impl Records {
         Ok(())
     }
 
-    /// Returns what goes on behind the last record with what comes by another way: it knows the pieces of records that are
-    /// not finished there. What was not read yet is read, and not yielded.
+    /// Returns an unpacker that continues behind the last record with bytes from another source: it has the pieces of
+    /// records that are not complete there. Records that were not read yet are read and not yielded.
     ///
     /// # Errors
     /// As [`Records::visit`].
     ///
     /// # Durability
-    /// What it knows of was durable when the records were asked for.
+    /// The pieces in it were durable when the records were requested.
     ///
     /// # Progress
     /// Blocks on reading files; the log goes on.
@@ -177,14 +181,14 @@ impl Records {
         Ok(Unpacker::over(self.assembler, self.limit))
     }
 
-    /// Begins the next frame; `Ok(false)` at the end.
+    /// Begins the next frame; returns `Ok(false)` at the end.
     fn begin_frame(&mut self) -> Result<bool, WalError> {
         let Some((frame, place)) = self.frames.next_frame(self.limit)? else { return Ok(false) };
         self.taking = Some((self.assembler.begin(&frame.header)?, place));
         Ok(true)
     }
 
-    /// Returns the next record of the frame at hand, copied out; `Ok(None)` behind its last one.
+    /// Returns the next record of the current frame, copied out; `Ok(None)` behind its last one.
     fn next_in_frame(&mut self) -> Result<Option<Record>, WalError> {
         let Some((taking, place)) = &mut self.taking else { return Ok(None) };
         let record = self.assembler.step(self.frames.payload(), taking, place, self.limit)?;
@@ -209,7 +213,7 @@ impl Iterator for Records {
             match read {
                 Ok(true) => {}
                 Ok(false) => (self.taking, self.ended) = (None, true),
-                // Comes after what was read before the bad place.
+                // The error is yielded after the records before the bad place.
                 Err(error) => (self.taking, self.ended, self.error) = (None, true, Some(error)),
             }
         }
@@ -221,15 +225,16 @@ impl Iterator for Records {
 pub struct SegmentInfo {
     /// The file.
     pub path: PathBuf,
-    /// Where the records before it end; its own begin there, or above if positions jumped because the log was not closed.
+    /// Where the records before it end; its own begin there, or above if positions jumped because the log was not
+    /// closed.
     pub first: Lsn,
-    /// Where its frames stop counting.
+    /// Where its last frame that counts ends.
     pub used_bytes: u64,
     /// Its size.
     pub segment_bytes: u64,
 }
 
-/// What a log directory holds, read without a lock and without writing: of a closed log or a running one.
+/// The contents of a log directory, read without a lock and without writing, of a closed log or a running one.
 #[derive(Debug)]
 pub struct Inspection {
     pub(crate) files: Arc<dyn Files>,
@@ -258,13 +263,13 @@ impl Inspection {
         self.survey.incarnation
     }
 
-    /// Returns in how many directories the newest opening wanted the log: 1 without copies.
+    /// Returns the number of directories that the newest opening configured for the log: 1 without copies.
     pub fn copies(&self) -> u64 {
         self.survey.copies.configured.into()
     }
 
-    /// Returns the shared ring in `ring_dir` that bears this log's name, if there is one: that of a running log, or one that
-    /// a killed process left for the next open. It is not read.
+    /// Returns the path of the shared ring in `ring_dir` that bears this log's name, if there is one: the ring of a
+    /// running log, or one that a killed process left for the next open. The ring is not read.
     pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
         ring_path_of(env, ring_dir, &self.survey.log_id?, &self.dir)
     }
@@ -274,7 +279,7 @@ impl Inspection {
         self.survey.clean
     }
 
-    /// Returns why the log would not open by default, if it would not.
+    /// Returns the reason why the log would not open by default, if there is one.
     pub fn damage(&self) -> Option<WalError> {
         self.survey.damage_error()
     }
@@ -295,15 +300,15 @@ impl Inspection {
         self.survey.spans.iter().map(info).collect()
     }
 
-    /// Returns how many files hold nothing of the log: spares.
+    /// Returns the number of files that hold nothing of the log: spares.
     pub fn spare_count(&self) -> usize {
         self.survey.leftovers.len()
     }
 
-    /// Reads the cursors of the log's consumers, by name, and the files that each keeps.
+    /// Reads the cursors of the log's consumers, with their names and the files that each keeps.
     ///
     /// # Errors
-    /// `BadConsumers`, `NewerFormat`, `Io`; `ForeignLog` when the file is another log's.
+    /// `BadConsumers`, `NewerFormat`, `Io`; `ForeignLog` if the file belongs to another log.
     ///
     /// # Progress
     /// Blocks on reading a small file.
@@ -316,7 +321,7 @@ impl Inspection {
         Ok(stored.cursors.into_iter().map(stat).collect())
     }
 
-    /// Iterates over the records from `from` to the end of the chain, or to the damage: nothing behind a gap.
+    /// Iterates over the records from `from` to the end of the chain, or to the damage; yields nothing behind a gap.
     pub fn records(&self, from: Lsn) -> Records {
         let good = self.survey.damage.as_ref().map_or(self.survey.end, |damage| damage.lsn.min(self.survey.end));
         let frames = FrameReader::new(self.files.clone(), self.survey.spans.clone(), from, None);
@@ -324,14 +329,14 @@ impl Inspection {
     }
 }
 
-/// Reads the log directory `dir` once; nobody writes to it.
+/// Reads the log directory `dir` once; no process may write to it.
 #[cfg(any(test, feature = "lab"))]
 pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
     Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), survey: survey(&*env.files, dir, None)? })
 }
 
 /// Reads the log directory `dir` without locking or changing it. A running log is read as far as it was written when
-/// the files were looked at; its last flush may then look unfinished.
+/// the files were read; its last flush may then look unfinished.
 ///
 /// # Errors
 /// `Io`, `ForeignLog`, `NewerFormat`. Damage is no error here: see [`Inspection::damage`].
@@ -342,7 +347,7 @@ pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
     let look = || {
         for _ in 0..3 {
             match survey(&*env.files, dir, None) {
-                // A running log frees and renames files between our listing and our opening of them.
+                // A running log frees and renames files between the listing and the opening of them.
                 Err(WalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 other => return other,
             }
@@ -351,8 +356,9 @@ pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
     };
     let mut found = look()?;
     if found.damage.is_some() || found.torn_bytes > 0 {
-        // A running log writes while we read: a flush on its way looks unfinished, and frames behind a place that was
-        // still empty when we passed it look like proof of damage. Both stay where they are; a running log's end moves.
+        // A running log writes during the scan: an in-flight flush looks unfinished, and frames behind a place that was
+        // still empty when the scan passed it look like proof of damage. In a closed log both stay where they are; the
+        // end of a running one moves.
         let again = look()?;
         let runs = again.end > found.end;
         found = again;

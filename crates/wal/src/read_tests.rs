@@ -1,4 +1,4 @@
-//! The readers of a log's files: what went in comes out, through every source, and nothing is pulled from under them.
+//! The readers of a log's files: every source yields what was written, and no file disappears under a reader.
 
 use collie_env::{Env, Random, SimRandom};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::{
     source::FrameSource, testing::tiny,
 };
 
-/// Opens a log on the real file system with small files and no threads of its own.
+/// Opens a log on the real file system with small files and without threads of its own.
 fn open(dir: &std::path::Path) -> Log {
     Log::open(&Env::real(), dir, tiny()).unwrap().0
 }
@@ -17,7 +17,7 @@ fn all(records: crate::Records) -> Vec<Record> {
     records.map(Result::unwrap).collect()
 }
 
-/// One record to append: tag, size of the payload, and what to do afterwards.
+/// One record to append: tag, size of the payload, and the action that follows.
 fn any_appends() -> impl Strategy<Value = Vec<(u8, usize, u8)>> {
     let size = prop_oneof![6 => 0..600_usize, 2 => 4_000..4_200_usize, 1 => 4_200..30_000_usize];
     prop::collection::vec((0..32_u8, size, 0..6_u8), 1..60)
@@ -66,7 +66,7 @@ proptest! {
             let expected: Vec<_> = from_file.iter().filter(|record| record.lsn >= from).cloned().collect();
             for mode in [ReadMode::File, ReadMode::Map] {
                 let read = all(log.read_with(from, mode).unwrap());
-                // Pieces that lie in an earlier file are not looked for.
+                // Pieces in an earlier file are not searched for.
                 let whole: Vec<_> = expected.iter().filter(|r| read.contains(r) || r.body.len() <= 4_096).cloned().collect();
                 prop_assert_eq!(&read, &whole, "{:?} from {}", mode, from);
             }
@@ -78,8 +78,8 @@ proptest! {
     }
 }
 
-/// Goal: a visitor that fails is not called again, and its error comes out. Method: fail at the fifth of many records that
-/// share a frame.
+/// Goal: a visitor that fails is not called again, and its error is returned. Method: fail at the fifth of many records
+/// that share a frame.
 #[test]
 fn visitor_stops_at_its_own_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -98,8 +98,8 @@ fn visitor_stops_at_its_own_error() {
     assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
-/// Goal: the reader takes a log that is written to: every iterator ends at what was durable when it was made. Method: an
-/// iterator made before each of 60 commits is read only after all of them.
+/// Goal: a log can be read while it is written: every iterator ends at the position that was durable when it was made.
+/// Method: an iterator made before each of 60 commits is read only after all of them.
 #[test]
 fn iterator_ends_at_what_was_durable_when_it_was_made() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,8 +121,8 @@ fn iterator_ends_at_what_was_durable_when_it_was_made() {
     }
 }
 
-/// Goal: a mapped file is neither removed nor used again under its reader, and goes once the reader has gone on (T3, G4).
-/// Method: free everything while a mapped iterator stands in the first file, then let it walk.
+/// Goal: a mapped file is neither removed nor used again under its reader, and is freed once the reader has gone on
+/// (T3, G7). Method: free everything while a mapped iterator stands in the first file, then read on.
 #[test]
 fn mapped_files_are_held_until_the_reader_has_gone_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,8 +144,8 @@ fn mapped_files_are_held_until_the_reader_has_gone_on() {
     assert!(kept.start > ends[70] && kept.held_by.is_none(), "{kept:?}");
 }
 
-/// Goal: a reader by file whose files were freed hears that, not of damage. Method: free while it stands in the first
-/// file and while it has not opened any.
+/// Goal: a reader by file whose files were freed gets `CursorLost`, not damage. Method: free while it stands in the
+/// first file and while it has not opened any.
 #[test]
 fn freed_files_end_a_reader_by_file_with_cursor_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn freed_files_end_a_reader_by_file_with_cursor_lost() {
     assert_eq!(log.read(Lsn::ZERO).next().unwrap().unwrap().lsn, kept.start);
 }
 
-/// Goal: a frame kept in memory reads as the one in the file does. Method: keep the frames of a run and read each from
+/// Goal: a frame kept in memory reads like the one in its file. Method: keep the frames of a run and read each from
 /// memory and from its file.
 #[test]
 fn frames_in_memory_read_as_those_in_files() {
@@ -226,7 +226,7 @@ fn unlogged_records_are_yielded_as_holes() {
     assert_eq!(kinds, [(data, 9, vec![5]), (hole, 9, vec![6]), (data, 9, vec![7])]);
 }
 
-/// Goal: the bound of what is kept in memory is checked. Method: one above.
+/// Goal: the bound of the frames kept in memory is checked. Method: one above.
 #[test]
 fn recent_size_is_bounded() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,15 +1,15 @@
-//! `Recent`: what the flights wrote last: where each frame ends in its file, and, while somebody tails the log, the
-//! frames themselves.
+//! `Recent`: the frames that were written last: where each ends in its file, and, while the log has a tail, the frames
+//! themselves.
 //!
-//! A frame is kept once, behind a reference count, however many readers take it. Nobody pays for this without a tail
-//! but for a few words per flush.
+//! A frame is kept once, behind a reference count, however many readers take it. Without a tail this costs only a few
+//! words per flush.
 //!
 //! # Invariants
 //! - E1. Frames lie in the order of their positions, do not overlap, and hold at most `wal.recent_size` bytes.
-//! - E2. Every frame with records at or above `floor` that was written since is here: who stands at or above it finds
-//!   the next frame here as soon as it is durable.
-//! - E3. A frame is handed out only once it ends at or below `durable`. One that was written again elsewhere after a
-//!   failure never was, and goes when its copy comes.
+//! - E2. Every frame with records at or above `floor` that was written since is here: a reader at or above it finds the
+//!   next frame here as soon as it is durable.
+//! - E3. A frame is handed out only once it ends at or below `durable`. A frame that was written again elsewhere after
+//!   a failure was never handed out, and is dropped when its copy comes.
 //!
 //! Checked by `tail_tests` (small bounds, laggards) and the unit tests below.
 
@@ -73,7 +73,7 @@ struct Inner {
     held_bytes: u64,
     /// E2; `MAX` while nothing is kept.
     floor: Lsn,
-    /// Ends of frames, lowest first; the first is at or below `durable`, and only the first.
+    /// Ends of frames, lowest first; the first one, and only this one, is at or below `durable`.
     ends: VecDeque<End>,
 }
 
@@ -85,19 +85,19 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Starts behind what is on disk: records to `end`, in `path` up to `offset`.
+    /// Starts behind the records on disk, which reach to `end`, in `path` up to `offset`.
     pub(crate) fn new(limit_bytes: u64, end: Lsn, path: &Path, offset: u64) -> Self {
         let ends = VecDeque::from([End { start: end, lsn: end, path: Arc::from(path), offset }]);
         let inner = Inner { readers: 0, frames: VecDeque::new(), held_bytes: 0, floor: Lsn::MAX, ends };
         Self { limit_bytes, inner: Mutex::new(inner) }
     }
 
-    /// Begins to keep frames, until as many [`Recent::detach`].
+    /// Begins to keep frames, until [`Recent::detach`] has been called as often.
     pub(crate) fn attach(&self) {
         self.inner.lock().readers += 1;
     }
 
-    /// Ends one [`Recent::attach`]; with the last one the frames go.
+    /// Ends one [`Recent::attach`]; the last one drops the frames.
     pub(crate) fn detach(&self) {
         let mut inner = self.inner.lock();
         inner.readers -= 1;
@@ -106,14 +106,14 @@ impl Recent {
         }
     }
 
-    /// Takes note of a frame that a flight has written; `durable` is what is on disk by now.
+    /// Takes note of a frame that a flush has written; everything below `durable` is on disk by now.
     pub(crate) fn wrote(&self, frame: &Wrote<'_>, durable: Lsn) {
         if frame.start == frame.end {
             return;
         }
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
-        // E3, and the same for the ends: what overlaps is being written again.
+        // E3, and the same for the ends: entries that overlap the frame are being written again.
         let from = inner.ends.partition_point(|end| end.lsn <= frame.start);
         let to = inner.ends.partition_point(|end| end.start < frame.end);
         inner.ends.drain(from..to.max(from));
@@ -130,18 +130,18 @@ impl Recent {
         if inner.floor == Lsn::MAX {
             inner.floor = frame.start;
         }
-        // By E1 next to each other: looking at all of them would cost a small commit more than its flush.
+        // By E1 these are adjacent: a look at all of them would cost a small commit more than its flush.
         let from = inner.frames.partition_point(|held| held.end <= frame.start);
         let to = inner.frames.partition_point(|held| held.start < frame.end);
         let replaced = inner.frames.drain(from..to.max(from));
         inner.held_bytes -= replaced.map(|held| held.bytes.len() as u64).sum::<u64>();
         if frame.start < inner.floor {
-            // Written before keeping began, by a slower flight.
+            // Written before keeping began, by a slower flush.
             return;
         }
         let place = Place { path, offset: frame.next_offset - frame.bytes.len() as u64 };
         let (start, end, next_offset) = (frame.start, frame.end, frame.next_offset);
-        // Without most of the padding, which nobody reads.
+        // Without most of the padding, which is never read.
         let useful = usize::try_from(end.bytes_since(start)).expect("a frame fits memory") + LINK_HEADER;
         let bytes: Box<[u8]> = frame.bytes.get(..useful).unwrap_or(frame.bytes).into();
         inner.held_bytes += bytes.len() as u64;
@@ -153,15 +153,15 @@ impl Recent {
         }
     }
 
-    /// Takes note that everything above the durable end was written again, elsewhere, and is durable to `end` now, in
-    /// `path` up to `next_offset`. The frames that failed are not where they were written, so none is kept.
+    /// Takes note that everything above the durable end was written again elsewhere and is now durable to `end`, in
+    /// `path` up to `next_offset`. The frames that failed do not count where they were written, so none is kept.
     pub(crate) fn written_elsewhere(&self, end: Lsn, path: &Path, next_offset: u64) {
         let mut inner = self.inner.lock();
         (inner.frames, inner.held_bytes, inner.floor) = (VecDeque::new(), 0, Lsn::MAX);
         inner.ends = VecDeque::from([End { start: end, lsn: end, path: Arc::from(path), offset: next_offset }]);
     }
 
-    /// Returns the frame that holds the record at `position`, when it is here and all of it is `durable`.
+    /// Returns the frame that holds the record at `position`, if it is here and all of it lies below `durable`.
     pub(crate) fn at(&self, position: Lsn, durable: Lsn) -> Option<Arc<HeldFrame>> {
         let inner = self.inner.lock();
         if position < inner.floor {
@@ -178,7 +178,7 @@ impl Recent {
         below.or(inner.ends.front()).cloned().expect("the first end stays until a durable one follows")
     }
 
-    /// Returns how many bytes of frames are kept.
+    /// Returns the bytes of frames that are kept.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.inner.lock().held_bytes
     }
@@ -200,8 +200,8 @@ mod tests {
         Some((found.start.get(), found.end.get()))
     }
 
-    /// Goal: frames are found by any position in them, only once durable, and the oldest go at the bound (E1 to E3).
-    /// Method: five frames of 100 bytes under a bound of 300, with and without a reader.
+    /// Goal: frames are found by any position in them, only once durable, and the oldest are dropped at the bound (E1
+    /// to E3). Method: five frames of 100 bytes under a bound of 300, with and without a reader.
     #[test]
     fn frames_are_found_once_durable_and_bounded() {
         let recent = Recent::new(300, Lsn::new(10), "/wal/1".as_ref(), 0);
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!((range(&recent, 50, 60), recent.held_bytes()), (None, 0));
     }
 
-    /// Goal: frames that several flights write in any order lie in order, and the end on disk is that of the durable
-    /// prefix. Method: four frames, written 2, 1, 4, 3.
+    /// Goal: frames that several flushes write in any order are kept in order, and the end on disk is that of the
+    /// durable prefix. Method: five frames, written 1, 3, 2, 5, 4.
     #[test]
     fn frames_written_in_any_order_lie_in_order() {
         let recent = Recent::new(1 << 20, Lsn::new(10), "/wal/1".as_ref(), 0);
@@ -239,7 +239,8 @@ mod tests {
         assert_eq!(recent.held_bytes(), 500);
     }
 
-    /// Goal: frames written again elsewhere replace those that failed. Method: two that fail, then copies cut otherwise.
+    /// Goal: frames written again elsewhere replace those that failed. Method: two that fail, then copies with other
+    /// bounds.
     #[test]
     fn frames_written_again_replace_the_failed_ones() {
         let recent = Recent::new(1 << 20, Lsn::new(10), "/wal/1".as_ref(), 0);

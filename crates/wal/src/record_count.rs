@@ -1,15 +1,17 @@
-//! `count`: how many records of a kind lie in a run of the stream, for who measures what was done with the run, afterwards.
+//! `count`: the number of records of a kind in a run of the stream, for callers that measure the work on the run
+//! afterwards.
 //!
-//! Looks at heads of records only, and at the front of a long run: the rest is taken to be as the front.
+//! It reads heads of records only, and of a long run only the front: the rest is taken to be like the front.
 
 use crate::decode::{self, RawRecord};
 
-/// Bytes at the front of a run whose records are looked at. At a hundred bytes a record these are a few microseconds, as against the
-/// hundreds that a flush takes.
+/// Bytes at the front of a run whose records are read. At a hundred bytes per record this takes a few microseconds,
+/// whereas a flush takes hundreds.
 const LOOKED_AT_BYTES: usize = 256 << 10;
 
-/// Returns how many records of `run`, which begins with one, `counts` says so of: exactly up to [`LOOKED_AT_BYTES`], beyond that by the share
-/// of the bytes that were looked at. Stops at what is no record. Progress: bounded work, allocates nothing.
+/// Returns the number of records of `run`, which begins with one, for which `counts` returns true: exactly up to
+/// [`LOOKED_AT_BYTES`], beyond that in proportion to the bytes that were read. Stops at bytes that are no record.
+/// Progress: bounded work, allocates nothing.
 pub(crate) fn count(run: &[u8], counts: impl Fn(&RawRecord<'_>) -> bool) -> u64 {
     let (mut rest, mut found) = (run, 0_u64);
     while run.len() - rest.len() < LOOKED_AT_BYTES
@@ -37,8 +39,9 @@ mod tests {
         run
     }
 
-    /// Goal: records are counted one by one in a run that is short, and by the bytes in one that is long. Method: runs of two kinds, beside
-    /// what was put there; a long one that repeats itself, and one record that is longer than what is looked at.
+    /// Goal: records are counted one by one in a short run, and by bytes in a long one. Method: runs of two kinds,
+    /// compared with what was put there; a long one that repeats itself; and one record longer than the part that is
+    /// read.
     #[test]
     fn records_are_counted_to_a_bound_and_beyond_it_by_bytes() {
         let is_data = |raw: &RawRecord<'_>| raw.kind == KIND_DATA;
