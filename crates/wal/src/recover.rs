@@ -1,14 +1,15 @@
-//! Opening: from what a [`Survey`] found to a log that takes appends.
+//! Opening: turns what a [`Survey`] found into a log that takes appends.
 //!
 //! # Invariants
-//! - O1. What opening accepted is durable under a new incarnation before anything is appended (LOG-10). Nothing
-//!   counts because it sits in the page cache: after a clean end the closing frame is written once more, after an
-//!   unclean end everything above the largest durable LSN that the frames name is.
-//! - O2. After an unclean end the next position lies beyond every position the last life can have handed out (L14).
-//! - O3. Every step may be repeated after another crash: until the new incarnation's frame is durable, the next survey
+//! - O1. The records that an opening accepted are durable under a new incarnation before anything is appended (LOG-10).
+//!   Nothing counts merely because it is in the page cache: after a clean end the closing frame is written again, after
+//!   an unclean end everything above the largest durable LSN that the frames name is.
+//! - O2. After an unclean end the next position lies above every position that the last incarnation can have handed out
+//!   (LOG-14).
+//! - O3. Every step may be repeated after another crash: until the new incarnation's frame is durable, the next scan
 //!   finds what this one found.
-//! - O4. A log that follows another goes on where its last record ends, whatever jumped since and however it ended: O2 is
-//!   about positions handed out, and it hands out none. What jumped since then is void.
+//! - O4. A log that follows another continues where its last record ends, however it ended: O2 is about positions
+//!   handed out, and it hands out none. Jumps of positions behind that record are void.
 //!
 //! Checked by the crash lab (`lab`), which crashes openings too.
 
@@ -37,47 +38,48 @@ use crate::{
     window::Window,
 };
 
-/// Positions above this are refused at open: the line must not end while the log runs.
+/// Opening refuses positions above this one: the number line must not end while the log runs.
 pub(crate) const OPEN_LSN_LIMIT: u64 = 1 << 60;
 
 /// What opening found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Where the log starts: it has every record from here on. Positions may jump from here to that of the oldest one.
+    /// Where the log starts: it has every record from here on. Positions may jump between here and the oldest record.
     pub start: Lsn,
     /// End of the last record found.
     pub end: Lsn,
-    /// The first position of this life; above `end` after an unclean end, because lost positions are not used again.
+    /// The first position of this incarnation; above `end` after an unclean end, because lost positions are not used
+    /// again.
     pub next: Lsn,
-    /// Grows with each open.
+    /// The number of this incarnation; grows with each open.
     pub incarnation: u64,
-    /// How the last life ended.
+    /// How the last incarnation ended.
     pub ending: Ending,
     /// Bytes of an unfinished flush that were dropped.
     pub torn_bytes: u64,
-    /// Frames, headers and files of a copy that were written again from another copy.
+    /// Frames, headers and files of a copy that were restored from another copy.
     pub repaired: u64,
-    /// Bytes of records that were in no file and came from the shared ring of the life before.
+    /// Bytes of records that were in no file and came from the shared ring of the last incarnation.
     pub recovered_from_ring: u64,
-    /// Where the ring of this life is: `Private` or `Shared`.
+    /// Where the ring of this incarnation is: `Private` or `Shared`.
     pub ring: RingKind,
-    /// What an operator should read, one line each: a trimmed tail, an accepted loss, a repaired copy.
+    /// Lines for an operator: a trimmed tail, an accepted loss, a repaired copy.
     pub notes: Vec<String>,
 }
 
-/// What the running log starts from.
+/// The parts from which the running log starts.
 pub(crate) struct Opened {
-    /// The environment to go on with: its files write every copy.
+    /// The environment to continue with: its files write every copy.
     pub(crate) env: Env,
     pub(crate) course: Course,
     pub(crate) start: Start,
     pub(crate) recovered: Recovered,
-    /// Where the damage began, if there was any: the log goes on without what lay there.
+    /// Where the damage began, if there was any: the log continues without the records that lay there.
     pub(crate) lost_above: Option<Lsn>,
 }
 
-/// Tells of a scan of the files that was measured.
+/// Records a measured scan of the files.
 #[cold]
 fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Survey) {
     let ended = span.end();
@@ -88,9 +90,9 @@ fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Survey) {
     ended.tell(found.start(), scan, [disk_bytes]);
 }
 
-/// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
-/// the new incarnation. `follows`: its records come from another log. A copy that has no room is left out, if enough others are left: all
-/// that it holds was read, so that nothing can be in it alone.
+/// Opens the log in the directories `copies`, which are locked: scans it, refuses or trims, repairs copies, and writes
+/// the new incarnation. `follows`: its records come from another log. A copy that has no room is left out if enough
+/// others are left: all that it holds was read, so no record is in it alone.
 pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool) -> Result<Opened, WalError> {
     let mut left_out = BTreeMap::new();
     loop {
@@ -108,18 +110,18 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
     }
 }
 
-/// Returns how many of so many copies must be written.
+/// Returns how many of the `configured` copies must be written.
 fn needed_copies(options: &Options, configured: usize) -> usize {
     let majority = if options.copies_required == CopiesRequired::Quorum { configured / 2 + 1 } else { 1 };
     majority.max(options.copies_min as usize)
 }
 
-/// Returns whether nothing can be written there, but all be read.
+/// Returns whether the error means that nothing can be written there, but everything can be read.
 fn is_without_room(error: &io::Error) -> bool {
     is_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
-/// One try of [`open`] without these copies, by index. A copy that fails it is named in `failed`.
+/// Tries [`open`] once without the copies `left_out`, by index. Stores a copy that makes it fail in `failed`.
 fn open_without(
     env: &Env,
     copies: &Copies,
@@ -160,6 +162,7 @@ fn open_mirrored(
     if let Some(span) = span.filter(|_| !found.spans.is_empty()) {
         tell_scan(span, &found);
     }
+    // Damage is refused, or copied aside before this opening writes anything else.
     if let Some(error) = found.damage_error() {
         if options.recovery_mode != RecoveryMode::PointInTime {
             return Err(error);
@@ -169,6 +172,7 @@ fn open_mirrored(
         set_aside(env, holders, &mut found)?;
     }
     let ending = found.ending(options.recovery_mode)?;
+    // O2: above everything that the files, the ring or lost records can have used.
     let next = match ending {
         Ending::New => found.end.max(options.first_lsn),
         Ending::Clean => found.end,
@@ -193,6 +197,7 @@ fn open_mirrored(
         _ if follows => (end, end),
         _ => (next, end),
     };
+    // The copies are made equal before the mirror writes the new incarnation to each of them.
     let (mut repaired, mut env, files) = (0, env.clone(), env.files.clone());
     if let Some(gathered) = &gathered {
         let repairs = gathered.repair(&files, &found)?;
@@ -234,17 +239,19 @@ fn open_mirrored(
         reason: if follows && !mistake!("FOLLOWER_ENDS_RECORDS") { REASON_FOLLOW } else { REASON_OPEN },
         copies: mirror.as_ref().map_or(CopyCounts::ONE, Mirror::counts),
     };
+    // O1: from here on the new incarnation is durable, behind the closing frame or in a new segment.
     let behind = if next == found.end { opening.behind_clean_end(&found, ending, link)? } else { None };
     let (course, spans) = match behind {
         Some(both) => both,
         None => opening.start_new_segment(&found, &from_ring, next, link)?,
     };
-    // A segment without a frame that counts must go before older ones are freed: at the front of the log its frames
-    // would look like the start of the chain, and what follows would not join.
+    // A segment without a frame that counts must be removed before older ones are freed: at the front of the log its
+    // frames would look like the start of the chain, and the frames behind would not join.
     let (void, spans): (Vec<Span>, Vec<Span>) = spans.into_iter().partition(|span| span.until == Some(BLOCK_BYTES));
     let mut leftovers = found.leftovers;
     leftovers.retain(|file| opening.taken.as_ref() != Some(&file.path));
     leftovers.extend(void.into_iter().map(|span| Leftover::void(span.path, span.segment_bytes, span.salt)));
+    // Only now are files of the last incarnation changed (O3).
     let spares = match &gathered {
         Some(gathered) => {
             gathered.confirm(&*files)?;
@@ -261,7 +268,7 @@ fn open_mirrored(
     Ok(Opened { env: env.clone(), course, start, recovered, lost_above })
 }
 
-/// Removes half-prepared files of an earlier life.
+/// Removes half-prepared files of an earlier incarnation.
 fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
     let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     for name in names.iter().filter(|name| name.ends_with(".wal.tmp")) {
@@ -272,14 +279,15 @@ fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
 }
 
 /// Keeps copies of the damaged tail and of the files beyond it under the name `.bad`, in each of `copies`. The files
-/// themselves stay as they are until the new incarnation is durable: they are the proof of the damage and know which
-/// positions were used, should this opening be cut short (O2, O3). Damage before the first frame that is left leaves no
-/// prefix: all goes.
+/// themselves stay as they are until the new incarnation is durable: they prove the damage and show which positions
+/// were used, in case this opening is cut short (O2, O3). Damage before the first frame that is left leaves no prefix:
+/// then every segment is set aside.
 fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Survey) -> Result<(), WalError> {
     let lost = found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.clone());
     let mut aside: Vec<PathBuf> = lost.chain(found.tail().map(|(path, _)| path.to_owned())).collect();
     if found.damage.as_ref().is_some_and(|damage| damage.lsn < found.start()) {
-        // They go newest first, and before the file that is the proof: what is left never looks like a whole log.
+        // They are removed newest first, and before the file that is the proof: the files left never look like a whole
+        // log.
         for (at, span) in std::mem::take(&mut found.spans).into_iter().rev().enumerate() {
             aside.push(span.path.clone());
             found.leftovers.insert(at, Leftover::void(span.path, span.segment_bytes, span.salt));
@@ -301,11 +309,11 @@ fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Survey) -> Result<(), Wa
     Ok(())
 }
 
-/// Copies a segment to its `.bad` name, durably but for the name.
+/// Copies a segment to its `.bad` name; the content is durable on return, the name is not.
 fn copy_aside(env: &Env, path: &Path) -> Result<(), WalError> {
     let copy = || {
         let target = path.with_extension("wal.bad");
-        // A half-made copy of an earlier try; absent in the usual case.
+        // A half-made copy of an earlier try; usually there is none.
         let _absent = env.files.remove(&target);
         let (from, to) = (env.files.open(path, Access::Read)?, env.files.create(&target)?);
         let (mut at, mut piece) = (0, vec![0; 1 << 20]);
@@ -333,14 +341,14 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Returns the file of the new segment: a spare of the last life if one has the right size, since a new file is
-    /// filled with zeros and synced first. No frame was begun in a spare, so after a crash here the next survey misses
+    /// Returns the file of the new segment: a spare of the last incarnation if one has the right size, since a new file
+    /// is filled with zeros and synced first. No frame was begun in a spare, so after a crash here the next scan misses
     /// nothing (O3).
     ///
-    /// A new file is made beside damage, whose files stay as they are; with copies, which are told apart by what lies in
-    /// them; and beside a file under another's name, since that may be the spare itself, under two names.
+    /// A new file is made if there is damage, since the old files stay as they are; with copies, which are told apart
+    /// by their content; and if a file has the name of another, since it may be the spare itself, under two names.
     ///
-    /// On a full disk the file may be smaller, of `least` bytes at least.
+    /// On a full disk the file may be smaller, but has at least `least` bytes.
     fn file_for(&mut self, header: SegmentHeader, least: u64, found: &Survey) -> Result<Spare, WalError> {
         let plain = self.mirror.is_none() && found.damage.is_none();
         let usable = plain && found.leftovers.iter().all(Leftover::is_named_right);
@@ -358,7 +366,7 @@ impl Opening<'_> {
             if !matches!(&taken, Err(WalError::Io { source, .. }) if is_full(source)) {
                 return taken;
             }
-            self.taken = None; // it has a hole that there is no room for
+            self.taken = None; // it has a hole that there is no room to fill
         }
         if !self.give_back_tails(found) {
             return made;
@@ -366,16 +374,17 @@ impl Opening<'_> {
         prepare_what_fits(self.env, self.dir, header, least, self.options.flights, &|| false)
     }
 
-    /// Makes a spare of the last life the new segment.
+    /// Turns a spare of the last incarnation into the new segment.
     fn take(&mut self, spare: &Leftover, header: SegmentHeader) -> Result<Spare, WalError> {
         self.taken = Some(spare.path.clone());
         prepare_again(self.env, self.dir, &spare.path, header, self.options.flights)
     }
 
-    /// Gives back the room behind the last frame of each segment: each opening leaves one that is nearly empty, so that a server that is
-    /// killed again and again on a full disk needs no room. Returns whether there was any.
+    /// Gives back the room behind the last frame of each segment, and returns whether there was any. Each opening
+    /// leaves a segment that is nearly empty; without this a server that is killed again and again on a full disk would
+    /// run out of room.
     fn give_back_tails(&self, found: &Survey) -> bool {
-        let ended = found.spans.len().saturating_sub(usize::from(found.torn_bytes > 0)); // what is torn stays, to be looked at
+        let ended = found.spans.len().saturating_sub(usize::from(found.torn_bytes > 0)); // keeps a torn tail to look at
         let tails = found.spans[..ended]
             .iter()
             .filter_map(|span| give_back_tail(self.env, &span.path, span.until?, span.segment_bytes).ok());
@@ -403,7 +412,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Goes on in the last segment behind its closing frame, when there is one and room behind it.
+    /// Continues in the last segment behind its closing frame, if there is one and room behind it.
     fn behind_clean_end(
         &self,
         found: &Survey,
@@ -423,7 +432,7 @@ impl Opening<'_> {
         let file = &files[0];
         let mut block = vec![0; usize::try_from(BLOCK_BYTES).expect("4096")];
         file.read_at(closing.offset, &mut block).map_err(io)?;
-        // O1: the same bytes again, so that this sync covers them whatever became of the sync at closing.
+        // O1: the same bytes again, so that this sync covers them whatever the sync at closing did.
         file.write_at(closing.offset, &block).map_err(|source| WalError::io("write", &span.path, source))?;
         let spare = Spare { files, path: span.path.clone(), header };
         let mut course = self.course(spare, found, Some(closing), link);
@@ -437,8 +446,8 @@ impl Opening<'_> {
         Ok(Some((course, spans)))
     }
 
-    /// Starts a segment of its own: what the frames do not prove durable is written again, then what only the ring had,
-    /// then the new incarnation.
+    /// Starts a new segment: writes what the frames do not prove durable, then the records that only the ring had, then
+    /// the new incarnation.
     fn start_new_segment(
         &mut self,
         found: &Survey,
@@ -466,7 +475,7 @@ impl Opening<'_> {
         let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };
         let mut first_link = Some(rewrite(from));
         if first > from {
-            // A life of the log that this one followed begins there, in one frame as before (`follow` F3).
+            // An incarnation of the followed log begins there, in one frame as before (`follow` F3).
             let jump = Link { previous_end: from, reason: REASON_OPEN, ..link };
             course.write_payload(&payload, first, from, Some(jump), false)?;
             first_link = None;
@@ -477,14 +486,15 @@ impl Opening<'_> {
         if !from_ring.is_empty() {
             let mut durable = from;
             if rewritten_to < found.end {
-                // Positions jumped when the last life began. They do so behind what is durable, here as there, so that
-                // what follows the jump is told from what precedes it should this life end at once.
+                // Positions jumped when the last incarnation began. Here too they jump only behind what is durable, so
+                // that the records behind the jump can be told from those before it if this incarnation ends at once.
                 course.write_payload(&[], found.end, from, Some(rewrite(rewritten_to)), false)?;
                 course.sync_by(sync_file)?;
                 (first_link, durable) = (None, found.end);
             }
             end = self.write_records(&mut course, found, from_ring, [found.end, durable], &mut first_link)?;
         }
+        // O1: this LINK makes the rewrite above count, and its sync makes all of it durable.
         let open = Link { previous_end: end, ..link };
         course.write_payload(&[], next, from, Some(open), false)?;
         course.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
@@ -499,8 +509,8 @@ impl Opening<'_> {
         Ok((course, spans))
     }
 
-    /// Writes records from a position on, naming another one as durable, and returns where they end; the first frame carries
-    /// `link`.
+    /// Writes records from the position `at` on, in frames that name `durable`, and returns where they end; the first
+    /// frame carries `link`.
     fn write_records(
         &self,
         course: &mut Course,
@@ -529,8 +539,8 @@ impl Opening<'_> {
         Ok(at)
     }
 
-    /// Reads the records of the frames behind the `known` one, and returns where they begin: at its end, or where positions jump
-    /// if that is the last thing that became of a log that follows another.
+    /// Reads the records of the frames behind the `known` one, and returns where they begin: at its end, or behind a
+    /// jump of positions if that was the last event of a log that follows another.
     fn read_again(&self, found: &Survey, known: Option<usize>) -> Result<(Lsn, Vec<u8>), WalError> {
         let first = known.map_or(0, |at| at + 1);
         let mut end = known.map_or(Lsn::FIRST, |at| found.recent[at].end);
@@ -567,8 +577,8 @@ impl Opening<'_> {
     fn spares_from(&mut self, leftovers: Vec<Leftover>) -> Result<Vec<Spare>, WalError> {
         let mut spares = Vec::new();
         for file in leftovers {
-            // A header that names another file: a rename that a crash left half done may have left the same file under
-            // both names, and as two spares it would be written twice.
+            // A header that names another file: a rename that a crash cut short may have left the same file under both
+            // names, and as two spares it would be written twice.
             let named = file.is_named_right() || mistake!("ONE_FILE_TWO_SPARES");
             let reusable = named && file.file_bytes == self.options.segment_bytes;
             if reusable && spares.len() < self.options.spares as usize + EMERGENCY_SPARES {
@@ -577,7 +587,7 @@ impl Opening<'_> {
                 let segment_bytes = file.file_bytes;
                 let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
                 match prepare_again(self.env, self.dir, &file.path, header, self.options.flights) {
-                    // It has a hole that there is no room for.
+                    // It has a hole that there is no room to fill.
                     Err(WalError::Io { source, .. }) if is_full(&source) => {}
                     again => {
                         spares.push(again?);

@@ -1,4 +1,4 @@
-//! Files used again: what it costs, and that nothing of an earlier use ever comes back.
+//! Files that are used again: the cost, and that nothing of an earlier use is ever read.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
@@ -8,7 +8,7 @@ use crate::{Level, Log, Lsn, Options, WalError, decode::frame_claim, format::FRA
 
 const DIR: &str = "/wal";
 
-/// Returns the smallest settings but with room for records of one block only, so that a segment takes nine commits.
+/// Returns the smallest settings, with room for records of one block only, so that a segment takes nine commits.
 fn options() -> Options {
     Options { max_record_bytes: 4 << 10, ..tiny() }
 }
@@ -28,8 +28,9 @@ fn segment_count(disk: &SimFiles) -> usize {
     collie_env::Files::list(disk, DIR.as_ref()).unwrap().iter().filter(|name| name.ends_with(".wal")).count()
 }
 
-/// Commits records, freeing what is old and preparing spares now and then, so that after the first few segments each
-/// is a file used again. Returns how many were acknowledged, and the number of the oldest that cannot have been freed.
+/// Commits records, and now and then frees old files and prepares spares, so that after the first few segments each
+/// file is a recycled one. Returns the number of acknowledged commits, and that of the oldest record that cannot have
+/// been freed.
 fn work(log: &Log, count: u64) -> (u64, u64) {
     let mut writer = log.writer();
     let (mut freed_below, mut ends) = (0, Vec::new());
@@ -48,7 +49,7 @@ fn work(log: &Log, count: u64) -> (u64, u64) {
     (count, freed_below)
 }
 
-/// Reopens and compares; returns whether the place behind the end of the log held an earlier use's frame.
+/// Reopens and compares; returns whether a frame of an earlier use stood behind the end of the log.
 fn check(disk: &SimFiles, acknowledged: u64, needed_from: u64) -> Result<bool, String> {
     let env = Env::over(disk.clone(), 2);
     let found = inspect(&env, DIR.as_ref()).map_err(|error| error.to_string())?;
@@ -77,9 +78,9 @@ fn check(disk: &SimFiles, acknowledged: u64, needed_from: u64) -> Result<bool, S
     }
 }
 
-/// Goal: whatever call the power goes at while files are used again, and whatever of it reached the disk, every
-/// acknowledged record is back and none of an earlier use. Method: cut at each call of a run over seven lives of each
-/// file, several outcomes each; the log ends at every block of a recycled file, with an old frame behind, often.
+/// Goal: whatever call a power cut hits while files are used again, and whatever part of it reached the disk, every
+/// acknowledged record is back and none of an earlier use. Method: cut at each call of a run over seven uses of each
+/// file, several outcomes each; the log ends at every block of a recycled file, often with an old frame behind.
 #[test]
 fn cut_at_every_block_of_a_recycled_file_brings_no_old_record_back() {
     let mut stale = 0;
@@ -102,8 +103,8 @@ fn cut_at_every_block_of_a_recycled_file_brings_no_old_record_back() {
     assert!(stale > 100, "an old frame lay behind the end only {stale} times: the test does not test what it says");
 }
 
-/// Goal: using a file again costs one write and one sync and keeps its content; turning to it adds nothing to the
-/// commit that turns. Method: count the simulated disk's calls around each.
+/// Goal: recycling a file costs one write and one sync and keeps its content; turning to it adds nothing to the commit
+/// that turns. Method: count the simulated disk's calls around each.
 #[test]
 fn recycling_writes_one_block_and_turning_adds_no_sync() {
     let disk = SimFiles::new();
@@ -133,11 +134,12 @@ fn recycling_writes_one_block_and_turning_adds_no_sync() {
     assert!(bytes[4096..].iter().any(|byte| *byte != 0), "the content of a recycled file stays");
 }
 
-/// Goal: an opening after a crash turns to a spare of the last life, fills no new file, and loses nothing whatever call
-/// of it the power goes at. Method: count the files; then cut at each call, several outcomes each, and open again.
+/// Goal: an opening after a crash turns to a spare of the last incarnation, fills no new file, and loses nothing
+/// whatever call of it a power cut hits. Method: count the files; then cut at each call, several outcomes each, and
+/// open again.
 #[test]
 fn opening_after_a_crash_turns_to_a_spare_whatever_call_the_power_goes_at() {
-    // So large that what an opening writes fits.
+    // Large enough for all that an opening writes.
     let options = || Options { segment_bytes: 128 << 10, ..options() };
     let open = |disk: &SimFiles| Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options()).map(|(log, _)| log);
     let disk = SimFiles::new();
@@ -166,8 +168,8 @@ fn opening_after_a_crash_turns_to_a_spare_whatever_call_the_power_goes_at() {
     }
 }
 
-/// Goal: a reader whose file is used again under it is told that its records are gone, not that they are damaged.
-/// Method: files larger than what a reader holds at a time; read one record, use the file again, read on.
+/// Goal: a reader whose file is recycled under it gets the error that its records are gone, not that they are damaged.
+/// Method: files larger than the part that a reader holds; read one record, recycle the file, read on.
 #[test]
 fn reader_of_a_recycled_file_hears_that_its_records_are_gone() {
     let options = Options { segment_bytes: 3 << 20, threads: false, ..Options::small() };

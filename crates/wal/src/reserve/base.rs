@@ -1,7 +1,9 @@
-//! The base protocol: black, take positions, copy, publish, white. The boundary waits for whoever is between.
+//! The base protocol: turn black, take positions, copy, publish, turn white. The boundary waits for each worker in
+//! between.
 //!
-//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-9, RULE-11). Copying comes before
-//! publishing: until then the append can still fail, when the log stops while this waits for room.
+//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-9, RULE-11).
+//! The copy precedes publishing: until then the append can still fail, if the log stops while the append waits for
+//! room.
 //!
 //! # Progress
 //! Wait-free until the ring is full: one read-modify-write on a shared line (`glsn`) and one swap on the slot's own.
@@ -36,7 +38,7 @@ pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
         window.wait_for_room(end)?;
     }
     window.has_room = true;
-    // SAFETY: ring R1: the positions are ours, and everything a ring before them is durable.
+    // SAFETY: ring R1: only this append has the positions, and everything a ring before them is durable.
     unsafe { ring.write_record(start, record) }; // W4
     if mutant!("PUBLISH_AFTER_WHITE") {
         let mut window = ManuallyDrop::new(window);
@@ -50,7 +52,7 @@ pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
     Ok(start)
 }
 
-/// A worker between its reservation and white. Dropped on the way out only when it cannot finish.
+/// A worker between its reservation and white. It is dropped only if the append cannot finish.
 struct Window<'a, R: Room> {
     slots: &'a Slots,
     ring: &'a Ring,
@@ -76,14 +78,14 @@ impl<R: Room> Window<'_, R> {
         Ok(())
     }
 
-    /// Ends an append that cannot finish. With room: as a VOID record, and the log goes on. Without: the log has stopped
-    /// or stops now, since nothing can ever stand at these positions.
+    /// Ends an append that cannot finish. With room the record becomes a VOID one, and the log goes on. Without room
+    /// the log has stopped or stops now, since these positions can never be filled.
     #[cold]
     #[inline(never)]
     fn void(&mut self) {
         let end = self.start.plus(self.record.bytes());
         if self.has_room {
-            // SAFETY: ring R1: the positions are ours, and everything a ring before them is durable.
+            // SAFETY: ring R1: only this append has the positions, and everything a ring before them is durable.
             unsafe { self.ring.write(self.start, self.record.head.void().as_slice()) };
             self.slots.leave_black(self.slot, Flag::white(end));
             return;

@@ -1,11 +1,11 @@
-//! `Bell`: blocks a thread of a model until its waker is called. Unlike a thread's own parking it never wakes for nothing,
-//! so that a model which loses a wake-up ends in a deadlock that the checker sees.
+//! `Bell`: blocks a thread of a model until its waker is called. Unlike the parking of a thread it never wakes
+//! spuriously, so that a model that loses a wake-up ends in a deadlock that the checker sees.
 
 use std::task::Wake;
 
 use collie_sync::{Condvar, Mutex};
 
-/// A bell that nobody has rung.
+/// A bell, at first not rung.
 #[derive(Default)]
 pub(super) struct Bell {
     rung: Mutex<bool>,
@@ -20,7 +20,7 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    /// Blocks until the waker was called since the last wait.
+    /// Blocks until the waker has been called since the last wait.
     pub(super) fn wait(&self) {
         let mut rung = self.rung.lock();
         while !*rung {

@@ -1,5 +1,5 @@
-//! What a kill leaves of a shared ring at every step of an append: the scan over the dead words finds what a live one
-//! would, and every record below that is whole.
+//! The state of a shared ring after a kill at every step of an append: the scan over the dead words finds what a scan
+//! by a live thread would, and every record below is whole.
 
 use collie_env::{Env, SimFiles};
 
@@ -23,8 +23,8 @@ struct Worker {
     steps: usize,
 }
 
-/// Steps of an append: base: black, positions, half the copy, the copy, white; help: stage and black, positions, staged,
-/// half the copy, the copy, white.
+/// Steps of an append. Base: black, positions, half the copy, the copy, white. Help: stage and black, positions,
+/// staged, half the copy, the copy, white.
 const BASE_STEPS: usize = 5;
 const HELP_STEPS: usize = 6;
 
@@ -35,7 +35,7 @@ impl Worker {
         let end = self.start.plus(record.bytes());
         let copy = |share: usize| {
             let bytes: Vec<u8> = record.parts().flatten().copied().collect();
-            // SAFETY: ring R1: the positions are ours, and there is room.
+            // SAFETY: ring R1: only this worker has the positions, and there is room.
             unsafe { reserve.ring.write(self.start, &bytes[..bytes.len() * share / 2]) };
         };
         match (&reserve.rule, self.steps) {
@@ -58,7 +58,8 @@ impl Worker {
     }
 }
 
-/// What a kill after the steps `order` (which worker goes next) leaves, a scan having run before step `scanned`.
+/// Compares a kill after the steps `order` (which worker goes next) with a live scan; another scan runs before step
+/// `scanned`. Returns whether both records are back.
 fn kill_after(protocol: Protocol, order: &[usize], scanned: usize) -> bool {
     let disk = SimFiles::new();
     let log = open(&disk, protocol, RingKind::Shared);
@@ -78,7 +79,7 @@ fn kill_after(protocol: Protocol, order: &[usize], scanned: usize) -> bool {
     }
     let after = disk.process_kill();
     let expected = reserve.advance();
-    // A close would wait for them for ever.
+    // A close would wait for the workers forever.
     log.abandon();
     let again = open(&after, protocol, RingKind::Private);
     assert_eq!(again.durable(), again.boundary());
@@ -92,9 +93,9 @@ fn kill_after(protocol: Protocol, order: &[usize], scanned: usize) -> bool {
     back.len() == 2
 }
 
-/// Goal: wherever two workers are in their appends when the process is killed, the next open finds exactly what a scan
-/// would have let somebody acknowledge at that instant, whole, from the ring or from a staging buffer. Method: every
-/// order of their steps, killed after each step, with a scan before a step in the middle.
+/// Goal: wherever two workers are in their appends when the process is killed, the next open finds exactly the records
+/// that a scan at that instant would have allowed to be acknowledged, each whole, from the ring or from a staging
+/// buffer. Method: every order of their steps, killed after each step, with a scan before a step in the middle.
 #[test]
 fn kill_at_every_step_of_two_workers_leaves_what_a_scan_would_have_acknowledged() {
     for (protocol, steps) in [(Protocol::Base, BASE_STEPS), (Protocol::Help, HELP_STEPS)] {
@@ -112,8 +113,8 @@ fn kill_at_every_step_of_two_workers_leaves_what_a_scan_would_have_acknowledged(
     }
 }
 
-/// Goal: records beyond the ring, which exist only in staging buffers, are back. Method: fill the ring behind a worker that
-/// stays staged, have the other one staged beyond the end of the ring, kill.
+/// Goal: records beyond the ring, which exist only in staging buffers, are back. Method: fill the ring behind a worker
+/// that stays staged, stage a record of the other one beyond the end of the ring, kill.
 #[test]
 fn staged_records_beyond_the_ring_are_back() {
     let disk = SimFiles::new();
@@ -145,7 +146,8 @@ fn staged_records_beyond_the_ring_are_back() {
     assert_eq!((&bodies[0], bodies.last().unwrap()), (&first.body, &last.body));
 }
 
-/// Goal: a log killed while it closes keeps what it had acknowledged. Method: stop appends, kill, open.
+/// Goal: a log that is killed while it closes keeps the records that it had acknowledged. Method: stop appends, kill,
+/// open.
 #[test]
 fn kill_while_closing_keeps_what_was_complete() {
     for protocol in [Protocol::Oracle, Protocol::Base, Protocol::Help] {

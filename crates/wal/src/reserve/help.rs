@@ -1,13 +1,15 @@
-//! The helping protocol: stage, black, take positions, publish, staged, copy, white. The boundary passes a worker that
-//! stalls in its copy; whoever flushes takes the record from the staging buffer.
+//! The helping protocol: stage, turn black, take positions, publish, turn staged, copy, turn white. The boundary passes
+//! a worker that stalls in its copy; a flush takes the record from the staging buffer.
 //!
-//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-10, RULE-12). Staging comes before black,
-//! so nothing can fail between taking positions and staged; after publishing nothing is taken back (U4).
+//! The order of the statements is the protocol (`docs/design/commit-protocol.md` section 3; RULE-1, RULE-10, RULE-12).
+//! Staging precedes black, so nothing can fail between taking positions and staged; after publishing nothing is taken
+//! back (COMMIT-4).
 //!
 //! # Invariants
-//! - K1. The bytes of a record below the boundary are in the ring if its slot has left staged, else in the slot's buffer.
+//! - K1. The bytes of a record below the boundary are in the ring if its slot has left staged, else in the slot's
+//!   staging buffer.
 //! - K2. No ring byte is written while a slot that is not white may still copy an older record there: `recycle` is at
-//!   most the start of each of them, and `recycle <= durable`.
+//!   most the start of each such record, and `recycle <= durable`.
 //!
 //! # Ordering
 //! | store                        | pairs with                | carries                                     |
@@ -33,15 +35,15 @@ use super::{
     words::{Colour, Flag},
 };
 
-/// How often a worker looks again while only another's copy is in its way: white notifies nobody.
+/// Interval of a worker's looks while only another worker's copy is in its way: turning white notifies no thread.
 const STRAGGLER_LOOK: Duration = Duration::from_micros(100);
 
-/// What the helping protocol has beside the flags.
+/// The state of the helping protocol in addition to the flags.
 #[derive(Debug)]
 pub(super) struct Helping {
     staging: Box<[Staging]>,
     record_bytes_max: u64,
-    /// Ring bytes of positions below may be written again.
+    /// Ring bytes of positions below may be overwritten.
     recycle: Padded<AtomicU64>,
     taken: std::sync::atomic::AtomicU64,
 }
@@ -61,17 +63,17 @@ impl Helping {
         }
     }
 
-    /// Makes the buffer of slot `index`, before its first record.
+    /// Makes the staging buffer of slot `index`, before the slot's first record.
     pub(super) fn register(&self, index: usize) {
         self.staging[index].prepare(usize::try_from(self.record_bytes_max).expect("checked by Options"));
     }
 
-    /// Returns how many records were flushed from a staging buffer.
+    /// Returns the number of records that were flushed from a staging buffer.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// Returns the buffer of a slot.
+    /// Returns the staging buffer of a slot.
     pub(super) fn staging_of(&self, slot: &Slot) -> &Staging {
         &self.staging[slot.index]
     }
@@ -80,7 +82,7 @@ impl Helping {
         Lsn::new(self.recycle.load(ord!("RECYCLE_LOAD", Acquire)))
     }
 
-    /// Moves `recycle` as far as `durable`, loaded before, and the slots allow (K2).
+    /// Raises `recycle` as far as `durable`, loaded before, and the slots allow (K2).
     fn move_recycle(&self, slots: &Slots, durable: Lsn) -> Lsn {
         let mut recycle = durable;
         for index in 0..slots.used() {
@@ -97,8 +99,8 @@ impl Helping {
         recycle.max(Lsn::new(before))
     }
 
-    /// Appends the records from `from` to `to` to `target`; `boundary`, at least `to`, came from a scan before this call
-    /// (N12).
+    /// Appends the records of `range`, from its first position to its second, to `target`; `boundary`, at least the
+    /// second, came from a scan before this call (RULE-12).
     ///
     /// # Safety
     /// As [`Ring::read_into`], for the positions that no staged record covers.
@@ -113,11 +115,11 @@ impl Helping {
         let [from, _] = range;
         let staged = self.staged(slots, from, boundary);
         self.taken.fetch_add(staged.len() as u64, Relaxed);
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract.
         unsafe { Self::assemble(ring, range, &staged, target) };
     }
 
-    /// Puts the records from `from` to `to` together: those in `staged` from there, the others from the ring.
+    /// Appends the records from `from` to `to` to `target`: those in `staged` from there, the others from the ring.
     ///
     /// # Safety
     /// As [`Helping::read_into`].
@@ -125,7 +127,7 @@ impl Helping {
         let mut at = from;
         let ring_to = |at: Lsn, end: Lsn, target: &mut Vec<u8>| {
             let len = usize::try_from(end.bytes_since(at)).expect("at most the ring");
-            // SAFETY: the caller's; K1: no slot holds these bytes staged, so the ring has them.
+            // SAFETY: the caller fulfils the contract; K1: no slot holds these bytes staged, so the ring has them.
             unsafe { ring.read_into(at, len, target) };
         };
         for record in staged.iter().filter(|record| record.start < to) {
@@ -158,7 +160,7 @@ fn look_again_soon() {
     std::thread::park_timeout(STRAGGLER_LOOK);
 }
 
-/// A model has no time.
+/// Yields: a model has no time.
 #[cfg(any(loom, shuttle))]
 fn look_again_soon() {
     let _ = STRAGGLER_LOOK;
@@ -195,7 +197,7 @@ pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
     Ok(start)
 }
 
-/// A worker between its reservation and staged. Dropped only when publishing panics.
+/// A worker between its reservation and staged. It is dropped only if publishing panics.
 struct Window<'a, R: Room> {
     slots: &'a Slots,
     helping: &'a Helping,
@@ -207,9 +209,9 @@ struct Window<'a, R: Room> {
 }
 
 impl<R: Room> Window<'_, R> {
-    /// From published to white. What is staged stands, whatever happens here: if the log stops meanwhile the slot stays
-    /// staged, and waiting for the record's durability says how it ended. Always inlined: `tests/assembly.rs` counts its
-    /// exchange in `append`, wherever the compiler cuts the crate.
+    /// Takes a published record to white. A staged record stands whatever happens here: if the log stops first, the
+    /// slot stays staged, and a wait for the record's durability returns how it ended. Always inlined:
+    /// `tests/assembly.rs` counts its exchange in `append`, wherever the compiler splits the crate.
     #[inline(always)]
     fn finish(&mut self, record: &Record<'_>) {
         let end = self.start.plus(record.bytes());
@@ -218,14 +220,15 @@ impl<R: Room> Window<'_, R> {
         if !has_room {
             return;
         }
-        // SAFETY: ring R1: the positions are ours, and nobody copies or flushes what lies a ring before them (K2).
+        // SAFETY: ring R1: only this append has the positions, and no thread copies or flushes what lies a ring before
+        // them (K2).
         unsafe { self.ring.write_record(self.start, record) }; // W4
         if !mutant!("RESTAGE_BEFORE_WHITE") {
             self.slots.whiten_staged(self.slot); // W5
         }
     }
 
-    /// Waits until `recycle` lets us write up to `end`; `false` when the log has stopped.
+    /// Waits until `recycle` allows a write up to `end`; returns `false` if the log has stopped.
     #[cold]
     #[inline(never)]
     fn wait_for_room(&mut self, end: Lsn) -> bool {
@@ -247,7 +250,7 @@ impl<R: Room> Window<'_, R> {
         }
     }
 
-    /// Turns the record into a VOID one: nobody takes the staged words while the slot is black.
+    /// Turns the record into a VOID one: no flush takes the staged words while the slot is black.
     #[cold]
     #[inline(never)]
     fn void(&mut self) {

@@ -1,28 +1,29 @@
-//! `Reserve`: hands out positions, takes bytes into the ring and moves the boundary, by one of three protocols.
+//! `Reserve`: hands out positions, takes bytes into the ring and raises the boundary, by one of three protocols.
 //!
-//! The seam: nothing outside this folder knows which protocol runs. It never hears of files; whoever needs room in the
-//! ring asks [`Room`].
+//! No code outside this folder depends on which protocol runs. The folder knows no files; an append that needs room in
+//! the ring asks [`Room`].
 //!
 //! # Invariants
 //! - P1. `boundary` is the end of a record and only grows; every record below it is complete: in the ring, or, with the
-//!   helping protocol, in a staging buffer that the flush looks at.
-//! - P2. `publish` of a record runs before the boundary passes it. With the oracle also in the order of positions.
-//! - P3. Nothing is reserved once the state is not open: what fails later was reserved before.
+//!   helping protocol, in a staging buffer that the flush reads.
+//! - P2. `publish` of a record runs before the boundary passes it. With the mutex protocol the calls run in the order
+//!   of positions.
+//! - P3. Nothing is reserved once the state is not open: a record that fails later was reserved before.
 //! - P4. At most a ring and one record per slot are reserved beyond what is durable (LOG-1).
 //!
 //! | file       | holds                                                         |
 //! |------------|---------------------------------------------------------------|
-//! | `oracle`   | the mutex                                                     |
+//! | `oracle`   | the mutex protocol                                            |
 //! | `base`     | the append without helping                                    |
-//! | `help`     | the append with staging, and what the flush takes from there  |
-//! | `slots`    | flags, scan, who wakes whom                                   |
+//! | `help`     | the append with staging, and how the flush reads staged bytes |
+//! | `slots`    | flags, scan, wake-ups                                         |
 //! | `staging`  | the copy of a record that is not in the ring yet              |
-//! | `seats`    | which writer has which slot                                   |
-//! | `sleepers` | who waits for the boundary                                    |
+//! | `seats`    | the slot allocator                                            |
+//! | `sleepers` | the boundary waiters                                          |
 //! | `words`    | the layout of the shared words                                |
 //! | `place`    | a shared value in this process or in a ring that outlives it  |
 //!
-//! Under `--cfg loom` there is `model_log` too: all this without files, for models of what is built on a log.
+//! Under `--cfg loom` there is `model_log` too: all this without files, for models of code that is built on a log.
 
 use std::{task::Waker, time::Duration};
 
@@ -70,10 +71,10 @@ use help::Helping;
 use oracle::Oracle;
 use slots::{Limit, Slots};
 
-/// A log that would go on above this does not open: the words have 61 bits for a position, and some room is kept.
+/// A log that would continue above this position does not open: the words have 61 bits for one, and some room is kept.
 pub(crate) const POSITION_MAX: u64 = 1 << 60;
 
-/// Whether appends are taken.
+/// The state of a log, which says whether appends are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
@@ -81,17 +82,17 @@ pub(crate) enum State {
     Closed,
 }
 
-/// What an append needs of the flush.
+/// The services of the flush that an append needs.
 pub(crate) trait Room {
-    /// Everything below is on disk.
+    /// Returns the position below which everything is on disk.
     fn durable(&self) -> Lsn;
-    /// Flushes, or waits for who does, until `until` may be durable; counted.
+    /// Flushes, or waits for a flush of another thread, until `until` is durable; the implementation counts the call.
     fn wait_durable(&self, until: Lsn) -> Result<(), WalError>;
-    /// Whether nothing will become durable any more.
+    /// Returns whether nothing will become durable any more.
     fn has_stopped(&self) -> bool;
-    /// Stops the log: a reservation can never be completed.
+    /// Stops the log, because a reservation can never be completed.
     fn poison(&self);
-    /// The error of a log that takes no more records.
+    /// Returns the error of a log that takes no more records.
     fn refusal(&self, state: State) -> WalError;
 }
 
@@ -122,12 +123,12 @@ impl<'a> Record<'a> {
     /// Copies the whole record to `target`.
     ///
     /// # Safety
-    /// `target` is valid for writes of [`Record::bytes`], which nobody else touches.
+    /// `target` is valid for writes of [`Record::bytes`] bytes, which no other thread accesses.
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub(crate) unsafe fn copy_to(&self, target: *mut u8) {
         let mut target = target;
-        // SAFETY: the parts add up to `bytes`, so each stays inside what the caller gave.
+        // SAFETY: the parts add up to `bytes`, so each stays within the caller's target.
         unsafe {
             target = self.head.copy_to(target, self.bytes);
             for part in self.body {
@@ -143,7 +144,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Moves the boundary as far as it goes, and tells of it.
+/// Raises the boundary as far as possible, and records the measured scan.
 #[cold]
 fn advance_measured(slots: &Slots, span: Span<BoundaryScan>) -> Lsn {
     let mut about = BoundaryScan::default();
@@ -197,7 +198,7 @@ impl Reserve {
         }
     }
 
-    /// Returns how far the log is known to be complete: one load.
+    /// Returns the known boundary, by one load.
     pub(crate) fn boundary(&self) -> Lsn {
         match &self.rule {
             Rule::Oracle(oracle) => oracle.boundary(),
@@ -205,7 +206,7 @@ impl Reserve {
         }
     }
 
-    /// Returns how many writers with a slot of their own there were at one time.
+    /// Returns the largest number of writers that had a slot of their own at one time.
     pub(crate) fn writers(&self) -> u64 {
         self.seats.own()
     }
@@ -228,7 +229,7 @@ impl Reserve {
         self.slots().and_then(|slots| slots.scan(Limit::Next, None).blocker()).filter(|(_, bound)| *bound < self.next())
     }
 
-    /// Moves the boundary as far as it goes and returns it.
+    /// Raises the boundary as far as possible and returns it.
     pub(crate) fn advance(&self) -> Lsn {
         let Some(slots) = self.slots() else { return self.boundary() };
         match collie_obs::start::<BoundaryScan>() {
@@ -237,14 +238,14 @@ impl Reserve {
         }
     }
 
-    /// Returns whether the log is complete up to `lsn`: a look at every slot in use, unless that is known already.
+    /// Returns whether the log is complete up to `lsn`; scans every slot in use, unless that is known already.
     pub(crate) fn is_complete(&self, lsn: Lsn) -> bool {
         mutant!("COMPLETE_UNSEEN") || self.boundary() >= lsn || self.advance() >= lsn
     }
 
-    /// Appends one record and returns its position, calling `publish` with it before the boundary passes it.
+    /// Appends one record and returns its position; calls `publish` with it before the boundary passes it.
     ///
-    /// Fails with nothing published, or not at all.
+    /// If it fails, nothing was published.
     #[inline]
     pub(crate) fn append<R: Room, F: FnOnce(Lsn)>(
         &self,
@@ -260,13 +261,13 @@ impl Reserve {
         }
     }
 
-    /// Takes whole records of another log as they are, at most a ring of them; returns where they begin. For a log that
-    /// follows, which has the oracle: nobody appends beside it.
+    /// Takes whole records of another log as they are, at most a ring of them; returns where they begin. For a
+    /// follower, which has the mutex protocol: no other thread appends.
     pub(crate) fn take_received<R: Room>(&self, room: &R, records: &[u8]) -> Result<Lsn, WalError> {
         self.oracle().take_received(&self.ring, room, records)
     }
 
-    /// Goes on at `next`, where positions jump to; what lies before is written.
+    /// Continues at `next`, where positions jump to; everything before it is written.
     pub(crate) fn jump(&self, next: Lsn) {
         self.oracle().jump(next);
     }
@@ -287,7 +288,7 @@ impl Reserve {
         }
     }
 
-    /// Gives a writer a slot of its own; `None` when all are taken.
+    /// Gives a writer a slot of its own; returns `None` if all are taken.
     pub(crate) fn take_slot(&self) -> Option<Slot> {
         self.seats.take(self.register())
     }
@@ -297,7 +298,7 @@ impl Reserve {
         self.seats.give_back(slot);
     }
 
-    /// Waits for a turn at one of the slots that writers without one share.
+    /// Waits for a turn at one of the slots that the other writers share.
     pub(crate) fn shared_slot(&self) -> Turn<'_> {
         self.seats.shared(self.register())
     }
@@ -305,7 +306,7 @@ impl Reserve {
     /// Blocks until the boundary is at `lsn`, at most the next free position, or for about `limit`; returns whether it is.
     ///
     /// # Errors
-    /// The state in which it will not get there.
+    /// The state because of which it will not get there.
     pub(crate) fn wait_boundary(&self, lsn: Lsn, limit: Option<Duration>) -> Result<bool, State> {
         match &self.rule {
             Rule::Oracle(oracle) => {
@@ -325,7 +326,8 @@ impl Reserve {
         slots.wait(end, Limit::End(end), Some(Slots::own(slot)), None).map(|_there| ())
     }
 
-    /// Tries once to see the boundary at `lsn`, else leaves `waker`; `number` is the sleeper's, from its last call.
+    /// Checks once whether the boundary is at `lsn`, and else registers `waker`; `number` is the waiter's, from its
+    /// last call.
     ///
     /// # Errors
     /// As [`Reserve::wait_boundary`].
@@ -339,14 +341,14 @@ impl Reserve {
         }
     }
 
-    /// Forgets a sleeper.
+    /// Removes a boundary waiter.
     pub(crate) fn forget(&self, lsn: Lsn, number: u64) {
         if let Some(slots) = self.slots() {
             slots.forget(lsn, number);
         }
     }
 
-    /// Stops taking appends; the first reason stays. Those on their way finish, or fail when they wait for room.
+    /// Stops accepting appends; the first reason stays. Appends in progress finish, or fail if they wait for room.
     pub(crate) fn stop(&self, state: State) {
         match &self.rule {
             Rule::Oracle(oracle) => oracle.stop(state),
@@ -361,7 +363,7 @@ impl Reserve {
         }
     }
 
-    /// Returns how many records were flushed from a staging buffer.
+    /// Returns the number of records that were flushed from a staging buffer.
     pub(crate) fn staged_taken(&self) -> u64 {
         if let Rule::Help(_, helping) = &self.rule { helping.taken() } else { 0 }
     }
@@ -373,11 +375,11 @@ impl Reserve {
     /// As [`Ring::read_into`].
     pub(crate) unsafe fn read_into(&self, from: Lsn, to: Lsn, boundary: Lsn, target: &mut Vec<u8>) {
         if let Rule::Help(slots, helping) = &self.rule {
-            // SAFETY: the caller's.
+            // SAFETY: the caller fulfils the contract.
             return unsafe { helping.read_into(slots, &self.ring, [from, to], boundary, target) };
         }
         let len = usize::try_from(to.bytes_since(from)).expect("at most the ring");
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract.
         unsafe { self.ring.read_into(from, len, target) };
     }
 }

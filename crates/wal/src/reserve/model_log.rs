@@ -1,8 +1,8 @@
-//! `ModelLog`: the appending half of the log without files, for models of what is built on a log. Exists under
+//! `ModelLog`: the appending half of the log without files, for models of code that is built on a log. It exists under
 //! `--cfg loom` only.
 //!
-//! Positions, flags, ring, staging, boundary and the sleep behind it are the product's own. A word stands in for the disk: a
-//! flush is a look how far the log is complete, and takes no time. A model looks at orders, so records have no payload.
+//! Positions, flags, ring, staging, boundary and the wait for it are the product's own. One word stands for the disk: a
+//! flush determines how far the log is complete, and takes no time. A model checks orders, so records have no payload.
 
 use std::{cell::Cell, sync::Arc, task::Waker};
 
@@ -22,10 +22,10 @@ use crate::{
 
 /// A record without payload: the smallest.
 pub(super) const LEN: u64 = 2;
-/// Room for all that a model appends, so that nobody waits for it.
+/// Room for all that a model appends, so that no thread waits for it.
 const RING_BYTES: u64 = 16;
 
-/// Three slots, a ring and staging buffers of a few bytes.
+/// Returns the appending side with three slots, a ring and staging buffers of a few bytes.
 pub(super) fn reserve(protocol: Protocol, next: Lsn, ring_bytes: u64, record_bytes_max: u64) -> Reserve {
     let rule = match protocol {
         Protocol::Oracle => unreachable!("the oracle is its mutex"),
@@ -37,7 +37,8 @@ pub(super) fn reserve(protocol: Protocol, next: Lsn, ring_bytes: u64, record_byt
     Reserve { ring: Ring::new(&Home::Private, ring_bytes), seats: Seats::new(3), rule }
 }
 
-/// A room that the first look finds full when `tight`, so that the bound is raised, and that nobody has to wait for.
+/// A room that, if `tight`, is full at the first look, so that the bound is raised, and for which no thread has to
+/// wait.
 pub(super) struct Endless {
     tight: Cell<bool>,
 }
@@ -61,7 +62,7 @@ impl Room for Endless {
         false
     }
 
-    /// Only a deadlock that loom found leads here.
+    /// Called only in a deadlock that loom has found.
     fn poison(&self) {}
 
     fn refusal(&self, _: State) -> WalError {
@@ -72,9 +73,9 @@ impl Room for Endless {
 /// Where the records of a model go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelSink {
-    /// Nowhere: what is complete counts as durable.
+    /// Nowhere: complete records count as durable.
     Null,
-    /// To a disk, when somebody flushes.
+    /// To a disk, when the model flushes.
     Disk,
 }
 
@@ -82,21 +83,21 @@ pub enum ModelSink {
 #[derive(Debug)]
 pub struct ModelLog {
     reserve: Reserve,
-    /// Written by whoever flushes; `None` without a disk.
+    /// Raised by flushes; `None` without a disk.
     durable: Option<AtomicU64>,
     /// Every append finds the ring full at its first look.
     tight: bool,
 }
 
-/// One writer's slot.
+/// The slot of one writer.
 #[derive(Debug)]
 pub struct ModelWriter(Slot);
 
 impl ModelLog {
-    /// The first record's position, so that something was committed before.
+    /// The position of the first record; it leaves room for an earlier commit.
     pub const START: Lsn = Lsn::FIRST.plus(LEN);
 
-    /// Makes an empty log. With `raises` every append raises its bound, as if it had to wait for room.
+    /// Makes an empty log. If `raises`, every append raises its bound, as if it had to wait for room.
     #[must_use]
     pub fn new(protocol: Protocol, sink: ModelSink, raises: bool) -> Self {
         Self {
@@ -109,12 +110,12 @@ impl ModelLog {
     /// Gives out a slot.
     ///
     /// # Panics
-    /// When all three are taken.
+    /// If all three are taken.
     pub fn writer(&self) -> ModelWriter {
         ModelWriter(self.reserve.take_slot().expect("a free slot"))
     }
 
-    /// Appends a record, calling `publish` with its position before the boundary passes it.
+    /// Appends a record; calls `publish` with its position before the boundary passes it.
     pub fn append(&self, writer: &mut ModelWriter, publish: impl FnOnce(Lsn)) -> Appended {
         let record = Record::new(RecordHead::new(0, KIND_DATA, 0), &[]);
         let room = Endless::new(self.tight);
@@ -122,22 +123,22 @@ impl ModelLog {
         Appended { start, end: start.plus(LEN) }
     }
 
-    /// As [`crate::Log::boundary`].
+    /// Returns the same as [`crate::Log::boundary`].
     pub fn boundary(&self) -> Lsn {
         self.reserve.boundary()
     }
 
-    /// As [`crate::Log::is_reached`], for the boundary.
+    /// Returns the same as [`crate::Log::is_reached`], for the boundary.
     pub fn is_complete(&self, lsn: Lsn) -> bool {
         self.reserve.is_complete(lsn)
     }
 
-    /// Moves the boundary as far as it goes.
+    /// Raises the boundary as far as possible.
     pub fn advance(&self) -> Lsn {
         self.reserve.advance()
     }
 
-    /// Blocks until the boundary is at `lsn`, which a record ends at or behind.
+    /// Blocks until the boundary is at `lsn`; a record ends at or behind that.
     pub fn wait_boundary(&self, lsn: Lsn) {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
@@ -147,12 +148,12 @@ impl ModelLog {
         }
     }
 
-    /// As [`crate::Log::durable`].
+    /// Returns the same as [`crate::Log::durable`].
     pub fn durable(&self) -> Lsn {
         self.durable.as_ref().map_or_else(|| self.boundary(), |durable| Lsn::new(durable.load(Ordering::Acquire)))
     }
 
-    /// Writes everything that is complete; nothing without a disk.
+    /// Writes everything that is complete; does nothing without a disk.
     pub fn flush(&self) {
         let Some(durable) = &self.durable else { return };
         let to = if mutant!("FLUSHED_BEYOND_BOUNDARY") { self.reserve.next() } else { self.reserve.advance() };

@@ -1,8 +1,8 @@
-//! The oracle protocol: one short mutex around taking the position, copying, publishing and moving the boundary. The
-//! reference that the lock-free protocols are compared with.
+//! The mutex protocol: one short mutex around taking the position, copying, publishing and raising the boundary. It is
+//! the reference for the lock-free protocols.
 //!
 //! # Invariants
-//! - O1. The boundary is the next free position, so everything below it is plainly complete and published.
+//! - O1. The boundary is the next free position, so everything below it is complete and published.
 //!
 //! # Ordering
 //! | store                        | pairs with              | carries                                  |
@@ -10,7 +10,7 @@
 //! | `boundary` Release, appender | `boundary` Acquire, all | the record's bytes and what publish did  |
 //!
 //! # Progress
-//! `append` blocks on the mutex (held for one copy of at most a piece) and, when the ring is full, on the flush.
+//! `append` blocks on the mutex (held for one copy of at most a piece) and, if the ring is full, on the flush.
 
 use collie_base::Lsn;
 use collie_sync::Mutex;
@@ -29,7 +29,7 @@ struct Tail {
     state: State,
 }
 
-/// The words of a log with the oracle protocol.
+/// The words of a log with the mutex protocol.
 #[derive(Debug)]
 pub(super) struct Oracle {
     tail: Mutex<Tail>,
@@ -66,7 +66,7 @@ impl Oracle {
                 room.wait_durable(Lsn::new(end.get() - ring.len_bytes()))?;
                 continue;
             }
-            // SAFETY: ring R1: the mutex makes us the only writer, and `end` is within a ring of `durable`.
+            // SAFETY: ring R1: the mutex makes this thread the only writer, and `end` is within a ring of `durable`.
             unsafe { ring.write_record(start, record) };
             publish(start);
             tail.next = end;
@@ -88,7 +88,7 @@ impl Oracle {
                 room.wait_durable(Lsn::new(end.get() - ring.len_bytes()))?;
                 continue;
             }
-            // SAFETY: ring R1: the mutex makes us the only writer, and `end` is within a ring of `durable`.
+            // SAFETY: ring R1: the mutex makes this thread the only writer, and `end` is within a ring of `durable`.
             unsafe { ring.write(start, records) };
             tail.next = end;
             self.boundary.store(end);
@@ -96,7 +96,7 @@ impl Oracle {
         }
     }
 
-    /// Goes on at `next`: what lies before is written and nobody appends.
+    /// Continues at `next`: everything before it is written, and no thread appends.
     pub(super) fn jump(&self, next: Lsn) {
         let mut tail = self.tail.lock();
         assert!(tail.next <= next, "positions only grow");
@@ -104,17 +104,17 @@ impl Oracle {
         self.boundary.store(next);
     }
 
-    /// Returns the next free position; waits for whoever is about to take it.
+    /// Returns the next free position; waits for a thread that is about to take it.
     pub(super) fn next(&self) -> Lsn {
         self.tail.lock().next
     }
 
-    /// Waits for whoever holds the mutex: what it published lies below the boundary then.
+    /// Waits for the thread that holds the mutex: after that its published record lies below the boundary.
     pub(super) fn wait(&self) {
         drop(self.tail.lock());
     }
 
-    /// Stops taking appends; the first reason stays.
+    /// Stops accepting appends; the first reason stays.
     pub(super) fn stop(&self, state: State) {
         let mut tail = self.tail.lock();
         if tail.state == State::Open {

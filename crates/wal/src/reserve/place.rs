@@ -1,11 +1,11 @@
 //! `Place`: where a shared value of the log lives: in the memory of this process, or in a ring that outlives it.
 //!
 //! # Invariants
-//! - H1. `at` is valid and stays put as long as the place lives: it points into a box of its own or into a region that it
-//!   keeps mapped.
-//! - H2. Only shared references are made of it: what changes does so inside the value (atomics, cells).
+//! - H1. `at` is valid and does not move during the lifetime of the place: it points into the place's own box or into a
+//!   region that the place keeps mapped.
+//! - H2. Only shared references to the value are made: changes happen inside it (atomics, cells).
 //!
-//! Checked by the tests of the log, which run it on both kinds. Models run on boxes alone.
+//! Checked by the tests of the log, which run on both kinds. Models use boxes only.
 
 use std::{fmt, ops::Deref, ptr::NonNull, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(crate) struct Place<T: ?Sized> {
     region: Option<Arc<Region>>,
 }
 
-// SAFETY: the one owner of a `T` (the caller of `in_region` says so).
+// SAFETY: the place is the only owner of a `T` (the caller of `in_region` guarantees it).
 unsafe impl<T: ?Sized + Send> Send for Place<T> {}
 // SAFETY: H2.
 unsafe impl<T: ?Sized + Sync> Sync for Place<T> {}
@@ -28,7 +28,7 @@ impl<T: ?Sized> Place<T> {
         Self { at: NonNull::from(Box::leak(value)), region: None }
     }
 
-    /// Takes what lies at `at`.
+    /// Takes the value at `at`.
     ///
     /// # Safety
     /// `at` points to a valid `T` inside `region` that no other place has, and all of its bytes that ever change are
@@ -42,7 +42,7 @@ impl<T> Place<[T]> {
     /// Narrows to the first value of a slice in a region.
     ///
     /// # Panics
-    /// When there is none, or the slice is a box of its own.
+    /// If there is none, or if the slice was made by `private`.
     pub(crate) fn first(self) -> Place<T> {
         let region = self.region.clone().expect("made by `in_region`");
         assert!(!self.is_empty(), "one was placed");
@@ -63,7 +63,7 @@ impl<T: ?Sized> Deref for Place<T> {
 impl<T: ?Sized> Drop for Place<T> {
     fn drop(&mut self) {
         if self.region.is_none() {
-            // SAFETY: leaked by `private`, and nobody borrows from us any more.
+            // SAFETY: leaked by `private`, and no borrow of it is left.
             drop(unsafe { Box::from_raw(self.at.as_ptr()) });
         }
     }

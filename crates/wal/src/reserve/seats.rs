@@ -1,9 +1,10 @@
-//! `Seats`: which writer has which slot. A slot goes with its handle from one writer to the next.
+//! `Seats`: the slot allocator. A slot moves with its handle from one writer to the next.
 //!
 //! # Invariants
-//! - T1. A slot has one handle, and a handle one user at a time: a writer of its own, or whoever holds a shared seat's
-//!   mutex. So only one thread at a time stores into a slot's flag.
-//! - T2. Slots are numbered in the order of their first use, so a scan looks at as many as were ever in use at one time.
+//! - T1. A slot has one handle, and a handle one user at a time: the writer that has it, or the thread that holds the
+//!   mutex of a shared slot. So only one thread at a time stores into a slot's flag.
+//! - T2. Slots are numbered in the order of their first use, so a scan reads only as many as were ever in use at one
+//!   time.
 //! - T3. A stranded slot (its record can never be completed, because the log stopped) is not given out again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +15,13 @@ use collie_sync::{Mutex, MutexGuard};
 /// Slots that writers beyond `wal.slots` take turns at.
 pub(crate) const SHARED_SLOTS: u32 = 2;
 
-/// The handle of a slot: what its owner knows without looking at shared memory.
+/// The handle of a slot: the state that its owner has without reading shared memory.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) index: usize,
     /// End of the last record appended here.
     pub(super) end: Lsn,
-    /// Asked to notify while it could not yet: drains when it leaves black.
+    /// It was asked to notify when it could not yet: it drains when it leaves black.
     pub(super) owes: bool,
     /// Its last record can never be completed.
     pub(super) stranded: bool,
@@ -43,18 +44,18 @@ struct Free {
     next: usize,
 }
 
-/// The slots of a log.
+/// The slot allocator of a log.
 #[derive(Debug)]
 pub(crate) struct Seats {
     free: Mutex<Free>,
     own_max: usize,
-    /// How many slots with a writer of their own exist.
+    /// The number of slots that have, or had, a writer of their own.
     own: AtomicU64,
     shared: [Mutex<Option<Slot>>; SHARED_SLOTS as usize],
     next_shared: AtomicU64,
 }
 
-/// A shared slot while somebody uses it.
+/// A shared slot in use.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(MutexGuard<'a, Option<Slot>>);
 
@@ -75,7 +76,7 @@ impl Seats {
         }
     }
 
-    /// Gives out a slot, calling `register` with its number if it was never in use; `None` when all are taken.
+    /// Gives out a slot; calls `register` with its number if it was never in use. Returns `None` if all are taken.
     pub(super) fn take(&self, register: impl FnOnce(usize)) -> Option<Slot> {
         let mut free = self.free.lock();
         if let Some(slot) = free.slots.pop() {
@@ -96,7 +97,7 @@ impl Seats {
         Slot::new(index)
     }
 
-    /// Returns how many slots have, or had, a writer of their own.
+    /// Returns the number of slots that have, or had, a writer of their own.
     pub(super) fn own(&self) -> u64 {
         self.own.load(Ordering::Relaxed)
     }

@@ -1,10 +1,10 @@
-//! `Sleepers`: who waits for the boundary, by position.
+//! `Sleepers`: the boundary waiters, by position.
 //!
-//! Not on the path of an append: it is touched by whoever must sleep and by whoever was asked to notify. That nobody
-//! sleeps for ever is the business of NOTIFY (`slots`), not of this list.
+//! They are not on the path of an append: only a waiter that must sleep and an owner that was asked to notify touch
+//! them. NOTIFY (`slots`), not this list, ensures that no waiter sleeps forever.
 //!
 //! # Invariants
-//! - E1. After `end` nobody is in the list and nobody enters it.
+//! - E1. After `end` the list is empty and stays empty.
 //! - E2. Wakers are called, copied and dropped outside the lock.
 
 use std::{collections::BTreeMap, task::Waker};
@@ -26,7 +26,7 @@ struct Inner {
 pub(super) struct Sleepers(Mutex<Inner>);
 
 impl Sleepers {
-    /// Puts `waker` at `lsn`, under the number it got the first time; or says why nobody waits any more.
+    /// Enters `waker` at `lsn`, under the number from its first call; fails with the reason if waits have ended.
     pub(super) fn enter(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<(), State> {
         let waker = waker.clone();
         let mut inner = self.0.lock();
@@ -41,13 +41,13 @@ impl Sleepers {
         Ok(())
     }
 
-    /// Takes a waker out.
+    /// Removes a waker.
     pub(super) fn leave(&self, lsn: Lsn, number: u64) {
         let left = self.0.lock().parked.remove(&(lsn, number));
         drop(left);
     }
 
-    /// Wakes all at or below `boundary`; returns whether anybody is left.
+    /// Wakes all at or below `boundary`; returns whether any waiter is left.
     pub(super) fn wake_through(&self, boundary: Lsn) -> bool {
         let mut inner = self.0.lock();
         let left = inner.parked.split_off(&(boundary.plus(1), 0));
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use crate::testing::asks_when_dropped;
 
-    /// Goal: E2 for wakers that go. Method: one that is replaced and one that is taken out; each has another thread take
-    /// the lock on its way.
+    /// Goal: E2 for wakers that are dropped. Method: one that is replaced and one that is removed; while it is dropped,
+    /// another thread takes the lock.
     #[test]
     fn wakers_go_outside_the_lock() {
         let (sleepers, answered) = (Arc::new(Sleepers::default()), Arc::new(AtomicUsize::new(0)));

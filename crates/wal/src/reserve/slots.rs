@@ -1,21 +1,21 @@
-//! `Slots`: the words of the lock-free protocols, the scan that moves the boundary, and who wakes whom.
+//! `Slots`: the words of the lock-free protocols, the scan that raises the boundary, and the wake-ups.
 //!
-//! A worker shows in its flag what it is about to reserve before it reserves; whoever wants to know how far the log is
-//! complete looks at all flags. No writer waits for another, and nobody is asked to keep an order.
+//! A worker shows in its flag what it is about to reserve before it reserves; a thread that needs to know how far the
+//! log is complete reads all flags. No writer waits for another, and no thread has to keep an order.
 //!
 //! # Invariants
-//! - S1. The value a scan uses for a slot is a safe bound: all records of that slot below it are complete, and it will
-//!   never reserve below it.
-//! - S2. `boundary` is the end of a record and only grows: it is moved by `fetch_max` alone.
-//! - S3. `glsn` is moved by `fetch_add` alone, and once by the exchange that closes: a store would end the chain of
-//!   read-modify-writes that lets a scan which loads it see the flags of every reservation below.
-//! - S4. Whoever leaves black and finds NOTIFY drains or hands the duty on; nobody sleeps without NOTIFY on the black
-//!   slot with the lowest bound.
-//! - S5. Once `glsn` carries CLOSED nothing is reserved, and `last` already says where it ended: whoever compares flags
-//!   with an older end would drop the duty to wake, or refuse a wait for a record that is there.
-//! - S6. A scan counts the slots after its limit, and again after the flags: it knows of a slot that is used for the first
-//!   time only that it reserves at or above the limit, and a flag may be above because that slot reserved in between.
-//!
+//! - S1. The value that a scan uses for a slot is a safe bound: all records of that slot below it are complete, and the
+//!   slot will never reserve below it.
+//! - S2. `boundary` is the end of a record and only grows: it is raised by `fetch_max` alone.
+//! - S3. `glsn` changes by `fetch_add` alone, and once by the exchange that closes: a store would end the chain of
+//!   read-modify-writes by which a scan that loads it sees the flags of every reservation below.
+//! - S4. An owner that leaves black and finds NOTIFY drains or hands the duty on; no waiter sleeps without NOTIFY on
+//!   the black slot with the lowest bound.
+//! - S5. Once `glsn` carries CLOSED nothing is reserved, and `last` already says where the log ended: a thread that
+//!   compared flags with an older end would drop the duty to wake, or refuse a wait for a record that is there.
+//! - S6. A scan counts the slots after its limit, and again after the flags: of a slot in its first use it knows only
+//!   that it reserves at or above the limit, and the flag of another slot may be above because that one reserved in
+//!   between.
 //! # Ordering
 //! | store                            | pairs with                 | carries                                         |
 //! |----------------------------------|----------------------------|-------------------------------------------------|
@@ -28,9 +28,9 @@
 //! | `glsn` exchange AcqRel, closing  | `glsn` Acquire, scan       | `last`, and black of every reservation below    |
 //!
 //! # Progress
-//! `blacken`, `reserve`, `whiten`: wait-free, but for the drain when NOTIFY was set. `scan`: wait-free in the number of
-//! slots, but for `fetch_max`, which is a compare-exchange loop on x86-64 (lock-free). `close`: lock-free, a
-//! compare-exchange loop beside the appends.
+//! `blacken`, `reserve`, `leave_black`: wait-free, except for the drain if NOTIFY was set. `scan`: wait-free in the
+//! number of slots, except for `fetch_max`, which is a compare-exchange loop on x86-64 (lock-free). `close`: lock-free,
+//! a compare-exchange loop that competes with the appends.
 //!
 //! Checked by the models in `loom_tests`, by `freeze_tests`, which stop a worker at every step, and by `mix_tests`.
 
@@ -57,7 +57,7 @@ use super::{
     words::{Colour, Flag, Word},
 };
 
-/// Set in `glsn` once nothing is reserved any more. Positions stay below 2^60, and no crowd of late writers adds 2^61.
+/// Set in `glsn` once nothing is reserved any more. Positions stay below 2^60, and late writers cannot add 2^61.
 const CLOSED: u64 = 1 << 62;
 
 /// Returns whether `glsn` says that nothing is reserved any more.
@@ -65,7 +65,7 @@ pub(crate) const fn is_closed(glsn: u64) -> bool {
     glsn >= CLOSED
 }
 
-/// Looks at a black flag before its watcher sleeps: well below a microsecond.
+/// Number of looks at a black flag before a waiter sleeps: well below a microsecond.
 const SPINS: u32 = 48;
 
 /// The words of a log with a lock-free protocol.
@@ -80,7 +80,7 @@ pub(super) struct Slots {
     state: Mutex<State>,
 }
 
-/// What a scan compares the flags with.
+/// The position with which a scan compares the flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
     /// The next free position, loaded before the flags.
@@ -103,12 +103,12 @@ pub(super) struct Blocker {
     flag: Flag,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
-    /// At least this far the log is complete.
+    /// The log is complete at least up to here.
     pub(super) boundary: Lsn,
-    /// What the flags were compared with.
+    /// The position with which the flags were compared.
     limit: Lsn,
     /// The black slot with the lowest bound.
     blocker: Option<Blocker>,
@@ -121,7 +121,7 @@ impl Scan {
     }
 }
 
-/// The log takes no more records.
+/// The refusal of a log that takes no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 
@@ -140,12 +140,12 @@ impl Slots {
         }
     }
 
-    /// Has scans look at slot `index` from now on; called in the order of the numbers.
+    /// Makes scans read slot `index` from now on; called in the order of the numbers.
     pub(super) fn register(&self, index: usize) {
         self.used.store(index + 1, ord!("USED_STORE", Release));
     }
 
-    /// Returns how many slots were ever in use.
+    /// Returns the number of slots that were ever in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(ord!("USED_LOAD", Acquire))
     }
@@ -155,7 +155,7 @@ impl Slots {
         Lsn::new(self.boundary.load(ord!("BOUNDARY_LOAD", Acquire)))
     }
 
-    /// Returns the next free position, or where the log ended.
+    /// Returns the next free position, or the end of a closed log.
     pub(super) fn next(&self) -> Lsn {
         let next = self.glsn.load(ord!("GLSN_LOAD", Acquire));
         if next < CLOSED { Lsn::new(next) } else { self.last.load() }
@@ -165,7 +165,7 @@ impl Slots {
         Flag::from_raw(self.flags[index].load(ord!("FLAG_LOAD", Acquire)))
     }
 
-    /// W1: shows that a reservation is coming, at or above the end of the last one.
+    /// W1: announces a reservation at or above the end of the last one.
     pub(super) fn blacken(&self, slot: &Slot) {
         if mutant!("NO_BLACK") {
             return;
@@ -201,7 +201,7 @@ impl Slots {
         self.leave_black(slot, Flag::white(end));
     }
 
-    /// Raises the bound of a black slot to what it reserved, before it waits for anything (N11).
+    /// Raises the bound of a black slot to the start of its reservation, before it waits for anything (RULE-11).
     #[cold]
     #[inline(never)]
     pub(super) fn raise(&self, slot: &mut Slot, start: Lsn) {
@@ -216,8 +216,8 @@ impl Slots {
         }
     }
 
-    /// Leaves black for `flag`: white or staged, at the end of the record. Wakes whoever was told to wait for this. Always
-    /// inlined, for `tests/assembly.rs`.
+    /// Leaves black for `flag`: white or staged, at the end of the record. Drains if a waiter asked for it, or if the
+    /// slot owes it. Always inlined, for `tests/assembly.rs`.
     #[inline(always)]
     pub(super) fn leave_black(&self, slot: &mut Slot, flag: Flag) {
         slot.end = flag.lsn();
@@ -235,22 +235,22 @@ impl Slots {
         }
     }
 
-    /// Leaves staged for white: the ring has the bytes. A plain store, since NOTIFY is only ever set on black.
+    /// Leaves staged for white: the ring has the bytes. A plain store suffices, since NOTIFY is only ever set on black.
     pub(super) fn whiten_staged(&self, slot: &Slot) {
         self.flags[slot.index].store(Flag::white(slot.end).raw(), ord!("STAGED_TO_WHITE", Release));
     }
 
-    /// Returns how a thread that owns `slot`, which is white, is to scan.
+    /// Returns the own slot for a scan by the thread that owns `slot`, which is white.
     pub(super) fn own(slot: &Slot) -> Own {
         Own { index: slot.index, flag: Flag::white(slot.end) }
     }
 
-    /// Looks at every flag and moves the boundary to what is complete.
+    /// Reads every flag and raises the boundary to where the log is complete.
     pub(super) fn scan(&self, limit: Limit, own: Option<Own>) -> Scan {
         self.scan_noting(limit, own, |_colour| ())
     }
 
-    /// As [`Slots::scan`], for somebody who wants to know the colour of each flag that is looked at.
+    /// Does the same as [`Slots::scan`], and passes the colour of each flag that it reads to `note`.
     #[inline(always)]
     pub(super) fn scan_noting(&self, limit: Limit, own: Option<Own>, mut note: impl FnMut(Colour)) -> Scan {
         let load_limit = || match limit {
@@ -275,7 +275,7 @@ impl Slots {
                 }
                 index += 1;
             }
-            // S6.
+            // S6: the flags count only if no slot was registered since the last count.
             let now = if mutant!("USED_ONCE") || used_early.is_some() { used } else { self.used() };
             if now == used {
                 break;
@@ -289,13 +289,13 @@ impl Slots {
         Scan { boundary: self.raise_boundary(bound), limit, blocker }
     }
 
-    /// Moves the boundary to `bound` unless it is further already; returns where it is at least.
+    /// Raises the boundary to `bound` unless it is further already; returns a position that it has at least.
     fn raise_boundary(&self, bound: Lsn) -> Lsn {
         if mutant!("BOUNDARY_BY_STORE") {
             self.boundary.store(bound.get(), Ordering::Release);
             return bound;
         }
-        // Loom branches at the last access to a word only, so this load would hide the others' from it: a model of its own
+        // Loom branches at the last access to a word only, so this load would hide the others' from it: one model
         // (SHORTCUT) has it, the others do without.
         if cfg!(not(loom)) || mutant!("SHORTCUT") {
             let now = self.boundary();
@@ -307,14 +307,14 @@ impl Slots {
         bound.max(Lsn::new(before))
     }
 
-    /// Has the owner of a black slot notify when it leaves black. Fails when it has left.
+    /// Asks the owner of a black slot to notify when it leaves black; returns `false` if it has left already.
     fn hand_on(&self, blocker: Blocker) -> bool {
         let (old, new) = (blocker.flag.raw(), blocker.flag.with_notify().raw());
         let flag = &self.flags[blocker.index];
         flag.compare_exchange(old, new, ord!("NOTIFY_CAS", AcqRel), ord!("_", Acquire)).is_ok()
     }
 
-    /// Moves the boundary for those who sleep and wakes them; if something else holds it back, hands the duty on (S4).
+    /// Raises the boundary for the waiters and wakes them; if another slot holds it back, hands the duty on (S4).
     #[cold]
     #[inline(never)]
     fn drain(&self, slot: &mut Slot, flag: Flag) {
@@ -338,11 +338,11 @@ impl Slots {
         }
     }
 
-    /// Tries once to see the boundary at `lsn`; else leaves `waker` to be called when it may be there. `number` is the
-    /// sleeper's, from its last call.
+    /// Checks whether the boundary is at `lsn`; else registers `waker`, to be called when it may be there. `number` is
+    /// the waiter's, from its last call.
     ///
     /// # Errors
-    /// The state in which the boundary will not get there.
+    /// The state because of which the boundary will not get there.
     pub(super) fn park(
         &self,
         lsn: Lsn,
@@ -372,7 +372,7 @@ impl Slots {
         }
     }
 
-    /// Looks at a black flag for a short while.
+    /// Watches a black flag for a short while; returns whether it changed.
     #[cfg(not(any(loom, shuttle)))]
     fn leaves_soon(&self, blocker: Blocker) -> bool {
         (0..SPINS).any(|_| {
@@ -381,14 +381,14 @@ impl Slots {
         })
     }
 
-    /// A model has no time, so it sleeps at once.
+    /// Returns `false`: a model has no time, so the waiter sleeps at once.
     #[cfg(any(loom, shuttle))]
     fn leaves_soon(&self, _: Blocker) -> bool {
         let _ = SPINS;
         false
     }
 
-    /// Forgets a sleeper that was left by [`Slots::park`].
+    /// Removes a waiter that [`Slots::park`] registered.
     pub(super) fn forget(&self, lsn: Lsn, number: u64) {
         self.sleepers.leave(lsn, number);
     }
@@ -428,7 +428,7 @@ impl Slots {
         outcome
     }
 
-    /// Takes no more reservations; the first reason stays.
+    /// Accepts no more reservations; the first reason stays.
     pub(super) fn close(&self, state: State) {
         let mut now = self.state.lock();
         if *now == State::Open {
@@ -438,7 +438,8 @@ impl Slots {
                 self.last.store(last);
                 return;
             }
-            // Where an idle log ends; else the first exchange says it. A load here would hide the appends' from loom.
+            // The end of an idle log; otherwise the first exchange returns the end. A load here would hide the appends'
+            // from loom.
             let mut next = self.boundary().get();
             loop {
                 self.last.store(Lsn::new(next));
@@ -450,7 +451,7 @@ impl Slots {
         }
     }
 
-    /// Returns why nothing is reserved any more.
+    /// Returns the reason why nothing is reserved any more.
     #[cold]
     #[inline(never)]
     pub(super) fn state(&self) -> State {
@@ -463,7 +464,7 @@ impl Slots {
     }
 }
 
-/// The ordering of W2: both halves are needed (S3), and a model leaves out one at a time.
+/// Returns the ordering of W2: both halves are needed (S3), and a model leaves out one at a time.
 fn add_ordering() -> Ordering {
     if mutant!("GLSN_ADD_ACQUIRE") {
         return Ordering::Acquire;

@@ -1,8 +1,8 @@
-//! `Staging`: a copy of the record a worker is about to append, so that the flush need not wait for the copy into the
-//! ring.
+//! `Staging`: a copy of the record that a worker is about to append, so that the flush need not wait for the copy into
+//! the ring.
 //!
-//! One buffer per slot, written by the slot's owner, read by whoever flushes. The two may overlap: the words are atomic,
-//! and a reader throws away what it read unless the flag it saw before is still there afterwards. The end of a record is
+//! There is one buffer per slot, written by the slot's owner and read by flushes. The two may overlap: the words are
+//! atomic, and a reader discards what it read unless the flag is the same before and afterwards. The end of a record is
 //! unique, so the flag is the sequence number.
 //!
 //! # Ordering
@@ -11,7 +11,7 @@
 //! | staged swap, owner (`slots`)                 | flag Acquire before the words     | the words                      |
 //! | fence Release before the words, owner        | fence Acquire after them, reader  | the white before this record   |
 //!
-//! The second row: a reader that saw a word of a newer record sees, at its second look, that the flag has moved on.
+//! The second row: a reader that saw a word of a newer record finds at its second look that the flag has changed.
 
 use std::sync::OnceLock;
 
@@ -39,11 +39,11 @@ impl Buffer {
     }
 }
 
-/// The staging buffer of one slot, made when the slot is first used; in a shared ring it is there from the start.
+/// The staging buffer of one slot, made when the slot is first used; in a shared ring it exists from the start.
 #[derive(Debug, Default)]
 pub(super) struct Staging(OnceLock<Buffer>);
 
-/// Bytes that a reader took, from `start` on.
+/// Bytes that a reader took; the first one has the position `start`.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) start: Lsn,
@@ -56,7 +56,7 @@ impl Staging {
         self.0.get_or_init(|| Buffer::of(Home::Private.staging(0, bytes)));
     }
 
-    /// Takes a buffer that has its place already.
+    /// Uses a buffer that has its place already.
     pub(super) fn over(placed: (Place<AtomicU64>, Place<[AtomicU64]>)) -> Self {
         Self(OnceLock::from(Buffer::of(placed)))
     }
@@ -65,11 +65,11 @@ impl Staging {
         self.0.get().expect("prepared when the slot was registered")
     }
 
-    /// Stores a record. The slot's flag is not staged, so nobody takes what is here.
+    /// Stores a record. The slot's flag is not staged, so no reader takes the record yet.
     pub(super) fn put(&self, record: &Record<'_>) {
         let buffer = self.buffer();
         if !mutant!("NO_WRITER_FENCE") {
-            // N10: the words below stay behind our last white.
+            // RULE-10: the words below stay behind the slot's last white.
             fence(Ordering::Release);
         }
         buffer.bytes.store(record.bytes(), Ordering::Relaxed);
@@ -78,10 +78,10 @@ impl Staging {
         words.finish();
     }
 
-    /// Takes a copy of the record that ends at `end`; it counts only if `unchanged` says so afterwards.
+    /// Takes a copy of the record that ends at `end`; it counts only if `unchanged` returns true afterwards.
     pub(super) fn take(&self, end: Lsn, unchanged: impl FnOnce() -> bool) -> Option<Staged> {
         let buffer = self.buffer();
-        // A newer record's length may be here: bounded by the buffer, and thrown away below.
+        // This may be the length of a newer record: it is bounded by the buffer, and the copy is discarded below.
         let len = usize::try_from(buffer.bytes.load(Ordering::Relaxed)).expect("a record fits into its buffer");
         let mut bytes = Vec::with_capacity(len.next_multiple_of(WORD));
         for word in &buffer.words[..len.div_ceil(WORD)] {
@@ -95,7 +95,7 @@ impl Staging {
     }
 }
 
-/// Bytes on their way into whole words.
+/// A packer of bytes into whole words.
 struct Words<'a> {
     of: &'a [AtomicU64],
     at: usize,
@@ -112,7 +112,7 @@ impl Words<'_> {
         for (target, bytes) in target.iter().zip(whole) {
             let value = u64::from_le_bytes(*bytes);
             target.store(self.word | value << bits, Ordering::Relaxed);
-            // In two steps, since a shift by 64 is none.
+            // In two steps, since a shift by all 64 bits is not defined.
             self.word = value >> 1 >> (u64::BITS - 1 - bits);
         }
         self.at += whole.len();
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use crate::format::{KIND_DATA, RecordHead};
 
-    /// Goal: what is put is what is taken, however the parts fall into words. Method: sizes around multiples of a word,
-    /// each cut into two parts at every place.
+    /// Goal: a record is taken as it was put, however its parts fall into words. Method: sizes around multiples of a
+    /// word, each cut into two parts at every place.
     #[test]
     fn staged_record_is_taken_whole() {
         let staging = Staging::default();

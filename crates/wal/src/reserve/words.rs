@@ -3,7 +3,7 @@
 //! | bits of a flag | mean                                                          |
 //! |----------------|---------------------------------------------------------------|
 //! | 62..=63        | colour: white 0, black 1, staged 2                            |
-//! | 61             | NOTIFY: somebody sleeps until this slot leaves black          |
+//! | 61             | NOTIFY: a waiter sleeps until this slot leaves black          |
 //! | 0..=60         | position: black a bound, white and staged the end of a record |
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use collie_sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// A position that several threads look at.
+/// A position that several threads read.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Word(Padded<AtomicU64>);
@@ -37,12 +37,12 @@ impl Word {
     }
 }
 
-/// What the owner of a slot is doing.
+/// The activity of a slot's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
-    /// Nothing in flight: everything it reserved is complete.
+    /// Nothing is in progress: everything that it reserved is complete.
     White,
-    /// A reservation may be in flight, at or above the position.
+    /// A reservation may be in progress, at or above the position.
     Black,
     /// The record is published and its bytes are in the staging buffer; the ring may not have them yet.
     Staged,
@@ -112,7 +112,8 @@ const _: () = assert!(Flag::white(Lsn::ZERO).0 == 0, "F1");
 mod tests {
     use super::*;
 
-    /// Goal: colour, position and NOTIFY do not touch each other. Method: every colour at the edges of the number line.
+    /// Goal: colour, position and NOTIFY do not affect each other. Method: every colour at the edges of the number
+    /// line.
     #[test]
     fn flag_keeps_its_three_parts_apart() {
         for lsn in [Lsn::ZERO, Lsn::FIRST, Lsn::new(1 << 60), Lsn::new(POSITION)] {
