@@ -1,5 +1,5 @@
-//! Failed writes and syncs: what is not durable is written again to the next file and the log goes on; when that fails
-//! too, it stops and says so. Nothing acknowledged is lost either way.
+//! Failed writes and syncs: the records that are not durable are written again to the next file and the log goes on; if
+//! that fails too, the log stops and says so. No acknowledged record is lost in either case.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ fn open(disk: &SimFiles, options: Options) -> Result<Log, WalError> {
     Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options).map(|(log, _)| log)
 }
 
-/// What a run was promised.
+/// The promises that a run got.
 #[derive(Debug, Default)]
 struct Run {
     /// Bodies appended, in order.
     appended: Vec<Vec<u8>>,
-    /// How many of them were acknowledged as durable, and as written.
+    /// The number of them that was acknowledged as durable, and as written.
     durable: usize,
     written: usize,
-    /// How many of the oldest may have been freed.
+    /// The number of the oldest ones that may have been freed.
     freed: usize,
     rewrites: u64,
     error: Option<WalError>,
 }
 
 impl Run {
-    /// Opens a log on `disk` and appends records of several sizes at all levels, freeing old files on the way.
+    /// Opens a log on `disk` and appends records of several sizes at all levels, freeing old files in between.
     fn new(disk: &SimFiles) -> Self {
         let mut run = Self::default();
         match open(disk, tiny()) {
@@ -55,7 +55,7 @@ impl Run {
             let mut body = vec![u8::try_from(number).unwrap(); 200 + number * 397 % 3_500];
             body[0] = 0xFF;
             let appended = match writer.append(2, &[&body]) {
-                // A spare that could not be prepared: the next try must do.
+                // A spare could not be prepared; the next try must succeed.
                 Err(WalError::Full { .. }) => {
                     log.tick()?;
                     writer.append(2, &[&body])?
@@ -84,7 +84,7 @@ impl Run {
         Ok(())
     }
 
-    /// Opens what is left of the disk: what was acknowledged must be back, and nothing that was not appended.
+    /// Opens what is left of the disk: every acknowledged record must be back, and none that was not appended.
     fn check(&self, disk: &SimFiles, acknowledged: usize) -> Result<(), String> {
         let log = open(disk, tiny()).map_err(|error| error.to_string())?;
         let read: Result<Vec<_>, _> = log.read(Lsn::ZERO).map(|record| record.map(|record| record.body)).collect();
@@ -97,9 +97,9 @@ impl Run {
     }
 }
 
-/// Goal: whichever one write or sync fails, the log goes on in the next file, nothing acknowledged is lost at a power cut
-/// behind it, and nothing is acknowledged before it is durable. Method: EIO and ENOSPC at the k-th write or sync of a
-/// workload, for all k, three outcomes of the cut each.
+/// Goal: whichever single write or sync fails, the log goes on in the next file, a later power cut loses no
+/// acknowledged record, and none is acknowledged before it is durable. Method: EIO and ENOSPC at the k-th write or sync
+/// of a workload, for all k, three outcomes of the cut each.
 #[test]
 fn each_failing_write_or_sync_sends_the_log_to_the_next_file() {
     for fault in [Fault::Eio, Fault::Enospc] {
@@ -125,9 +125,9 @@ fn each_failing_write_or_sync_sends_the_log_to_the_next_file() {
     }
 }
 
-/// Goal: while the log moves to the next file the power may go at any call, and what was acknowledged is back; killed
-/// alone, the process leaves also what was only written. Method: EIO at each k-th call, and the end at each of the next
-/// calls, over all k.
+/// Goal: while the log moves to the next file the power may go at any call, and every acknowledged record is back; if
+/// only the process is killed, records that were written are back too. Method: EIO at each k-th call, and the end at
+/// each of the next calls, over all k.
 #[test]
 fn power_cut_while_moving_to_the_next_file_loses_nothing_acknowledged() {
     let whole = SimFiles::new();
@@ -151,8 +151,8 @@ fn power_cut_while_moving_to_the_next_file_loses_nothing_acknowledged() {
     assert!(moving > 200, "only {moving} runs moved");
 }
 
-/// Goal: when the next file fails too, the log stops: nothing more is acknowledged, every call says so, and what was
-/// acknowledged survives. Method: every call from the k-th on fails, for all k.
+/// Goal: if the next file fails too, the log stops: nothing more is acknowledged, every call returns the error, and
+/// acknowledged records survive. Method: every call from the k-th on fails, for all k.
 #[test]
 fn log_is_poisoned_when_the_next_file_fails_too() {
     let whole = SimFiles::new();
@@ -176,8 +176,8 @@ fn log_is_poisoned_when_the_next_file_fails_too() {
     assert!(poisoned > 40, "{poisoned}");
 }
 
-/// Goal: a poisoned log refuses appends and waits with the durable position, and reads on. Method: two failing calls in
-/// a row.
+/// Goal: a poisoned log refuses appends and waits with the durable position, and can still be read. Method: two failing
+/// calls in a row.
 #[test]
 fn poisoned_log_says_how_far_it_was_durable_and_reads_on() {
     let disk = SimFiles::new();
@@ -189,7 +189,7 @@ fn poisoned_log_says_how_far_it_was_durable_and_reads_on() {
     assert!(stat.timed_syncs > 0 && stat.timed_syncs <= stat.syncs);
     let calls = disk.writes_and_syncs();
     disk.fail_write_or_sync(calls + 1, Fault::Eio);
-    // All that follow, since the next file has still to be prepared.
+    // All the following calls, since the next file has still to be prepared.
     (calls + 2..calls + 100).for_each(|call| disk.fail_write_or_sync(call, Fault::Eio));
     assert!(matches!(writer.commit(0, b"lost", Level::Disk), Err(WalError::Io { .. })));
     match writer.append(0, &[b"more"]) {
@@ -202,7 +202,7 @@ fn poisoned_log_says_how_far_it_was_durable_and_reads_on() {
     assert_eq!(log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect::<Vec<_>>(), [b"kept"]);
 }
 
-/// Goal: the file that failed is named once and never used again, not even as a spare, and close still marks a clean
+/// Goal: the file that failed is named once and never used again, not even as a spare, and a close still marks a clean
 /// end. Method: fail one sync; free everything; look at the names and the line.
 #[test]
 fn failed_file_is_named_and_never_used_again() {

@@ -1,18 +1,18 @@
 //! `Ring`: the bytes of the log that are not on disk yet, addressed by position.
 //!
-//! Not a queue: it stores no head or tail of its own. The reservation says who may write where, the flight says who
-//! reads.
+//! It is not a queue: it stores neither head nor tail. The reservation determines which thread may write where, and the
+//! in-flight flush which positions are read.
 //!
 //! # Invariants
 //! - R1. A byte is written only by the holder of the reservation that covers it, and only while its position is below
 //!   `durable + len` (LOG-4), so no two live positions share a byte. With the helping protocol `recycle` takes the
 //!   place of `durable`: no slot that is not white holds a position a ring below.
-//! - R2. A byte is read only by the flight, and only at positions from `durable` to the boundary, which was loaded
-//!   with Acquire after the writer stored it with Release: the writer is done and no other writer comes (R1). Positions
-//!   of a record that is still staged are not read here.
+//! - R2. A byte is read only by the flush that takes it, and only at positions from `durable` to the boundary, which
+//!   was loaded with Acquire after the writer stored it with Release: the writer is done and no other writer comes
+//!   (R1). Positions of a record that is still staged are not read here.
 //!
-//! Checked by the crash and concurrency tests, which compare every record that comes back, and by the models, in which
-//! every byte is a cell that tells who touches it at one time.
+//! Checked by the crash and concurrency tests, which compare every record that is read back, and by the models, in
+//! which every byte is a cell that reports simultaneous accesses.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::cell::UnsafeCell;
@@ -26,17 +26,17 @@ use crate::{
     ring_file::Home,
 };
 
-/// A byte that R1 and R2 give to one side at a time.
+/// A byte that R1 and R2 give to one thread at a time.
 pub(crate) type RingByte = UnsafeCell<u8>;
 
-/// A power-of-two number of bytes.
+/// The ring: a power-of-two number of bytes.
 pub(crate) struct Ring {
     bytes: Place<[RingByte]>,
     mask: u64,
 }
 
-// SAFETY: by R1 and R2 a byte is touched by one side at a time; the boundary's Release and Acquire hand it to the
-// flight, `durable`'s Release and Acquire hand it back.
+// SAFETY: by R1 and R2 one thread at a time accesses a byte; the boundary's Release and Acquire hand it to the flush,
+// and `durable`'s Release and Acquire hand it back.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -63,7 +63,7 @@ impl Ring {
             // SAFETY: `target` has room for the whole record, which the caller may write.
             return unsafe { record.copy_to(target) };
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract.
         unsafe { self.write_parts(at, record) };
     }
 
@@ -76,13 +76,13 @@ impl Ring {
     unsafe fn write_parts(&self, at: Lsn, record: &Record<'_>) {
         let mut at = at;
         for part in record.parts() {
-            // SAFETY: the caller's.
+            // SAFETY: the caller fulfils the contract.
             unsafe { self.write(at, part) };
             at = at.plus(part.len() as u64);
         }
     }
 
-    /// Returns where position `at` lies, if `bytes` from there on do not wrap.
+    /// Returns the address of position `at`, if `bytes` from there on do not wrap.
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     fn contiguous(&self, at: Lsn, bytes: u64) -> Option<*mut u8> {
@@ -96,7 +96,8 @@ impl Ring {
         Some(unsafe { UnsafeCell::raw_get(self.bytes.as_ptr()).add(from) })
     }
 
-    /// Returns the ranges of the bytes from `at` on: the second is what wraps to the front.
+    /// Returns the offset of `at`, the number of bytes up to the end of the ring, and the number that wraps to its
+    /// front.
     fn split(&self, at: Lsn, len: usize) -> (usize, usize, usize) {
         let from = usize::try_from(at.get() & self.mask).expect("below the length");
         assert!(len <= self.bytes.len(), "a reservation is at most the ring");
@@ -112,7 +113,7 @@ impl Ring {
     pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
         let (from, first, second) = self.split(at, source.len());
         let base = UnsafeCell::raw_get(self.bytes.as_ptr());
-        // SAFETY: `split` keeps both ranges inside the allocation; R1: nobody else touches them now.
+        // SAFETY: `split` keeps both ranges inside the allocation; R1: no other thread accesses them now.
         unsafe {
             std::ptr::copy_nonoverlapping(source.as_ptr(), base.add(from), first);
             std::ptr::copy_nonoverlapping(source.as_ptr().add(first), base, second);
@@ -122,22 +123,23 @@ impl Ring {
     /// Appends the `len` bytes from position `at` on to `target`.
     ///
     /// # Safety
-    /// The caller is the flight, and the positions lie between `durable` and a boundary it loaded with Acquire (R2).
+    /// The caller is the flush that takes these positions, which lie between `durable` and a boundary that it loaded
+    /// with Acquire (R2).
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
         let (from, first, second) = self.split(at, len);
         let base = UnsafeCell::raw_get(self.bytes.as_ptr()).cast_const();
-        // SAFETY: `split` keeps both ranges inside the allocation; R2: they are not written while we look.
+        // SAFETY: `split` keeps both ranges inside the allocation; R2: they are not written during the read.
         let (head, tail) =
             unsafe { (std::slice::from_raw_parts(base.add(from), first), std::slice::from_raw_parts(base, second)) };
         target.extend_from_slice(head);
         target.extend_from_slice(tail);
     }
 
-    /// As above, in cells that a model watches.
+    /// Copies `source` to position `at`, in cells that a model watches.
     ///
     /// # Safety
-    /// As above.
+    /// The caller holds the reservation of these positions (R1).
     #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
         let (from, first, _) = self.split(at, source.len());
@@ -148,10 +150,10 @@ impl Ring {
         }
     }
 
-    /// As above, in cells that a model watches.
+    /// Appends the `len` bytes from position `at` on to `target`, from cells that a model watches.
     ///
     /// # Safety
-    /// As above.
+    /// The caller is the flush that takes these positions (R2).
     #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
         let (from, first, _) = self.split(at, len);
@@ -174,7 +176,7 @@ impl std::fmt::Debug for Ring {
 mod tests {
     use super::*;
 
-    /// Goal: bytes that wrap around the end come back whole. Method: every start in a ring of 16.
+    /// Goal: bytes that wrap around the end are read back whole. Method: every start in a ring of 16.
     #[test]
     fn ring_wraps() {
         let ring = Ring::new(&Home::Private, 16);

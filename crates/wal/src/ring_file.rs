@@ -1,7 +1,7 @@
-//! `RingFile`: the ring, the staging buffers and the words of a running log in memory that outlives the process; and
-//! `Home`, which says whether they live there.
+//! `RingFile`: the ring, the staging buffers and the words of a running log in memory that outlives the process. `Home`
+//! says whether they are there.
 //!
-//! Only the running log has it mapped. What an earlier life left is read by `dead_ring`, never mapped.
+//! Only the running log maps it. The ring of an earlier incarnation is read by `dead_ring`, never mapped.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -11,13 +11,15 @@
 //! | then | one staging buffer for each slot (`help` only): length in 8 bytes, the record from byte 128 on |
 //! | then, at a multiple of 4096 | the ring |
 //!
-//! Words and flags mean what `reserve` says. All integers are little-endian; another machine's ring is not read.
+//! Words and flags have the meaning that `reserve` gives them. All integers are little-endian; another machine's ring
+//! is not read.
 //!
 //! # Invariants
-//! - J1. The header is written after everything else holds its first value, so a header that is there tells the truth.
+//! - J1. The header is written after everything else has its first value, so a header that is there is true.
 //! - J2. Every part lies inside the region, aligned, and no two overlap (`Layout`).
-//! - J3. The name goes only when nothing in the ring is needed any more: after the closing frame is on disk, after the
-//!   next life has written what was here, or when no next life can come for it (`dead_rings`).
+//! - J3. The name is removed only when nothing in the ring is needed any more: after the closing frame is on disk,
+//!   after the next incarnation has written the ring's records, or if no next incarnation can come for it
+//!   (`dead_rings`).
 //!
 //! Checked by `ring_file_tests`.
 
@@ -51,18 +53,18 @@ use crate::{
 pub(crate) const RING_MAGIC: &[u8; 8] = b"COLLIERG";
 /// The layout that this program writes, and the only one it reads.
 pub(crate) const RING_VERSION: u16 = 1;
-/// Each word and flag is alone on so many bytes.
+/// Each word and flag is alone on this many bytes.
 pub(crate) const LINE: usize = 128;
 const _: () = assert!(size_of::<Padded<AtomicU64>>() == LINE || cfg!(any(loom, shuttle)));
 
-/// A word that is not a slot's; the value is where it lies.
+/// A word that belongs to no slot; the value is its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WordAt {
     /// Next free position.
     Next = 4096,
     /// Every record below is complete.
     Boundary = 4224,
-    /// Where the log ended, once `glsn` says that it did.
+    /// Where the log ended, once `glsn` carries CLOSED.
     Last = 4352,
     /// Slots that were ever in use.
     Used = 4480,
@@ -71,7 +73,7 @@ pub(crate) enum WordAt {
 }
 
 impl WordAt {
-    /// Returns where it lies.
+    /// Returns its offset.
     pub(crate) const fn offset(self) -> usize {
         self as usize
     }
@@ -79,13 +81,13 @@ impl WordAt {
 
 const FLAGS_AT: usize = 8192;
 
-/// Where everything lies, by the sizes that decide it.
+/// The layout of a ring file, given by the sizes that determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// A power of two.
     pub(crate) ring_bytes: usize,
     pub(crate) slots: usize,
-    /// Size of a staging buffer; 0: there are none.
+    /// Size of a staging buffer; 0 if there are none.
     pub(crate) staging_bytes: usize,
 }
 
@@ -101,7 +103,7 @@ impl Layout {
         }
     }
 
-    /// Returns whether these are sizes that a log can have; the sums below are in bounds then.
+    /// Returns whether a log can have these sizes; if so, the sums below are in bounds.
     pub(crate) fn is_sane(&self) -> bool {
         self.ring_bytes.is_power_of_two()
             && (BLOCK..=1 << 40).contains(&self.ring_bytes)
@@ -110,34 +112,35 @@ impl Layout {
             && self.staging_bytes.is_multiple_of(LINE)
     }
 
-    /// Returns where the flag of slot `index` lies.
+    /// Returns the offset of the flag of slot `index`.
     pub(crate) fn flag_at(&self, index: usize) -> usize {
         FLAGS_AT + index * LINE
     }
 
-    /// Returns where the staging buffer of slot `index` lies: its length; [`LINE`] bytes further on the record.
+    /// Returns the offset of the staging buffer of slot `index`: its length is there, the record [`LINE`] bytes further
+    /// on.
     pub(crate) fn staging_at(&self, index: usize) -> usize {
         let stride = if self.staging_bytes == 0 { 0 } else { LINE + self.staging_bytes };
         self.flag_at(self.slots).next_multiple_of(BLOCK) + index * stride
     }
 
-    /// Returns where the ring starts.
+    /// Returns the offset of the ring.
     pub(crate) fn ring_at(&self) -> usize {
         self.staging_at(self.slots).next_multiple_of(BLOCK)
     }
 
-    /// Returns the size of the whole.
+    /// Returns the total size.
     pub(crate) fn total_bytes(&self) -> usize {
         self.ring_at() + self.ring_bytes
     }
 
-    /// Returns the size of the whole, as a file has it.
+    /// Returns the total size as that of a file.
     pub(crate) fn file_bytes(&self) -> u64 {
         u64::try_from(self.total_bytes()).unwrap_or(u64::MAX)
     }
 }
 
-/// Who wrote a ring, and how it lies.
+/// The header of a ring: the log that wrote it, and the layout.
 ///
 /// | offset | bytes | field |
 /// |---|---|---|
@@ -162,14 +165,14 @@ pub(crate) struct Header {
     pub(crate) owner: Owner,
     pub(crate) layout: Layout,
     pub(crate) pid: u32,
-    /// Where the log's directory was: only who looks for rings of directories that are gone asks.
+    /// Where the log's directory was; only the search for rings of directories that are gone reads it.
     pub(crate) dir: Option<PathBuf>,
 }
 
 /// Longest path that a header holds.
 const PATH_BYTES_MAX: usize = BLOCK - 90;
 
-/// Whose ring it is: every field must fit for its bytes to count.
+/// The log that owns a ring: every field must match for the ring's bytes to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) log_id: [u8; 16],
@@ -208,7 +211,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header block; the text says what is wrong with it.
+    /// Reads a header block; the error says what is wrong with it.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "its header is cut off";
         let covered = block.get(12..BLOCK).ok_or(SHORT)?;
@@ -253,7 +256,7 @@ impl Header {
     }
 }
 
-/// The log that a ring is made for.
+/// The incarnation of a log that a ring is made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life<'a> {
     pub(crate) env: &'a Env,
@@ -262,20 +265,20 @@ pub(crate) struct Life<'a> {
     pub(crate) incarnation: u64,
 }
 
-/// Returns the shared ring in `ring_dir` of the log `log_id` in the directory `dir`, if there is one.
+/// Returns the path of the shared ring in `ring_dir` of the log `log_id` in the directory `dir`, if there is one.
 pub(crate) fn ring_path_of(env: &Env, ring_dir: &Path, log_id: &[u8; 16], dir: &Path) -> Option<PathBuf> {
     let path = ring_path(ring_dir, log_id, env.memory.directory_id(dir).ok()?);
     env.memory.open(&path).is_ok().then_some(path)
 }
 
-/// Returns the name of the ring of the log `log_id` in the directory with that number, in `ring_dir`.
+/// Returns the path that a ring has in `ring_dir`, by the log's id and the number of its directory.
 pub(crate) fn ring_path(ring_dir: &Path, log_id: &[u8; 16], directory_id: u64) -> PathBuf {
     ring_dir.join(format!("collie-{:032x}-{directory_id:016x}.ring", u128::from_be_bytes(*log_id)))
 }
 
-/// Removes what an earlier life of a log left, whose directory is locked.
+/// Removes the ring that an earlier incarnation of a log left; the log's directory is locked.
 fn remove_left(memory: &dyn SharedMemory, path: &Path) -> io::Result<()> {
-    // Another log that is opened may be looking at it, which takes it a moment (`dead_rings`).
+    // The opening of another log may have claimed it for a moment, to look at it (`dead_rings`).
     let mut claimed = memory.claim(path);
     for _ in 0..CLAIMS_MAX {
         if !matches!(&claimed, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
@@ -287,13 +290,13 @@ fn remove_left(memory: &dyn SharedMemory, path: &Path) -> io::Result<()> {
     memory.remove(path)
 }
 
-/// How often a claim is tried, a millisecond apart.
+/// Number of tries to claim a ring, a millisecond apart.
 const CLAIMS_MAX: usize = 100;
 
 /// A value that may lie in a region.
 ///
 /// # Safety
-/// All of it that ever changes are atomics or cells, it owns nothing, and dropping it does nothing.
+/// Everything in it that ever changes is an atomic or a cell, it owns nothing, and dropping it does nothing.
 pub(crate) unsafe trait Shareable {}
 // SAFETY: atomics.
 unsafe impl Shareable for Padded<AtomicU64> {}
@@ -316,7 +319,8 @@ pub(crate) struct RingFile {
 }
 
 impl RingFile {
-    /// Makes the ring of a log, in place of one that an earlier life left; its header comes with [`RingFile::publish`].
+    /// Makes the ring of a log, in place of one that an earlier incarnation left; [`RingFile::publish`] writes its
+    /// header.
     fn create(life: &Life<'_>, options: &Options) -> Result<Self, WalError> {
         let memory = &life.env.memory;
         let directory_id = memory.directory_id(life.dir).map_err(|e| WalError::io("look at", life.dir, e))?;
@@ -336,15 +340,15 @@ impl RingFile {
 
     /// Writes the header (J1).
     fn publish(&self) {
-        // A kill stops a thread between two instructions, so keeping the compiler from moving the words' first values
-        // behind the header is enough.
+        // A kill stops a thread between two instructions, so it suffices that the compiler does not move the words'
+        // first values behind the header.
         compiler_fence(Ordering::SeqCst);
         let bytes = self.header.encode();
-        // SAFETY: J2: the header has its own block, and nobody else looks at it in this process.
+        // SAFETY: J2: the header has its own block, and no other thread of this process accesses it.
         unsafe { self.region.address().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Returns its name.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -355,14 +359,14 @@ impl RingFile {
         removed.map_err(|source| WalError::io("remove the shared ring", &self.path, source))
     }
 
-    /// Takes `count` values at `at`, giving each its first value.
+    /// Places `count` values at `at` and gives each its first value.
     fn place<T: Shareable>(&self, at: usize, count: usize, first: impl Fn() -> T) -> Place<[T]> {
         let fits = at.checked_add(size_of::<T>() * count).is_some_and(|end| end <= self.region.len());
         assert!(fits && at.is_multiple_of(align_of::<T>()), "J2");
-        // SAFETY: inside the region by the assertion, which starts at a page.
+        // SAFETY: inside the region by the assertion; the region starts at a page.
         let start = unsafe { self.region.address().add(at) }.cast::<T>();
         for index in 0..count {
-            // SAFETY: as above, and nobody has these bytes yet: each part is placed once, when the log opens.
+            // SAFETY: as above, and no other code has these bytes yet: each part is placed once, when the log opens.
             unsafe { start.add(index).write(first()) };
         }
         // SAFETY: written just now, inside the region, `Shareable`.
@@ -375,19 +379,19 @@ impl RingFile {
 pub(crate) enum Home {
     /// In this process.
     Private,
-    /// In memory that outlives it.
+    /// In memory that outlives the process.
     Shared(RingFile),
 }
 
 impl Home {
-    /// Removes the ring that an earlier life left, whose records are on disk, and makes one of the kind that is asked for;
-    /// the line says why it is not shared although it could have been.
+    /// Removes the ring that an earlier incarnation left, whose records are on disk, and makes one of the configured
+    /// kind; returns a line that says why, if `auto` made a private ring.
     ///
     /// # Errors
-    /// `Io`: `wal.ring = shared`, and it cannot be.
+    /// `Io`: `wal.ring = shared`, and no shared ring can be made.
     pub(crate) fn choose(life: &Life<'_>, options: &Options) -> Result<(Self, Option<String>), WalError> {
         if let Ok(directory_id) = life.env.memory.directory_id(life.dir) {
-            // If it stays, making one fails and says so, and no later open counts it: its incarnation is past.
+            // If it stays, making a new one fails with an error, and no later open counts it: its incarnation is past.
             let _removed = remove_left(&*life.env.memory, &ring_path(&options.ring_dir, &life.log_id, directory_id));
         }
         if options.ring == RingKind::Private {
@@ -403,7 +407,7 @@ impl Home {
         }
     }
 
-    /// Lets a ring count, once everything in it holds its first value (J1).
+    /// Makes a ring count, once everything in it has its first value (J1).
     pub(crate) fn publish(&self) {
         if let Self::Shared(file) = self {
             file.publish();
@@ -460,7 +464,7 @@ impl Home {
         }
     }
 
-    /// Returns the shared ring.
+    /// Returns the shared ring, if the ring is shared.
     pub(crate) fn file(&self) -> Option<&RingFile> {
         if let Self::Shared(file) = self { Some(file) } else { None }
     }

@@ -1,5 +1,5 @@
-//! The shared ring over whole lives of a log: what is back after a kill and after a power cut, which rings count, and
-//! what happens where none can be had. The steps inside an append are `reserve::dead_scan_tests`'.
+//! The shared ring over several incarnations of a log: what is back after a kill and after a power cut, which rings
+//! count, and what happens if no ring can be made. `reserve::dead_scan_tests` covers the steps inside an append.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ fn open(disk: &SimFiles, options: Options) -> Result<(Log, Recovered), WalError>
     Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options)
 }
 
-/// The one ring of a machine.
+/// Returns the only ring of a machine.
 fn only_ring(disk: &SimFiles) -> PathBuf {
     let regions = disk.regions();
     assert_eq!(regions.len(), 1, "{regions:?}");
     regions[0].clone()
 }
 
-/// A log with one record on disk and three that only the ring has, killed.
+/// Makes a log with one record on disk and three that only the ring has, and kills it.
 fn killed(protocol: Protocol) -> SimFiles {
     let disk = SimFiles::new();
     let (log, found) = open(&disk, shared(protocol)).unwrap();
@@ -47,9 +47,9 @@ fn killed(protocol: Protocol) -> SimFiles {
     disk.process_kill()
 }
 
-/// Goal: after a kill every acknowledged record is back from the ring, durably, also when the next life wants a private
-/// ring; the report says so, and the old ring is gone. Method: each protocol and each kind of ring afterwards; then a
-/// power cut right after the open.
+/// Goal: after a kill every acknowledged record is back from the ring, durably, also if the next incarnation has a
+/// private ring; the report says so, and the old ring is gone. Method: each protocol and each kind of ring afterwards;
+/// then a power cut right after the open.
 #[test]
 fn killed_log_gets_back_from_its_ring_what_no_file_has() {
     for protocol in PROTOCOLS {
@@ -68,7 +68,7 @@ fn killed_log_gets_back_from_its_ring_what_no_file_has() {
     }
 }
 
-/// Goal: the test above can fail. Method: a recovery that does not look for a ring.
+/// Goal: the test above can fail. Method: a recovery that ignores rings.
 #[test]
 fn ring_that_is_not_looked_for_loses_acknowledged_records() {
     let disk = killed(Protocol::Help);
@@ -76,7 +76,7 @@ fn ring_that_is_not_looked_for_loses_acknowledged_records() {
     assert_eq!(bodies(&log), [b"on disk"]);
 }
 
-/// Goal: a power cut leaves no ring, and the log opens with what was durable. Method: the killed log, cut instead.
+/// Goal: a power cut leaves no ring, and the log opens with the durable records. Method: the killed log, cut instead.
 #[test]
 fn power_cut_leaves_what_was_durable() {
     let disk = killed(Protocol::Base).power_cut(5);
@@ -85,8 +85,8 @@ fn power_cut_leaves_what_was_durable() {
     assert_eq!((bodies(&log), found.recovered_from_ring), (vec![b"on disk".to_vec()], 0));
 }
 
-/// Goal: a close takes the ring away; what closes badly, or does not close, leaves it. Method: close, close twice, poison,
-/// abandon.
+/// Goal: only a clean close removes the ring; a close that fails, or none, leaves it. Method: close, close twice,
+/// poison, abandon.
 #[test]
 fn ring_goes_with_a_clean_close_only() {
     let disk = SimFiles::new();
@@ -115,8 +115,8 @@ fn ring_goes_with_a_clean_close_only() {
     assert_eq!(bodies(&log).len(), 3, "what a poisoned log had in memory is back too");
 }
 
-/// Goal: a ring counts only for its own log, directory, boot and life, and whole; any other is ignored with a line that
-/// says why, and removed. Method: change one thing about a good ring at a time.
+/// Goal: a ring counts only if it is whole and of the same log, directory, boot and incarnation; any other is ignored
+/// with a line that says why, and removed. Method: change one property of a good ring at a time.
 #[test]
 fn ring_that_does_not_fit_is_ignored_with_a_line() {
     let header_with = |change: fn(&mut Header)| {
@@ -158,7 +158,8 @@ fn ring_that_does_not_fit_is_ignored_with_a_line() {
     assert!(found.notes.iter().any(|note| note.contains("another boot")), "{:?}", found.notes);
 }
 
-/// Goal: the ring of a life before the last, put back, brings nothing back. Method: keep a ring's bytes over a whole life.
+/// Goal: the ring of an incarnation before the last one, put back, restores nothing. Method: keep a ring's bytes over a
+/// whole incarnation.
 #[test]
 fn ring_of_an_earlier_incarnation_is_ignored() {
     let disk = killed(Protocol::Help);
@@ -175,9 +176,9 @@ fn ring_of_an_earlier_incarnation_is_ignored() {
     assert_eq!((bodies(&log).len(), bodies(&log)[4].as_slice()), (5, &b"later"[..]));
 }
 
-/// Goal: a ring that fits but cannot be read is damage, since acknowledged records are lost: refused, and opened without
-/// under point_in_time. No content panics. Method: each word made impossible, a record overwritten, then every byte of
-/// words and flags and much of the ring.
+/// Goal: a ring that fits but cannot be read is damage, since acknowledged records are lost: the log is refused, and
+/// opens without them under point_in_time. No content panics. Method: each word made impossible, a record overwritten,
+/// then every byte of words and flags and much of the ring.
 #[test]
 fn unreadable_ring_is_refused_as_damage() {
     let layout = Layout::of(&shared(Protocol::Help));
@@ -230,7 +231,7 @@ fn unreadable_ring_is_refused_as_damage() {
     assert!(opened > 20 && refused > 20, "{opened} opened, {refused} refused");
 }
 
-/// Goal: a ring that knows of durable records which the files do not have proves damage, where the files alone would look
+/// Goal: a ring that names durable records which the files do not have proves damage, where the files alone would look
 /// torn. Method: cut the last frame off a killed log's segment.
 #[test]
 fn ring_proves_damage_below_what_it_knows_to_be_durable() {
@@ -260,8 +261,8 @@ fn ring_proves_damage_below_what_it_knows_to_be_durable() {
     }
 }
 
-/// Goal: where there is no room, `shared` refuses and `auto` goes on with a private ring and a line; both keep what the
-/// killed life left. Method: a memory with room for nothing more.
+/// Goal: if there is no room, `shared` refuses and `auto` goes on with a private ring and a line; both keep the records
+/// that the killed incarnation left. Method: a memory without room.
 #[test]
 fn full_memory_refuses_shared_and_makes_auto_private() {
     let disk = killed(Protocol::Base);
@@ -278,8 +279,8 @@ fn full_memory_refuses_shared_and_makes_auto_private() {
     assert!(disk.writes_and_syncs() > written, "a private ring hands it to the kernel");
 }
 
-/// Goal: the lock comes first: a second opener touches no ring, and a copy of the directory has a ring of its own.
-/// Method: open twice; open the same log's files under another name.
+/// Goal: the lock comes first: a second opener touches no ring, and a copy of the directory has its own ring. Method:
+/// open twice; open the same log's files under another name.
 #[test]
 fn second_opener_and_copied_directory_leave_the_ring_alone() {
     let disk = SimFiles::new();
@@ -302,10 +303,10 @@ fn second_opener_and_copied_directory_leave_the_ring_alone() {
     assert_eq!(only_ring(&disk), ring);
 }
 
-/// Goal: no kill loses a record that an append has returned and the boundary passed, no power cut one that was durable,
-/// nothing that was not appended comes back, and no position is used twice; also when openings are cut short. Method:
-/// seeds of six lives, killed at any call of the disk or between calls, each life with a protocol, a ring and sizes of
-/// its own.
+/// Goal: a kill loses no record that an append has returned and the boundary has passed, and a power cut none that was
+/// durable; nothing comes back that was not appended, and no position is used twice; also when openings are cut short.
+/// Method: seeds of six incarnations, killed at any call of the disk or between calls, each with its own protocol, ring
+/// and sizes.
 #[test]
 fn lives_with_shared_rings_lose_nothing_acknowledged() {
     let (mut kills, mut from_ring) = (0, 0);
@@ -325,7 +326,7 @@ fn lives_without_their_rings_lose_something() {
 fn run(seed: u64, kills: &mut u64, from_ring: &mut u64) -> Result<(), String> {
     let random = SimRandom::new(seed);
     let mut disk = SimFiles::new();
-    // (end, body), of which so many must come back after a kill, and so many after a power cut.
+    // (end, body); the first `complete` of them must be back after a kill, and the first `durable` after a power cut.
     let (mut records, mut complete, mut durable) = (Vec::<(Lsn, Vec<u8>)>::new(), 0, 0);
     let mut highest = Lsn::ZERO;
     for life in 0..6 {
@@ -348,7 +349,7 @@ fn run(seed: u64, kills: &mut u64, from_ring: &mut u64) -> Result<(), String> {
             Ok((log, found)) => {
                 *from_ring += u64::from(found.recovered_from_ring > 0);
                 let back = log.read(Lsn::ZERO).collect::<Result<Vec<_>, _>>();
-                // The power may go while we read.
+                // The power may go during this reading.
                 if let Ok(back) = back {
                     if back.len() < complete || back.len() > records.len() {
                         return Err(format!("life {life}: {} of {complete} to {} are back", back.len(), records.len()));
@@ -371,7 +372,7 @@ fn run(seed: u64, kills: &mut u64, from_ring: &mut u64) -> Result<(), String> {
                     (durable, complete) = (records.len(), records.len());
                     let closed = work(&log, &random, &mut records, &mut highest);
                     durable = durable.max(records.iter().filter(|(end, _)| *end <= log.durable()).count());
-                    // Everything an append returned lies below the boundary: there is one thread.
+                    // Every record that an append returned lies below the boundary: there is one thread.
                     complete = if log.ring() == RingKind::Shared {
                         records.len()
                     } else {
@@ -414,13 +415,14 @@ fn work(log: &Log, random: &SimRandom, records: &mut Vec<(Lsn, Vec<u8>)>, highes
     }
     let closes = random.below(6) == 0;
     if closes {
-        // A close that the disk cuts short is one more end.
+        // A close that the disk cuts short is one more kind of end.
         let _closed = log.close();
     }
     closes
 }
 
-/// Goal: the header's bytes are those of docs/format.md and every flipped bit in it is noticed. Method: one header.
+/// Goal: the header has the bytes that docs/format.md states, and every flipped bit in it is noticed. Method: one
+/// header.
 #[test]
 fn ring_header_has_its_documented_bytes() {
     let layout = Layout { ring_bytes: 1 << 24, slots: 66, staging_bytes: 65_664 };
@@ -448,7 +450,8 @@ fn ring_header_has_its_documented_bytes() {
     assert_eq!(size_of::<Padded<u64>>(), LINE);
 }
 
-/// Goal: on the real machine too. Method: a log in a temporary directory with its ring on the tmpfs, abandoned, opened.
+/// Goal: the same on the real machine. Method: a log in a temporary directory with its ring on the tmpfs, abandoned,
+/// opened.
 #[test]
 fn real_memory_keeps_a_ring_over_lives() {
     let (dir, env) = (tempfile::tempdir().unwrap(), Env::real());

@@ -1,5 +1,5 @@
-//! A worker that stops inside an append, at every step: what the others can still do (`docs/design/commit-protocol.md` section 7),
-//! and what becomes of its record.
+//! A worker that stops inside an append, at every step: what the other threads can still do
+//! (`docs/design/commit-protocol.md` section 7), and what becomes of its record.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,7 +22,7 @@ fn open(disk: &SimFiles, protocol: Protocol) -> Log {
     Log::open(&Env::over(disk.clone(), 1), "/wal".as_ref(), options).unwrap().0
 }
 
-/// The steps of an append, taken one at a time by hand.
+/// A worker whose append a test takes through its steps one at a time.
 struct Worker<'a> {
     log: &'a Log,
     slot: Slot,
@@ -73,7 +73,7 @@ impl<'a> Worker<'a> {
     /// The copy into the ring.
     fn copy(&mut self) {
         let start = self.at().start;
-        // SAFETY: ring R1: the positions are ours; the tests that call this leave room.
+        // SAFETY: ring R1: only this worker has the positions; the tests that call this leave room.
         self.with(|_, ring, _, record| unsafe { ring.write_record(start, record) });
     }
 
@@ -88,9 +88,9 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Goal: a worker frozen between its positions and the end of black stops acknowledgements and nothing else: appends and
-/// reads go on, and the moment it goes on everybody who waits does. Method: freeze one by hand; another appends, then
-/// threads and a future wait for each mark; let it go.
+/// Goal: a worker frozen between its positions and the end of black stops acknowledgements and nothing else: appends
+/// and reads go on, and as soon as it continues, all waiters do. Method: freeze one by hand; another appends, then
+/// threads wait for each mark; release it.
 #[test]
 fn frozen_black_worker_holds_acknowledgements_and_nothing_else() {
     for protocol in [Protocol::Base, Protocol::Help] {
@@ -114,7 +114,7 @@ fn frozen_black_worker_holds_acknowledgements_and_nothing_else() {
                     done.send(()).unwrap();
                 });
             }
-            // The waiters sleep on the frozen worker's flag: it carries NOTIFY.
+            // The waiters sleep on the frozen worker's flag, which then carries NOTIFY.
             let asked = || {
                 worker.with(|rule, _, slot, _| match rule {
                     Rule::Base(slots) | Rule::Help(slots, _) => slots.flag(slot.index).has_notify(),
@@ -143,9 +143,9 @@ fn frozen_black_worker_holds_acknowledgements_and_nothing_else() {
     }
 }
 
-/// Goal: with helping nobody waits for a worker that stalls in its copy, and its record is on disk from the staging
-/// buffer. Method: freeze it staged; others commit to disk a few rings further; they only stop when its ring bytes come
-/// around. Then it copies and all go on.
+/// Goal: with helping no thread waits for a worker that stalls in its copy, and its record reaches the disk from the
+/// staging buffer. Method: freeze it staged; others commit to disk until positions come around to its ring bytes, and
+/// only then stop. Then it copies, and all go on.
 #[test]
 fn frozen_staged_worker_holds_nobody_until_its_ring_bytes_come_around() {
     let disk = SimFiles::new();
@@ -204,8 +204,9 @@ fn panic_while_publishing_leaves_a_void_record_and_the_log_goes_on() {
     }
 }
 
-/// Goal: when the log stops, those who wait for room hear of it: base takes the record back, help lets it stand (it is
-/// published) and its durability fails. Method: a frozen black worker, a ring filled by another, then the log dies.
+/// Goal: when the log stops, appends that wait for room fail: base takes the record back; help lets it stand (it is
+/// published), and its durability fails. Method: a frozen black worker, a ring filled by another, then the log is
+/// poisoned.
 #[test]
 fn writers_that_wait_for_room_hear_of_poison() {
     for protocol in [Protocol::Base, Protocol::Help] {
@@ -220,7 +221,8 @@ fn writers_that_wait_for_room_hear_of_poison() {
                 let error = loop {
                     let appended = writer.append_with(0, &[1; 1_000], |_| published += 1);
                     match appended.and_then(|at| {
-                        // Help cannot wait for room: it is published. So look at what it would wait for.
+                        // With help the append may have ended already, since the record is published: then wait for its
+                        // durability.
                         if at.end > worker_limit() { filler.wait(Mark::Durable, at.end).map(|()| at) } else { Ok(at) }
                     }) {
                         Ok(_) => {}
@@ -268,8 +270,8 @@ fn slots_go_from_writer_to_writer_and_late_writers_share_two() {
     }
 }
 
-/// Goal: closing waits for records on their way, and what is reserved afterwards is refused. Method: a frozen worker
-/// while another thread closes.
+/// Goal: closing waits for records in progress, and later reservations are refused. Method: a frozen worker while
+/// another thread closes.
 #[test]
 fn close_waits_for_records_on_their_way() {
     for protocol in [Protocol::Base, Protocol::Help] {
@@ -295,9 +297,8 @@ fn close_waits_for_records_on_their_way() {
     }
 }
 
-/// Goal: a failing write does not strand a base worker that reserved and leads the flush for its own room: it hears of
-/// it, and so does everybody else. Method: every write fails from some point on, to whichever
-/// file.
+/// Goal: a failing write does not strand a base worker that reserved and leads the flush for its own room: it gets the
+/// error, and so does every other caller. Method: every write fails from some point on, to whichever file.
 #[test]
 fn leader_for_its_own_room_survives_a_failing_write() {
     for protocol in PROTOCOLS {

@@ -1,24 +1,26 @@
-//! Loom models of the lock-free protocols on the product's own types: visibility, the flush beside a copy, sleeping and
+//! Loom models of the lock-free protocols on the product's own types: visibility, a flush during a copy, sleeping and
 //! waking, a full ring. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
 //!
 //! Each correct model asserts a floor on its executions, about half of what was counted when it was written, and each
-//! mistake must be caught by the assertion that was meant. In brackets behind a model: its name in commit-protocol.md
-//! section 9, whose floors are reached at its bounds, in the short form or the long one (`docs/models.md`). The long form
-//! takes one preemption more than the page, but for P3, and what has no bound there (H, P; 20 is none for so few steps).
-//! Ring bytes are cells, so a byte touched by two sides at one time is found as such.
+//! mistake must be caught by the assertion that was meant. The name in brackets behind a model is that of
+//! commit-protocol.md section 9, whose floors are reached at its bounds, in the short form or the long one
+//! (`docs/models.md`). The long form takes one preemption more than the page, except for P3 and for the models without
+//! a bound there (H, P; 20 is no bound for so few steps). Ring bytes are cells, so a byte that two threads access at
+//! the same time is found.
 //!
-//! The faults of the PostgreSQL port (`docs/design/log.md`, "Faults of earlier logs") are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
-//! before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or a late one (NO_LIMIT, LIMIT_AFTER_FLAGS),
-//! slots counted before the limit (USED_BEFORE_LIMIT), a boundary that may go back (BOUNDARY_BY_STORE). Zeroed memory that
-//! means black is a const assert of `words`; an idle log with boundary = next is in `mix_tests`; that committers use it is
-//! `tests/assembly.rs` and `freeze_tests`.
+//! The faults of the PostgreSQL port (`docs/design/log.md`, "Faults of earlier logs") are among the mistakes: flag
+//! after reserving (BLACK_AFTER_ADD), end before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or
+//! a late one (NO_LIMIT, LIMIT_AFTER_FLAGS), slots counted before the limit (USED_BEFORE_LIMIT), a boundary that may go
+//! back (BOUNDARY_BY_STORE). A const assert of `words` excludes that zeroed memory means black; `mix_tests` has an idle
+//! log with boundary = next; `tests/assembly.rs` and `freeze_tests` check that committers use it.
 //!
-//! Two orderings differ from the page's table on purpose. Leaving black is a swap, so a relaxed one still carries black's
-//! release: that staged must be a release shows when it is a plain store. And a scan looks at the boundary before it moves
-//! it; loom branches only at the last access to a word, so the models do without that look, and one has it (SHORTCUT).
+//! Two orderings differ from the page's table on purpose. Leaving black is a swap, so a relaxed one still carries
+//! black's release: that staged must be a release shows when it is a plain store. And a scan loads the boundary before
+//! it raises it; loom branches only at the last access to a word, so the models do without that load, and one has it
+//! (SHORTCUT).
 //!
-//! What loom does not check: load buffering, SeqCst accesses (there are none here), read-modify-writes that read an old
-//! value. A model has no time: whoever would look for a moment before it sleeps sleeps at once.
+//! Loom does not check load buffering, SeqCst accesses (there are none here), and read-modify-writes that read an old
+//! value. A model has no time: a thread that would spin for a moment before it sleeps sleeps at once.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -48,7 +50,7 @@ use crate::{
 
 const START: Lsn = Lsn::FIRST;
 
-/// Says that a byte was touched by two sides at one time.
+/// Loom's message for a byte that two threads access at the same time.
 const RACE: &str = "Causality violation";
 
 fn slots(reserve: &Reserve) -> &Slots {
@@ -69,7 +71,7 @@ struct Commits {
     acknowledged: [AtomicU64; 2],
 }
 
-/// How the committers of a visibility model differ from the plainest.
+/// The ways in which the committers of a visibility model differ from the plainest ones.
 #[derive(Clone, Copy)]
 struct Form {
     protocol: Protocol,
@@ -102,7 +104,7 @@ impl Commits {
         self.reserve.append(slot, &room, &record, publish).expect("the log is open")
     }
 
-    /// Looks once and acknowledges the commit at `start` through message `number` if the boundary has passed it.
+    /// Scans once, and acknowledges the commit at `start` through message `number` if the boundary has passed it.
     fn acknowledge(&self, form: Form, slot: &Slot, start: Lsn, number: usize) {
         let end = start.plus(LEN);
         let limit = if form.own_end { Limit::End(end) } else { Limit::Next };
@@ -117,12 +119,12 @@ impl Commits {
         self.state[..transactions].iter().map(|state| state.load(Ordering::Acquire)).collect()
     }
 
-    /// What a reader at `snapshot` makes of a state word.
+    /// Returns whether a reader at `snapshot` sees the commit of a state word.
     fn is_visible(state: u64, snapshot: Lsn) -> bool {
         state != 0 && (state < snapshot.get() || mutant!("VISIBLE_AT_ITS_OWN_CSN") && state == snapshot.get())
     }
 
-    /// Compares what a reader saw with who committed where.
+    /// Compares what a reader saw with the commits and their positions.
     fn judge(snapshot: Lsn, seen: &[u64], again: &[u64], commits: &[(usize, Lsn)]) {
         for (transaction, start) in commits {
             let below = *start < snapshot || mutant!("VISIBLE_AT_ITS_OWN_CSN") && *start == snapshot;
@@ -136,7 +138,7 @@ impl Commits {
     }
 }
 
-/// Two committers that look and acknowledge, and a reader with the messages of what was acknowledged.
+/// Runs two committers that scan and acknowledge, and a reader that reads the acknowledgements first.
 fn visibility(form: Form) {
     let log = Commits::new(form);
     let mut workers = Vec::new();
@@ -193,7 +195,7 @@ fn loom_base_shows_exactly_what_is_below_the_boundary() {
     );
 }
 
-/// Goal: the end of one's own record serves as the limit of a scan. Method: base, C = own end (V1-V3).
+/// Goal: the end of a worker's own record serves as the limit of its scan. Method: base, C = own end (V1-V3).
 #[test]
 fn loom_base_may_compare_with_its_own_end() {
     let form = Form { own_end: true, ..BASE };
@@ -251,8 +253,8 @@ fn loom_second_commit_of_a_worker_is_seen_whole_too() {
     );
 }
 
-/// A committer that never looks, a thread that only looks, a reader. The committer registers its slot itself when
-/// `registers`.
+/// Runs a committer that never scans, a thread that only scans, and a reader. If `registers`, the committer registers
+/// its slot itself.
 fn herder(form: Form, commits: usize, scans: usize, registers: bool) {
     let log = Commits::new(form);
     let slot = (!registers).then(|| log.reserve.take_slot().expect("a free slot"));
@@ -278,7 +280,8 @@ fn herder(form: Form, commits: usize, scans: usize, registers: bool) {
     Commits::judge(snapshot, &seen, &seen, &committed);
 }
 
-/// Goal: whoever looks moves the boundary rightly, also between two records of one worker. Method: herder, base and help.
+/// Goal: any thread that scans raises the boundary correctly, also between two records of one worker. Method: herder,
+/// base and help.
 #[test]
 fn loom_anybody_may_move_the_boundary() {
     let (preemptions, floor) = bounds((3, 39_000), (4, 167_000));
@@ -301,15 +304,15 @@ fn loom_anybody_may_move_the_boundary() {
     check("herder help, once", || herder(HELP, 1, 1, false), preemptions, floor, &[("STAGED_BEFORE_PUBLISH", 3, V1)]);
 }
 
-/// Goal: a worker that registers while others look is not overlooked. Method: it takes its slot inside the race; the
-/// number of slots is loaded after the limit (P5 of `docs/design/log.md`).
+/// Goal: a worker that registers during scans is not overlooked. Method: it takes its slot inside the race; the number
+/// of slots is loaded after the limit (P5 of `docs/design/log.md`).
 #[test]
 fn loom_worker_that_registers_is_not_overlooked() {
     let (preemptions, floor) = bounds((3, 9_000), (4, 38_000));
     check("registration", || herder(BASE, 1, 2, true), preemptions, floor, &[("USED_BEFORE_LIMIT", 3, V1)]);
 }
 
-/// Two committers, one of which registers its slot on the way, and one that looks and reads.
+/// Runs two committers, one of which registers its slot during the race, and a thread that scans and reads.
 fn registration_beside_another() {
     let log = Commits::new(BASE);
     let first = log.reserve.take_slot().expect("a free slot");
@@ -328,15 +331,16 @@ fn registration_beside_another() {
     Commits::judge(snapshot, &seen, &seen, &commits);
 }
 
-/// Goal: a worker that registers after the slots were counted is not passed because another's record lies behind its own.
-/// Method: it takes its slot inside the race, beside a second committer; the slots are counted again after the flags.
+/// Goal: a worker that registers after the slots were counted is not passed because another worker's record lies behind
+/// its own. Method: it takes its slot inside the race, with a second committer; the slots are counted again after the
+/// flags.
 #[test]
 fn loom_worker_that_registers_is_not_passed_with_another() {
     let (preemptions, floor) = bounds((3, 12_000), (4, 67_000));
     check("late registration", registration_beside_another, preemptions, floor, &[("USED_ONCE", 3, V1)]);
 }
 
-/// A sleeper's waker: remembers that it was called.
+/// The waker of a boundary waiter, which remembers that it was called.
 #[derive(Default)]
 struct Called(AtomicBool);
 
@@ -346,8 +350,8 @@ impl Wake for Called {
     }
 }
 
-/// One append, then one try to see the boundary pass it, which either does or leaves a waker. `true` when nobody has to
-/// come back for it any more: it was passed, or the waker was called.
+/// Appends once, then checks once whether the boundary has passed the record, and else leaves a waker. The flag that it
+/// returns is set if the boundary had passed it, or once the waker is called.
 fn commit_and_park(log: &Commits, form: Form, slot: &mut Slot, transaction: usize) -> std::sync::Arc<Called> {
     let end = log.commit(form, slot, transaction).plus(LEN);
     let called = std::sync::Arc::new(Called::default());
@@ -359,7 +363,7 @@ fn commit_and_park(log: &Commits, form: Form, slot: &mut Slot, transaction: usiz
     called
 }
 
-/// Several committers that each sleep until the boundary has passed their record.
+/// Runs several committers that each sleep until the boundary has passed their record.
 fn parking(form: Form, committers: usize) {
     let log = Commits::new(form);
     let mut workers: Vec<_> = (0..committers).map(|_| log.reserve.take_slot().expect("a free slot")).collect();
@@ -374,14 +378,14 @@ fn parking(form: Form, committers: usize) {
         .collect();
     let mut called = vec![commit_and_park(&log, form, &mut own, committers - 1)];
     called.extend(others.into_iter().map(|other| other.join().unwrap()));
-    // All is appended: whoever sleeps and was not woken sleeps for ever.
+    // All is appended: a waiter that was not woken by now sleeps forever.
     assert!(called.iter().all(|called| called.0.load(Relaxed)), "P: parked for ever");
 }
 
 const ASLEEP: &str = "P: parked for ever";
 
-/// Goal: nobody sleeps for ever. Method: two committers that sleep on each other's flag, plainly and with a bound raised
-/// on the way (P).
+/// Goal: no waiter sleeps forever. Method: two committers that sleep on each other's flag, with and without a bound
+/// that is raised first (P).
 #[test]
 fn loom_committer_that_sleeps_is_woken() {
     let raised = Form { raised: true, ..BASE };
@@ -398,8 +402,8 @@ fn loom_committer_that_sleeps_is_woken() {
     check("P help", || parking(HELP, 2), preemptions, floor, &[("WHITE_BY_STORE", 3, ASLEEP)]);
 }
 
-/// Goal: the duty to wake is handed on along a chain of black slots. Method: three committers (P3). The mistake shows in the
-/// long form only, not below three preemptions.
+/// Goal: the duty to wake is handed on along a chain of black slots. Method: three committers (P3). The mistake shows
+/// in the long form only, and not below three preemptions.
 #[test]
 fn loom_duty_to_wake_is_handed_on() {
     if !is_long() {
@@ -409,7 +413,7 @@ fn loom_duty_to_wake_is_handed_on() {
     check("P3", || parking(BASE, 3), 3, 281_000, &[("DUTY_NOT_HANDED_ON", 3, ASLEEP)]);
 }
 
-/// Two workers between their positions and white, and one that sleeps behind the first. Both go on.
+/// Runs two workers between their positions and white, and one that sleeps behind the first. Both continue.
 fn chain() {
     let log = Commits::new(BASE);
     let mut blockers = [(); 2].map(|()| {
@@ -418,7 +422,7 @@ fn chain() {
         let start = slots(&log.reserve).reserve(&mut slot, LEN).expect("the log is open");
         (slot, start.plus(LEN))
     });
-    // So that their bounds differ: the first holds the sleeper, the second comes after it.
+    // The bounds differ: the first one holds the sleeper, and the second comes after it.
     let (second, start) = (&mut blockers[1].0, blockers[1].1.get() - LEN);
     slots(&log.reserve).raise(second, Lsn::new(start));
     let mut sleeper = log.reserve.take_slot().expect("a free slot");
@@ -436,14 +440,14 @@ fn chain() {
     assert!(called.0.load(Relaxed), "P: parked for ever");
 }
 
-/// Goal: whoever was asked to notify and cannot hands it on. Method: two black slots, a sleeper behind the first, both
-/// leave in every order (the chain of P3 alone, so that it shows without preemptions).
+/// Goal: a worker that was asked to notify and cannot hands the duty on. Method: two black slots, a sleeper behind the
+/// first; both leave in every order (the chain of P3 alone, so that it shows without preemptions).
 #[test]
 fn loom_duty_is_handed_on_to_the_next_black_slot() {
     check("chain", chain, 20, 4, &[("DUTY_NOT_HANDED_ON", 20, ASLEEP)]);
 }
 
-/// A committer that sleeps behind another, which leaves black while the log is closed; a third slot is idle.
+/// Runs a committer that sleeps behind another one, which leaves black while the log is closed; a third slot is idle.
 fn closing() {
     let log = Commits::new(BASE);
     let _idle = log.reserve.take_slot().expect("a free slot");
@@ -463,18 +467,18 @@ fn closing() {
     assert!(reserved, "P: a record that is there is taken for one that was never appended");
 }
 
-/// Goal: closing neither drops the duty to wake nor hides where the log ends. Method: a sleeper, whom the closing meets
-/// while it is woken.
+/// Goal: closing neither drops the duty to wake nor hides where the log ends. Method: a sleeper that is woken while the
+/// log closes.
 #[test]
 fn loom_sleeper_is_woken_while_the_log_closes() {
     check("closing", closing, 20, 8, &[("CLOSED_BEFORE_LAST", 20, ASLEEP)]);
 }
 
-/// A disk that takes no time: flushing is looking how far the log is complete and reading that far.
+/// A disk that takes no time: a flush determines how far the log is complete and reads that far.
 struct Disk {
     reserve: Reserve,
     durable: AtomicU64,
-    /// How far the bytes were taken, and what they were; the leader's.
+    /// How far the bytes were taken, and the bytes; only the leader uses it.
     taken: Mutex<(Lsn, Vec<u8>)>,
 }
 
@@ -487,7 +491,7 @@ impl Disk {
         })
     }
 
-    /// Takes everything below the boundary, as a flight does; returns how far.
+    /// Takes everything below the boundary, as a flush does; returns how far.
     fn flush(&self) -> Lsn {
         let mut taken = self.taken.lock();
         let from = taken.0;
@@ -500,7 +504,7 @@ impl Disk {
                 Some(staged) => unsafe {
                     Helping::assemble(&self.reserve.ring, [from, to], &staged, &mut taken.1);
                 },
-                // SAFETY: ring R2: the lock makes us the flight, and `to` came from a scan.
+                // SAFETY: ring R2: the lock makes this thread the only flush, and `to` came from a scan.
                 None => unsafe { self.reserve.read_into(from, to, to, &mut taken.1) },
             }
             taken.0 = to;
@@ -549,7 +553,7 @@ impl Room for Disk {
         false
     }
 
-    /// Only a deadlock that loom found leads here.
+    /// Called only in a deadlock that loom has found.
     fn poison(&self) {}
 
     fn refusal(&self, _: State) -> WalError {
@@ -562,7 +566,7 @@ fn body(number: u8) -> Vec<u8> {
     (0..10).map(|at| number * 16 + at).collect()
 }
 
-/// One worker appends twice; a flush takes what is complete meanwhile, from staging or from the ring.
+/// Runs a worker that appends twice and a flush that takes complete records during that, from staging or from the ring.
 fn flush_beside_a_copy() {
     let disk = Disk::new(Protocol::Help, 32, 12);
     let mut slot = disk.reserve.take_slot().expect("a free slot");
@@ -596,7 +600,7 @@ fn loom_flush_takes_a_staged_record_whole() {
     );
 }
 
-/// Two workers, each of which flushes after its record, and a third flush (H2).
+/// Runs two workers, each of which flushes after its record, and a third flush (H2).
 fn flush_beside_other_scans() {
     let disk = Disk::new(Protocol::Help, 32, 12);
     let workers: Vec<_> = [1, 2]
@@ -618,14 +622,15 @@ fn flush_beside_other_scans() {
     disk.judge(&appended);
 }
 
-/// Goal: the flush decides where bytes are after it knows how far it goes. Method: two workers, a second scanner (H2).
+/// Goal: the flush decides where bytes are after it knows how far it reaches. Method: two workers, a second scanner
+/// (H2).
 #[test]
 fn loom_flush_decides_after_the_boundary_where_bytes_are() {
     let (preemptions, floor) = bounds((2, 2_600), (4, 154_000));
     check("H2", flush_beside_other_scans, preemptions, floor, &[("FLAGS_BEFORE_BOUNDARY", 3, RACE)]);
 }
 
-/// A ring of two records, full and not flushed; two workers that never appended wake and append (RF).
+/// Runs two workers that never appended and now append to a full ring of two records that is not flushed (RF).
 fn full_ring_with_idle_workers(protocol: Protocol) {
     let disk = Disk::new(protocol, 4, LEN);
     let mut filler = disk.reserve.take_slot().expect("a free slot");
@@ -646,7 +651,8 @@ fn full_ring_with_idle_workers(protocol: Protocol) {
     assert_eq!(disk.flush(), START.plus(4 * LEN), "RF: not all is complete");
 }
 
-/// Goal: nobody waits for ever for room. Method: base, a full ring, two idle workers that hold the boundary back (RF).
+/// Goal: no worker waits forever for room. Method: base, a full ring, two idle workers that hold the boundary back
+/// (RF).
 #[test]
 fn loom_workers_that_wake_to_a_full_ring_go_on() {
     let (preemptions, floor) = bounds((2, 870), (3, 6_800));
@@ -661,7 +667,7 @@ fn loom_workers_that_wake_to_a_full_ring_go_on() {
     check("RF help", || full_ring_with_idle_workers(Protocol::Help), preemptions, floor, &[]);
 }
 
-/// A worker that is staged while another goes once around the ring.
+/// Runs a worker that stays staged while another goes once around the ring.
 fn lapping() {
     let disk = Disk::new(Protocol::Help, 4, LEN);
     let (mut slow, mut fast) = (disk.reserve.take_slot().expect("a slot"), disk.reserve.take_slot().expect("a slot"));
@@ -678,7 +684,8 @@ fn lapping() {
     assert_eq!(disk.flush(), START.plus(3 * LEN), "RF: not all is complete");
 }
 
-/// Goal: ring bytes of a straggler are not given to another. Method: one staged worker, one that comes around (RF).
+/// Goal: ring bytes of a straggler are not given to another worker. Method: one staged worker, and one that comes
+/// around (RF).
 #[test]
 fn loom_ring_bytes_of_a_straggler_are_kept() {
     let (preemptions, floor) = bounds((2, 140), (3, 380));

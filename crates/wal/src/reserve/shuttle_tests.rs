@@ -1,23 +1,25 @@
-//! Larger mixes than loom can hold, under shuttle, on the product's own types: four or five workers with several records
-//! each, which go around the ring, waits of every kind, flights two at a time that give the ring back, readers, a slot that
-//! goes from one worker to the next, a log that is closed on the way. Run with `--cfg shuttle`; `SHUTTLE_LONG=1` draws more.
+//! Larger mixes than loom can hold, under shuttle, on the product's own types: four or five workers with several
+//! records each, which go around the ring; waits of every kind; two flushes in flight that give the ring back; readers;
+//! a slot that goes from one worker to the next; a log that is closed during the run. Run with `--cfg shuttle`;
+//! `SHUTTLE_LONG=1` draws more.
 //!
-//! Schedules are drawn, not enumerated, by two rules: any thread next, and priorities with a few changes (PCT). The seeds are
-//! fixed, so a run is repeatable; what fails says its seed and the number of the execution, and prints the schedule.
+//! Schedules are drawn, not enumerated, by two rules: any thread next, and priorities with a few changes (PCT). The
+//! seeds are fixed, so a run is repeatable; a failure reports its seed and the number of the execution, and prints the
+//! schedule.
 //!
-//! What is checked, of each execution:
+//! Checks of each execution:
 //! - M1 (V1, V2). What a reader sees at a snapshot is exactly what lies below it, and stays so.
 //! - M2 (V3). An acknowledged record is below every later snapshot.
 //! - M3. Positions have no hole and no overlap, and every byte that was flushed is the one that was appended.
-//! - M4. A ring byte is never touched by two sides at one time.
-//! - M5. Everybody comes to an end: nobody sleeps for ever.
+//! - M4. No two threads access a ring byte at the same time.
+//! - M5. Every thread ends: no waiter sleeps forever.
 //!
-//! Each of the mistakes must be caught by one of these, and the test says by which.
+//! Each of the mistakes must be caught by one of these checks, and the test says by which.
 //!
-//! What shuttle does not check: orderings (it is sequentially consistent: `loom_tests`), and the order between two accesses
-//! of a cell that do not overlap. The election and the lanes of the flush use parking_lot directly, so no model reaches them;
-//! the flights here are as many as `wal.flights` allows, and each takes what is complete (`flights_tests`, `mix_tests` and the
-//! lab have the real ones).
+//! Shuttle does not check orderings (it is sequentially consistent: `loom_tests`), nor the order between two accesses
+//! of a cell that do not overlap. The election and the lanes of the flush use parking_lot directly, so no model reaches
+//! them; here as many flushes run as `wal.flights` allows, and each takes what is complete (`flights_tests`,
+//! `mix_tests` and the lab have the real ones).
 
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
 
@@ -48,10 +50,10 @@ const BODY_BYTES_MAX: usize = 10;
 const RECORD_BYTES_MAX: u64 = 12;
 /// A few records; as in `Options`, one is at most a quarter of it.
 const RING_BYTES: u64 = 64;
-/// Slots of writers of their own, and the two that others share.
+/// Slots with a writer of their own, and the two that other writers share.
 const SLOTS: usize = 7;
 
-/// What runs side by side.
+/// The threads that run in parallel.
 #[derive(Clone, Copy)]
 struct Form {
     protocol: Protocol,
@@ -63,15 +65,15 @@ struct Form {
 
 const BASE: Form = Form { protocol: Protocol::Base, workers: 4, records: 4, flushers: 2, looks: 3 };
 const HELP: Form = Form { protocol: Protocol::Help, ..BASE };
-/// More workers, which sleep behind each other more often.
+/// More workers, which wait for each other more often.
 const CROWD: Form = Form { workers: 5, records: 3, flushers: 1, looks: 1, ..BASE };
 
-/// Flights, by where they are.
+/// The flushes, by their positions.
 #[derive(Default)]
 struct Flights {
-    /// Everything below was taken by a flight.
+    /// Everything below was taken by a flush.
     issued: Lsn,
-    /// Flights that came back before one in front of them: by start, their end and bytes.
+    /// Flushes that ended before one in front of them: by start, their end and bytes.
     landed: BTreeMap<Lsn, (Lsn, Vec<u8>)>,
     /// The bytes on disk.
     disk: Vec<u8>,
@@ -103,7 +105,7 @@ impl Entry {
     }
 }
 
-/// What a reader saw at one snapshot.
+/// The state that a reader saw at one snapshot.
 struct Look {
     acknowledged: u64,
     snapshot: Lsn,
@@ -152,7 +154,7 @@ impl Mix {
         match early {
             // SAFETY: none: this is the mistake, and the model sees its race.
             Some(staged) => unsafe { Helping::assemble(&self.reserve.ring, [from, to], &staged, &mut bytes) },
-            // SAFETY: ring R2: `issued` gave us the range alone, and `to` came from a scan.
+            // SAFETY: ring R2: `issued` gives the range to this flush alone, and `to` came from a scan.
             None => unsafe { self.reserve.read_into(from, to, to, &mut bytes) },
         }
         let mut flights = self.flights.lock();
@@ -180,7 +182,7 @@ impl Mix {
         }
     }
 
-    /// Appends record `number`; `None` when the log was closed before.
+    /// Appends record `number`; returns `None` if the log was closed before.
     fn append(&self, slot: &mut Slot, number: usize) -> Option<Entry> {
         let body = vec![u8::try_from(number).expect("a few records") + 1; below(BODY_BYTES_MAX + 1)];
         let parts = [body.as_slice()];
@@ -190,7 +192,7 @@ impl Mix {
         Some(Entry { number, start, bytes: record.parts().flatten().copied().collect() })
     }
 
-    /// What a worker does after its record.
+    /// Waits, scans or flushes after a record, or does nothing, and acknowledges the record if it is covered.
     fn follow_up(&self, slot: &Slot, entry: &Entry) {
         let end = entry.end();
         let covered = match below(5) {
@@ -211,7 +213,7 @@ impl Mix {
         }
     }
 
-    /// The records of one worker, which takes its slot only now.
+    /// Appends the records of one worker, which takes its slot only now.
     fn work(&self, worker: usize) -> Vec<Entry> {
         let mut slot = self.reserve.take_slot().expect("a free slot");
         let mut entries = Vec::new();
@@ -236,7 +238,7 @@ impl Mix {
     /// Reads everything at one snapshot, twice.
     fn look(&self) -> Look {
         let read = || self.published.iter().map(|word| word.load(Ordering::Acquire)).collect();
-        // In this order: the message came before the snapshot.
+        // In this order: the acknowledgement precedes the snapshot.
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let snapshot = self.reserve.boundary();
         Look { acknowledged, snapshot, seen: read(), again: read() }
@@ -261,7 +263,7 @@ impl Mix {
             appended.extend_from_slice(&entry.bytes);
         }
         assert_eq!((self.reserve.next(), self.reserve.boundary(), self.durable()), (next, next, next), "M3: the marks");
-        // Given back before the comparison: what fails with a lock in hand is reported as something else.
+        // Unlocked before the comparison: a failure while a lock is held is reported as something else.
         let disk = std::mem::take(&mut self.flights.lock().disk);
         assert_eq!(disk, appended, "M3: wrong bytes");
     }
@@ -290,7 +292,7 @@ impl Room for Mix {
         false
     }
 
-    /// Only a failure that was found leads here.
+    /// Called only after a failure was found.
     fn poison(&self) {}
 
     fn refusal(&self, _: State) -> WalError {
@@ -298,7 +300,7 @@ impl Room for Mix {
     }
 }
 
-/// One execution.
+/// Runs one execution.
 fn run(form: Form) {
     let mix = Arc::new(Mix::new(form));
     let start = |act: fn(&Mix) -> Vec<Look>| {
@@ -335,13 +337,13 @@ fn run(form: Form) {
     mix.judge(&entries, &looks);
 }
 
-/// Whether the long form was asked for.
+/// Returns whether the long form is enabled.
 fn is_long() -> bool {
     std::env::var_os("SHUTTLE_LONG").is_some()
 }
 
 const SEED: u64 = 1;
-/// Priority changes of the second rule, and one more.
+/// `None` is the first rule; a number is the depth of the second one: its priority changes, plus one.
 const DEPTHS: [Option<usize>; 3] = [None, Some(3), Some(6)];
 
 /// Runs a form without a mistake, under each rule.
@@ -359,7 +361,7 @@ fn check(name: &str, form: Form) {
     }
 }
 
-/// A mistake, and what may be said about it.
+/// A mistake, and the messages by which it may be caught.
 type Mistake = (&'static str, &'static [&'static str]);
 
 const UNSEEN: &str = "M1: ";
@@ -367,14 +369,14 @@ const UNACKNOWLEDGED: &str = "M2: ";
 const BYTES: &str = "M3: ";
 const RACE: &str = "Causality violation";
 const ASLEEP: &str = "deadlock";
-/// Somebody looks again and again for what never comes.
+/// The message of a thread that checks again and again for an event that never comes.
 const ENDLESS: &str = "exceeded max_steps";
-/// The log takes a record that is there for one that was never appended.
+/// The message if the log takes an appended record for one that was never appended.
 const NOT_APPENDED: &str = "waits are for records that were appended";
-/// A flight is handed more than the ring: the boundary passed records whose room is still waited for.
+/// The message of a flush that gets more than the ring: the boundary passed records that still wait for room.
 const TOO_FAR: &str = "a reservation is at most the ring";
 
-/// Draws until each mistake is caught, for at most so many executions under each rule.
+/// Draws until each mistake is caught, for at most `EXECUTIONS_MAX` executions under each rule.
 fn must_fail(name: &str, form: Form, mistakes: &[Mistake]) {
     const EXECUTIONS_MAX: usize = 20_000;
     for (mistake, meant) in mistakes {
@@ -391,21 +393,21 @@ fn must_fail(name: &str, form: Form, mistakes: &[Mistake]) {
     }
 }
 
-/// Goal: M1-M5 hold however a crowd of workers, flights and readers mix. Method: base, drawn schedules.
+/// Goal: M1-M5 hold however a crowd of workers, flushes and readers mix. Method: base, drawn schedules.
 #[test]
 fn shuttle_base_keeps_its_promises_in_a_mix() {
     check("mix base", BASE);
     check("crowd base", CROWD);
 }
 
-/// Goal: as above with the helping protocol, where flights take records from staging and `recycle` gives the ring back.
+/// Goal: the same with the helping protocol, where flushes take records from staging and `recycle` gives the ring back.
 #[test]
 fn shuttle_help_keeps_its_promises_in_a_mix() {
     check("mix help", HELP);
     check("crowd help", Form { protocol: Protocol::Help, ..CROWD });
 }
 
-/// Goal: the mixes see what goes wrong. Method: one mistake at a time in base.
+/// Goal: the mixes detect mistakes. Method: one mistake at a time in base.
 #[test]
 fn shuttle_mistakes_in_base_are_caught() {
     must_fail(
@@ -438,7 +440,7 @@ fn shuttle_mistakes_in_base_are_caught() {
     );
 }
 
-/// Goal: the mixes see what goes wrong. Method: one mistake at a time in help.
+/// Goal: the mixes detect mistakes. Method: one mistake at a time in help.
 #[test]
 fn shuttle_mistakes_in_help_are_caught() {
     must_fail(
