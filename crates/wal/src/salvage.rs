@@ -1,22 +1,22 @@
-//! `salvage`: reads everything of a damaged log that still reads, and says what is missing
-//! (`wal.recovery_mode = skip_any_corrupted_records`). Reads only; changes and opens nothing.
+//! `salvage`: reads everything of a damaged log that can still be read, and reports what is missing (`wal.recovery_mode
+//! = skip_any_corrupted_records`). It only reads: it changes and opens nothing.
 //!
-//! Whether the log is damaged at all is the survey's word, as for an opening. If it is, then where opening follows the chain
-//! of frames and stops at the first that does not join, this takes every frame whose checksum holds and orders them by
-//! position: a position has one content for the life of a log (LOG-14), so a frame that is there twice is the same
-//! twice.
+//! The recovery scan decides whether the log is damaged at all, as for an opening. An opening follows the chain of
+//! frames and stops at the first that does not join; of a damaged log this takes every frame whose checksum holds and
+//! orders the frames by position. A position has one content as long as the log exists (LOG-14), so a frame that is
+//! there twice is the same twice.
 //!
 //! # Invariants
-//! - Z1. What is yielded was appended: every record comes from a frame whose checksum holds under the salt of its file, and
-//!   not from positions that a later LINK says were left out.
-//! - Z2. Records come in the order of their positions, each once; every stretch between the first and what was durable
-//!   that is not yielded is declared as a hole.
+//! - Z1. Every record that is yielded was appended: it comes from a frame whose checksum holds under the salt of its
+//!   file, and not from positions that a later LINK left out.
+//! - Z2. Records are yielded in the order of their positions, each once; every stretch between the first one and the
+//!   durable end that is not yielded is reported as a hole.
 //! - Z3. An unfinished flush is trimmed: beyond the durable end reading stops at the first stretch that is missing.
 //! - Z4. A record of several pieces with a piece in a hole is lost with it: pieces are not joined across holes.
-//! - Z5. Of a log that an opening takes as whole this yields what that opening does, and declares no hole.
+//! - Z5. Of a log that an opening takes as whole this yields the records that the opening does, and reports no hole.
 //!
-//! Checked by `salvage_tests`: any frame of a log damaged, any file gone; and by the crash lab, which salvages states that it
-//! opens.
+//! Checked by `salvage_tests` (any frame of a log damaged, any file missing), and by the crash lab, which salvages the
+//! states that it opens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -47,17 +47,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hole {
-    /// Where it begins: everything below was yielded or declared lost.
+    /// Where it begins: everything below was yielded or reported lost.
     pub from: Lsn,
-    /// Where reading goes on.
+    /// Where reading continues.
     pub to: Lsn,
     /// The file that was being read.
     pub path: PathBuf,
-    /// Where in that file the bytes stopped making sense.
+    /// The offset in that file where the bytes stopped making sense.
     pub offset: u64,
     /// The checksum found there.
     pub stored: u32,
-    /// The checksum of the bytes found there; the same when no frame begins there.
+    /// The checksum of the bytes found there; equal to `stored` if no frame begins there.
     pub computed: u32,
 }
 
@@ -73,10 +73,10 @@ impl fmt::Display for Hole {
     }
 }
 
-/// What [`Salvage`] yields.
+/// An item that [`Salvage`] yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Salvaged {
-    /// A record that reads.
+    /// A record that can be read.
     Record(Record),
     /// Records that were lost.
     Hole(Hole),
@@ -93,17 +93,17 @@ struct Run {
     end: Lsn,
 }
 
-/// What the files of a directory hold.
+/// The contents of a directory's files.
 #[derive(Debug, Default)]
 struct Found {
     runs: Vec<Run>,
-    /// Positions that were left out, from the end of one life to the beginning of the next: start and end.
+    /// Positions that were left out, from the end of one incarnation to the beginning of the next: start and end.
     void: Vec<(Lsn, Lsn)>,
     /// The largest position that a frame names as durable.
     durable: Lsn,
 }
 
-/// Iterates over what is left of a log; made by [`salvage`] and [`salvage_locked`]. Ends after the first error.
+/// An iterator over what is left of a log, made by [`salvage`] and [`salvage_locked`]. Ends after the first error.
 #[derive(Debug)]
 pub struct Salvage {
     files: Arc<dyn Files>,
@@ -113,22 +113,22 @@ pub struct Salvage {
     runs: VecDeque<Run>,
     void: Vec<(Lsn, Lsn)>,
     durable: Lsn,
-    /// Everything below was yielded, declared lost, or left out.
+    /// Everything below was yielded, reported lost, or left out.
     position: Lsn,
     /// The run being read, and the one read last.
     reading: Option<FrameReader>,
     last: Option<Run>,
     assembler: Assembler,
     ended: bool,
-    /// Held as long as this is read.
+    /// Held until the iterator is dropped.
     locks: Vec<Box<dyn FileLock>>,
 }
 
-/// Reads all that is readable of the log in `dir`, damaged or not, without a lock. For a log that nobody has open. Of a log
-/// in several directories this is what that one of them holds.
+/// Reads all that can be read of the log in `dir`, damaged or not, without a lock. For a log that no process has open.
+/// Of a log in several directories this yields what `dir` holds.
 ///
 /// # Errors
-/// `Io`, also for bytes that the disk refuses to read; `ForeignLog`, `NewerFormat`. Damage is what this is for.
+/// `Io`, also for bytes that the disk refuses to read; `ForeignLog`, `NewerFormat`. Damage is no error.
 ///
 /// # Progress
 /// Blocks on reading every file before it returns, twice if the log is damaged, and once more while the iterator runs.
@@ -136,20 +136,21 @@ pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
     read(&env.files, dir, Vec::new())
 }
 
-/// As [`salvage`], of a log in `dir` and `copies` that nobody may open meanwhile: each frame comes from whichever directory
-/// has it, and every directory is locked until the [`Salvage`] goes, unless nobody may write there. How many of the
-/// directories are there does not matter. Writes nothing but the holder's process id into `LOCK`.
+/// Reads like [`salvage`], but the log in `dir` and `copies`, and keeps it from being opened: each frame comes from any
+/// directory that has it, and every directory is locked until the [`Salvage`] is dropped, except those that are not
+/// writable. It does not matter how many of the directories are there. Writes nothing but the holder's process id into
+/// `LOCK`.
 ///
 /// # Errors
-/// As [`salvage`]; `Locked` when somebody has the log open; `CopiesDiffer` when the directories went separate ways: give
-/// one of them.
+/// As [`salvage`]; `Locked` if a process has the log open; `CopiesDiffer` if the directories diverged: pass one of
+/// them.
 ///
 /// # Progress
 /// Blocks on reading as [`salvage`] does; with copies everything is read once more to compare them.
 pub fn salvage_locked(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Salvage, WalError> {
     let (mut locks, mut there) = (Vec::new(), Vec::new());
     for dir in std::iter::once(dir).chain(copies.iter().map(PathBuf::as_path)) {
-        // A copy out of reach is as good as one that rots.
+        // A copy out of reach is treated like one that rots.
         if env.files.list(dir).is_err() {
             continue;
         }
@@ -177,16 +178,16 @@ fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Re
     }
 }
 
-/// A survey and the files that it is of.
+/// A scan and the files that it read.
 type Surveyed = (Arc<dyn Files>, Survey);
 
-/// Returns what an opening finds, if it takes that as whole.
+/// Returns what an opening would find, if it takes that as whole.
 fn undamaged(looked: Result<Surveyed, WalError>) -> Result<Option<Surveyed>, WalError> {
     match looked {
         _ if mistake!("SALVAGE_PAST_THE_END") => Ok(None),
         Ok(both) => Ok(Some(both).filter(|(_, found)| found.damage.is_none())),
-        // An opening goes no further here. The files are there all the same, and copies that only rot makes differ are
-        // told from those that went separate ways once all are merged.
+        // An opening stops here. The files are there all the same, and copies that differ only by rot are told from
+        // diverged ones once all are merged.
         Err(WalError::WrongName { .. } | WalError::CopiesDiffer { .. }) => Ok(None),
         Err(error) => Err(error),
     }
@@ -207,7 +208,7 @@ pub(crate) fn by_position(
             HeaderBlock::Segment(header) if *log_id.get_or_insert(header.log_id) != header.log_id => {
                 return Err(WalError::ForeignLog { path });
             }
-            // The salt of a header that carries another number is its frames' salt all the same.
+            // The frames have the salt of their header, even if that carries another number.
             HeaderBlock::Segment(header) => Some(header.salt),
             HeaderBlock::Bad(_) => latest_salt(&mut window)?,
         };
@@ -225,8 +226,8 @@ pub(crate) fn by_position(
     Ok(Salvage { runs: runs.into(), void, position, ..salvage })
 }
 
-/// Returns the salt of a file without a readable header: that of its newest frame, since an earlier use of the file left
-/// older ones.
+/// Returns the salt of a file without a readable header: that of its newest frame, since older ones may be of an
+/// earlier use of the file.
 fn latest_salt(window: &mut Window) -> Result<Option<u64>, WalError> {
     let (mut newest, mut at) = (BTreeMap::new(), BLOCK_BYTES);
     while let Some(block) = window.next_begun_block(at)? {
@@ -261,7 +262,7 @@ impl Found {
 }
 
 impl Salvage {
-    /// Has nothing to read yet; `start` and `durable` are the log's.
+    /// Makes an iterator with nothing to read yet; `start` and `durable` are the log's.
     fn new(
         files: &Arc<dyn Files>,
         dir: &Path,
@@ -287,7 +288,7 @@ impl Salvage {
         }
     }
 
-    /// Reads the chain that an opening would, to its end (Z5): the survey has left out what is void.
+    /// Reads the chain that an opening would read, to its end (Z5); the scan has left out what is void.
     fn of_whole(files: &Arc<dyn Files>, dir: &Path, found: Survey, locks: Vec<Box<dyn FileLock>>) -> Self {
         let start = found.start();
         let salvage = Self::new(files, dir, found.log_id, [start, found.durable], locks);
@@ -300,24 +301,24 @@ impl Salvage {
         self.durable
     }
 
-    /// Returns where what is left begins: every record from there on is yielded, or a hole says that it is lost. Positions
-    /// may jump from there to the first record.
+    /// Returns where the rest of the log begins: every record from there on is yielded, or a hole reports it lost.
+    /// Positions may jump between there and the first record.
     pub fn start(&self) -> Lsn {
         self.start
     }
 
-    /// Returns the shared ring in `ring_dir` that bears this log's name, if there is one: a killed process left it for the
-    /// next open. What is in it is not yielded.
+    /// Returns the path of the shared ring in `ring_dir` that bears this log's name, if there is one: a killed process
+    /// left it for the next open. Its records are not yielded.
     pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
         ring_path_of(env, ring_dir, &self.log_id?, &self.dir)
     }
 
-    /// Gives the locks out: nobody opens the log until they are dropped. None from [`salvage`].
+    /// Returns the locks: no process can open the log until they are dropped. [`salvage`] takes none.
     pub fn into_locks(self) -> Vec<Box<dyn FileLock>> {
         self.locks
     }
 
-    /// Leaves out what a later life left out.
+    /// Skips the positions that a later incarnation left out.
     fn skip_void(&mut self) {
         for (from, to) in &self.void {
             if (*from..*to).contains(&self.position) {
@@ -327,17 +328,17 @@ impl Salvage {
         }
     }
 
-    /// Goes on to the next run, or to a hole before it; `None` at the end.
+    /// Continues with the next run, or returns the hole before it; sets `ended` at the end.
     fn go_on(&mut self) -> Result<Option<Hole>, WalError> {
         self.skip_void();
         while self.runs.front().is_some_and(|run| run.end <= self.position) {
-            // One that ends here is where reading stands, also without a record of its own.
+            // A run that ends here is where reading stands, even if it has no record.
             let passed = self.runs.pop_front().filter(|run| run.end == self.position || self.last.is_none());
             self.last = passed.or(self.last.take());
         }
         let next = self.runs.front().map(|run| run.start);
         if next.is_none_or(|next| next > self.position) {
-            // Z3.
+            // Z3: beyond the durable end a missing stretch is the end.
             if self.position >= self.durable {
                 self.ended = true;
                 return Ok(None);
@@ -362,13 +363,13 @@ impl Salvage {
         Ok(None)
     }
 
-    /// Declares everything from the position to `to` lost.
+    /// Reports everything from the position to `to` as lost.
     fn declare(&mut self, to: Lsn) -> Result<Hole, WalError> {
-        // Z4.
+        // Z4: no piece is joined across the hole.
         self.assembler.gap();
         let from = std::mem::replace(&mut self.position, to);
         let behind = self.last.as_ref().map(|run| (&run.path, run.until, run.salt));
-        // What comes next begins inside another file: its front is what does not read.
+        // The next run begins inside another file, so the front of that file is what does not read.
         let elsewhere = self.runs.front().filter(|next| next.offset > BLOCK_BYTES);
         let elsewhere = elsewhere.filter(|next| self.last.as_ref().is_none_or(|last| last.path != next.path));
         let front = elsewhere.map(|next| (&next.path, BLOCK_BYTES, next.salt));
@@ -404,7 +405,7 @@ impl Iterator for Salvage {
         loop {
             if let Some(record) = self.assembler.next() {
                 let void = self.void.iter().any(|(from, to)| (*from..*to).contains(&record.lsn));
-                // Z1.
+                // Z1: a later LINK left this position out.
                 if void {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Salvage: of a log with any frame damaged or any file gone, everything else comes back, and the rest is declared lost.
+//! Salvage: of a log with any frame damaged or any file missing, everything else is yielded, and the rest is reported
+//! lost.
 
 use std::path::PathBuf;
 
@@ -16,14 +17,15 @@ use crate::{
 
 const DIR: &str = "/wal";
 
-/// A record that was acknowledged: where its first piece starts, and itself.
+/// An acknowledged record, and the start of its first piece.
 type Written = (Lsn, Record);
 
 fn env(disk: &SimFiles) -> Env {
     Env::over(disk.clone(), 1)
 }
 
-/// Makes a log of three lives, one closed, one killed, one left open, in many files, with long records among short ones.
+/// Makes a log of three incarnations, one closed, one killed, one left open, in many files, with long records among
+/// short ones.
 fn make_log() -> (SimFiles, Vec<Written>) {
     let (mut disk, mut firsts) = (SimFiles::new(), Vec::new());
     for life in 0..3_u8 {
@@ -43,7 +45,7 @@ fn make_log() -> (SimFiles, Vec<Written>) {
             0 => log.close().unwrap(),
             1 => log.abandon(),
             _ => {
-                // So that a frame names the last ones as durable.
+                // Afterwards a frame names the last records as durable.
                 log.heartbeat().unwrap();
                 log.abandon();
             }
@@ -72,7 +74,7 @@ fn parts(salvage: Salvage) -> (Vec<Record>, Vec<Hole>) {
     (records, holes)
 }
 
-/// Checks Z1 to Z4: what came back was written, in order, once; what did not come back lies in a hole at least in part.
+/// Checks Z1 to Z4: every record yielded was written, in order, once; each missing one lies in a hole at least in part.
 fn check(case: &str, written: &[Written], records: &[Record], holes: &[Hole]) {
     assert!(records.windows(2).all(|pair| pair[0].end <= pair[1].lsn), "{case}: out of order");
     let mut expected = written.iter();
@@ -92,8 +94,8 @@ fn check(case: &str, written: &[Written], records: &[Record], holes: &[Hole]) {
     }
 }
 
-/// Goal: an intact log comes back whole, without a hole, over lives that were closed, killed and left. Method: compare
-/// with the reader.
+/// Goal: an intact log is yielded whole, without a hole, over incarnations that were closed, killed and left open.
+/// Method: compare with the reader.
 #[test]
 fn intact_log_comes_back_whole() {
     let (disk, written) = make_log();
@@ -129,8 +131,8 @@ fn damaged_frame_loses_only_its_records() {
                     let outside = written.iter().filter(|(first, record)| record.end <= start || *first >= end).count();
                     assert!(records.len() >= outside, "{case}: {} of {outside}", records.len());
                 }
-                // What was copied at an opening is there twice, so nothing may be lost at all. A frame without records
-                // may have said that positions were left out: then they are declared.
+                // Records that an opening copied are there twice, so nothing may be lost at all. A frame without
+                // records may have said that positions were left out: then they are reported.
                 if let ([hole], true) = (&holes[..], start < end) {
                     assert_eq!((hole.from, hole.to, hole.offset), (start, end, at), "{case}");
                     assert_ne!(hole.stored, hole.computed, "{case}");
@@ -146,7 +148,8 @@ fn damaged_frame_loses_only_its_records() {
     assert!(cases > 80 && lost_some * 2 > cases, "{lost_some} of {cases}");
 }
 
-/// Goal: a missing file, a file without a header and a shortened one lose only what they held. Method: each file in turn.
+/// Goal: a missing file, one without a header and a shortened one lose only their own records. Method: each file in
+/// turn.
 #[test]
 fn missing_headless_and_shortened_files_lose_only_what_they_held() {
     let (disk, written) = make_log();
@@ -178,8 +181,8 @@ fn missing_headless_and_shortened_files_lose_only_what_they_held() {
     }
 }
 
-/// Goal: files that were used before yield nothing of their earlier use, with or without a header (C2). Method: free and
-/// use files again, then damage every header.
+/// Goal: recycled files yield nothing of their earlier use, with or without a header (C2). Method: free and recycle
+/// files, then damage every header.
 #[test]
 fn files_used_again_yield_no_stale_record() {
     let disk = SimFiles::new();
@@ -202,7 +205,7 @@ fn files_used_again_yield_no_stale_record() {
     assert_eq!(lsns(&disk), expected);
 }
 
-/// Goal: what was never acknowledged is trimmed, not declared. Method: tear the last, unsynced frame.
+/// Goal: a flush that was never acknowledged is trimmed, not reported. Method: tear the last, unsynced frame.
 #[test]
 fn unfinished_flush_is_trimmed() {
     let disk = SimFiles::new();

@@ -1,20 +1,20 @@
-//! `Segments`: the files of an open log: which exist, what they hold, and the spares prepared ahead.
+//! `Segments`: the files of an open log: its segments, their contents, and the spares prepared ahead.
 //!
 //! # Invariants
-//! - G1. A spare is whole and durable (`spare` H1, H2) before the flight writes to it: turning to it costs no extra sync.
+//! - G1. A spare is whole and durable (`spare` H1, H2) before a flush writes to it: turning to it costs no extra sync.
 //! - G2. Segment numbers grow; a number is used once per log, a salt once.
-//! - G3. Freeing goes oldest first, one at a time, each durable before the next, and never takes the last two segments:
-//!   the end of the one before the current is where an open after a crash continues from.
+//! - G3. Segments are freed oldest first, one at a time, each durably before the next, and never the last two: an open
+//!   after a crash continues from the end of the one before the current.
 //! - G4. A freed file becomes a spare again while spares are wanted, and is removed otherwise.
-//! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
-//!   and the current segment is half full with the next frame, appends are refused before they reserve. What is reserved fits into the rest
-//!   of the current segment, and the emergency spare is there for it should that segment fail (LOG-11). A consumer
-//!   at its bound (`holds` K4) closes admission too.
-//! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that give room
-//!   back may use it, and these are refused as G5 says. It may be lent too: its file goes, and its room is somebody else's for a
-//!   while. The emergency spare is never lent.
-//! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
-//!   freed: at the front of the log its frames would look like the log's start.
+//! - G5. One spare in addition to `wal.spares` is for emergencies: if it is the only one left, no further one can be
+//!   prepared and the current segment is half full with the next frame, appends are refused before they reserve. The
+//!   reserved records fit into the rest of the current segment, and the emergency spare takes them if that segment
+//!   fails (LOG-11). A consumer at its bound (`holds` K4) closes admission too.
+//! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that
+//!   give room back may use it, and these are refused as G5 says. It may be lent too: its file is removed, and a
+//!   borrower has its room for a while. The emergency spare is never lent.
+//! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts, and it is removed before an older
+//!   one is freed: at the front of the log its frames would look like the log's start.
 //! - G7. A segment with records at or above a hold is not freed; holds are made under the same mutex.
 //!
 //! Checked by the crash lab (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
@@ -39,9 +39,9 @@ use crate::{
     warning::Warnings,
 };
 
-/// Spares kept beside `wal.spares`, for what is reserved when no more can be prepared (G5).
+/// Spares kept in addition to `wal.spares`, for reserved records when no more can be prepared (G5).
 pub(crate) const EMERGENCY_SPARES: usize = 1;
-/// Of `wal.spares`, if there are two: for what gives room back when no more can be prepared (G8).
+/// Those of two or more `wal.spares` that are kept for appends that give room back, when no more can be prepared (G8).
 const RESERVE_SPARES: usize = 1;
 
 /// A segment that holds part of the log.
@@ -50,9 +50,9 @@ pub(crate) struct Span {
     pub(crate) path: PathBuf,
     pub(crate) salt: u64,
     pub(crate) segment_bytes: u64,
-    /// Where the records before it end: all from here to the next one's are in it. Positions may jump behind it.
+    /// Where the records before it end: all from here to the next segment's are in it. Positions may jump behind it.
     pub(crate) first: Lsn,
-    /// Where its frames stop counting; `None` while it is the current one.
+    /// Where its last frame that counts ends; `None` while it is the current one.
     pub(crate) until: Option<u64>,
     /// Whether a write or sync of it failed: it is never written again, not even as a spare (LOG-9).
     pub(crate) broken: bool,
@@ -70,19 +70,19 @@ struct Inner {
     preparing: bool,
     /// Why the last preparation failed; cleared by a success.
     failed: Option<String>,
-    /// Whether the current segment is more than half written.
+    /// Whether the current segment is more than half full.
     half_full: bool,
-    /// Whether the shortage of spares was announced; until there are two again.
+    /// Whether the shortage of spares was announced; reset when they are no longer scarce.
     announced: bool,
-    /// Loans under way: no spare is prepared meanwhile (G8).
+    /// Loans in progress: no spare is prepared during one (G8).
     lent: u32,
-    /// Whether the preparer waits until it is told that whoever opened the log has what it needs of the disk.
+    /// Whether the preparer waits for [`Segments::let_prepare`], so that the opener has the room on the disk.
     held_back: bool,
     stop: bool,
 }
 
 impl Inner {
-    /// Returns whether the emergency spare is all that is left, if that.
+    /// Returns whether at most the emergency spare is left.
     fn is_short(&self) -> bool {
         self.spares.len() <= EMERGENCY_SPARES
     }
@@ -95,15 +95,15 @@ pub(crate) struct Segments {
     dir: PathBuf,
     log_id: [u8; 16],
     segment_bytes: u64,
-    /// Of a file for which the disk has no more room.
+    /// Least size of a file if the disk has no room for a whole one.
     segment_bytes_min: u64,
     wanted_spares: usize,
-    /// Of these, kept for what gives room back (G8).
+    /// Of these, kept for appends that give room back (G8).
     reserve_spares: usize,
     /// Whether a thread prepares spares.
     has_preparer: bool,
     max_segments: usize,
-    /// Descriptions that each file is opened with.
+    /// Number of descriptions with which each file is opened.
     flights: u32,
     warnings: Warnings,
     /// Positions that readers need (G7).
@@ -114,18 +114,17 @@ pub(crate) struct Segments {
     freeing: Mutex<()>,
 }
 
-/// What freeing came to.
+/// The result of freeing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Freed {
     /// Where the log starts now.
     pub start: Lsn,
-    /// Who holds records below the position asked for, if that kept a file: a consumer, a reader by mapping
-    /// or a pin.
+    /// The holder of records below the requested position, if it kept a file: a consumer, a reader by mapping or a pin.
     pub held_by: Option<String>,
 }
 
-/// What [`Segments::new`] starts from.
+/// The state from which [`Segments::new`] starts.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) spans: Vec<Span>,
@@ -168,12 +167,12 @@ impl Segments {
         }
     }
 
-    /// Returns whether the emergency spare is all that is left, if that.
+    /// Returns whether at most the emergency spare is left.
     pub(crate) fn is_short(&self) -> bool {
         self.inner.lock().is_short()
     }
 
-    /// Returns whether the emergency spare and the reserve are all that is left, if that.
+    /// Returns whether at most the emergency spare and the reserve are left.
     fn is_scarce(&self, inner: &Inner) -> bool {
         inner.spares.len() <= EMERGENCY_SPARES + self.reserve_spares
     }
@@ -184,31 +183,31 @@ impl Segments {
         takes_the_reserve || inner.half_full && self.is_scarce(inner)
     }
 
-    /// Returns what refuses appends now, if anything does (G5, G8).
+    /// Returns the reason why appends are refused now, if they are (G5, G8).
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
         let no_room = self.has_no_room(&inner);
         inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
     }
 
-    /// Returns what refuses appends that give room back now, if anything does (G5).
+    /// Returns the reason why appends that give room back are refused now, if they are (G5).
     pub(crate) fn full_to_give_back(&self) -> Option<String> {
         let inner = self.inner.lock();
         let no_room = inner.half_full && inner.is_short();
         inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
     }
 
-    /// Returns what an operator should know about the spares: that they run out, and why.
+    /// Returns a line for an operator if the spares run out: that they do, and why.
     pub(crate) fn alarm(&self) -> Option<String> {
         let inner = self.inner.lock();
         inner.failed.as_deref().filter(|_| self.is_scarce(&inner)).map(|cause| shortage(inner.spares.len(), cause))
     }
 
-    /// Prepares one spare if there are too few; `Ok(false)` when there was nothing to do.
+    /// Prepares one spare if there are too few; returns `Ok(false)` if there was nothing to do.
     pub(crate) fn prepare_one(&self) -> Result<bool, WalError> {
         let (header, freed) = {
             let mut inner = self.inner.lock();
-            // Whoever has none waits for no loan (`take_spare`).
+            // A caller that finds no spare does not wait for the end of a loan (`take_spare`).
             let is_lent = inner.lent > 0 && !inner.spares.is_empty();
             if inner.preparing || inner.stop || is_lent || inner.spares.len() >= self.wanted_spares {
                 return Ok(false);
@@ -240,7 +239,7 @@ impl Segments {
             }
         };
         if let (Err(_), Some(file)) = (&prepared, &freed) {
-            // Opening removes it if this does not.
+            // The next opening removes it if this fails.
             let _best_effort = spare::remove(&self.env, file);
         }
         let mut inner = self.inner.lock();
@@ -262,7 +261,7 @@ impl Segments {
         }
     }
 
-    /// Notes why no spare could be prepared and says so, once per shortage.
+    /// Notes why no spare could be prepared, and warns once per shortage.
     fn note_failure(&self, mut inner: MutexGuard<'_, Inner>, cause: String) {
         let line = (self.is_scarce(&inner) && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
         inner.announced |= line.is_some();
@@ -273,7 +272,7 @@ impl Segments {
         }
     }
 
-    /// Tells how far the current segment is written. More than half, and only the emergency spare left: waits for the
+    /// Notes whether the current segment is more than half full. If so, and too few spares are left, waits for the
     /// preparer, or prepares one here unless the last try failed (G5). Returns whether appends must be refused now.
     pub(crate) fn ensure_room(&self, half_full: bool) -> bool {
         self.lacks_spares(half_full) || self.holds.closed().is_some()
@@ -286,7 +285,7 @@ impl Segments {
             if inner.failed.is_some() && self.has_no_room(&inner) {
                 return true;
             }
-            // Where no thread prepares spares, whoever writes does before it takes the reserve.
+            // Without a preparer thread the writer prepares a spare before it takes the reserve.
             let must_prepare = if self.has_preparer { inner.is_short() } else { self.is_scarce(&inner) };
             if !half_full || !must_prepare {
                 return false;
@@ -299,16 +298,16 @@ impl Segments {
                 return true;
             }
             drop(inner);
-            // The outcome is read from `spares` and `failed` on the next turn.
+            // The outcome is read from `spares` and `failed` in the next iteration.
             let _noted = self.prepare_one();
             inner = self.inner.lock();
         }
     }
 
-    /// Takes the next spare, preparing one if there is none.
+    /// Takes the next spare; prepares one if there is none.
     ///
     /// # Errors
-    /// Why none can be prepared.
+    /// The reason why none can be prepared.
     pub(crate) fn take_spare(&self) -> Result<Spare, WalError> {
         let mut inner = self.inner.lock();
         loop {
@@ -346,8 +345,8 @@ impl Segments {
         Ok(spare)
     }
 
-    /// Cuts the log behind `anchor`, where `current` goes on, because the current segment failed. What lay between holds
-    /// nothing that counts any more (G6).
+    /// Cuts the log behind `anchor`, where `current` continues, because the segment that was current failed. Nothing
+    /// between them counts any more (G6).
     pub(crate) fn replace_tail(&self, anchor: Anchor, current: Span) {
         let mut inner = self.inner.lock();
         let kept = inner.spans.iter().rposition(|span| span.salt == anchor.salt);
@@ -355,7 +354,7 @@ impl Segments {
         let behind = inner.spans.split_off(kept + 1);
         let span = &mut inner.spans[kept];
         span.until = Some(anchor.until);
-        // The failed file: what was current, be it the anchor's or one behind.
+        // The failed file is the one that was current: the anchor's own or one behind it.
         span.broken |= behind.is_empty();
         inner.spans.push(current);
         inner.half_full = false;
@@ -365,7 +364,7 @@ impl Segments {
         let _best_effort = self.remove_condemned();
     }
 
-    /// Removes what a rewrite left without a frame that counts (G6).
+    /// Removes the segments that a rewrite left without a frame that counts (G6).
     fn remove_condemned(&self) -> Result<(), WalError> {
         loop {
             let Some(path) = self.inner.lock().condemned.last().cloned() else { return Ok(()) };
@@ -374,8 +373,8 @@ impl Segments {
         }
     }
 
-    /// The preparer thread: keeps the spares coming until [`Segments::stop`]; calls `changed` after each try, and about
-    /// once a second.
+    /// Runs the preparer thread: keeps preparing spares until [`Segments::stop`]; calls `changed` after each try, and
+    /// about once a second.
     pub(crate) fn run_preparer(&self, changed: impl Fn()) {
         loop {
             let is_held_back = self.inner.lock().held_back;
@@ -397,14 +396,14 @@ impl Segments {
         }
     }
 
-    /// Lets the preparer begin, where it was to wait for that (`Options::spares_wait`).
+    /// Lets the preparer begin, if it was to wait for that (`Options::spares_wait`).
     pub(crate) fn let_prepare(&self) {
         self.inner.lock().held_back = false;
         self.changed.notify_all();
     }
 
-    /// Removes a spare of at least `bytes` that is not the last one, so that its room is somebody else's until [`Segments::end_loan`]; `false`:
-    /// there is none to lend, or it cannot be removed (G8).
+    /// Removes a spare of at least `bytes` that is not the last one, so that a borrower has its room until
+    /// [`Segments::end_loan`]. Returns `false` if there is none to lend, or it cannot be removed (G8).
     pub(crate) fn lend_spare(&self, bytes: u64) -> bool {
         let spare = {
             let mut inner = self.inner.lock();
@@ -422,13 +421,13 @@ impl Segments {
         removed
     }
 
-    /// Lets spares be prepared again.
+    /// Ends a loan: spares are prepared again.
     pub(crate) fn end_loan(&self) {
         self.inner.lock().lent -= 1;
         self.changed.notify_all();
     }
 
-    /// Ends the preparer.
+    /// Stops the preparer.
     pub(crate) fn stop(&self) {
         self.inner.lock().stop = true;
         self.changed.notify_all();
@@ -439,7 +438,7 @@ impl Segments {
         self.inner.lock().spans.clone()
     }
 
-    /// Returns how many segments hold the log and how many are ready.
+    /// Returns how many segments hold the log and how many spares are ready.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         (inner.spans.len(), inner.spares.len())
@@ -475,10 +474,10 @@ impl Segments {
         self.log_id
     }
 
-    /// Frees whole segments that end at or below `lsn` and every hold (G3, G4, G7).
+    /// Frees whole segments that end at or below `lsn` and below every hold (G3, G4, G7).
     ///
     /// # Errors
-    /// `Io`: that segment is not read any more, and the next call tries it again.
+    /// `Io`: the segment at fault is not read any more, and the next call tries it again.
     pub(crate) fn free_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
         let _one_at_a_time = self.freeing.lock();
         self.remove_condemned()?;
@@ -493,6 +492,7 @@ impl Segments {
                 if let Some((_, who)) = self.holds.lowest().filter(|(held, _)| second > *held) {
                     return Ok(Freed { start, held_by: Some(who) });
                 }
+                // Before the file is touched: a reader that finds it changed finds the new start too (`holds` K3).
                 self.holds.set_start(second);
                 let coming = inner.spares.len() + inner.freed.len() + usize::from(inner.preparing);
                 (inner.spans[0].clone(), coming < self.wanted_spares)
@@ -512,7 +512,7 @@ impl Segments {
     }
 }
 
-/// Says that spares run out.
+/// Returns the warning that spares run out.
 fn shortage(spares: usize, cause: &str) -> String {
     format!(
         "wal: {spares} spare log files are left and no more can be prepared ({cause}); appends are refused once the \
