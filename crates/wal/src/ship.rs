@@ -1,21 +1,21 @@
 //! `Shipper`: hands out the log's records as they lie in it, for a sender of replication: runs of whole records with
 //! their positions, each once it is durable.
 //!
-//! Knows no packet and no replica: it has a cursor (the replication slot) and bytes. What a replica writes from them is
-//! [`Follower`](crate::Follower)'s. No commit waits for a shipper, and nothing is kept in memory for it but what `Recent`
-//! keeps for every reader. Whoever falls behind reads files; whoever falls behind its bound loses its place.
+//! It knows no packets and no replicas: it has a cursor (the replication slot) and bytes. [`Follower`](crate::Follower)
+//! writes them at the replica. No commit waits for a shipper, and memory keeps nothing for it but what `Recent` keeps
+//! for every reader. A shipper that falls behind reads files; one that falls behind its bound loses its place.
 //!
 //! # Invariants
 //! - X1. Shipments follow each other: `prev_end` is the `end` of the one before, or where the shipper began; every byte
 //!   of the stream from there on comes once, in order.
 //! - X2. A shipment is whole records without a jump inside; positions jump only from `prev_end` to `start`.
 //! - X3. `end <= durable`, the durable position of the same moment (REPL-1).
-//! - X4. On an error, and when there is nothing, `out` is as it was.
-//! - X5. The files keep [`TAIL_CHECK_BYTES`] below the cursor: a replica that comes back proves by them that it holds the
-//!   same bytes (`tail_check`).
+//! - X4. On an error, and if there is nothing to ship, `out` is unchanged.
+//! - X5. The log keeps the files with [`TAIL_CHECK_BYTES`] below the cursor: a replica that reconnects proves by these
+//!   bytes that it holds the same ones (`tail_check`).
 //!
-//! Checked by `ship_tests`: everything shipped beside everything appended, whatever the frames, bounds, crashes, failed
-//! writes and lives.
+//! Checked by `ship_tests`: everything shipped is compared with everything appended, whatever the frames, bounds,
+//! crashes, failed writes and incarnations.
 
 use std::{
     future::Future,
@@ -42,7 +42,8 @@ use crate::{
     tail_check::TAIL_CHECK_BYTES,
 };
 
-/// Where a [`Shipper`] starts, how far it may fall behind, and how soon what nobody waits for is flushed for it.
+/// Where a [`Shipper`] starts, how far it may fall behind, and how soon records that no caller waits for are flushed
+/// for it.
 #[derive(Clone, Debug)]
 pub struct ShipOptions {
     tail: TailOptions,
@@ -51,15 +52,15 @@ pub struct ShipOptions {
 }
 
 impl ShipOptions {
-    /// Starts at `from`, the end of a record: everything below is there already.
+    /// Starts at `from`, the end of a record: the receiver has everything below.
     pub fn from(from: Lsn) -> Self {
         let tail = TailOptions { keep_below: u64::from(TAIL_CHECK_BYTES), ..TailOptions::from(from) };
         let tail = tail.policy(LagPolicy::Invalidate);
         Self { tail, flush_delay: Duration::from_micros(500), is_commit: |_| false }
     }
 
-    /// Bounds how much log is kept for it, in bytes of files, as [`TailOptions::bound_bytes`]; beyond it loses its place. Default: by the
-    /// number of files only.
+    /// Bounds how much log is kept for it, in bytes of files, as [`TailOptions::bound_bytes`]; beyond the bound it
+    /// loses its place. Default: bounded by the number of files only.
     #[must_use]
     pub fn bound_bytes(self, bytes: u64) -> Self {
         Self { tail: self.tail.bound_bytes(bytes), ..self }
@@ -71,31 +72,33 @@ impl ShipOptions {
         Self { tail: self.tail.bound_segments(segments), ..self }
     }
 
-    /// `replication.flush_delay`: what nobody waits for is flushed so long after it was appended, instead of
-    /// `wal.flush_delay`, while the shipper is there. Zero leaves `wal.flush_delay`. No effect with
+    /// `replication.flush_delay`: records that no caller waits for are flushed this long after they were appended,
+    /// instead of `wal.flush_delay`, as long as the shipper exists. Zero leaves `wal.flush_delay`. No effect with
     /// `wal.manual_wal_flush`. Default 500 us.
     #[must_use]
     pub fn flush_delay(self, delay: Duration) -> Self {
         Self { flush_delay: delay, ..self }
     }
 
-    /// Says by its tag which record is a commit: the log does not know, and REPL_SEND tells how many a shipment had. Default: none is.
+    /// Sets the function that says by a record's tag whether it is a commit: the log does not know, and REPL_SEND holds
+    /// the number of commits in a shipment. Default: no record is.
     #[must_use]
     pub fn commits_by(self, is_commit: fn(u8) -> bool) -> Self {
         Self { is_commit, ..self }
     }
 }
 
-/// Where the bytes of a shipment lie in the stream.
+/// The positions of a shipment's bytes in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shipment {
     /// The end of the record before.
     pub prev_end: Lsn,
-    /// The position of the first record: `prev_end`, or above where positions jump, because a life of the log began there.
+    /// The position of the first record: `prev_end`, or above if positions jump because an incarnation of the log began
+    /// there.
     pub start: Lsn,
     /// The position after the last record.
     pub end: Lsn,
-    /// How far the log was durable at that moment.
+    /// The durable position of the log at that moment.
     pub durable: Lsn,
 }
 
@@ -113,14 +116,14 @@ impl Rest {
     }
 }
 
-/// Hands out the records of a log, for a sender; made by [`Log::ship`](crate::Log::ship). Does not keep the log open.
+/// A source of a log's records for a sender, made by [`Log::ship`](crate::Log::ship). It does not keep the log open.
 #[derive(Debug)]
 pub struct Shipper {
     frames: FrameTail,
     rest: Rest,
     /// The end of the last shipment.
     position: Lsn,
-    /// The end of the last record that was seen, shipped or not; `None` before the first.
+    /// The end of the last record that was read, shipped or not; `None` before the first.
     seen: Option<Lsn>,
     advanced: Lsn,
     is_commit: fn(u8) -> bool,
@@ -143,7 +146,7 @@ impl Shipper {
         self.frames.name()
     }
 
-    /// Returns the end of what was handed out.
+    /// Returns the end of the last shipment.
     ///
     /// # Progress
     /// Wait-free.
@@ -151,8 +154,8 @@ impl Shipper {
         self.position
     }
 
-    /// Moves the cursor up to `lsn`: everything below is safe at the other end. Files that only it needed may go, but for
-    /// the last [`TAIL_CHECK_BYTES`] below.
+    /// Moves the cursor up to `lsn`: everything below is safe at the other end. Files that only the cursor needed may
+    /// be freed, except those with the last [`TAIL_CHECK_BYTES`] below it.
     ///
     /// # Errors
     /// As [`Tail::advance`](crate::Tail::advance).
@@ -177,19 +180,19 @@ impl Shipper {
         self.frames.advance(lsn, restart.max(Lsn::FIRST))
     }
 
-    /// Appends the next durable records to `out`, of one frame or of several: at most `most_bytes`, but at least one
-    /// record, which has at most 1 MiB and a few bytes. `None`: there are none now.
+    /// Appends the next durable records to `out`, from one frame or several: at most `most_bytes`, but at least one
+    /// record, which has at most 1 MiB and a few bytes. Returns `None` if there are none now.
     ///
     /// # Errors
-    /// `CursorLost`: the next records were freed, or it fell behind its bound. `InvalidOptions`: it was started where no
-    /// record ends. `Damaged`: records do not read back. `Io`. `Poisoned`, `Closed`: everything durable was handed out and
-    /// nothing more will be.
+    /// `CursorLost`: the next records were freed, or the shipper fell behind its bound. `InvalidOptions`: it was
+    /// started where no record ends. `Damaged`: records do not read back. `Io`. `Poisoned`, `Closed`: everything
+    /// durable was handed out and nothing more will be.
     ///
     /// # Durability
-    /// What is handed out is durable.
+    /// The records are durable.
     ///
     /// # Progress
-    /// Short mutexes; blocks on reading files when it has fallen behind what is in memory, on nothing else.
+    /// Short mutexes; blocks on reading files if it has fallen behind the frames in memory, on nothing else.
     pub fn try_next(&mut self, most_bytes: usize, out: &mut Vec<u8>) -> Result<Option<Shipment>, WalError> {
         let (span, before) = (collie_obs::start::<ReplSend>(), out.len());
         let shipment = self.gather(most_bytes, out)?;
@@ -202,7 +205,7 @@ impl Shipper {
         Ok(shipment)
     }
 
-    /// Counts the commits in a shipment, for who measured it.
+    /// Counts the commits in a measured shipment.
     #[cold]
     fn commits_in(&self, shipment: &[u8]) -> u64 {
         let ends = |kind| matches!(kind, KIND_DATA | KIND_LAST | KIND_UNLOGGED);
@@ -220,12 +223,12 @@ impl Shipper {
                 match self.take_frame() {
                     Ok(true) => continue,
                     Ok(false) => break,
-                    // Comes again with the next call.
+                    // The next call returns the error.
                     Err(_) if taken > 0 => break,
                     Err(error) => return Err(error),
                 }
             }
-            // X2: a jump begins a shipment of its own.
+            // X2: a jump begins another shipment.
             let jumps = self.rest.start > self.position;
             if taken > 0 && jumps || !self.take_rest(most_bytes.saturating_sub(taken), taken == 0, out) {
                 break;
@@ -240,16 +243,16 @@ impl Shipper {
         Ok(Some(Shipment { prev_end, start, end: self.position, durable }))
     }
 
-    /// As [`Shipper::try_next`], but waits until something is durable.
+    /// Does the same as [`Shipper::try_next`], but waits until a record is durable.
     ///
     /// # Errors
     /// As [`Shipper::try_next`].
     ///
     /// # Durability
-    /// What is handed out is durable.
+    /// The records are durable.
     ///
     /// # Progress
-    /// Blocks on a flush by somebody else; on reading files as [`Shipper::try_next`].
+    /// Blocks on a flush by another thread; on reading files as [`Shipper::try_next`].
     pub fn next(&mut self, most_bytes: usize, out: &mut Vec<u8>) -> Result<Shipment, WalError> {
         loop {
             if let Some(shipment) = self.try_next(most_bytes, out)? {
@@ -265,7 +268,7 @@ impl Shipper {
     /// As [`Shipper::try_next`].
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing: the next call hands out what this one would have.
+    /// Dropping it loses nothing: the next call hands out the same records.
     ///
     /// # Progress
     /// Wait-free. A poll of the future blocks on what [`Shipper::try_next`] does.
@@ -273,8 +276,8 @@ impl Shipper {
         NextShipment { shipper: self, most_bytes, out, id: None }
     }
 
-    /// Moves whole records from the rest to `out`: as many as fit into `most_bytes`, or the first one if it must. Returns
-    /// whether any did.
+    /// Moves whole records from the rest to `out`: as many as fit into `most_bytes`, or the first one if `must`.
+    /// Returns whether any were moved.
     fn take_rest(&mut self, most_bytes: usize, must: bool, out: &mut Vec<u8>) -> bool {
         let bytes = self.rest.bytes();
         let first = || decode::record(bytes).and_then(|raw| usize::try_from(raw.bytes).ok()).unwrap_or(0);
@@ -290,7 +293,7 @@ impl Shipper {
         count > 0
     }
 
-    /// Makes the next frame with records at or above the position the rest; `false` when there is none yet.
+    /// Takes the next frame with records at or above the position as the rest; returns `false` if there is none yet.
     fn take_frame(&mut self) -> Result<bool, WalError> {
         let Self { frames, rest, position, seen, .. } = self;
         frames.take(|frame, place, limit| {
@@ -299,7 +302,8 @@ impl Shipper {
                 return Err(not_whole(frame, place, limit));
             }
             if start == end {
-                // A jump, or a word about what is durable. Where the first one comes from is known by its LINK only.
+                // A jump, or a frame that only names a durable position. Only its LINK says where the first jump comes
+                // from.
                 let from = frame.header.link.map(|link| link.previous_end);
                 *seen = seen.or(from.filter(|from| *from == *position));
                 return Ok(());

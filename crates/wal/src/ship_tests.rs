@@ -1,5 +1,5 @@
-//! Shipping: the stream as it is, whatever frames, files, failures and lives it went through; places that were lost; and
-//! what a shipper changes for the flush.
+//! Shipping: the stream as it is, whatever frames, files, failures and incarnations it went through; shippers that lose
+//! their place; and the effect of a shipper on flushes.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ pub(crate) fn ship_from(log: &Log, from: Lsn) -> Shipper {
     log.ship("slot", ShipOptions::from(from)).unwrap()
 }
 
-/// Takes what is ready now.
+/// Takes all shipments that are ready now.
 pub(crate) fn drain(shipper: &mut Shipper, most_bytes: usize) -> Vec<Run> {
     let mut out = Vec::new();
     std::iter::from_fn(|| {
@@ -52,7 +52,7 @@ pub(crate) fn drain(shipper: &mut Shipper, most_bytes: usize) -> Vec<Run> {
     .collect()
 }
 
-/// Returns the bytes of the stream that a resting log holds, by their positions: one entry per frame.
+/// Returns the bytes of the stream that a log at rest holds, by their positions: one entry per frame.
 pub(crate) fn stream_of(disk: &SimFiles, dir: &str) -> BTreeMap<Lsn, Vec<u8>> {
     let found = inspect_resting(&Env::over(disk.clone(), 1), dir.as_ref()).unwrap();
     let mut stream = BTreeMap::new();
@@ -66,7 +66,7 @@ pub(crate) fn stream_of(disk: &SimFiles, dir: &str) -> BTreeMap<Lsn, Vec<u8>> {
     stream
 }
 
-/// Joins runs that follow each other without a jump, so that streams cut otherwise compare equal.
+/// Joins runs that follow each other without a jump, so that streams that were cut differently compare equal.
 pub(crate) fn joined(runs: impl IntoIterator<Item = (Lsn, Vec<u8>)>) -> Vec<(Lsn, Vec<u8>)> {
     let mut joined: Vec<(Lsn, Vec<u8>)> = Vec::new();
     for (start, bytes) in runs {
@@ -78,7 +78,7 @@ pub(crate) fn joined(runs: impl IntoIterator<Item = (Lsn, Vec<u8>)>) -> Vec<(Lsn
     joined
 }
 
-/// Does something random to a log, or several times nothing; bodies say which number they have.
+/// Does something random to a log, mostly an append; a body begins with the record's number.
 pub(crate) fn disturb(log: &Log, random: &SimRandom, number: u32) {
     let mut writer = log.writer();
     let size = [4, 300, 4_090, 9_000, 40_000][usize::try_from(random.below(5)).unwrap()];
@@ -93,10 +93,11 @@ pub(crate) fn disturb(log: &Log, random: &SimRandom, number: u32) {
     }
 }
 
-/// Goal: what is shipped is the stream, byte for byte and once, with jumps only where a life of the log begins, in front
-/// of its first record, and nothing that a power cut takes back (X1 to X3). Method: seeded lives of one log, with failed
-/// writes and syncs in some, each ended by a close, a kill or a power cut, the shipper made again where it was, runs of
-/// random sizes; compared with the frames that the last life left, and with what a reader yields.
+/// Goal: the shipments are the stream, byte for byte and once, with jumps only where an incarnation of the log begins,
+/// in front of its first record, and with nothing that a power cut takes back (X1 to X3). Method: seeded incarnations
+/// of one log, with failed writes and syncs in some, each ended by a close, a kill or a power cut; the shipper is made
+/// again where it was; runs of random sizes; compared with the frames that the last incarnation left, and with the
+/// records that a reader yields.
 #[test]
 fn shipped_is_the_stream_byte_for_byte_over_crashes_and_failed_writes() {
     let (mut jumps, mut rewrites) = (0, 0);
@@ -126,7 +127,7 @@ fn shipped_is_the_stream_byte_for_byte_over_crashes_and_failed_writes() {
                     let durable = log.durable();
                     runs.extend(drain(&mut shipper, most));
                     assert_eq!(shipper.position().max(recovered.next), durable.max(recovered.next), "seed {seed}");
-                    // The file of the cursors may meet the fault: the cursor is stored later then.
+                    // The file of the cursors may meet the fault: then the cursor is stored later.
                     let advanced = shipper.advance(shipper.position());
                     assert!(matches!(advanced, Ok(()) | Err(WalError::Io { .. })), "seed {seed}: {advanced:?}");
                 }
@@ -183,7 +184,7 @@ fn shipped_is_the_stream_byte_for_byte_over_crashes_and_failed_writes() {
     assert!(jumps > 8 && rewrites > 0, "the runs have {jumps} jumps and {rewrites} failed files");
 }
 
-/// Goal: nothing above `durable` is shipped, be it appended or written (REPL-1). Method: ask at each step.
+/// Goal: nothing above `durable` is shipped, whether appended or written (REPL-1). Method: try at each step.
 #[test]
 fn nothing_is_shipped_before_it_is_durable() {
     let (log, _) = open(&SimFiles::new(), tiny());
@@ -198,7 +199,7 @@ fn nothing_is_shipped_before_it_is_durable() {
 }
 
 /// Goal: shipping begins at any end of a record and nowhere else: not inside a record, and not where no record ends
-/// because positions jump. Method: three lives; every position around every record, from memory and from files.
+/// because positions jump. Method: three incarnations; every position around every record, from memory and from files.
 #[test]
 fn shipping_begins_at_every_end_of_a_record_and_nowhere_else() {
     let disk = SimFiles::new();
@@ -247,9 +248,9 @@ fn shipping_begins_at_every_end_of_a_record_and_nowhere_else() {
     }
 }
 
-/// Goal: a replica that is too far behind hears of it, by its own bound or because the files are gone, and never stops an
-/// append; the files with the last bytes before its cursor stay as long as it has its place (X5). Method: small files,
-/// more records than the bound.
+/// Goal: a replica that is too far behind gets an error, by its own bound or because the files are gone, and never
+/// stops an append; the files with the last bytes before its cursor stay as long as it has its place (X5). Method:
+/// small files, more records than the bound.
 #[test]
 fn shipper_that_fell_behind_its_bound_loses_its_place_and_stops_nobody() {
     let (log, _) = open(&SimFiles::new(), tiny());
@@ -267,7 +268,7 @@ fn shipper_that_fell_behind_its_bound_loses_its_place_and_stops_nobody() {
     let freed = log.truncate_before(log.durable()).unwrap();
     assert!(freed.start > Lsn::FIRST && freed.start.plus(u64::from(TAIL_CHECK_BYTES)) <= done, "{freed:?}, {done}");
     assert!(log.crc_before(done, TAIL_CHECK_BYTES).unwrap().is_some());
-    // Also for one that comes again further on.
+    // Also for a shipper that starts again further on.
     drop(shipper);
     commit(20);
     let done = log.durable();
@@ -294,8 +295,8 @@ impl Wake for Wakes {
     }
 }
 
-/// Goal: a future of the next shipment wakes once something is durable, loses nothing when dropped, and hears of the end;
-/// a thread does too. Method: polled by hand; then a blocking call beside a commit and a close.
+/// Goal: a future of the next shipment wakes once a record is durable, loses nothing when dropped, and ends with the
+/// log; so does a blocking call. Method: polled by hand; then a blocking call during a commit and a close.
 #[test]
 fn waiting_for_a_shipment_ends_with_what_is_durable_or_with_the_log() {
     let (log, _) = open(&SimFiles::new(), tiny());
@@ -335,9 +336,10 @@ fn waiting_for_a_shipment_ends_with_what_is_durable_or_with_the_log() {
     });
 }
 
-/// Goal: two logs with the same stream have the same checksum over any stretch of it, however they cut it into frames; one with another byte in
-/// it, or whose positions jump elsewhere, has another; none is given of what is not there or was freed. Method: stretches before, over and behind
-/// a byte that differs, between records and inside them; logs with a life more, of which one began further on; files that are freed.
+/// Goal: two logs with the same stream have the same checksum over any stretch of it, however they cut it into frames;
+/// a log with another byte in it, or with other jumps, has another; none is returned for bytes that are not there or
+/// were freed. Method: stretches before, over and behind a byte that differs, between records and inside them; logs
+/// with one more incarnation, one of which began further on; files that are freed.
 #[test]
 fn checksum_of_a_stretch_tells_equal_bytes_from_equal_positions() {
     let fill = |disk: &SimFiles, flush_every: u8, other: u8| {
@@ -397,9 +399,9 @@ fn checksum_of_a_stretch_tells_equal_bytes_from_equal_positions() {
     assert!(same.crc_between(start, end).unwrap().is_some());
 }
 
-/// Goal: the check over the last bytes says whether two logs hold the same stream, however they cut it into frames, and
-/// never speaks of bytes that it does not have. Method: two logs with the same records flushed otherwise, a third with one
-/// byte changed, positions around their ends and over a jump.
+/// Goal: the check over the last bytes shows whether two logs hold the same stream, however they cut it into frames,
+/// and never covers bytes that the log does not have. Method: two logs with the same records flushed differently, a
+/// third with one byte changed, positions around their ends and over a jump.
 #[test]
 fn tail_check_tells_equal_bytes_from_equal_positions() {
     let fill = |flush_every: u8, other: u8| {
@@ -442,7 +444,7 @@ fn tail_check_tells_equal_bytes_from_equal_positions() {
     assert!(log.crc_before(recovered.end, 100).unwrap().is_some());
 }
 
-/// Goal: an unpacker that goes on behind a reader knows the pieces that the reader left unfinished. Method: a record in
+/// Goal: an unpacker that continues behind a reader has the pieces that the reader left incomplete. Method: a record in
 /// pieces between short ones, cut at every end of a piece: read up to there, unpack the rest.
 #[test]
 fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
@@ -471,7 +473,7 @@ fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
         }
         assert_eq!((unpacker.position(), &yielded), (log.durable(), &all), "read up to {at}");
     }
-    // What does not continue, or is no record, is refused and changes nothing.
+    // Bytes that do not continue, or are no record, are refused and change nothing.
     let mut unpacker = Unpacker::new(Lsn::FIRST, &tiny());
     let none = |_: crate::RecordRef<'_>| -> Result<(), WalError> { panic!("nothing is yielded") };
     let (run, bytes) = &runs[0];
@@ -484,8 +486,9 @@ fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
     assert_eq!(unpacker.position(), Lsn::FIRST);
 }
 
-/// Goal: while a shipper is there, what nobody waits for becomes durable after its delay, not after `wal.flush_delay`,
-/// also when that wait had begun. Method: a `wal.flush_delay` of 10 s; a busy machine may need as long once, and not each time.
+/// Goal: while a shipper exists, records that no caller waits for become durable after its delay, not after
+/// `wal.flush_delay`, also if that wait had begun. Method: a `wal.flush_delay` of 10 s; on a busy machine one try may
+/// take as long, but not each one.
 #[test]
 fn shipper_hastens_the_flush_of_what_nobody_waits_for() {
     assert!((0..3).any(|_| is_hastened()), "somebody waited for wal.flush_delay");
@@ -509,8 +512,9 @@ fn is_hastened() -> bool {
     RealClock.now_ns() - begun < 9_000_000_000
 }
 
-/// Goal: an asynchronous commit that falls into the silence after a flush begins its delay at once; it used to wait for
-/// the silence to end first, 100 ms. Method: append once the keeper is seen in it; it has left it when the call returns.
+/// Goal: an asynchronous commit in the silence after a flush begins its delay at once; it used to wait for the end of
+/// the silence first, 100 ms. Method: append once the background flusher is in the silence; it has left it when the
+/// call returns.
 #[test]
 fn append_in_a_silence_does_not_wait_for_its_end() {
     let (log, _) = open(&SimFiles::new(), Options { threads: true, ..Options::small() });
@@ -518,7 +522,7 @@ fn append_in_a_silence_does_not_wait_for_its_end() {
     let silent = || log.keeper_state().load(Ordering::Relaxed) == KEEPER_SILENT;
     for _ in 0..5 {
         writer.commit(1, b"flushed", Level::Disk).unwrap();
-        // The commit flushed by itself; the keeper has to be told that there is something to be silent about.
+        // The commit flushed by itself; the background flusher needs records to flush before a silence can begin.
         let async_end = writer.append(1, &[b"flushed by the keeper"]).unwrap().end;
         log.flush_soon();
         eventually("the keeper listens to the silence", || log.durable() >= async_end && silent());

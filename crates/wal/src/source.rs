@@ -1,11 +1,11 @@
-//! `FrameSource`: where the bytes of a segment's frames come from. The one place that turns them into frames.
+//! `FrameSource`: a source of the bytes of a segment's frames, and the only place that turns bytes into frames.
 //!
 //! Three sources exist: a file by reads ([`Window`](crate::window::Window)), a file mapped into memory
 //! ([`MappedSegment`]), and a frame that is still in memory ([`HeldFrame`](crate::recent::HeldFrame)). They hand out
-//! bytes and know nothing of frames; recovery, readers, tails and tools all read frames through [`FrameSource::frame_at`].
+//! bytes and know no frames; recovery, readers, tails and tools all read frames through [`FrameSource::frame_at`].
 //!
 //! # Invariants
-//! - N1. Which source the bytes come from never shows: same bytes, same frames, same errors (LOG-13).
+//! - N1. The source of the bytes never shows in the result: same bytes, same frames, same errors (LOG-13).
 //! - N2. No source allocates more than a window, or one frame (format: 4 MiB) if that is larger (LOG-15).
 //!
 //! Checked by `read_tests` (random logs read through all three) and by the fuzz target of the reader.
@@ -35,16 +35,17 @@ pub(crate) struct Frame<'a> {
 
 /// The bytes of one segment, as far as this source has them.
 pub(crate) trait FrameSource: Debug + Send {
-    /// Returns up to `len` bytes from `offset` of the segment on; fewer where the source ends.
+    /// Returns up to `len` bytes from `offset` of the segment on; fewer if the source ends before.
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError>;
 
-    /// Returns a part of what the last [`FrameSource::bytes_at`] returned, or of a frame read last, without reading.
+    /// Returns a part of the bytes that the last [`FrameSource::bytes_at`] returned, or of a frame read last, without
+    /// reading.
     fn held(&self, offset: u64, len: usize) -> &[u8];
 
-    /// Says that the first `bytes` of the segment are not written any more: more of them than before.
+    /// Announces that the first `bytes` of the segment, more than before, are not written any more.
     fn extend_to(&mut self, _bytes: u64) {}
 
-    /// Reads the frame at `offset`, under `salt`, or under its own when none is given.
+    /// Reads the frame at `offset`, under `salt`, or under its own salt if none is given.
     fn frame_at(&mut self, offset: u64, salt: Option<u64>) -> Result<Result<Frame<'_>, Bad>, WalError> {
         let none = Bad { stored: 0, computed: 0 };
         let Some(claim) = decode::frame_claim(self.bytes_at(offset, LINK_HEADER)?) else { return Ok(Err(none)) };
@@ -61,14 +62,14 @@ pub(crate) trait FrameSource: Debug + Send {
     }
 }
 
-/// Returns up to `len` bytes of `bytes`, which start at `base` of a segment, from `offset` of the segment on.
+/// Returns up to `len` bytes from `offset` of the segment on, out of `bytes`, which start at `base` of the segment.
 pub(crate) fn part_of(bytes: &[u8], base: u64, offset: u64, len: usize) -> &[u8] {
     let skip = offset.checked_sub(base).and_then(|skip| usize::try_from(skip).ok());
     let Some(rest) = skip.and_then(|skip| bytes.get(skip..)) else { return &[] };
     rest.get(..len).unwrap_or(rest)
 }
 
-/// Bytes that lie in memory from the first byte of the segment on.
+/// Bytes in memory, from the first byte of the segment on.
 impl FrameSource for &[u8] {
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
         Ok(self.held(offset, len))
@@ -79,12 +80,12 @@ impl FrameSource for &[u8] {
     }
 }
 
-/// Reads `data` as a segment file through every source, the way every reader does, and returns how many payloads it
-/// holds. For fuzzing: must return for any input, and no source may see another frame than the others (N1).
+/// Reads `data` as a segment file through every source, as readers do, and returns the number of records in it. For
+/// fuzzing: it must return for any input, and all sources must see the same frames (N1).
 pub fn fuzz_reader(data: &[u8]) -> usize {
     const NAME: &str = "/segment";
     let file = Arc::new(InMemory(data.to_vec()));
-    // SAFETY: nobody writes to this file.
+    // SAFETY: no thread writes to this file.
     let mapping = unsafe { file.map(data.len() as u64) };
     let mut mapped = MappedSegment(mapping.expect("the file is that long"));
     let mut window = Window::of(file, NAME.into()).expect("the file has a length");
@@ -109,7 +110,7 @@ pub fn fuzz_reader(data: &[u8]) -> usize {
         };
         at = frame.next_offset;
         let place = Place { path: Arc::from(Path::new(NAME)), offset: at };
-        // A payload that is not whole records yields what comes before the bad one.
+        // A payload that is not whole records yields the records before the bad one.
         let _damaged = assembler.take(&frame, &place, Lsn::MAX);
         yielded += std::iter::from_fn(|| assembler.next()).count();
     }
@@ -152,11 +153,11 @@ impl MappedSegment {
     /// Maps the first `bytes` of the segment at `path`.
     ///
     /// # Safety
-    /// All of these bytes are durable, and the segment is held against freeing and reuse until this value is dropped:
-    /// then nobody writes them (LOG-3) and nobody cuts the file.
+    /// All of these bytes are durable, and a hold keeps the segment from being freed and reused until this value is
+    /// dropped: then no thread writes them (LOG-3) and none shortens the file.
     pub(crate) unsafe fn new(files: &dyn Files, path: &Path, bytes: u64) -> Result<Self, WalError> {
         let file = files.open(path, Access::Read).map_err(|source| WalError::io("open", path, source))?;
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: the caller guarantees what `map` requires.
         let mapping = unsafe { file.map(bytes) };
         mapping.map(Self).map_err(|source| WalError::io("map", path, source))
     }

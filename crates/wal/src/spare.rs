@@ -4,10 +4,11 @@
 //! # Invariants
 //! - H1. A spare's header, with its own number and a fresh salt, is on disk, and so is its name, before this returns.
 //! - H2. Every byte behind the header exists in the file, so that a sync of a frame changes no length and allocates
-//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (LOG-6). A hole
-//!   that `give_back_tail` left is filled before the file is used again.
-//! - H3. Preparation happens under a name that ends in `.tmp`, which opening removes: a crash on the way leaves nothing
-//!   that could be taken for a segment.
+//!   nothing. They may hold frames of an earlier use: no frame counts under another salt (LOG-6). A hole that
+//!   `give_back_tail` left is filled before the file is used again.
+//! - H3. A new or freed file is prepared under a name that ends in `.tmp`, which opening removes: a crash in between
+//!   leaves nothing that could be taken for a segment. An opening prepares a leftover under its old name (`misplaced`
+//!   X2).
 //!
 //! Checked by `recycle_tests` (crashes at every call and every block) and the crash lab.
 
@@ -24,16 +25,17 @@ use crate::{
     format::{BLOCK_BYTES, SegmentHeader, segment_name},
 };
 
-/// A file ready to be written to.
+/// A file that is ready to be written to.
 #[derive(Debug)]
 pub(crate) struct Spare {
-    /// Descriptions of the file, one for each flight: a failed sync is reported once per description.
+    /// Descriptions of the file, one for each in-flight flush: a failed sync is reported once per description.
     pub(crate) files: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
     pub(crate) header: SegmentHeader,
 }
 
-/// Writes a new segment file under a temporary name and gives it its number. Gives up early once `stopped`.
+/// Writes a new segment file under a temporary name and gives it its number. Gives up early once `stopped` returns
+/// true.
 pub(crate) fn prepare(
     env: &Env,
     dir: &Path,
@@ -44,7 +46,7 @@ pub(crate) fn prepare(
     let name = segment_name(header.number);
     let (path, temporary) = (dir.join(&name), dir.join(format!("{name}.tmp")));
     let fill = || {
-        // A left-over of an earlier try; absent in the usual case.
+        // A leftover of an earlier try; usually there is none.
         let _absent = env.files.remove(&temporary);
         let file = env.files.create(&temporary)?;
         let zeros = vec![0; usize::try_from(header.segment_bytes.min(1 << 20)).expect("at most 1 MiB")];
@@ -56,7 +58,7 @@ pub(crate) fn prepare(
             let piece = zeros.len().min(usize::try_from(header.segment_bytes - at).unwrap_or(usize::MAX));
             file.write_at(at, &zeros[..piece])?;
             at += piece as u64;
-            // In steps, so that the commits going on beside this never queue behind a whole segment.
+            // In steps, so that commits in the meantime never queue behind a whole segment.
             if at.is_multiple_of(8 << 20) {
                 file.sync_data()?;
             }
@@ -73,7 +75,8 @@ pub(crate) fn prepare(
     }
 }
 
-/// [`prepare`]; where the disk has no room for the whole file, one that takes up most of the room there is, if that is at least `least` bytes.
+/// Does the same as [`prepare`]; if the disk has no room for the whole file, makes one that takes most of the free
+/// room, if that is at least `least` bytes.
 pub(crate) fn prepare_what_fits(
     env: &Env,
     dir: &Path,
@@ -86,7 +89,7 @@ pub(crate) fn prepare_what_fits(
     if !matches!(&whole, Err(WalError::Io { source, .. }) if is_full(source)) {
         return whole;
     }
-    // The rest is for what is small: names, a line in MANIFEST.
+    // The rest is for small writes: names, a line in MANIFEST.
     let room = env.files.free_bytes(dir).map_or(0, |free| free - free / 16);
     let segment_bytes = room / BLOCK_BYTES * BLOCK_BYTES;
     if !(least..header.segment_bytes).contains(&segment_bytes) {
@@ -95,7 +98,7 @@ pub(crate) fn prepare_what_fits(
     prepare(env, dir, SegmentHeader { segment_bytes, ..header }, flights, stopped)
 }
 
-/// Gives a file that holds nothing of the log any more a new number and salt. Its content stays (H2).
+/// Gives a new number and salt to a file that holds nothing of the log any more. Its content stays (H2).
 pub(crate) fn prepare_again(
     env: &Env,
     dir: &Path,
@@ -106,7 +109,7 @@ pub(crate) fn prepare_again(
     let path = dir.join(segment_name(header.number));
     let again = || {
         let file = env.files.open(old, Access::ReadWrite)?;
-        file.fill_holes(header.segment_bytes)?; // of `give_back_tail`
+        file.fill_holes(header.segment_bytes)?; // those of `give_back_tail`
         finish(env, &*file, old, &path, header)?;
         with_descriptions(env, file, &path, flights)
     };
@@ -115,8 +118,8 @@ pub(crate) fn prepare_again(
         .map_err(|source| WalError::io("prepare", old, source))
 }
 
-/// Gives the room of a segment back that lies behind its last frame, if the disk can: nothing is written there any more. The file keeps its
-/// length, without which it would be one that was cut.
+/// Gives back the room behind a segment's last frame, if the disk can, and returns its bytes: nothing is written there
+/// any more. The file keeps its length, since a shorter one would count as cut.
 pub(crate) fn give_back_tail(env: &Env, path: &Path, until: u64, segment_bytes: u64) -> io::Result<u64> {
     let from = until.next_multiple_of(BLOCK_BYTES);
     let bytes = segment_bytes.saturating_sub(from);
@@ -126,7 +129,7 @@ pub(crate) fn give_back_tail(env: &Env, path: &Path, until: u64, segment_bytes: 
     Ok(bytes)
 }
 
-/// Takes a segment's name away, durably, and returns the name under which the file waits to be prepared again.
+/// Takes away a segment's name, durably, and returns the name under which the file waits to be prepared again.
 pub(crate) fn set_free(env: &Env, path: &Path) -> Result<PathBuf, WalError> {
     let waiting = path.with_extension("wal.tmp");
     match env.files.replace(path, &waiting) {
@@ -140,7 +143,7 @@ pub(crate) fn set_free(env: &Env, path: &Path) -> Result<PathBuf, WalError> {
     Ok(waiting)
 }
 
-/// Takes a segment away, durably.
+/// Removes a segment, durably.
 pub(crate) fn remove(env: &Env, path: &Path) -> Result<(), WalError> {
     match env.files.remove(path) {
         // As in `set_free`.
@@ -158,12 +161,12 @@ fn finish(env: &Env, file: &dyn File, old: &Path, new: &Path, header: SegmentHea
     if old == new { Ok(()) } else { env.files.replace(old, new) }
 }
 
-/// Opens a segment once for each flight.
+/// Opens a segment once for each in-flight flush.
 pub(crate) fn open_descriptions(env: &Env, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
     (0..flights).map(|_| env.files.open(path, Access::ReadWrite)).collect()
 }
 
-/// Opens a segment as often as is missing beside `first`.
+/// Opens a segment as often as descriptions are missing in addition to `first`.
 fn with_descriptions(env: &Env, first: Arc<dyn File>, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
     let mut files = vec![first];
     files.extend(open_descriptions(env, path, flights - 1)?);

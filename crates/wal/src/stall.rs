@@ -1,19 +1,19 @@
-//! `Stalls`: notices what holds everybody up: a flush that does not come back from the device, a writer that stops between
-//! its reservation and the end of its copy.
+//! `Stalls`: detects what holds up all commits: a flush that does not return from the device, or a writer that stops
+//! between its reservation and the end of its copy.
 //!
-//! Looked at by whoever waits and by the preparer, about once a second; never on the path of a commit that goes well. It
-//! only says so: commits wait, and go on by themselves.
+//! Waiting threads and the preparer check about once a second, never on the path of a commit that goes well. The only
+//! effect is a warning: commits wait, and continue by themselves.
 //!
-//! Checked by the tests below, on a clock that they move.
+//! Checked by the tests below, which move the clock.
 
 use std::path::Path;
 
 use collie_base::Lsn;
 
-/// After so long a wait is worth a line; and again after each tenfold.
+/// The age at which a wait gets a warning; it gets another at each tenfold.
 pub(crate) const STALL_NS: u64 = 1_000_000_000;
 
-/// A flight that has not landed.
+/// An in-flight flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Oldest {
     pub(crate) number: u64,
@@ -23,17 +23,18 @@ pub(crate) struct Oldest {
 /// A slot between reservation and copy, and the bound that it holds.
 pub(crate) type Blocker = (usize, Lsn);
 
-/// What was seen, and said.
+/// The stalls that were seen and reported.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
-    /// The flight last spoken of, and the age at which it is next.
+    /// The flush reported last, and the age at which it is reported next.
     flight: Option<(Oldest, u64)>,
-    /// The slot seen last, since when, and the age at which it is spoken of next.
+    /// The slot seen last, since when, and the age at which it is reported next.
     slot: Option<(Blocker, u64, u64)>,
 }
 
 impl Stalls {
-    /// Takes what holds everybody up at `now_ns`; returns what to say about it, and about what does no more.
+    /// Takes what holds up commits at `now_ns`; returns the lines to report about it, and about a flush that no longer
+    /// does.
     pub(crate) fn look(
         &mut self,
         dir: &Path,
@@ -74,7 +75,7 @@ impl Stalls {
     }
 }
 
-/// Returns the age at which something that is `age_ns` old is spoken of again.
+/// Returns the age at which a stall that is `age_ns` old is reported next.
 fn next_age(age_ns: u64) -> u64 {
     let mut next = STALL_NS;
     while next <= age_ns {
@@ -101,7 +102,7 @@ mod tests {
 
     const DIR: &str = "/wal";
 
-    /// Opens a log on a disk and a clock of the test's, and a list of what it says.
+    /// Opens a log on a disk and a clock that the test controls; also returns the list of its warnings.
     fn open(options: Options) -> (Log, SimFiles, Arc<SimClock>, Arc<Mutex<Vec<String>>>) {
         let (disk, clock, said) = (SimFiles::new(), Arc::new(SimClock::new()), Arc::new(Mutex::new(Vec::new())));
         let warnings = Warnings::to({
@@ -113,8 +114,8 @@ mod tests {
         (log, disk, clock, said)
     }
 
-    /// Goal: a device that stalls is spoken of after a second, with the age, again after ten, and when it goes on; nothing
-    /// is said before, nor twice. Method: a stalled simulated disk under a commit, the clock moved by hand.
+    /// Goal: a device that stalls is reported after a second, with the age, again after ten, and when it goes on;
+    /// nothing is reported before, nor twice. Method: a stalled simulated disk under a commit, the clock moved by hand.
     #[test]
     fn stalled_device_is_named_with_the_age_of_the_flush() {
         let (log, disk, clock, said) = open(tiny());
@@ -146,8 +147,8 @@ mod tests {
         assert_eq!(log.stat().oldest_flight, None);
     }
 
-    /// Goal: a slot that stays black for a second is named, one that moves on is not. Method: a publish hook that does not
-    /// return, under both lock-free protocols.
+    /// Goal: a slot that stays black for a second is reported, one that moves on is not. Method: a publish hook that
+    /// does not return, under both lock-free protocols.
     #[test]
     fn slot_that_stays_black_is_named() {
         for protocol in [Protocol::Base, Protocol::Help] {

@@ -1,4 +1,4 @@
-//! `Stat`: what a running log has done, and how it stands.
+//! `Stat`: the figures and the state of a running log.
 
 use std::{path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stat {
-    /// Flights that wrote a frame.
+    /// Flushes that wrote a frame.
     pub frames: u64,
     /// Successful syncs of the log files.
     pub syncs: u64,
-    /// Those among them that flushes made beside others, and how long they took together.
+    /// Those of them that in-flight flushes made.
     pub timed_syncs: u64,
-    /// See `timed_syncs`.
+    /// The time that the `timed_syncs` took together.
     pub sync_time: Duration,
     /// Bytes of records written.
     pub stream_bytes: u64,
@@ -44,20 +44,21 @@ pub struct Stat {
     pub recent_bytes: u64,
     /// The consumers by name, and the files that each keeps.
     pub consumers: Vec<ConsumerStat>,
-    /// How long the oldest flush on its way has been, if there is one.
+    /// The age of the oldest in-flight flush, if there is one.
     pub oldest_flight: Option<Duration>,
-    /// What is wrong now and will stop commits if nobody acts, if anything is.
+    /// A problem that will stop commits unless an operator acts, if there is one.
     pub alarm: Option<String>,
     /// Why appends are refused for lack of room now, if they are.
     pub full: Option<String>,
-    /// Whether a write or sync failed, and so did writing elsewhere: nothing is acknowledged until the log is opened again.
+    /// Whether a write or sync failed and writing elsewhere failed too: nothing is acknowledged until the log is opened
+    /// again.
     pub poisoned: bool,
-    /// How each copy stands, the log's own directory first; empty for a log in one directory.
+    /// The state of each copy, the log's own directory first; empty for a log in one directory.
     pub copies: Vec<CopyStat>,
 }
 
 impl Stat {
-    /// Gathers the figures. Waits while a frame is put together or a file is turned.
+    /// Gathers the figures. Waits while a frame is placed or a file is turned.
     pub(crate) fn of(core: &Core) -> Self {
         let flusher = &core.flusher;
         let (counts, syncs) = flusher.counts();

@@ -1,17 +1,17 @@
-//! `Survey`: reads all files of a log directory and decides what the log is: its chain of frames, its end, and whether
-//! the end is clean, an unfinished flush, or damage. Writes nothing.
+//! `Survey`: the recovery scan. It reads all files of a log directory and decides what the log is: its chain of frames,
+//! its end, and whether the end is clean, an unfinished flush, or damage. It writes nothing.
 //!
 //! # Invariants
 //! - Y1. The chain is a prefix in frame order: a frame joins only behind the frame whose number, end and checksum it
-//!   names. A LINK frame may join further back; what lay behind that point is void. A file's first frame may join at any
-//!   distance (the log was cut there, `truncate`), a later frame at or above what was durable.
-//! - Y2. A segment that starts with a REWRITE link counts only if a link of another reason follows in it: its frames were
-//!   written together and synced once, so half of them must not replace what they copy.
-//! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
-//!   LSNs only grow, so a stale frame never proves it.
-//! - Y4. A chain starts where the records before its first frame ended, not at the position that frame has: an opening
-//!   continues from a file of which nothing may have been durable, when that held no record. Positions jump in between,
-//!   so a log without that file lacks nothing.
+//!   names. A LINK frame may join further back; the frames behind that point are void then. A file's first frame may
+//!   join at any distance (the log was cut there, `truncate`), a later frame only at or above what was durable.
+//! - Y2. A segment that starts with a REWRITE link counts only if a link of another reason follows in it: its frames
+//!   were written together and synced once, so half of them must not replace the frames that they copy.
+//! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage. LSNs
+//!   only grow, so a stale frame never proves it.
+//! - Y4. A chain starts where the records before its first frame ended, not at the position of that frame: an opening
+//!   may continue from a file that held no record and of which nothing was durable. Positions jump in between, so a log
+//!   without that file lacks nothing.
 //!
 //! Checked by the crash lab (`lab`): every crash point, every flipped bit.
 
@@ -52,7 +52,7 @@ pub(crate) struct Leftover {
     pub(crate) path: PathBuf,
     pub(crate) number: u64,
     pub(crate) file_bytes: u64,
-    /// Whether it holds frames that were durable and are lost to the chain.
+    /// Whether it holds frames that were durable and that the chain lacks.
     pub(crate) lost_frames: bool,
     /// Whether it is a spare: its header is good, and no frame was begun in it under that header's salt.
     pub(crate) is_spare: bool,
@@ -65,7 +65,7 @@ impl Leftover {
         self.header.is_ok()
     }
 
-    /// Makes one of a segment whose frames are all void.
+    /// Makes a leftover of a segment whose frames are all void.
     pub(crate) fn void(path: PathBuf, file_bytes: u64, salt: u64) -> Self {
         Self { path, number: 0, file_bytes, lost_frames: false, is_spare: false, header: Ok(salt) }
     }
@@ -89,11 +89,11 @@ struct Chain {
     spans: Vec<Span>,
     /// The frames that a later LINK may refer to: those that end at or above the largest durable LSN seen.
     recent: VecDeque<Note>,
-    /// End and checksum of the frames that the first frames of files refer to.
+    /// End and checksum of the frames from which the first frames of files continue.
     named: BTreeSet<(Lsn, u32)>,
-    /// The frames among those that are no longer recent.
+    /// Those of them that are no longer recent.
     kept: Vec<Note>,
-    /// The last frame with records, as far as known: where a log ends that only jumped since.
+    /// The last known frame with records: where a log ends in which only positions have jumped since.
     last_records: Option<Note>,
     durable: Lsn,
     incarnation: u64,
@@ -102,30 +102,30 @@ struct Chain {
     stopped_by: Option<Bad>,
 }
 
-/// What a directory holds.
+/// The result of the recovery scan of a directory.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) log_id: Option<[u8; 16]>,
     /// Segments of the chain, oldest first; `until` is set in all.
     pub(crate) spans: Vec<Span>,
     pub(crate) recent: VecDeque<Note>,
-    /// The last frame with records; `None` without any.
+    /// The last frame with records, if there is one.
     pub(crate) last_records: Option<Note>,
     /// The largest durable LSN that the chain's frames name.
     pub(crate) durable: Lsn,
     /// End of the chain.
     pub(crate) end: Lsn,
     pub(crate) clean: bool,
-    /// Largest incarnation, frame number, segment number and record end seen anywhere.
+    /// Largest incarnation seen anywhere; those below are the largest frame number, segment number and record end.
     pub(crate) incarnation: u64,
     /// Incarnation of the last frame of the chain.
     pub(crate) chain_incarnation: u64,
     pub(crate) frame_number_max: u64,
     pub(crate) segment_number_max: u64,
     pub(crate) end_max: Lsn,
-    /// How many positions the last life may have handed out beyond what was durable.
+    /// How many positions beyond the durable ones the last incarnation may have handed out.
     pub(crate) skip: u64,
-    /// What the chain's last LINK says about copies.
+    /// The counts of copies in the chain's last LINK.
     pub(crate) copies: CopyCounts,
     pub(crate) leftovers: Vec<Leftover>,
     pub(crate) damage: Option<Damage>,
@@ -150,12 +150,12 @@ impl Survey {
     }
 }
 
-/// Reads `dir`. `known_durable`: a position that the caller knows to have been durable.
+/// Scans `dir`. `known_durable`: a position that the caller knows to have been durable.
 pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) -> Result<Survey, WalError> {
     survey_watched(files, dir, known_durable, &Checked::default())
 }
 
-/// [`survey`] that tells how far it is.
+/// Does the same as [`survey`], and reports its progress to `checked`.
 pub(crate) fn survey_watched(
     files: &dyn Files,
     dir: &Path,
@@ -168,6 +168,7 @@ pub(crate) fn survey_watched(
         names.iter().filter_map(|name| Some((segment_number(name)?, dir.join(name)))).collect();
     numbers.sort_unstable();
     let segment_number_max = numbers.last().map_or(0, |(number, _)| *number);
+    // Read first: the chain must remember the frames that later files continue from.
     let mut chain = Chain { named: named_by_first_frames(files, &numbers, checked)?, ..Chain::default() };
     let (mut log_id, mut leftovers) = (None, Vec::new());
     let (mut seen, mut shortened) = (Seen { checked: checked.clone(), ..Seen::default() }, Vec::new());
@@ -221,13 +222,14 @@ pub(crate) fn survey_watched(
         damage: None,
         torn_bytes: 0,
     };
+    // The end of the chain is known only now: the bytes behind it are a torn tail or prove damage.
     look_ahead(files, &mut survey, chain.stopped_by, known_durable)?;
     explain(files, &mut survey, &shortened)?;
     Ok(survey)
 }
 
-/// Returns end and checksum of the frames that the files' first frames continue from: what a chain must remember however
-/// far it has come, at most one per file.
+/// Returns end and checksum of the frames that the files' first frames continue from. A chain must remember these
+/// however far it has come; there is at most one per file.
 fn named_by_first_frames(
     files: &dyn Files,
     numbers: &[(u64, PathBuf)],
@@ -248,20 +250,21 @@ fn named_by_first_frames(
     Ok(named)
 }
 
-/// Returns where the records before a frame end. Positions may jump from there to its own: it has all that follow.
+/// Returns where the records before a frame end. Positions may jump from there to the frame's, which has all that
+/// follow.
 fn continues_from(header: &crate::format::FrameHeader) -> Lsn {
     let own = |link: crate::format::Link| link.previous_end.min(header.start);
     header.link.filter(|_| !mistake!("STARTS_AT_A_JUMP")).map_or(header.start, own)
 }
 
-/// Maxima over every valid frame, in the chain or not, and how much was read.
+/// Maxima over every frame that joined the chain, also those that became void, and how much was read.
 #[derive(Debug, Default)]
 struct Seen {
     incarnation: u64,
     frame_number: u64,
     end: Lsn,
     checked: Checked,
-    /// Bytes of files that were checked, and of the one at hand.
+    /// Bytes of files that were checked, and of the current one.
     files_bytes: u64,
     file_bytes: u64,
 }
@@ -309,6 +312,7 @@ impl Chain {
             }
             seen.take(&frame.header);
             if let Some(link) = frame.header.link {
+                // Y2: kept for the case that the rewrite is incomplete.
                 if link.reason == REASON_REWRITE && before.is_none() {
                     before = Some(self.clone());
                 }
@@ -358,7 +362,7 @@ impl Chain {
         }
     }
 
-    /// The mistake of a format without epochs and positions: whatever frame stands behind the last one is the next.
+    /// Makes the mistake of a format without epochs and positions: any frame behind the last one is taken as the next.
     #[cfg(test)]
     fn mistake_for_next(&self, header: &mut crate::format::FrameHeader) {
         if let (true, None, Some(last)) = (mistake!("NO_EPOCH"), header.link, self.recent.back()) {
@@ -366,7 +370,7 @@ impl Chain {
         }
     }
 
-    /// Makes void what lies behind the frame that a LINK continues from.
+    /// Makes the frames behind the one that a LINK continues from void.
     fn cut_to(&mut self, header: &crate::format::FrameHeader) {
         let Some(link) = header.link else { return };
         let named = |note: &Note| note.end == link.previous_end && note.crc == header.previous_crc;
@@ -384,7 +388,8 @@ impl Chain {
         if self.last_records.is_some_and(|last| last.number > note.number) {
             self.last_records = Some(note);
         }
-        // What void frames name as durable is void too; all up to a frame that was named from afar is.
+        // A durable position that void frames name is void too: at most the records up to the named frame count as
+        // durable.
         self.durable = self.durable.min(note.end);
         self.spans[note.span].until = Some(note.next_offset);
         for void in &mut self.spans[note.span + 1..] {
@@ -409,7 +414,8 @@ impl Chain {
     }
 }
 
-/// Looks at everything behind the end of the chain: is it an unfinished flush, or proof that durable bytes are gone?
+/// Looks at everything behind the end of the chain, and decides whether it is an unfinished flush or proof that durable
+/// bytes are gone.
 fn look_ahead(
     files: &dyn Files,
     survey: &mut Survey,
@@ -434,7 +440,7 @@ fn look_ahead(
         survey.leftovers[at].is_spare = header.is_ok() && lost.written_to == BLOCK_BYTES;
         let (mut found, older) = (lost.durable, chain_from.is_some_and(|from| number < from));
         if older && lost.frames > 0 {
-            // Freeing removes files whole and in order: a file below the chain that holds frames was part of it.
+            // Files are freed whole and in order: a file below the chain that holds frames was part of it.
             found = found.max(Some(survey.durable));
             lost_start = true;
         }
@@ -464,18 +470,19 @@ fn look_ahead(
     Ok(())
 }
 
-/// What lies behind a place in a file.
+/// The contents of a file behind an offset.
 #[derive(Debug, Default)]
 struct Behind {
     /// The largest durable LSN above the chain's end that a valid frame names.
     durable: Option<Lsn>,
-    /// How many valid frames there are.
+    /// The number of valid frames.
     frames: u64,
-    /// Where the last flush that began under the segment's salt would end. What else is not zero is an earlier use's.
+    /// Where the last flush that began under the segment's salt would end. Other bytes that are not zero are from an
+    /// earlier use.
     written_to: u64,
 }
 
-/// Looks for valid frames under `salt` (or any salt, when the header that names it is gone) at or after `offset`.
+/// Looks for valid frames under `salt` (or any salt, if the header that names it is gone) at or after `offset`.
 fn proofs_in(
     files: &dyn Files,
     path: &Path,

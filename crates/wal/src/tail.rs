@@ -1,13 +1,13 @@
 //! `Tail`: follows a log: yields every record from a position on, in order, once it is durable, and then waits.
 //!
-//! Makes records of the frames that a `FrameTail` takes, wherever that finds them. Never asks for a flush, never holds up
-//! a commit.
+//! It makes records of the frames that a `FrameTail` takes, from memory or from files. It never asks for a flush and
+//! never holds up a commit.
 //!
 //! # Invariants
 //! - C1. No record is skipped or yielded twice (`frame_tail` Q1).
 //! - C2. Nothing at or above `durable` is yielded (`frame_tail` Q2).
 //! - C3. A record that was begun before the position and ends behind it is yielded: reading starts early enough, at the
-//!   cursor's restart position, or in the file that holds the position when there is no cursor yet.
+//!   cursor's restart position, or in the file that holds the position if there is no cursor yet.
 //!
 //! Checked by `tail_tests`.
 
@@ -22,18 +22,19 @@ use collie_base::Lsn;
 
 use crate::{Record, WalError, assemble::Assembler, consumers::Attached, core::Core, frame_tail::FrameTail};
 
-/// What happens when a consumer has fallen behind by its bound.
+/// The consequence if a consumer falls behind by its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LagPolicy {
     /// Block: appends are refused with `Full`, which names the consumer, until it has moved on or was removed. For
     /// consumers that must see everything, such as an archive.
     Hold,
-    /// Drop: the consumer loses its place, hears `CursorLost`, and the files it kept may go. Never stops an append.
+    /// Drop: the consumer loses its place and gets `CursorLost`, and the files kept for it may be freed. Never stops an
+    /// append.
     #[default]
     Invalidate,
-    /// Read from files: the consumer keeps no file any more, reads on while they last, and hears `CursorLost` only when
-    /// one that it needs is gone. Below the bound it keeps files again. Never stops an append.
+    /// Read from files: the consumer no longer keeps any file, reads on as long as they exist, and gets `CursorLost`
+    /// only if one that it needs is gone. Below the bound it keeps files again. Never stops an append.
     Files,
 }
 
@@ -44,44 +45,45 @@ pub struct TailOptions {
     pub(crate) policy: LagPolicy,
     pub(crate) bound_segments: Option<u32>,
     pub(crate) bound_bytes: Option<u64>,
-    /// Bytes of the stream below the place that are kept with it, as far as they are there: nothing is read from them.
+    /// Bytes of the stream below the place that are kept with it, as far as they exist: nothing is read from them.
     pub(crate) keep_below: u64,
 }
 
 impl TailOptions {
-    /// Starts with the first record at or above `from`, wherever the cursor of that name stood. Anything below the first
-    /// position of a log means that one.
+    /// Starts with the first record at or above `from`, wherever the cursor of that name stood. A position below the
+    /// first one of a log means the first one.
     pub fn from(from: Lsn) -> Self {
         Self { from: Some(from), ..Self::default() }
     }
 
-    /// Goes on where the cursor of that name stands; a new one starts with the oldest record.
+    /// Continues where the cursor of that name stands; a new one starts with the oldest record.
     pub fn resume() -> Self {
         Self::default()
     }
 
-    /// Says what happens at the bound. Default [`LagPolicy::Invalidate`].
+    /// Sets the policy at the bound. Default [`LagPolicy::Invalidate`].
     #[must_use]
     pub fn policy(self, policy: LagPolicy) -> Self {
         Self { policy, ..self }
     }
 
-    /// Bounds the lag in log files: as many may be begun behind the one that holds the cursor, less one. At least 1, and
-    /// below `wal.max_segments` by the spares and a few. Default a quarter of `wal.max_segments`; with a bound in bytes, the most.
+    /// Bounds the lag in log files: one file less than this may be begun behind the one that holds the cursor. At least
+    /// 1, and below `wal.max_segments` by the spares and a few more. Default a quarter of `wal.max_segments`; with a
+    /// bound in bytes, the largest value.
     #[must_use]
     pub fn bound_segments(self, segments: u32) -> Self {
         Self { bound_segments: Some(segments), ..self }
     }
 
-    /// Bounds the lag in bytes that were written to the files which are kept, up to the beginning of the file being written: frames with
-    /// their padding, and not positions that were skipped. Default: by the number of files only.
+    /// Bounds the lag in bytes that were written to the files which are kept, up to the beginning of the current file:
+    /// frames with their padding, without positions that were skipped. Default: bounded by the number of files only.
     #[must_use]
     pub fn bound_bytes(self, bytes: u64) -> Self {
         Self { bound_bytes: Some(bytes), ..self }
     }
 }
 
-/// Follows a log; made by [`Log::tail`](crate::Log::tail). Does not keep the log open.
+/// A reader that follows a log, made by [`Log::tail`](crate::Log::tail). It does not keep the log open.
 #[derive(Debug)]
 pub struct Tail {
     frames: FrameTail,
@@ -99,7 +101,7 @@ impl Tail {
         Ok(Self { frames, from: lsn, advanced: lsn, assembler: Assembler::new(lsn, max_record) })
     }
 
-    /// Returns the name it was made with.
+    /// Returns the name that it was made with.
     ///
     /// # Progress
     /// Wait-free.
@@ -107,8 +109,8 @@ impl Tail {
         self.frames.name()
     }
 
-    /// Returns how far it has come: every record below was yielded. What to give [`Tail::advance`] once all of them are
-    /// dealt with.
+    /// Returns how far it has come: every record below was yielded. This is the position for [`Tail::advance`] once all
+    /// of them are processed.
     ///
     /// # Progress
     /// Wait-free.
@@ -116,15 +118,17 @@ impl Tail {
         self.assembler.front().unwrap_or(self.frames.position().max(self.from))
     }
 
-    /// Moves the cursor up to `lsn`: every record below is dealt with. Files that only they needed may go.
+    /// Moves the cursor up to `lsn`: every record below is processed. Files that only they needed may be freed.
     ///
     /// # Errors
-    /// `CursorLost`: it fell behind its bound. `Io`, `Closed`: the cursor could not be stored; it has moved in memory.
+    /// `CursorLost`: the consumer fell behind its bound. `Io`, `Closed`: the cursor could not be stored; it has moved
+    /// in memory.
     /// `InvalidOptions`: `lsn` is above [`Tail::position`].
     ///
     /// # Durability
-    /// The cursor is stored when it comes to another log file, by [`Log::truncate_before`](crate::Log::truncate_before),
-    /// when the tail is dropped and when the log is closed. After a crash, records above what is stored come again.
+    /// The cursor is stored when it reaches another log file, by [`Log::truncate_before`](crate::Log::truncate_before),
+    /// when the tail is dropped and when the log is closed. After a crash, records above the stored position are
+    /// yielded again.
     ///
     /// # Progress
     /// Short mutexes; once per log file it also blocks on writing and syncing a small file, on this thread.
@@ -151,10 +155,10 @@ impl Tail {
     /// durable record was yielded and no other will be.
     ///
     /// # Durability
-    /// What is yielded is durable.
+    /// A record that is yielded is durable.
     ///
     /// # Progress
-    /// Short mutexes; blocks on reading files when it has fallen behind what is in memory, on nothing else.
+    /// Short mutexes; blocks on reading files if it has fallen behind the frames in memory, on nothing else.
     pub fn try_next(&mut self) -> Result<Option<Record>, WalError> {
         loop {
             if let Some(record) = self.assembler.next() {
@@ -166,16 +170,16 @@ impl Tail {
         }
     }
 
-    /// Returns the next record, waiting until one is durable.
+    /// Returns the next record; waits until one is durable.
     ///
     /// # Errors
     /// As [`Tail::try_next`].
     ///
     /// # Durability
-    /// What is yielded is durable.
+    /// A record that is yielded is durable.
     ///
     /// # Progress
-    /// Blocks on a flush by somebody else, and asks for none; on reading files as [`Tail::try_next`].
+    /// Blocks on a flush by another thread, and asks for none; on reading files as [`Tail::try_next`].
     #[expect(clippy::should_implement_trait, reason = "a tail does not end, it fails or waits")]
     pub fn next(&mut self) -> Result<Record, WalError> {
         loop {
@@ -192,7 +196,7 @@ impl Tail {
     /// As [`Tail::try_next`].
     ///
     /// # Cancel safety
-    /// Dropping it loses no record: the next call yields what this one would have.
+    /// Dropping it loses no record: the next call yields the same one.
     ///
     /// # Progress
     /// Wait-free. A poll of the future blocks on what [`Tail::try_next`] does.
@@ -200,7 +204,7 @@ impl Tail {
         NextRecord { tail: self, id: None }
     }
 
-    /// Takes the next durable frame; `false` when there is none.
+    /// Takes the next durable frame; returns `false` if there is none.
     fn take_frame(&mut self) -> Result<bool, WalError> {
         let assembler = &mut self.assembler;
         assembler.check()?;

@@ -1,7 +1,7 @@
-//! `TailCheck`: a checksum over the last bytes of the stream, by which two logs see that they hold the same records below
-//! a position, and one over any stretch of it. Equal positions alone do not say so.
+//! `TailCheck`: a checksum over the last bytes of the stream, by which two logs verify that they hold the same records
+//! below a position, and a checksum over any stretch of it. Equal positions alone do not prove that.
 //!
-//! Frames, files and padding take no part: two logs that cut the same stream into other frames agree.
+//! Frames, files and padding play no part: two logs that cut the same stream into other frames agree.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     frame_reader::{FrameReader, Running},
 };
 
-/// How much of the stream a check covers at most.
+/// Largest number of bytes of the stream that a check covers.
 pub const TAIL_CHECK_BYTES: u32 = 64 << 10;
 
 /// The checksum of the last bytes of a stream.
@@ -24,7 +24,8 @@ pub const TAIL_CHECK_BYTES: u32 = 64 << 10;
 pub struct TailCheck {
     /// Where the stream ends.
     pub end: Lsn,
-    /// How many bytes before it are covered: [`TAIL_CHECK_BYTES`], or fewer where the log or one of its lives begins.
+    /// How many bytes before it are covered: [`TAIL_CHECK_BYTES`], or fewer if the log or an incarnation begins among
+    /// them.
     pub bytes: u32,
     /// CRC-32C of them.
     pub crc32c: u32,
@@ -37,7 +38,7 @@ pub(crate) fn tail_check(core: &Arc<Core>, end: Lsn) -> Result<TailCheck, WalErr
     Ok(TailCheck { end, bytes: count, crc32c: crc32c(&bytes) })
 }
 
-/// Returns the checksum of the `bytes` bytes before `end`; `None` when they are not all there.
+/// Returns the checksum of the `bytes` bytes before `end`; `None` if they are not all there.
 pub(crate) fn crc_before(core: &Arc<Core>, end: Lsn, bytes: u32) -> Result<Option<u32>, WalError> {
     if bytes > TAIL_CHECK_BYTES || end > core.flusher.durable.load() {
         return Ok(None);
@@ -50,7 +51,8 @@ pub(crate) fn crc_before(core: &Arc<Core>, end: Lsn, bytes: u32) -> Result<Optio
     Ok((found.len() == bytes as usize).then(|| crc32c(&found)))
 }
 
-/// Returns the checksum of the stream from `from` to `to`, and of where it jumps between; `None` when it is not all there.
+/// Returns the checksum of the stream from `from` to `to`, and of where it jumps between; `None` if it is not all
+/// there.
 pub(crate) fn crc_between(core: &Arc<Core>, from: Lsn, to: Lsn) -> Result<Option<u32>, WalError> {
     let is_there = core.flusher.segments.spans().first().is_some_and(|span| span.first <= from);
     if !is_there || from >= to || to > core.flusher.durable.load() {
@@ -84,10 +86,11 @@ fn sum_between(core: &Arc<Core>, from: Lsn, to: Lsn) -> Result<Option<u32>, WalE
     Ok((at == to).then(|| crc.finish()))
 }
 
-/// Reads the durable frames from the one that holds `from` on, or from the oldest; below the position that comes with it.
+/// Returns a reader of the durable frames from the one that holds `from` on, or from the oldest, and the position at
+/// which they end.
 fn frames_from(core: &Arc<Core>, from: Lsn) -> (FrameReader, Lsn) {
     let segments = &core.flusher.segments;
-    // In this order: what is durable lies in the segments that are listed afterwards.
+    // In this order: durable records lie in the segments that are listed afterwards.
     let durable = core.flusher.recent.durable_end(core.flusher.durable.load());
     let limit = durable.lsn;
     let running = Running { holds: segments.holds.clone(), end: durable, mapped: None };

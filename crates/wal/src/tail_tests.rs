@@ -1,4 +1,4 @@
-//! Tails: every record once and in order, from memory and from files, waiting threads and futures, the end of the log.
+//! Tails: every record once and in order, from memory and from files; waiting threads and futures; the end of the log.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ fn from_start(log: &Log) -> Tail {
     log.tail("feed", TailOptions::from(Lsn::ZERO)).unwrap()
 }
 
-/// Takes what is ready now.
+/// Takes all records that are ready now.
 fn drain(tail: &mut Tail) -> Vec<(Lsn, Vec<u8>)> {
     std::iter::from_fn(|| tail.try_next().unwrap()).map(|record| (record.lsn, record.body)).collect()
 }
@@ -63,8 +63,9 @@ fn tail_yields_every_durable_record_once_from_memory_or_files() {
     }
 }
 
-/// Goal: tails come and go at any time and each starts where it was told, also inside an older life of the log. Method:
-/// three lives, the second ended without closing; a tail from each record on in the third, then more records.
+/// Goal: tails may come and go at any time, and each starts at the requested position, also inside an older incarnation
+/// of the log. Method: three incarnations, the second ended without closing; a tail from each record on in the third,
+/// then more records.
 #[test]
 fn tail_starts_anywhere_and_crosses_lives() {
     let disk = SimFiles::new();
@@ -105,7 +106,7 @@ fn long_record_that_was_begun_before_the_position_is_yielded() {
     let before = short.commit(0, b"before", Level::Disk).unwrap();
     let whole = long.append(1, &[&[9; 12_000]]).unwrap();
     log.flush_wal(true).unwrap();
-    // Between the first piece and the last one: the whole has the position of its last piece.
+    // Between the first piece and the last one: the record has the position of its last piece.
     for from in [before.start, before.end, before.end.plus(4_200), whole.start] {
         let mut tail = log.tail("feed", TailOptions::from(from)).unwrap();
         let last = drain(&mut tail).pop();
@@ -122,7 +123,7 @@ impl Wake for Flag {
     }
 }
 
-/// Goal: a future of the next record wakes when one becomes durable, loses nothing when dropped, and hears of the end.
+/// Goal: a future of the next record wakes when one becomes durable, loses nothing when dropped, and ends with the log.
 /// Method: polled by hand.
 #[test]
 fn future_of_the_next_record_wakes_once_durable_and_may_be_dropped() {
@@ -156,8 +157,8 @@ fn future_of_the_next_record_wakes_once_durable_and_may_be_dropped() {
     assert!(matches!(ended, Err(WalError::Closed)), "{ended:?}");
 }
 
-/// Goal: waiting tails on threads of their own keep up with writers, each yielding everything, fast and slow ones alike,
-/// and end when the log does. Method: four writers, three tails with a small memory, one of which dawdles.
+/// Goal: waiting tails on threads of their own keep up with writers, each yields everything, fast and slow ones alike,
+/// and they end when the log does. Method: four writers, three tails with a small memory, one of which is slow.
 #[test]
 fn tails_on_threads_follow_writers_to_the_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -206,8 +207,8 @@ fn tails_on_threads_follow_writers_to_the_end() {
     });
 }
 
-/// Goal: a write without the log is declared to a tail as a hole, in its place. Method: one between two records, from
-/// memory and from files.
+/// Goal: a tail yields a hole for a write without the log, in its place. Method: one between two records, from memory
+/// and from files.
 #[test]
 fn write_without_the_log_is_declared_as_a_hole() {
     for recent_bytes in [0, 1 << 20] {
@@ -223,8 +224,8 @@ fn write_without_the_log_is_declared_as_a_hole() {
     }
 }
 
-/// Goal: a tail whose records were freed hears that, when it starts and when it goes on. Method: free behind a tail that
-/// stands still, and ask for a position below the start.
+/// Goal: a tail whose records were freed gets `CursorLost`, when it starts and when it continues. Method: free behind a
+/// tail that stands still, and request a position below the start.
 #[test]
 fn freed_records_are_reported_as_a_lost_cursor() {
     let log = open(&SimFiles::new(), Options { recent_bytes: 0, ..tiny() });

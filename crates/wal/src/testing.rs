@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 use std::{
     sync::{
@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 pub(crate) use crate::lab::lab_options as tiny;
 use crate::{Log, Lsn};
 
-/// Returns what every record of the log holds.
+/// Returns the body of every record of the log.
 pub(crate) fn bodies(log: &Log) -> Vec<Vec<u8>> {
     log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
-/// Waits, without a fixed sleep, for something that another thread is about to do; fails after two minutes.
+/// Waits, without a fixed sleep, for an effect of another thread; fails after two minutes.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = RealClock.now_ns();
     while !holds() {
@@ -30,7 +30,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a waker does when it is dropped, once.
+/// The question that a waker asks when it is dropped, once.
 struct Asks {
     question: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     answered: Arc<AtomicUsize>,
@@ -46,7 +46,7 @@ impl Drop for Asks {
         let (done, answer) = mpsc::channel();
         std::thread::spawn(move || {
             question();
-            // Nobody listens any more if it took too long.
+            // No thread listens any more if it took too long.
             let _late = done.send(());
         });
         if answer.recv_timeout(Duration::from_secs(60)).is_ok() {
@@ -55,8 +55,8 @@ impl Drop for Asks {
     }
 }
 
-/// Returns a waker that has another thread do `question` when it is dropped, and counts in `answered` if that thread got
-/// through meanwhile: it does not if whoever drops the waker holds a mutex that `question` takes.
+/// Returns a waker that, when it is dropped, has another thread run `question`, and counts in `answered` if that thread
+/// finished during the drop: it does not if the dropping thread holds a mutex that `question` takes.
 pub(crate) fn asks_when_dropped(answered: &Arc<AtomicUsize>, question: impl FnOnce() + Send + 'static) -> Waker {
     let question: Box<dyn FnOnce() + Send> = Box::new(question);
     Waker::from(Arc::new(Asks { question: Mutex::new(Some(question)), answered: answered.clone() }))

@@ -1,4 +1,5 @@
-//! Tests of the log as its users have it. Models (loom, shuttle) are built without them: those stand beside what they are of.
+//! Tests of the log through its public interface. Models (loom, shuttle) are built without them: a test of a model
+//! stands next to the code that it checks.
 
 #[path = "bad_input_tests.rs"]
 mod bad_input_tests;
