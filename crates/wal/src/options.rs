@@ -144,7 +144,8 @@ pub struct Options {
     /// `wal.slots`: writers at one time that share nothing with each other, 1 to 1024; further writers take turns at
     /// two more slots. Default 64.
     pub slots: u32,
-    /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
+    /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64
+    /// MiB.
     pub segment_bytes: u64,
     /// `wal.spares`: files prepared ahead, 1 to 64; one more is kept for emergencies. With two or more, one of them is
     /// a reserve: on a full disk only appends that give room back may use it

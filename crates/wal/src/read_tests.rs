@@ -26,8 +26,8 @@ fn any_appends() -> impl Strategy<Value = Vec<(u8, usize, u8)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Goal: reading is the inverse of writing, whatever the source (N1, LOG-13). Method: random records in files of
-    /// 40 KiB with random flushes between them, read back by file, by mapping and by inspection, from the front and from
+    /// Goal: reading is the inverse of writing, whatever the source (N1, LOG-13). Method: random records in files of 40
+    /// KiB with random flushes between them, read back by file, by mapping and by inspection, from the front and from
     /// each record on.
     #[test]
     fn reader_is_the_inverse_of_the_writer_through_every_source(appends in any_appends(), seed: u64) {

@@ -105,8 +105,8 @@ fn intact_log_comes_back_whole() {
     check("intact", &written, &records, &holes);
 }
 
-/// Goal: whichever frame is damaged, only its records are lost, and the hole names it. Method: flip a bit of the payload,
-/// then of the head, of each frame of the log in turn.
+/// Goal: whichever frame is damaged, only its records are lost, and the hole names it. Method: flip a bit of the
+/// payload, then of the head, of each frame of the log in turn.
 #[test]
 fn damaged_frame_loses_only_its_records() {
     let (disk, written) = make_log();
@@ -238,8 +238,8 @@ fn unsynced_log() -> SimFiles {
 }
 
 /// Goal: a salvage and an opening agree on every log that the opening takes as whole: same records, no hole (Z5, T30).
-/// Method: a log with an unsynced end, and one in two directories of which either was away while the other freed files, some
-/// of them since made; power cut at the k-th call of an opening, for all k; salvage, then open. The way through a damaged
+/// Method: a log with an unsynced end, and one in two directories, each of which was away in turn while the other freed
+/// and made files; power cut at the k-th call of an opening, for all k; salvage, then open. The way through a damaged
 /// log must find more in some of these states, and holes in some.
 #[test]
 fn salvage_agrees_with_the_opening_after_one_that_was_cut_short() {

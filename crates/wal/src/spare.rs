@@ -1,5 +1,5 @@
-//! `Spare`: a segment file that is ready to be written to, and the two ways to get one: a new file filled with zeros, or
-//! a file that held an earlier part of the log.
+//! `Spare`: a segment file that is ready to be written to, and the two ways to get one: a new file filled with zeros,
+//! or a file that held an earlier part of the log.
 //!
 //! # Invariants
 //! - H1. A spare's header, with its own number and a fresh salt, is on disk, and so is its name, before this returns.

@@ -10,8 +10,8 @@
 //! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage. LSNs
 //!   only grow, so a stale frame never proves it.
 //! - Y4. A chain starts where the records before its first frame ended, not at the position of that frame: an opening
-//!   may continue from a file that held no record and of which nothing was durable. Positions jump in between, so a log
-//!   without that file lacks nothing.
+//!   may continue from a file that held no record and of which perhaps nothing was durable. Positions jump in between,
+//!   so a log without that file lacks nothing.
 //!
 //! Checked by the crash lab (`lab`): every crash point, every flipped bit.
 
@@ -116,7 +116,8 @@ pub(crate) struct Survey {
     /// End of the chain.
     pub(crate) end: Lsn,
     pub(crate) clean: bool,
-    /// Largest incarnation seen anywhere; those below are the largest frame number, segment number and record end.
+    /// Largest incarnation seen anywhere; the `_max` fields are the largest frame number, segment number and record
+    /// end.
     pub(crate) incarnation: u64,
     /// Incarnation of the last frame of the chain.
     pub(crate) chain_incarnation: u64,

@@ -26,9 +26,9 @@ fn drain(tail: &mut Tail) -> Vec<(Lsn, Vec<u8>)> {
     std::iter::from_fn(|| tail.try_next().unwrap()).map(|record| (record.lsn, record.body)).collect()
 }
 
-/// Goal: a tail yields exactly the durable records, in order, each once, wherever it finds them (C1, C2). Method: seeded
-/// mixes of appends of all sizes, flushes and drains, under bounds from "nothing in memory" to "everything", compared
-/// with what was appended.
+/// Goal: a tail yields exactly the durable records, in order, each once, wherever it finds them (C1, C2). Method:
+/// seeded mixes of appends of all sizes, flushes and drains, under bounds from "nothing in memory" to "everything",
+/// compared with the appended records.
 #[test]
 fn tail_yields_every_durable_record_once_from_memory_or_files() {
     for seed in 0..60 {

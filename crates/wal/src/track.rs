@@ -1,15 +1,17 @@
-//! `Track`: the frames that were placed and are not durable yet, and what of the log is.
+//! `Track`: the frames that were placed and are not durable yet, and how far the log is written and durable.
 //!
-//! Flights write and sync side by side, each through its own file description, and end in any order. This says what their
-//! successes add up to.
+//! Flushes write and sync in parallel, each through its own file description, and end in any order. `Track` determines
+//! what their successes add up to.
 //!
 //! # Invariants
-//! - K1. Legs are numbered in the order of the log, without a gap; all lie in one segment (`course` A4).
-//! - K2. `written` is the end of the contiguous legs whose write succeeded.
-//! - K3. A leg is covered when a sync succeeded that began after its write had, on the description of the flight that
-//!   synced. `durable` is the end of the contiguous covered legs (LOG-8): the anchor.
-//! - K4. Once a write or a sync failed none begins, until what lies behind the anchor is written elsewhere. What was on its
-//!   way may still succeed, and counts by K3; what was just being placed goes the way of the rest.
+//! - K1. In-flight frames (`Leg`) are numbered in the order of the log, without a gap; all lie in one segment (`course`
+//!   A4).
+//! - K2. `written` is the end of the contiguous frames whose write succeeded.
+//! - K3. A frame is covered when a sync succeeded that began after its write had, on the description of the flush that
+//!   synced. `durable` is the end of the contiguous covered frames (LOG-8): the anchor.
+//! - K4. Once a write or a sync failed none begins, until everything behind the anchor is written elsewhere. One that
+//!   was in progress may still succeed, and counts by K3; a frame that was just being placed is written elsewhere with
+//!   the rest.
 //!
 //! Checked by the tests below (every order, against a plain model) and by `flights_tests`.
 
@@ -20,7 +22,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::WalError;
 
-/// Where a frame ends: what the next one continues from.
+/// Where a frame ends, and the next one continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Anchor {
     /// The segment that holds it.
@@ -31,22 +33,22 @@ pub(crate) struct Anchor {
     pub(crate) end: Lsn,
 }
 
-/// A frame on its way.
+/// An in-flight frame.
 #[derive(Debug)]
 struct Leg {
     at: Anchor,
     written: bool,
-    /// Whether its own flight's sync succeeded.
+    /// Whether the sync of its own flush succeeded.
     synced: bool,
 }
 
-/// What a sync that begins now will cover when it succeeds.
+/// The frames that a sync which begins now covers if it succeeds.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct Cover {
-    /// Every leg below.
+    /// Every frame below.
     below: u64,
-    /// The flight's own leg.
+    /// The flush's own frame.
     own: Option<u64>,
 }
 
@@ -56,23 +58,23 @@ pub(crate) struct Legs {
     legs: VecDeque<Leg>,
     /// Number of the first of them.
     first: u64,
-    /// Legs below are written (K2).
+    /// Frames below are written (K2).
     written_below: u64,
-    /// Legs below are covered by somebody's sync (K3).
+    /// Frames below are covered by the sync of some flush (K3).
     covered_below: u64,
     written: Lsn,
     anchor: Anchor,
-    /// Flights that write or sync now.
+    /// Flushes that write or sync now.
     busy: u32,
     /// Successful syncs.
     syncs: u64,
-    /// Those of flights, and how long they took together, in nanoseconds.
+    /// Those of in-flight flushes, and the time that they took together, in nanoseconds.
     timed: (u64, u64),
-    /// Their mean with less weight for older ones, in nanoseconds.
+    /// Their mean time, with less weight for older ones, in nanoseconds.
     took_ewma_ns: u64,
-    /// What failed (K4).
+    /// The first failure (K4).
     broken: Option<String>,
-    /// Whether writing elsewhere failed too: nothing is placed ever again.
+    /// Whether writing elsewhere failed too: then nothing is ever placed again.
     lost: bool,
 }
 
@@ -96,39 +98,40 @@ impl Legs {
         self.written
     }
 
-    /// Returns whether a frame was written, or is being, that is not durable.
+    /// Returns whether a frame was placed that is not durable.
     pub(crate) fn is_unsynced(&self) -> bool {
         !self.legs.is_empty()
     }
 
-    /// Returns what failed, if anything did (K4).
+    /// Returns the first failure, if there is one (K4).
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
-    /// Returns how many syncs succeeded.
+    /// Returns the number of successful syncs.
     pub(crate) fn syncs(&self) -> u64 {
         self.syncs
     }
 
-    /// Notes how long the sync of a flight took that succeeded.
+    /// Notes how long a successful sync of a flush took.
     pub(crate) fn took(&mut self, ns: u64) {
         self.timed = (self.timed.0 + 1, self.timed.1.saturating_add(ns));
         let before = if self.timed.0 == 1 { ns } else { self.took_ewma_ns };
         self.took_ewma_ns = before - before / 8 + ns / 8;
     }
 
-    /// Returns about how long a sync of a flight takes, in nanoseconds: each weighs seven eighths of the one after it.
+    /// Returns about how long a sync of a flush takes, in nanoseconds: a mean in which each weighs 7/8 of the one after
+    /// it.
     pub(crate) fn took_ewma_ns(&self) -> u64 {
         self.took_ewma_ns
     }
 
-    /// Returns how many syncs of flights succeeded, and how long they took together, in nanoseconds.
+    /// Returns the number of successful syncs of flushes, and the time that they took together, in nanoseconds.
     pub(crate) fn timed(&self) -> (u64, u64) {
         self.timed
     }
 
-    /// Notes that what is not durable cannot be written elsewhere either.
+    /// Notes that the frames that are not durable cannot be written elsewhere either.
     pub(crate) fn lose(&mut self) {
         self.lost = true;
     }
@@ -138,7 +141,7 @@ impl Legs {
         self.lost
     }
 
-    /// Takes the next frame, which ends at `at`; returns its number.
+    /// Adds the next frame, which ends at `at`; returns its number.
     pub(crate) fn place(&mut self, at: Anchor) -> u64 {
         let one_segment = self.legs.back().is_none_or(|last| last.at.salt == at.salt);
         assert!(one_segment, "K1: a segment is synced before it is left");
@@ -151,7 +154,7 @@ impl Legs {
         &mut self.legs[at]
     }
 
-    /// Notes that the write of a leg succeeded.
+    /// Notes that the write of a frame succeeded.
     pub(crate) fn wrote(&mut self, number: u64) {
         self.leg(number).written = true;
         let below = usize::try_from(self.written_below - self.first).expect("a few");
@@ -162,8 +165,8 @@ impl Legs {
         }
     }
 
-    /// Says what a sync that begins now covers; `own` is the flight's leg, which is written. `None` when all of that is
-    /// durable already, by the sync of a flight beside this one.
+    /// Returns what a sync that begins now covers; `own` is the flush's own frame, which is written. `None` if all of
+    /// that is durable already, by the sync of a parallel flush.
     pub(crate) fn sync_begins(&mut self, own: Option<u64>) -> Option<Cover> {
         if self.legs.is_empty() || own.is_some_and(|own| own < self.first) {
             return None;
@@ -183,12 +186,12 @@ impl Legs {
             self.anchor = self.legs.pop_front().expect("just seen").at;
             self.first += 1;
         }
-        // Legs of which a sync covered a later one, and an earlier one is covered only now, are written by K3.
+        // Every durable frame is written (K3), also one that was covered before an earlier one was.
         self.written_below = self.written_below.max(self.first);
         self.anchor.end
     }
 
-    /// Notes that a write or sync failed (K4); returns `error`, for the caller's caller. The first one is kept.
+    /// Notes that a write or sync failed (K4), unless another failed before; returns `error` for the caller to pass on.
     pub(crate) fn fail(&mut self, error: WalError) -> WalError {
         let text = error.to_string();
         self.broken.get_or_insert(text);
@@ -196,7 +199,7 @@ impl Legs {
     }
 }
 
-/// [`Legs`] behind a mutex that is never held over I/O, and who waits for the flights to end.
+/// [`Legs`] behind a mutex that is never held over I/O, and the threads that wait for the flushes to end.
 #[derive(Debug, Default)]
 pub(crate) struct Track {
     legs: Mutex<Legs>,
@@ -204,17 +207,17 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// Looks at the legs, or moves them on.
+    /// Locks the in-flight frames.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Legs> {
         self.legs.lock()
     }
 
-    /// Counts a flight that is about to write or sync.
+    /// Counts a flush that is about to write or sync.
     pub(crate) fn begin(&self) {
         self.legs.lock().busy += 1;
     }
 
-    /// Counts a flight that has written and synced, or failed to.
+    /// Takes a flush out of the count that has written and synced, or failed to.
     pub(crate) fn end(&self) {
         let mut legs = self.legs.lock();
         legs.busy -= 1;
@@ -223,7 +226,7 @@ impl Track {
         }
     }
 
-    /// Waits until no flight writes or syncs. Whoever calls this sees to it that none begins.
+    /// Waits until no flush writes or syncs. The caller ensures that none begins.
     pub(crate) fn wait_quiet(&self) {
         let mut legs = self.legs.lock();
         while legs.busy > 0 {
@@ -237,7 +240,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What one leg of the plain model went through, and when.
+    /// The history of one frame of the plain model, by times.
     #[derive(Clone, Copy, Debug, Default)]
     struct Plain {
         wrote: Option<usize>,
@@ -251,9 +254,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: whatever the order in which writes and syncs end, and whichever fail, durable is the end of the legs from
-        /// the front that each have a successful sync begun after their write; written likewise. Method: random steps of
-        /// up to 8 legs beside a model that keeps the times and recomputes both marks from scratch.
+        /// Goal: whatever the order in which writes and syncs end, and whichever fail, durable is the end of the frames
+        /// from the front that each have a successful sync begun after their write; written likewise. Method: random
+        /// steps of up to 8 frames, compared with a model that keeps the times and recomputes both marks from scratch.
         #[test]
         fn marks_are_contiguous_in_any_order(steps in prop::collection::vec((0..8_usize, any::<bool>()), 0..60)) {
             let mut legs = Legs::default();
@@ -262,7 +265,7 @@ mod tests {
             let mut plain = [Plain::default(); 8];
             let mut covers = [None; 8];
             let mut placed = 0;
-            // Times of the writes that a sync saw, and of those syncs: (began, succeeded).
+            // Times at which the successful syncs began.
             let mut syncs: Vec<usize> = Vec::new();
             for (time, (leg, fails)) in steps.into_iter().enumerate() {
                 if leg == placed {
@@ -273,7 +276,7 @@ mod tests {
                     match (this.wrote, this.began, this.succeeded) {
                         (None, None, _) if fails => {
                             legs.fail(WalError::Closed);
-                            // Never written: leave it where it is.
+                            // Never written: it stays as it is.
                             this.began = Some(usize::MAX);
                         }
                         (None, None, _) => {
@@ -299,7 +302,8 @@ mod tests {
                     }
                 }
                 let written = plain[..placed].iter().take_while(|leg| leg.wrote.is_some()).count();
-                // A sync counts for its own leg, and for those whose writes, and all writes before, were over when it began.
+                // A sync counts for its own frame, and for those whose writes, and all writes before, had ended when it
+                // began.
                 let covered = |number: usize| {
                     plain[number].succeeded
                         || syncs.iter().any(|began| {

@@ -1,23 +1,25 @@
-//! `Truncation`: cuts the end off a closed log, on an operator's word.
+//! `Truncation`: cuts the end off a closed log, at an operator's request.
 //!
-//! The log is locked and surveyed, the records to go are counted, the files that hold them are copied aside, and the
-//! cut is made by one new file that says where the log goes on. Also works on a damaged log, at or below the damage.
+//! The log is locked and scanned, the records to remove are counted, the files that hold them are copied aside, and the
+//! cut is made by one new file that says where the log continues. This also works on a damaged log, at or below the
+//! damage.
 //!
 //! # The new file
-//! A header, then frames whose LINK has reason TRUNCATE: the records below the cut that nothing else proves durable (of
-//! the frame that held it, or of all above the last known durable position), then an empty frame at the first position
-//! of the next life, then another one that names that position as durable. It is written whole under a temporary name,
-//! synced, and renamed.
+//! A header, then frames whose LINK has reason TRUNCATE: the records below the cut that nothing else proves durable
+//! (those of the frame that holds the cut, or all above the last known durable position), then an empty frame at the
+//! first position of the next incarnation, then another one that names that position as durable. The file is written
+//! whole under a temporary name, synced, and renamed.
 //!
 //! # Invariants
 //! - T1. The rename is the cut: before it the log is as it was, after it the log ends at the cut. Both outcomes of a
 //!   crash are whole logs.
 //! - T2. Every step may be repeated: a repeated cut finds either the old log, or nothing above the cut, and then only
-//!   clears away what an interrupted one left.
-//! - T3. No position is used twice (LOG-14): the next life starts beyond all that was or may have been handed out.
+//!   removes what an interrupted one left.
+//! - T3. No position is used twice (LOG-14): the next incarnation starts above all positions that were or may have been
+//!   handed out.
 //! - T4. No byte of an existing log file is written; the files behind the cut are removed after it is durable.
-//! - T5. Losing the new file to rot is damage, not silently the old log again: its last frame names a durable position
-//!   above every earlier one.
+//! - T5. If the new file is lost to rot, that is damage, and the old log does not silently return: the file's last
+//!   frame names a durable position above every earlier one.
 //!
 //! Checked by `truncate_tests`: every boundary of random logs, a crash and a fault at every call, every flipped bit.
 
@@ -49,7 +51,7 @@ const FRAME_BYTES: usize = 2 << 20;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Why a log is not cut at a position. The log is as it was.
+/// Why a log cannot be cut at a position. The log is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CutRefusal {
@@ -60,7 +62,7 @@ pub enum CutRefusal {
         /// The nearest boundary above.
         above: Lsn,
     },
-    /// The log does not reach so far.
+    /// The log ends below.
     BeyondEnd {
         /// Where it ends, or where its damage begins.
         end: Lsn,
@@ -70,7 +72,7 @@ pub enum CutRefusal {
         /// The lowest position that can be cut at.
         lowest: Lsn,
     },
-    /// Records that the caller's checkpoint needs would go.
+    /// The caller's checkpoint needs records that would be removed.
     BelowCheckpoint {
         /// The lowest position that may be cut at.
         checkpoint: Lsn,
@@ -92,13 +94,13 @@ impl fmt::Display for CutRefusal {
     }
 }
 
-/// What a cut removes.
+/// The records that a cut removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removed {
-    /// Records that can be read and go; a long one counts once.
+    /// Readable records that are removed; a long one counts once.
     pub records: u64,
-    /// Bytes of the log stream that they take.
+    /// Bytes of the log stream that they occupy.
     pub stream_bytes: u64,
     /// Where the log ends now (or where its damage begins).
     pub end: Lsn,
@@ -106,26 +108,27 @@ pub struct Removed {
     pub unreadable: bool,
 }
 
-/// What a cut did.
+/// The result of a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Truncated {
     /// Where the log ends now.
     pub lsn: Lsn,
-    /// The first position of its next life; those between are not used.
+    /// The first position of its next incarnation; those in between are not used.
     pub next: Lsn,
-    /// What went.
+    /// The removed records.
     pub removed: Removed,
-    /// Where the files that held it were copied to; `None` without a backup or when nothing went.
+    /// The directory into which the files that held them were copied; `None` without a backup or if nothing was
+    /// removed.
     pub backup: Option<PathBuf>,
 }
 
-/// How a log is cut.
+/// The options of a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct TruncateOptions {
-    /// Whether what goes is copied aside first. Default true.
+    /// Whether the removed records are copied aside first. Default true.
     pub backup: bool,
-    /// The lowest position that may be cut at: what the caller's checkpoint needs below it stays. Default zero: any.
+    /// The lowest position that may be cut at: the caller's checkpoint needs everything below. Default zero: any.
     pub checkpoint: Lsn,
 }
 
@@ -135,29 +138,29 @@ impl Default for TruncateOptions {
     }
 }
 
-/// Cuts the log in `dir` at `lsn`, a record boundary: the records that start at or above it are gone, the others stay.
+/// Cuts the log in `dir` at `lsn`, a record boundary: removes the records that start at or above it, keeps the others.
 ///
-/// The log must be closed (or have crashed) and is held locked meanwhile. The next open treats it as one that was not
+/// The log must be closed (or have crashed) and is locked during the cut. The next open treats it as one that was not
 /// closed: it skips positions and appends `Options::first_record`. A log that has nothing above `lsn` is left as it is.
 ///
 /// # Errors
-/// `Locked` when somebody has it open; `Cut` when it cannot be cut there; `ForeignLog`, `NewerFormat`; `Io`. After `Io`
+/// `Locked` if a process has it open; `Cut` if it cannot be cut there; `ForeignLog`, `NewerFormat`; `Io`. After `Io`
 /// the log is either as it was or cut; calling again finishes.
 ///
 /// # Durability
 /// The cut, and the copy before it, survive a power cut once this returns.
 ///
 /// # Progress
-/// Blocks on reading the whole log once, and what goes once more for the copy; on writing and syncing the copy and one
-/// file.
+/// Blocks on reading the whole log once, and the files with removed records once more for the copy; on writing and
+/// syncing the copy and one file.
 pub fn truncate_at(env: &Env, dir: &Path, lsn: Lsn, options: TruncateOptions) -> Result<Truncated, WalError> {
     let truncation = Truncation::plan(env, dir, lsn, options.checkpoint)?;
     let backup = if options.backup { truncation.back_up()? } else { None };
     Ok(Truncated { backup, ..truncation.cut()? })
 }
 
-/// Ends the closed log in `dir` where it ends, as if it had been cut there: what it holds is durable by its last frame, and it
-/// opens alone. Returns where it starts and ends.
+/// Ends the closed log in `dir` where it ends, as if it had been cut there: its last frame proves that its records are
+/// durable, and it opens on its own. Returns where it starts and ends.
 ///
 /// # Errors
 /// Those of [`truncate_at`]; the log's damage.
@@ -167,8 +170,8 @@ pub(crate) fn seal(env: &Env, dir: &Path) -> Result<(Lsn, Lsn), WalError> {
     Ok((truncation.found.start(), truncation.lsn))
 }
 
-/// A cut that can be made: [`truncate_at`] in steps, so that a tool can show what goes before it does. Holds the log's
-/// lock until it is dropped.
+/// A cut that can be made: [`truncate_at`] in steps, so that a tool can first show what would be removed. Holds the
+/// log's lock until it is dropped.
 #[derive(Debug)]
 pub struct Truncation {
     env: Env,
@@ -177,7 +180,7 @@ pub struct Truncation {
     found: Survey,
     removed: Removed,
     anchor: Anchor,
-    /// The records from the anchor's end to the cut, and where they begin: there, or where positions jump.
+    /// The records from the anchor's end to the cut, and where they begin: there, or behind a jump of positions.
     rewrite: Vec<u8>,
     rewrite_from: Lsn,
     next: Lsn,
@@ -204,7 +207,8 @@ impl Truncation {
         Self::plan_at(env, dir, Some(lsn), checkpoint)
     }
 
-    /// [`Truncation::plan`]; without a position at the end of the log, which must not be damaged then.
+    /// Does the same as [`Truncation::plan`]; without a position it plans for the end of the log, which must not be
+    /// damaged then.
     fn plan_at(env: &Env, dir: &Path, at: Option<Lsn>, checkpoint: Lsn) -> Result<Self, WalError> {
         let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
         if !names.iter().any(|name| segment_number(name).is_some()) {
@@ -250,7 +254,7 @@ impl Truncation {
         Ok(Self { env, dir, lsn, found, removed, anchor, rewrite, rewrite_from, next, _lock: lock })
     }
 
-    /// Returns what goes.
+    /// Returns what would be removed.
     pub fn removed(&self) -> Removed {
         self.removed
     }
@@ -258,35 +262,36 @@ impl Truncation {
     /// Returns whether there is nothing to cut: the log is whole and has no record above.
     pub fn is_done(&self) -> bool {
         self.removed.records == 0 && self.removed.stream_bytes == 0 && !self.removed.unreadable
-            // Only a torn tail or damage makes a log without such records worth cutting.
+            // Without such records only a torn tail or damage makes a log worth cutting.
             && self.found.torn_bytes == 0 && self.found.damage.is_none()
     }
 
-    /// Returns the files that hold what goes, the one with the cut first.
+    /// Returns the files that hold records to remove, the one with the cut first.
     fn files(&self) -> Vec<PathBuf> {
         let behind = self.found.spans[self.anchor.span..].iter().map(|span| span.path.clone());
         let lost = self.found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.clone());
         behind.chain(lost).collect()
     }
 
-    /// Copies every file that holds something that goes into a directory of its own inside the log's, and returns it;
-    /// `None` when nothing goes. The copy can be read like a log.
+    /// Copies every file that holds something to remove into a new directory inside the log's, and returns the
+    /// directory; `None` if nothing is to be removed. The copy can be read like a log.
     ///
     /// # Errors
-    /// `Io`: the log is as it was, and what was copied is removed as well as it goes.
+    /// `Io`: the log is unchanged, and the copy that failed is removed if possible; those made before it stay.
     ///
     /// # Durability
     /// The copy survives a power cut once this returns.
     ///
     /// # Progress
-    /// Blocks on copying the files that hold what goes, and on syncing the copies.
+    /// Blocks on copying the files that hold what is to be removed, and on syncing the copies.
     pub fn back_up(&self) -> Result<Option<PathBuf>, WalError> {
         let name = format!("cut-at-{:016X}-incarnation-{}", self.lsn.get(), self.found.incarnation);
         let target_dir = self.dir.join(name);
         Ok(self.back_up_to(&target_dir)?.then_some(target_dir))
     }
 
-    /// As [`Truncation::back_up`], into `target_dir`, whose parent is there; returns whether anything was copied.
+    /// Does the same as [`Truncation::back_up`] into `target_dir`, whose parent exists; returns whether anything was
+    /// copied.
     ///
     /// # Errors
     /// As [`Truncation::back_up`].
@@ -295,7 +300,7 @@ impl Truncation {
     /// The copy survives a power cut once this returns.
     ///
     /// # Progress
-    /// Blocks on copying the files that hold what goes, and on syncing the copies.
+    /// Blocks on copying the files that hold what is to be removed, and on syncing the copies.
     pub fn back_up_to(&self, target_dir: &Path) -> Result<bool, WalError> {
         if self.is_done() {
             return Ok(false);
@@ -304,7 +309,7 @@ impl Truncation {
         files.create_dir_all(target_dir).map_err(|source| WalError::io("create", target_dir, source))?;
         for path in self.files() {
             let target = target_dir.join(path.file_name().unwrap_or_default());
-            // Left by an interrupted try; absent in the usual case.
+            // Left by an interrupted try; usually there is none.
             let _absent = files.remove(&target);
             if let Err(source) = copy_sparse(&self.env, &path, &target) {
                 let _best_effort = files.remove(&target);
@@ -330,12 +335,13 @@ impl Truncation {
     pub fn cut(self) -> Result<Truncated, WalError> {
         let done = self.is_done();
         let behind: Vec<PathBuf> = if done {
-            // An interrupted cut, or a rewriting at open, may have left files of which nothing counts.
+            // An interrupted cut, or a rewrite at an open, may have left files of which nothing counts.
             let void = self.found.spans.iter().filter(|span| span.until == Some(BLOCK_BYTES));
             void.map(|span| span.path.clone()).collect()
         } else {
+            // T4: no file is removed before the cut is durable.
             self.write_new_end()?;
-            // The file with the cut keeps what lies before it.
+            // The file with the cut keeps the records before it.
             self.files().into_iter().skip(1).collect()
         };
         for path in behind.iter().rev() {
@@ -354,7 +360,7 @@ impl Truncation {
         let name = segment_name(number);
         let (path, temporary) = (self.dir.join(&name), self.dir.join(format!("{name}.tmp")));
         let files = &*self.env.files;
-        // Left by an interrupted try; absent in the usual case.
+        // Left by an interrupted try; usually there is none.
         let _absent = files.remove(&temporary);
         let write = || -> std::io::Result<()> {
             let file = files.create(&temporary)?;
@@ -387,7 +393,7 @@ impl Truncation {
             at = frames.push(&rest[..piece], at, self.anchor.end, first_link.take());
             rest = &rest[piece..];
         }
-        // The cut may lie behind a jump of positions: what is continued is the end of the records before it.
+        // The cut may lie behind a jump of positions: the LINK continues from the end of the records before it.
         let end = at;
         // Two more blocks follow; the header comes first because a reader needs the size.
         let segment_bytes = frames.bytes.len() as u64 + 2 * BLOCK_BYTES;
@@ -396,7 +402,7 @@ impl Truncation {
         file.write_at(0, &frames.bytes)?;
         file.sync_data()?;
         let mut offset = frames.bytes.len() as u64;
-        // Each names as durable what the sync before it covered (LOG-7).
+        // Each frame names as durable what the sync before it covered (LOG-7).
         for (durable, link) in [(end, link(end)), (self.next, None)] {
             frames.bytes.clear();
             frames.push(&[], self.next, durable, link);
@@ -409,7 +415,7 @@ impl Truncation {
     }
 }
 
-/// Frames one behind the other.
+/// Frames, concatenated.
 struct Frames {
     bytes: Vec<u8>,
     salt: u64,
@@ -439,7 +445,7 @@ impl Frames {
     }
 }
 
-/// Finds, in one pass over the chain, what a cut continues from, what it writes again and what it removes.
+/// Finds, in one pass over the chain, where a cut continues, which records it writes again and which it removes.
 struct Search {
     lsn: Lsn,
     durable: Lsn,
@@ -450,7 +456,7 @@ struct Search {
     /// The largest boundary at or below the cut, and the smallest above.
     below: Lsn,
     above: Option<Lsn>,
-    /// Where the first frame ends: the lowest position with something before it to continue from.
+    /// Where the first frame ends: the lowest position that has a frame before it to continue from.
     lowest: Option<Lsn>,
 }
 
@@ -466,8 +472,8 @@ impl Search {
     fn visit(&mut self, span: usize, frame: &Frame<'_>) {
         let (start, end) = (frame.header.start, frame.header.end());
         self.lowest.get_or_insert(end);
-        // Up to the first frame that ends at or above the last known durable position all is proven; the rest of what
-        // stays is written again (recover O1).
+        // Everything up to the first frame that ends at or above the last known durable position is proven; the other
+        // records that stay are written again (recover O1).
         let proven = self.anchor.is_none_or(|anchor| anchor.end < self.durable);
         if end <= self.lsn && proven {
             self.anchor = Some(Anchor { span, end, crc: frame.crc });
@@ -486,7 +492,8 @@ impl Search {
                 let from = usize::try_from(at.bytes_since(start)).expect("inside a frame");
                 let taken = usize::try_from(raw.bytes).expect("inside a frame");
                 if self.rewrite.is_empty() {
-                    // Also behind a jump that nothing names as durable yet: nothing lies between (`follow` F3).
+                    // This may be behind a jump that no frame names as durable yet: nothing lies in between (`follow`
+                    // F3).
                     self.rewrite_from = at;
                 }
                 self.rewrite.extend_from_slice(&frame.payload[from..from + taken]);
@@ -503,7 +510,7 @@ impl Search {
     }
 }
 
-/// Copies a file without writing its long runs of zeros; durable but for its name.
+/// Copies a file without writing its long runs of zeros; the content is durable on return, the name is not.
 fn copy_sparse(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
     let (source, target) = (env.files.open(from, Access::Read)?, env.files.create(to)?);
     let (mut at, mut piece) = (0, vec![0; COPY_BYTES]);

@@ -1,4 +1,4 @@
-//! Cutting a log: at every boundary, with a crash or a fault at every call, of damaged logs, and where it is refused.
+//! Cutting a log: at every boundary, with a crash or a fault at every call, with damage, and where the cut is refused.
 
 use std::path::Path;
 
@@ -42,13 +42,13 @@ fn fork(disk: &SimFiles) -> SimFiles {
     copy
 }
 
-/// What of a record does not depend on the file that it lies in.
+/// The parts of a record that do not depend on the file that holds it.
 fn content(records: &[Record]) -> Vec<(Lsn, Lsn, &[u8])> {
     records.iter().map(|record| (record.lsn, record.end, &record.body[..])).collect()
 }
 
-/// Returns a log of several lives, ended by kills, cuts and closes, with long and short records in several files, and
-/// the highest position that it handed out.
+/// Returns a log of several incarnations, ended by kills, cuts and closes, with long and short records in several
+/// files, and the highest position that it handed out.
 fn random_log(seed: u64) -> (SimFiles, Lsn) {
     let random = SimRandom::new(seed);
     let (mut disk, mut highest) = (SimFiles::new(), Lsn::FIRST);
@@ -83,7 +83,7 @@ fn random_log(seed: u64) -> (SimFiles, Lsn) {
     (disk, highest)
 }
 
-/// Returns every record boundary that the log shows.
+/// Returns every record boundary of the log.
 fn boundaries(disk: &SimFiles) -> Vec<Lsn> {
     let mut all: Vec<Lsn> = records(disk).iter().flat_map(|record| [record.lsn, record.end]).collect();
     all.push(look(disk).end());
@@ -92,9 +92,9 @@ fn boundaries(disk: &SimFiles) -> Vec<Lsn> {
     all
 }
 
-/// Goal: a cut keeps exactly the records below it, whatever the log has been through, and no position is used again.
+/// Goal: a cut keeps exactly the records below it, whatever happened to the log before, and no position is used again.
 /// Method: random logs; at each boundary of each, cut a copy, read it without opening, open it, append, open it again;
-/// then cut what came of it once more at an earlier boundary.
+/// then cut the result once more at an earlier boundary.
 #[test]
 fn cut_at_every_boundary_keeps_exactly_the_prefix() {
     let mut cuts = 0;
@@ -133,8 +133,8 @@ fn cut_at_every_boundary_keeps_exactly_the_prefix() {
     assert!(cuts > 300, "only {cuts} cuts");
 }
 
-/// Goal: a crash during a cut leaves the log as it was or cut, never between, and the cut can be made again. Method: cut
-/// the power at each call in turn; open what is left, or cut again first.
+/// Goal: a crash during a cut leaves the log as it was or cut, never in between, and the cut can be repeated. Method:
+/// cut the power at each call in turn; open what is left, or cut again first.
 #[test]
 fn crash_at_every_call_of_a_cut_leaves_the_log_whole_or_cut() {
     let (mut whole, mut shorter) = (0, 0);
@@ -174,8 +174,8 @@ fn crash_at_every_call_of_a_cut_leaves_the_log_whole_or_cut() {
     assert!(whole > 100 && shorter > 20, "{whole} whole, {shorter} cut");
 }
 
-/// Goal: a failing or full disk is one error that names the file, and the log is whole or cut. Method: EIO and ENOSPC at
-/// each call in turn, then look, then cut again without the fault.
+/// Goal: a failing or full disk gives one error that names the file, and the log is whole or cut. Method: EIO and
+/// ENOSPC at each call in turn, then inspect, then cut again without the fault.
 #[test]
 fn failing_disk_during_a_cut_leaves_the_log_whole_or_cut() {
     let (disk, _) = random_log(3);
@@ -208,8 +208,8 @@ fn failing_disk_during_a_cut_leaves_the_log_whole_or_cut() {
     }
 }
 
-/// Goal: what goes is kept in a directory that reads like a log, unless told otherwise. Method: cut with and without a
-/// backup; the copy's records above the cut are those that went.
+/// Goal: removed records are kept in a directory that reads like a log, unless the backup is off. Method: cut with and
+/// without a backup; the copy's records above the cut are the removed ones.
 #[test]
 fn backup_of_a_cut_reads_like_a_log() {
     let (disk, _) = random_log(1);
@@ -233,8 +233,8 @@ fn backup_of_a_cut_reads_like_a_log() {
     assert_eq!(cut(&disk, lsn).unwrap().backup, None, "a second cut has nothing to do");
 }
 
-/// Goal: a damaged log is made whole at the operator's word. Method: flip a bit in the middle, cut at the damage, open
-/// in the default mode; nothing above the damage can be cut at.
+/// Goal: a cut makes a damaged log whole. Method: flip a bit in the middle, cut at the damage, open in the default
+/// mode; nothing above the damage can be cut at.
 #[test]
 fn damaged_log_is_cut_at_the_damage_and_opens() {
     let (env, disk) = Env::simulated(4);
@@ -259,13 +259,14 @@ fn damaged_log_is_cut_at_the_damage_and_opens() {
     let read: Vec<Record> = log.read(Lsn::ZERO).map(Result::unwrap).collect();
     assert_eq!(content(&read), content(&all[..7]));
     log.abandon();
-    // The copy has what lay behind the damage.
+    // The copy has the records behind the damage.
     let copies = disk.list(&done.backup.unwrap()).unwrap();
     assert!(copies.len() > 1, "{copies:?}");
 }
 
-/// Goal: rot after a cut, in the file that makes it too, is reported: it never silently takes more or brings back what was
-/// cut. Method: cut, then flip bits all over the log's files one at a time: the records are the same, or it is damage.
+/// Goal: rot after a cut, also in the file that makes it, is reported: it never silently removes more or restores what
+/// was cut. Method: cut, then flip bits all over the log's files one at a time: the records are the same, or it is
+/// damage.
 #[test]
 fn rot_after_a_cut_is_reported_and_never_undoes_it_silently() {
     let (disk, _) = random_log(2);
@@ -291,7 +292,7 @@ fn rot_after_a_cut_is_reported_and_never_undoes_it_silently() {
     assert!(reported > 100, "only {reported} flips are reported");
 }
 
-/// Goal: a cut that cannot be made says why and what to use, and changes nothing. Method: one of each.
+/// Goal: a cut that cannot be made gives the reason and the position to use, and changes nothing. Method: one of each.
 #[test]
 fn refused_cuts_say_what_to_use_and_change_nothing() {
     let (env, disk) = Env::simulated(8);
@@ -346,8 +347,8 @@ fn cut_far_below_the_durable_position_works_on_the_real_file_system() {
     log.close().unwrap();
 }
 
-/// Goal: what a cut keeps is on disk once it returns, though before it some only sat in the page cache. Method: records
-/// written but not synced by a process that is killed; cut among them, then cut the power in many ways.
+/// Goal: the records that a cut keeps are on disk once it returns, even if some were only in the page cache before.
+/// Method: records written but not synced by a process that is killed; cut among them, then cut the power in many ways.
 #[test]
 fn what_a_cut_keeps_survives_a_power_cut() {
     let (env, disk) = Env::simulated(6);

@@ -1,10 +1,11 @@
-//! `Unpacker`: makes records of the bytes that a [`Shipper`](crate::Shipper) handed out at the other end of a connection,
-//! by the one decoder of the log: joins what lies in pieces, leaves out what is void.
+//! `Unpacker`: makes records of the bytes that a [`Shipper`](crate::Shipper) handed out, at the other end of a
+//! connection and by the one decoder of the log: joins pieces and leaves out void records.
 //!
 //! # Invariants
-//! - B1. The records are those that a reader of the shipping log yields, whatever the runs of records it gets (`ship_tests`).
+//! - B1. The records are those that a reader of the shipping log yields, whatever runs of records it gets
+//!   (`ship_tests`).
 //! - B2. No bytes panic, and none size an allocation beyond them and `wal.max_record` (LOG-15).
-//! - B3. Runs follow each other; pieces of one life of the log are never joined to pieces of another (`assemble` J2).
+//! - B3. Runs follow each other; pieces of one incarnation are never joined to pieces of another (`assemble` J2).
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +18,7 @@ use crate::{
     format::{CopyCounts, FrameHeader, Link, REASON_OPEN},
 };
 
-/// Runs of records in, records out.
+/// A decoder of runs of records.
 #[derive(Debug)]
 pub struct Unpacker {
     assembler: Assembler,
@@ -26,19 +27,19 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Starts at `from`: the first run continues it. A record in pieces of which some lie below is not yielded: see
+    /// Starts at `from`, where the first run continues. A record in pieces of which some lie below is not yielded: see
     /// [`Records::into_unpacker`](crate::Records::into_unpacker).
     pub fn new(from: Lsn, options: &Options) -> Self {
         let max_record = usize::try_from(options.max_record_bytes).unwrap_or(usize::MAX);
         Self::over(Assembler::new(from, max_record), from)
     }
 
-    /// Goes on behind what `assembler` has taken, up to `position`.
+    /// Continues behind the records that `assembler` has taken, up to `position`.
     pub(crate) fn over(assembler: Assembler, position: Lsn) -> Self {
         Self { assembler, position, place: Place { path: Arc::from(Path::new("(stream)")), offset: 0 } }
     }
 
-    /// Returns the end of the last run: what the next one continues.
+    /// Returns the end of the last run, where the next one continues.
     ///
     /// # Progress
     /// Wait-free.
@@ -46,15 +47,15 @@ impl Unpacker {
         self.position
     }
 
-    /// Takes a run of whole records that begins at `start` and continues `prev_end`, and calls `visit` with each record that
-    /// is finished in it, in order.
+    /// Takes a run of whole records that begins at `start` and continues `prev_end`, and calls `visit` with each record
+    /// that it completes, in order.
     ///
     /// # Errors
-    /// `Gap`: it continues something else. `BadStream`: it is not whole records. Nothing is visited then. The first one of
-    /// `visit`, which is not called again for this run; the run counts as taken.
+    /// `Gap`: it does not continue the last run. `BadStream`: it is not whole records. In both cases nothing is
+    /// visited. The first error of `visit`, which is not called again for this run; the run counts as taken.
     ///
     /// # Progress
-    /// Wait-free, but for allocating the body of a record in pieces.
+    /// Wait-free, except for allocating the body of a record in pieces.
     pub fn take<E: From<WalError>>(
         &mut self,
         start: Lsn,
@@ -70,7 +71,7 @@ impl Unpacker {
             number: 0,
             start,
             durable: end,
-            // Only a frame's own size is bounded; nothing reads this one.
+            // Only the size of a real frame is bounded; nothing reads this one.
             payload_bytes: 0,
             previous_crc: 0,
             end_mark: false,
@@ -85,7 +86,7 @@ impl Unpacker {
         let (mut taking, mut failed) = (self.assembler.begin(&header)?, None);
         while let Some(record) = self.assembler.step(records, &mut taking, &self.place, end)? {
             if failed.is_none() {
-                // Also after a failure all pieces are taken: the run counts.
+                // After a failure too, all pieces are taken: the run counts.
                 failed = visit(record).err();
             }
         }

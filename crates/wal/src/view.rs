@@ -1,14 +1,16 @@
-//! `LogView`: what an opening of a log would find, read without one. Nothing is written and nothing opened for appends.
+//! `LogView`: the log that an opening would find, read without one. Nothing is written, and nothing is opened for
+//! appends.
 //!
-//! For a database that is opened read-only, also from a medium that takes no writes: the survey decides as it does for an
-//! opening, and the shared ring of a dead process is read where it lies.
+//! For a database that is opened read-only, also from a medium that takes no writes: the recovery scan decides as for
+//! an opening, and the shared ring of a dead process is read in place.
 //!
 //! # Invariants
 //! - E1. Nothing is written, not even to a `LOCK`.
-//! - E2. What is yielded is what an opening at this moment would find, record by record and up to the same end; what that refuses
-//!   is refused.
-//! - E3. While a [`ReadLock`] is held nobody opens the log. Where a directory has no `LOCK`, nobody ever opened the log in it;
-//!   somebody who does meanwhile is found by [`ReadLock::release`], and what was read is not to be used then.
+//! - E2. A view yields what an opening at this moment would find, record by record and up to the same end; it refuses
+//!   what the opening would refuse.
+//! - E3. While a [`ReadLock`] is held no process opens the log. If a directory has no `LOCK`, no log was ever opened in
+//!   it; if a process opens one there before [`ReadLock::release`], the release fails, and the records read must not be
+//!   used.
 //!
 //! Checked by `view_tests`.
 
@@ -37,18 +39,18 @@ pub struct ReadLock {
     /// Those that cannot.
     missing: Vec<PathBuf>,
     locks: Vec<Box<dyn FileLock>>,
-    /// Files that were not there to be locked.
+    /// `LOCK` files that did not exist and so are not locked.
     absent: Vec<PathBuf>,
 }
 
 impl ReadLock {
-    /// Locks the log in `dir` and `copies`, of which at least one must be there.
+    /// Locks the log in `dir` and `copies`, of which at least one must exist.
     ///
     /// # Errors
-    /// `Locked` when somebody has the log open; `Io` when no directory can be read, or a `LOCK` that is there cannot.
+    /// `Locked` if a process has the log open; `Io` if no directory can be read, or a `LOCK` that exists cannot.
     ///
     /// # Progress
-    /// Blocks on listing the directories and opening a file in each; waits for nobody who has the log open.
+    /// Blocks on listing the directories and opening a file in each; does not wait for a process that has the log open.
     pub fn take(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Self, WalError> {
         let mut taken = Self { there: vec![], missing: vec![], locks: vec![], absent: vec![] };
         let mut failed = None;
@@ -73,13 +75,13 @@ impl ReadLock {
         }
     }
 
-    /// Gives the lock back, once everything was read.
+    /// Releases the lock, once everything was read.
     ///
     /// # Errors
-    /// `Locked`: somebody has opened the log meanwhile (E3); `Io`.
+    /// `Locked`: a process has opened the log in the meantime (E3); `Io`.
     ///
     /// # Progress
-    /// Blocks on opening a file, where there was none to lock.
+    /// Blocks on opening a file, if there was none to lock.
     pub fn release(self, env: &Env) -> Result<(), WalError> {
         for path in &self.absent {
             match env.files.lock_to_read(path) {
@@ -98,7 +100,7 @@ impl ReadLock {
 pub struct LogView {
     files: Arc<dyn Files>,
     found: Survey,
-    /// Records behind the last file's, which the shared ring of a dead process has.
+    /// Records behind the end of the last file, which the shared ring of a dead process has.
     from_ring: Vec<u8>,
     end: Lsn,
     record_bytes_max: usize,
@@ -106,10 +108,10 @@ pub struct LogView {
 }
 
 impl LogView {
-    /// Surveys the log in `dir` and `options.copies`, which `lock` holds.
+    /// Scans the log in `dir` and `options.copies`, which `lock` holds.
     ///
     /// # Errors
-    /// Those of [`Log::open`](crate::Log::open) but for what writing needs.
+    /// Those of [`Log::open`](crate::Log::open), except those of writing.
     ///
     /// # Progress
     /// Blocks on reading the whole log.
@@ -156,7 +158,7 @@ impl LogView {
         self.found.incarnation
     }
 
-    /// Returns what an operator should read, one line each.
+    /// Returns the lines for an operator.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -179,7 +181,7 @@ impl LogView {
             }
             last = place;
         }
-        // Records of several pieces may begin in a file and end here.
+        // Records of several pieces may begin in a file and end in the ring.
         let mut taking = assembler.begin_at(self.found.end);
         while let Some(record) = assembler.step(&self.from_ring, &mut taking, &last, self.end)? {
             visit(record)?;

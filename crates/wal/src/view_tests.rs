@@ -1,4 +1,4 @@
-//! The view of a log beside an opening of the same files: both find the same, and the view writes nothing.
+//! The view of a log and an opening of the same files: both find the same, and the view writes nothing.
 
 use collie_env::{Env, Random, SimFiles, SimRandom};
 
@@ -28,8 +28,8 @@ fn view(env: &Env, options: &Options) -> Result<(Vec<Seen>, LogView), WalError> 
     Ok((seen, view))
 }
 
-/// Looks at the disk, then opens the log on it; both must find the same, and only the opening may write. Says whether the log
-/// was opened.
+/// Views the disk, then opens the log on it; both must find the same, and only the opening may write. Returns whether
+/// the log was opened.
 fn check(case: &str, disk: &SimFiles, options: &Options) -> bool {
     let (before, regions) = (disk.writes_and_syncs(), disk.regions().len());
     let viewed = view(&env(disk), options);
@@ -56,7 +56,7 @@ fn check(case: &str, disk: &SimFiles, options: &Options) -> bool {
     }
 }
 
-/// Appends to a log on `disk`, some of it durably, and ends it somehow.
+/// Appends to a log on `disk`, some records durably, and ends it in some way.
 fn live(disk: SimFiles, options: &Options, random: &SimRandom) -> SimFiles {
     let (log, _) = Log::open(&env(&disk), DIR.as_ref(), options.clone()).unwrap();
     let mut writer = log.writer();
@@ -77,9 +77,9 @@ fn live(disk: SimFiles, options: &Options, random: &SimRandom) -> SimFiles {
     disk.process_kill()
 }
 
-/// Goal: E1, E2: a view has every record that an opening of the same files has, and no other, wherever the last life ended, with
-/// records of one piece and of several, in files and in a shared ring, in one directory and in two. Method: lives of random length
-/// and ending; before each next one a view and an opening are compared.
+/// Goal: E1, E2: a view has every record that an opening of the same files has, and no other, wherever the last
+/// incarnation ended, with records of one piece and of several, in files and in a shared ring, in one directory and in
+/// two. Method: incarnations of random length and ending; before each next one a view and an opening are compared.
 #[test]
 fn view_finds_what_an_opening_finds() {
     for seed in 0..40 {
@@ -95,8 +95,8 @@ fn view_finds_what_an_opening_finds() {
     }
 }
 
-/// Goal: E2: what an opening refuses a view refuses, in the same words; under `point_in_time` both go on without it. Method: a bit in
-/// every eighth block of a log damaged in turn, in each mode.
+/// Goal: E2: a view refuses what an opening refuses, in the same words; under `point_in_time` both continue without it.
+/// Method: a bit in every eighth block of a log damaged in turn, in each mode.
 #[test]
 fn view_refuses_what_an_opening_refuses() {
     let options = tiny();
@@ -130,8 +130,8 @@ fn view_refuses_what_an_opening_refuses() {
     assert!(refused > 10 && opened > 10, "{refused} refused, {opened} opened");
 }
 
-/// Goal: E3: nobody opens a log that is being read, and nobody reads one that is open; any number may read. Method: locks taken in
-/// every order.
+/// Goal: E3: no process opens a log that is being read, and none reads one that is open; any number may read. Method:
+/// locks taken in every order.
 #[test]
 fn log_is_read_or_open_and_never_both() {
     let disk = live(SimFiles::new(), &tiny(), &SimRandom::new(1));
@@ -148,8 +148,8 @@ fn log_is_read_or_open_and_never_both() {
     assert!(matches!(ReadLock::take(&env(&disk), "/none".as_ref(), &[]), Err(WalError::Io { .. })));
 }
 
-/// Goal: E3: a log without a lock file is read without making one, and who opens it meanwhile is noticed. Method: a real directory
-/// without its `LOCK`.
+/// Goal: E3: a log without a lock file is read without making one, and an opening in the meantime is noticed. Method: a
+/// real directory without its `LOCK`.
 #[test]
 fn opening_meanwhile_is_noticed_where_there_is_no_lock_file() {
     let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());

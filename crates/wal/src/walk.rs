@@ -1,6 +1,6 @@
 //! `frames`: visits every frame of a chain, in order. For tools that need more than the records in them.
 //!
-//! Decides nothing: which files and how far is `survey`'s word, what the bytes mean is `decode`'s.
+//! It decides nothing: `survey` determines which files count and how far, `decode` what the bytes mean.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::{
 /// first, until it breaks.
 ///
 /// # Errors
-/// `Io`; `Damaged` where a frame that was good when the spans were made is not any more.
+/// `Io`; `Damaged` if a frame that was good when the spans were made is not good any more.
 pub(crate) fn frames(
     files: &dyn Files,
     spans: &[Span],

@@ -1,14 +1,14 @@
-//! `Warnings`: where the log says what an operator should read while it runs: spares run out, a device stalls, a file
-//! failed.
+//! `Warnings`: the lines for an operator while the log runs: spares run out, a device stalls, a file failed.
 //!
-//! One line per event, without a time stamp and without a line end. Never on the path of a commit that goes well.
+//! One line per event, without a time stamp and without a line end. They are never on the path of a commit that goes
+//! well.
 //!
 //! # Invariants
-//! - A1. A line is noted where something is noticed, perhaps in the midst of a flush or under a lock, and told later, by a
-//!   thread that holds nothing of the log: after its flush has landed, on a look for stalls, or between two rounds of a
-//!   thread of the log.
-//! - A2. Lines are told one at a time, in the order in which they were noted.
-//! - A3. No more than [`NOTED_MAX`] lines wait; what comes beyond is left out.
+//! - A1. A line is noted where the event is noticed, perhaps in the middle of a flush or under a lock, and delivered
+//!   later, by a thread that holds nothing of the log: after its flush has ended, on a check for stalls, or between two
+//!   rounds of a thread of the log.
+//! - A2. Lines are delivered one at a time, in the order in which they were noted.
+//! - A3. No more than [`NOTED_MAX`] lines wait; further ones are dropped.
 //!
 //! Checked by `warning_tests`.
 
@@ -16,14 +16,15 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// Lines that may wait to be told.
+/// Lines that may wait for delivery.
 const NOTED_MAX: usize = 1_000;
 
-/// Takes the warnings of a log. By default they go nowhere; [`Stat`](crate::Stat) shows what is wrong now.
+/// The receiver of a log's warnings. By default they are dropped; [`Stat`](crate::Stat) shows what is wrong now.
 ///
-/// The function is called by whichever thread comes by, one that commits among them, after it has let go of everything: it
-/// may call the log, also to wait for something durable. It should return soon, and must not close the log nor drop its
-/// last handle. A log without threads tells what it has to say after a flush and on [`Log::tick`](crate::Log::tick).
+/// Any thread that uses the log, even one that commits, may call the function, after it has released everything: the
+/// function may call the log, also to wait until a record is durable. It should return soon, and must not close the log
+/// or drop its last handle. A log without threads delivers its lines after a flush and on
+/// [`Log::tick`](crate::Log::tick).
 #[derive(Clone, Default)]
 pub struct Warnings(Option<Arc<Said>>);
 
@@ -35,11 +36,11 @@ struct Said {
 #[derive(Default)]
 struct Noted {
     lines: VecDeque<String>,
-    /// Whether a thread is telling: it tells what is noted meanwhile too (A2).
+    /// Whether a thread delivers lines: it also delivers those that are noted in the meantime (A2).
     telling: bool,
 }
 
-/// Lets the next one tell, also after a panic in the function.
+/// Lets the next thread deliver, also after a panic in the function.
 struct Telling<'a>(&'a Mutex<Noted>);
 
 impl Drop for Telling<'_> {
@@ -49,12 +50,12 @@ impl Drop for Telling<'_> {
 }
 
 impl Warnings {
-    /// Sends each line to `take`.
+    /// Passes each line to `take`.
     pub fn to(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(Said { take: Box::new(take), noted: Mutex::default() })))
     }
 
-    /// Tells a line that is not the log's own. Call it with nothing held.
+    /// Delivers a line that is not the log's own. The caller must hold nothing of the log.
     pub fn warn(&self, line: impl Into<String>) {
         self.note(line);
         self.tell();
@@ -70,16 +71,16 @@ impl Warnings {
         }
     }
 
-    /// Tells a line, of whoever uses the log. Call it with nothing held.
+    /// Delivers a line of a user of the log. The caller must hold nothing of the log.
     pub fn say(&self, line: impl Into<String>) {
         self.note(line);
         self.tell();
     }
 
-    /// Tells what was noted. Call it with nothing held.
+    /// Delivers the noted lines. The caller must hold nothing of the log.
     pub(crate) fn tell(&self) {
         let Some(said) = &self.0 else { return };
-        // Also a call of `take` may come here.
+        // A call of `take` may come here too.
         let telling = {
             let mut noted = said.noted.lock();
             if noted.telling || noted.lines.is_empty() {
@@ -91,7 +92,7 @@ impl Warnings {
         loop {
             let mut noted = said.noted.lock();
             let Some(line) = noted.lines.pop_front() else {
-                // Under the lock, so that who notes one now tells it.
+                // Under the lock, so that a thread that notes a line from now on delivers it.
                 noted.telling = false;
                 drop(noted);
                 std::mem::forget(telling);

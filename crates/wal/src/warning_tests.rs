@@ -1,4 +1,4 @@
-//! Warnings: told with nothing held, in order, by logs with and without threads.
+//! Warnings: delivered with nothing held, in order, by logs with and without threads.
 
 use std::{
     sync::{Arc, OnceLock, mpsc},
@@ -14,7 +14,7 @@ use crate::{
     testing::{eventually, tiny},
 };
 
-/// A log whose warnings are taken by a function that calls it: figures, then a record that is waited for on disk.
+/// A log whose warnings go to a function that calls the log: figures, then a record that it waits for on disk.
 struct Talking {
     log: Arc<OnceLock<Log>>,
     said: Arc<Mutex<Vec<String>>>,
@@ -32,7 +32,7 @@ impl Talking {
                 let appended = log.writer().append(7, &[line.as_bytes()]);
                 let durable =
                     appended.and_then(|at| log.wait(Mark::Durable, at.end)).and_then(|()| log.flush_wal(true));
-                // What a thread of the log notices while the test closes it is told too.
+                // What a thread of the log notices while the test closes the log is delivered too.
                 assert!(matches!(durable, Ok(()) | Err(WalError::Closed)), "{durable:?}");
             }
         });
@@ -50,7 +50,7 @@ impl Talking {
     }
 }
 
-/// Runs `test` and fails if it does not come back: somebody waits for a lock that he holds.
+/// Runs `test` and fails if it does not return: then a thread waits for a lock that it holds itself.
 fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -63,9 +63,9 @@ fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Goal: the function that takes warnings may call the log whatever the warning is about: it is called by nobody who
-/// holds something. Method: a file that fails in a flush, a copy that fails in one and comes back, with threads and
-/// without; the function waits for a record of its own each time, and all records are there.
+/// Goal: the function that takes warnings may call the log whatever the warning is about: no caller of it holds
+/// anything. Method: a file that fails in a flush, a copy that fails in one and comes back, with threads and without;
+/// the function waits for a record of its own each time, and all records are there.
 #[test]
 fn warnings_are_told_with_nothing_held() {
     within_a_minute(|| {
@@ -82,7 +82,7 @@ fn warnings_are_told_with_nothing_held() {
             for _ in 0..4 {
                 commit();
             }
-            // Another thread may be telling it.
+            // Another thread may be delivering it.
             eventually("the copy is said to be left out", || talking.has_said("/copy"));
             dirs.set("/copy", None);
             if !threads {
@@ -109,8 +109,8 @@ fn warnings_are_told_with_nothing_held() {
     });
 }
 
-/// Goal: lines come one at a time, in order, and no more wait than may. Method: lines noted inside the function, from
-/// several threads, and 2,000 with nobody who tells them.
+/// Goal: lines come one at a time, in order, and no more wait than allowed. Method: lines noted inside the function,
+/// from several threads, and 2,000 that no thread delivers.
 #[test]
 fn warnings_come_in_order_one_at_a_time() {
     let said: Arc<Mutex<Vec<u64>>> = Arc::default();

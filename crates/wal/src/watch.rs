@@ -1,10 +1,11 @@
-//! `Watch`: those who wait for the durable mark to move without asking for a flush: tails.
+//! `Watch`: threads and futures that wait for the durable mark to move without asking for a flush: tails.
 //!
-//! Who asks for a flush waits in `flush`. A tail takes what comes, so it neither leads nor keeps the keeper awake.
+//! A caller that asks for a flush waits in `flush`. A tail takes what comes, so it neither leads nor keeps the
+//! background flusher awake.
 //!
 //! # Invariants
-//! - V1. Whoever parks, or leaves a waker, has seen under the mutex that there is nothing for it; whoever moves the mark
-//!   or ends the log does so before it takes the mutex and wakes all: no wake-up is lost.
+//! - V1. A thread that parks, and a future that leaves a waker, has seen under the mutex that there is nothing for it;
+//!   a thread that moves the mark or ends the log does so before it takes the mutex and wakes all: no wake-up is lost.
 //! - V2. No I/O and no waker's code runs under the mutex.
 //!
 //! Checked by `tail_tests`.
@@ -28,7 +29,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Wakes everybody: the durable mark has moved, or the log has ended.
+    /// Wakes all waiters: the durable mark has moved, or the log has ended.
     pub(crate) fn notify(&self) {
         let mut inner = self.inner.lock();
         if inner.parked > 0 {
@@ -39,7 +40,7 @@ impl Watch {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Blocks until `news`, which is asked under the mutex and after each [`Watch::notify`].
+    /// Blocks until `news` returns true; it is called under the mutex, at first and after each [`Watch::notify`].
     pub(crate) fn wait(&self, news: impl Fn() -> bool) {
         let mut inner = self.inner.lock();
         inner.parked += 1;
@@ -49,8 +50,8 @@ impl Watch {
         inner.parked -= 1;
     }
 
-    /// Leaves a waker for the next [`Watch::notify`] unless there is `news` already; returns whether there is. `id` is
-    /// the waiter's number from its last call.
+    /// Registers a waker for the next [`Watch::notify`] unless there is `news` already; returns whether there is. `id`
+    /// is the waiter's number from its last call.
     pub(crate) fn register(&self, id: &mut Option<u64>, waker: &Waker, news: impl Fn() -> bool) -> bool {
         let waker = waker.clone();
         let mut inner = self.inner.lock();
@@ -65,7 +66,7 @@ impl Watch {
         false
     }
 
-    /// Forgets the waker of a dropped future.
+    /// Removes the waker of a dropped future.
     pub(crate) fn forget(&self, id: u64) {
         let forgotten = self.inner.lock().wakers.remove(&id);
         drop(forgotten);

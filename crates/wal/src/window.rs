@@ -1,4 +1,4 @@
-//! `Window`: reads one segment file front to back, about a megabyte at a time, and asks for the next one ahead.
+//! `Window`: reads one segment file front to back, about a megabyte at a time, and prefetches the next part.
 //!
 //! Allocation is bounded: the window, or one frame (format: 4 MiB) if that is larger.
 
@@ -13,7 +13,8 @@ use crate::{
     source::{FrameSource, part_of},
 };
 
-/// A frame of the default `wal.frame_size` with its header: read in one piece, and nothing of the next one moved.
+/// Holds a frame of the default `wal.frame_size` with its header: it is read in one piece, and no part of the next is
+/// moved.
 const WINDOW_BYTES: usize = (1 << 20) + BLOCK;
 
 /// An open segment file and the part of it last read.
@@ -26,7 +27,7 @@ pub(crate) struct Window {
     filled: usize,
     offset: u64,
     file_bytes: u64,
-    /// Bytes that may be read ahead; at most the file's.
+    /// Bytes that may be read; at most the file's.
     steady_bytes: u64,
 }
 
@@ -38,7 +39,7 @@ impl Window {
         Self::of(file, path)
     }
 
-    /// Reads `file`, which is called `path` in errors.
+    /// Makes a window of `file`, which is called `path` in errors.
     pub(crate) fn of(file: Arc<dyn File>, path: PathBuf) -> Result<Self, WalError> {
         let file_bytes = file.len().map_err(|source| WalError::io("open", &path, source))?;
         Ok(Self { file, path, bytes: Vec::new(), filled: 0, offset: 0, file_bytes, steady_bytes: file_bytes })
@@ -49,7 +50,7 @@ impl Window {
         self.file_bytes
     }
 
-    /// Reads the window that starts at `offset` and holds `len` bytes at least; what of it is held already is kept.
+    /// Reads the window that starts at `offset` and holds at least `len` bytes; keeps what of it is held already.
     fn fill(&mut self, offset: u64, len: usize) -> Result<(), WalError> {
         let skip = offset.checked_sub(self.offset).and_then(|skip| usize::try_from(skip).ok());
         let kept = skip.and_then(|skip| self.filled.checked_sub(skip)).unwrap_or(0);
@@ -76,16 +77,16 @@ impl Window {
         Ok(decode::segment_header(self.bytes_at(0, BLOCK)?))
     }
 
-    /// Returns where the frame at `offset` would end if it were whole; `None` when no frame under `salt` begins there.
+    /// Returns where the frame at `offset` would end if it were whole; `None` if no frame under `salt` begins there.
     pub(crate) fn claimed_end(&mut self, offset: u64, salt: Option<u64>) -> Result<Option<u64>, WalError> {
         let claim = decode::frame_claim(self.bytes_at(offset, LINK_HEADER)?);
         let ours = claim.filter(|claim| salt.is_none_or(|salt| salt == claim.header.salt));
         Ok(ours.map(|claim| offset + claim.header.padded_bytes()))
     }
 
-    /// Returns the first block at or after `offset` that begins as a frame does, or `None` to the end of the file. In all
-    /// others [`FrameSource::frame_at`] and [`Window::claimed_end`] find nothing, so a spare costs little more than its
-    /// reading.
+    /// Returns the first block at or after `offset` that begins like a frame; `None` if there is none up to the end of
+    /// the file. In all others [`FrameSource::frame_at`] and [`Window::claimed_end`] find nothing, so a spare costs
+    /// little more than its reading.
     pub(crate) fn next_begun_block(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
         let mut at = offset;
         while at < self.file_bytes {

@@ -1,8 +1,8 @@
-//! `WriteOptions`: how one record is written, under RocksDB's names.
+//! `WriteOptions`: the options of one write, under RocksDB's names.
 
 use crate::{Level, RingKind, WalError};
 
-/// How [`Writer::write`](crate::Writer::write) writes one record. The default waits for nothing but the boundary.
+/// The options of one [`Writer::write`](crate::Writer::write). By default it waits for the boundary only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// Return once the record is on disk.
@@ -15,8 +15,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns how far a write waits. Without `sync` the promise is to survive the process: a ring that outlives it keeps
-    /// that by itself at [`Level::Process`], a private one gives [`Level::Memory`].
+    /// Returns how far a write waits. Without `sync` that is the boundary: with a ring that outlives the process this
+    /// is [`Level::Process`], with a private one [`Level::Memory`].
     ///
     /// # Errors
     /// `InvalidOptions` for `sync` with `disable_wal`.

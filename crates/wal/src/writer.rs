@@ -1,14 +1,14 @@
 //! `Writer`: appends records, and commits: appends one and waits for its level.
 //!
 //! # One append
-//! [`Writer::append`] makes the record's head, [`Core::append`] asks whether the disk has room and reserves, copies and
-//! shows the record (`reserve`). All of it is inlined into the caller up to the protocol's own function; what an append
-//! does rarely (a record in pieces, a shared slot, no room) is kept out of line, so that the path itself stays short.
-//! `tests/assembly.rs` counts its locked instructions.
+//! [`Writer::append`] makes the record's head; [`Core::append`] checks that the disk has room, and reserves, copies and
+//! publishes the record (`reserve`). All of it is inlined into the caller up to the protocol's own function; the rare
+//! work of an append (a record in pieces, a shared slot, no room) is kept out of line, so that the path itself stays
+//! short. `tests/assembly.rs` counts its locked instructions.
 //!
 //! # One commit
-//! [`Writer::commit`] appends, asks [`Log::commit_level`] how far to wait, and waits: for the boundary with the writer's
-//! own slot, for a flush through [`Log::wait`].
+//! [`Writer::commit`] appends, gets from [`Log::commit_level`] how far to wait, and waits: for the boundary with the
+//! writer's own slot, for a flush through [`Log::wait`].
 
 use std::sync::atomic::Ordering;
 
@@ -23,29 +23,29 @@ use crate::{
     reserve::{Record, Slot},
 };
 
-/// Longest note of a marker: the marker takes 2 to 8 bytes in all.
+/// Longest note of a marker, which takes 2 to 8 bytes in all.
 const UNLOGGED_NOTE_MAX: u64 = 6;
 
 const _: () = assert!(TAG_MAX == 31, "Writer::append says so");
 
-/// Where an append landed.
+/// The positions of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Position of the record (of its last piece, when it is long).
+    /// The position of the record; of a long one, that of its last piece.
     pub start: Lsn,
-    /// The position after it: what to wait for.
+    /// The position after it, which is the one to wait for.
     pub end: Lsn,
 }
 
-/// Appends records. Cheap to keep per thread; `Send`, used by one thread at a time.
+/// A handle that appends records. Cheap to keep per thread; `Send`, used by one thread at a time.
 #[derive(Debug)]
 pub struct Writer {
     log: Log,
-    /// Its own; without one it takes a turn at a shared slot for each record.
+    /// Its own slot; without one it takes a turn at a shared slot for each record.
     slot: Option<Slot>,
     /// Whether an append waits while the ring is full; `false` inside a write with `no_slowdown`.
     waits: bool,
-    /// Whether what it appends gives room on the disk back, and may use the log's reserve.
+    /// Whether its appends give room on the disk back, and may use the log's reserve.
     gives_back: bool,
 }
 
@@ -57,15 +57,15 @@ impl Writer {
     /// Appends the concatenation of `parts` as one record with `tag` (at most 31), of any size up to `wal.max_record`.
     ///
     /// # Errors
-    /// `TooLarge`, `Full`: nothing was appended. `Poisoned`, `Closed`: nothing can be; of a record larger than
-    /// `wal.chunk_size` some pieces may have been, which no reader yields.
+    /// `TooLarge`, `Full`: no record was appended. `Poisoned`, `Closed`: none can be any more. Of a record larger than
+    /// `wal.chunk_size` some pieces may have been appended, which no reader yields.
     ///
     /// # Durability
     /// None yet: wait for `end`.
     ///
     /// # Progress
-    /// Wait-free with `base` and `help` until the ring is full, then blocks on a flush. The oracle blocks on the copy of
-    /// another appender. A writer beyond `wal.slots` also waits for its turn.
+    /// Wait-free with `base` and `help` until the ring is full, then blocks on a flush. The mutex protocol blocks on
+    /// the copy of another appender. A writer beyond `wal.slots` also waits for its turn.
     #[inline]
     pub fn append(&mut self, tag: u8, parts: &[&[u8]]) -> Result<Appended, WalError> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -81,11 +81,12 @@ impl Writer {
     }
 
     /// Appends one record of at most `wal.chunk_size` and calls `publish` with its position before the boundary passes
-    /// it. `publish` runs where a stall holds everybody's boundary back: it must not block, allocate, lock or append. A
-    /// panic in it leaves a VOID record, which no reader yields, and goes on to the caller.
+    /// it. A stall in `publish` holds back the boundary for all threads: it must not block, allocate, lock or append. A
+    /// panic in it goes on to the caller and leaves a VOID record, which no reader yields, or nothing with the mutex
+    /// protocol.
     ///
     /// # Errors
-    /// As [`Writer::append`]; `publish` was not called then.
+    /// As [`Writer::append`]; then `publish` was not called.
     ///
     /// # Durability
     /// None yet: wait for `end`.
@@ -102,14 +103,14 @@ impl Writer {
     }
 
     /// Appends a marker for a write that is not logged: it has a position in the order of commits, and readers yield a
-    /// hole of kind [`Unlogged`](crate::RecordKind::Unlogged) with `note`, at most 6 bytes (which family it was, say).
+    /// hole of kind [`Unlogged`](crate::RecordKind::Unlogged) with `note`, at most 6 bytes (for example the family).
     /// `publish` as in [`Writer::append_with`].
     ///
     /// # Errors
     /// As [`Writer::append_with`].
     ///
     /// # Durability
-    /// None, whatever is waited for: only the marker is.
+    /// None, whatever the caller waits for: only the marker is durable.
     ///
     /// # Progress
     /// Wait-free where [`Writer::append`] is, if `publish` is.
@@ -121,7 +122,7 @@ impl Writer {
         self.append_record(&Record::new(head, &[note]), true, publish)
     }
 
-    /// Appends a record; `commits` when something is published with it.
+    /// Appends a record; `commits` if `publish` publishes something with it.
     #[inline]
     fn append_record<F: FnOnce(Lsn)>(
         &mut self,
@@ -166,7 +167,7 @@ impl Core {
         Ok(Appended { start, end })
     }
 
-    /// Tells of an append that was measured.
+    /// Records a measured append.
     #[cold]
     #[inline(never)]
     fn tell_append(&self, ended: Ended<LogAppend>, appended: &Appended, bytes: u64, commits: bool) {
@@ -201,14 +202,14 @@ impl Writer {
         let (core, waits, gives_back) = (self.log.core(), self.waits, self.gives_back);
         let piece_bytes = usize::try_from(core.options.chunk_bytes).expect("at most 1 MiB") - 16;
         let (count, mut last) = (body.len().div_ceil(piece_bytes), None);
-        // Readers join the pieces by the slot's number, so a shared slot is kept until the last.
+        // Readers join the pieces by the slot's number, so a shared slot is kept until the last piece.
         let mut turn = None;
         let slot = match &mut self.slot {
             Some(slot) => slot,
             None => turn.insert(core.flusher.reserve.shared_slot()).slot(),
         };
         if !waits {
-            // For the whole of it: once begun it goes on.
+            // For the whole record: once begun, it does not fail for lack of room in the ring.
             core.look_for_room_in_the_ring(body.len() as u64 + count as u64 * RECORD_OVERHEAD)?;
         }
         for (number, piece) in body.chunks(piece_bytes).enumerate() {
@@ -230,28 +231,28 @@ impl Writer {
 }
 
 impl Core {
-    /// Ends a payload of which `pieces` were appended and no more will be, with a last piece out of turn: readers drop the
-    /// payload, and no longer start at its first piece. Otherwise a consumer whose bound refuses the rest of a record would
-    /// keep that record's files, stay at its bound, and refuse for ever.
+    /// Ends a payload of which `pieces` were appended and no more will be, with a last piece out of turn: readers drop
+    /// the payload, and no longer start at its first piece. Otherwise a consumer whose bound refuses the rest of a
+    /// record would keep that record's files, stay at its bound, and refuse forever.
     #[cold]
     fn give_up_pieces(&self, slot: &mut Slot, pieces: u64, tag: u8) {
         let within = piece_head(slot.number(), pieces + 1);
         let head = RecordHead::new(within.len(), KIND_LAST, tag);
-        // A log that has stopped needs no end. It is let in without a look at the room on disk: it is a few bytes, and what
-        // was reserved has room.
+        // A log that has stopped needs no end. The piece is appended without a check of the room on disk: it has a few
+        // bytes, and reserved records have room.
         let _unless_stopped = self.flusher.reserve.append(slot, self, &Record::new(head, &[&within]), |_| ());
     }
 }
 
 impl Writer {
-    /// Appends, then waits for `level`; with [`Level::None`] a marker without a note is all that is appended. Counts for
+    /// Appends, then waits for `level`; with [`Level::None`] it appends only a marker without a note. Counts for
     /// `wal.sync_every`.
     ///
     /// # Errors
-    /// As [`Writer::append`] and [`Log::wait`]. After `Poisoned` and `Closed` the record may come back all the same.
+    /// As [`Writer::append`] and [`Log::wait`]. After `Poisoned` and `Closed` the next open may still find the record.
     ///
     /// # Durability
-    /// What `level` says: see [`Level`].
+    /// That of `level`: see [`Level`].
     ///
     /// # Progress
     /// Blocks on a flush at `Disk`, and at `Process` with a private ring; else on the copies of other appenders.
@@ -278,14 +279,14 @@ impl Writer {
         Ok(appended)
     }
 
-    /// [`Writer::commit`] with RocksDB's options.
+    /// Commits like [`Writer::commit`], with RocksDB's options.
     ///
     /// # Errors
-    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `RingFull` for `no_slowdown` when the
-    /// ring is full.
+    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `RingFull` for `no_slowdown` if the ring
+    /// is full.
     ///
     /// # Durability
-    /// What the level that `options` mean says: see [`WriteOptions::level`].
+    /// That of the level that `options` give: see [`WriteOptions::level`].
     ///
     /// # Progress
     /// Blocks on what [`Writer::commit`] does; with `no_slowdown` never on room in the ring.
@@ -297,9 +298,9 @@ impl Writer {
         committed
     }
 
-    /// Sets whether appends from now on fail with `RingFull` where they would wait for room in the ring, as those of a write
-    /// with `no_slowdown` do. Of a record larger than `wal.chunk_size` some pieces may have been appended then, which no
-    /// reader yields.
+    /// Sets whether appends from now on fail with `RingFull` instead of waiting for room in the ring, like those of a
+    /// write with `no_slowdown`. Of a record larger than `wal.chunk_size` some pieces may have been appended then,
+    /// which no reader yields.
     ///
     /// # Progress
     /// Wait-free.
@@ -307,8 +308,8 @@ impl Writer {
         self.waits = !no_slowdown;
     }
 
-    /// Sets whether what is appended from now on gives room on the disk back, once it is durable: it may use the reserve that the log
-    /// keeps with two or more `wal.spares`, where others are refused with `Full`.
+    /// Sets whether the records appended from now on give room on the disk back once they are durable: they may use the
+    /// reserve that the log keeps with two or more `wal.spares`, when others are refused with `Full`.
     ///
     /// # Progress
     /// Wait-free.

@@ -1,10 +1,10 @@
-//! What an append costs in locked instructions, read from the machine code and not from the source.
+//! The cost of an append in locked instructions, read from the machine code and not from the source.
 //!
-//! Counted in the functions that an append which finds room in the ring runs through: the caller (`append_one` of the
-//! example, with everything of `Writer` inlined into it) the protocol's `append`, and
-//! the staging of a record. Not counted, and kept out of them
-//! as functions of their own: draining for a sleeper, waiting for room, a shared slot, a log that has stopped. On x86-64
-//! an instruction is locked if it has the prefix `lock` or is an exchange with memory.
+//! Counted are the functions through which an append runs that finds room in the ring: the caller (`append_one` of the
+//! example, with everything of `Writer` inlined into it), the protocol's `append`, and the staging of a record. Not
+//! counted, and kept out of them as separate functions: draining for a boundary waiter, waiting for room, a shared
+//! slot, a log that has stopped. On x86-64 an instruction is locked if it has the prefix `lock` or is an exchange with
+//! memory.
 #![cfg(target_arch = "x86_64")]
 
 use std::process::Command;
@@ -16,11 +16,11 @@ struct Locked {
     adds: usize,
     /// Exchanges with memory: leaving black, on the slot's own line.
     exchanges: usize,
-    /// Anything else with the prefix, fences of its kind included.
+    /// All others with the prefix, including fences of this kind.
     others: usize,
 }
 
-/// Builds the example as a release and returns its disassembly.
+/// Builds the example in release mode and returns its disassembly.
 fn disassembly() -> String {
     let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/assembly");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -65,7 +65,7 @@ fn locked_in(dump: &str, name: &str) -> Locked {
 }
 
 /// Goal: an append is one read-modify-write on the shared line and, for the lock-free protocols, one exchange on the
-/// slot's own; the code around it has none. Method: build the example as a release, disassemble, count.
+/// slot's own; the code around it has none. Method: build the example in release mode, disassemble, count.
 #[test]
 fn append_holds_one_locked_add_and_one_exchange_of_its_own() {
     let dump = disassembly();

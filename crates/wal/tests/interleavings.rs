@@ -1,23 +1,24 @@
-//! Every interleaving of the commit protocol's statements, of a few workers with a few records each, one statement at a time
-//! (sequentially consistent): what holds in each state, and that from each state everybody can still be acknowledged.
+//! Every interleaving of the commit protocol's statements, for a few workers with a few records each, one statement at
+//! a time (sequentially consistent): the rules that hold in each state, and that from each state every record can still
+//! be acknowledged.
 //!
-//! A drawing of the protocol, not the product's types: those run under loom and shuttle (`src/reserve`). It is here because it
-//! is the only one of the three that sees every state, and can say of a state that no way leads on.
+//! This is a drawing of the protocol, not the product's types: those run under loom and shuttle (`src/reserve`). Of the
+//! three only this one sees every state, and can show of a state that no way leads on.
 //!
 //! # Steps and where they are in the product
 //! | step | statement |
 //! |---|---|
-//! | `Black` | W1, `slots.blacken(slot)` in `base::append` and `help::append` (`help` has staged the record before, which nobody sees) |
+//! | `Black` | W1, `slots.blacken(slot)` in `base::append` and `help::append` (`help` stages before, invisibly) |
 //! | `Take` | W2, `slots.reserve(slot, ..)` in both |
 //! | `Raise` | `slots.raise(slot, start)` in `base::Window::wait_for_room` |
 //! | `CopyIn` | W4, `ring.write_record(start, record)` in `base::append` and in `help::Window::finish` |
 //! | `Publish` | W3, `publish(start)` in both |
 //! | `Stage` | W3b, `slots.leave_black(slot, Flag::staged(end))` in `help::Window::finish` |
 //! | `White` | W5, `slots.leave_black(slot, Flag::white(end))` in `base::append`, `slots.whiten_staged(slot)` in `help` |
-//! | `Limit`, `Flag(i)`, `Move` | `Slots::scan`: the limit, one flag after another, `raise_boundary`; then the look whether the own record is below |
+//! | `Limit`, `Flag(i)`, `Move` | `Slots::scan`: limit, each flag, `raise_boundary`; then the check of the own record |
 //!
-//! A worker takes the steps of its protocol, then scans until its record is below the boundary, then goes on to the next record.
-//! Positions are counted in records. Sleeping is left out: whoever sleeps here scans again.
+//! A worker takes the steps of its protocol, then scans until its record is below the boundary, then continues with the
+//! next record. Positions are counted in records. Sleeping is left out: a worker that would sleep scans again.
 //!
 //! # What holds in every state
 //! - V1, V2. A record below the boundary is published, at its own position.
@@ -54,21 +55,21 @@ const BASE: &[Step] = &[Black, Take, CopyIn, Publish, White];
 const RAISED: &[Step] = &[Black, Take, Raise, CopyIn, Publish, White];
 const HELP: &[Step] = &[Black, Take, Publish, Stage, CopyIn, White];
 
-/// What a black flag promises: nothing is reserved below.
+/// The promise of a black flag: nothing is reserved below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
-    /// The end of the worker's own last record: the product's.
+    /// The end of the worker's own last record, as in the product.
     OwnEnd,
-    /// That or the boundary, whichever is higher: the form of the reference counts.
+    /// The higher of that and the boundary: the form for which reference counts exist.
     Boundary,
 }
 
-/// What a scan compares the flags with.
+/// The position with which a scan compares the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compare {
     /// The next free position, read before the flags.
     Next,
-    /// The end of the scanning worker's own record, known to it.
+    /// The end of the scanning worker's own record.
     OwnEnd,
 }
 
@@ -83,7 +84,7 @@ enum Mistake {
     AcknowledgedUnseen,
 }
 
-/// What is explored.
+/// The configuration that is explored.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     steps: &'static [Step],
@@ -91,7 +92,7 @@ struct Form {
     records: usize,
     bound: Bound,
     compare: Compare,
-    /// Worker 0 stops for ever before this step.
+    /// Worker 0 stops forever before this step.
     frozen: Option<Step>,
     mistake: Option<Mistake>,
 }
@@ -101,7 +102,7 @@ impl Form {
         Self { steps, workers, records, bound: Bound::OwnEnd, compare: Compare::Next, frozen: None, mistake: None }
     }
 
-    /// Returns what a worker does, in order.
+    /// Returns the steps of a worker, in order.
     fn program(&self) -> Vec<Step> {
         let flags = (0..self.workers).map(|worker| Step::Flag(worker as u8));
         let scan: Vec<Step> = if self.mistake == Some(Mistake::LimitAfterFlags) {
@@ -127,7 +128,7 @@ struct Flag {
     position: u8,
 }
 
-/// One worker's own memory and its flag.
+/// The own memory of one worker, and its flag.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Worker {
     next_step: u8,
@@ -136,7 +137,7 @@ struct Worker {
     start: u8,
     own_end: u8,
     limit: u8,
-    /// What it has seen of the flags since its scan began, and how many.
+    /// The flags that it has read since its scan began, and how many.
     seen: [Flag; WORKERS_MAX],
     seen_count: u8,
 }
@@ -144,7 +145,7 @@ struct Worker {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     workers: [Worker; WORKERS_MAX],
-    /// By record: what a reader finds.
+    /// By record: the position that a reader finds.
     published: [u8; RECORDS_MAX],
     /// By record: its position.
     starts: [u8; RECORDS_MAX],
@@ -174,7 +175,7 @@ impl State {
         self.workers[counted].iter().all(|worker| usize::from(worker.record) == form.records)
     }
 
-    /// Returns the state after one step of worker `index`; `None` when it takes none.
+    /// Returns the state after one step of worker `index`; `None` if it takes none.
     fn after(&self, form: &Form, program: &[Step], index: usize) -> Option<(Step, Self)> {
         let worker = &self.workers[index];
         if usize::from(worker.record) >= form.records {
@@ -241,7 +242,7 @@ impl State {
         Some((step, state))
     }
 
-    /// Returns which rule this state breaks.
+    /// Returns the rule that this state breaks, if it breaks one.
     fn broken(&self) -> Option<&'static str> {
         for (record, start) in self.starts.iter().enumerate().filter(|(_, start)| **start != NONE) {
             let is_below = *start < self.boundary;
@@ -259,18 +260,18 @@ impl State {
     }
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    /// Every rule holds in so many states.
+    /// Every rule holds in this many states.
     Good { states: usize },
-    /// From so many of them not everybody can be acknowledged any more.
+    /// From `stuck` of them not every record can be acknowledged any more.
     Blocked { states: usize, stuck: usize },
-    /// A rule is broken after these steps, the first worker's number in front of each.
+    /// A rule is broken after these steps, each with the number of its worker.
     Broken { rule: &'static str, path: Vec<(usize, Step)> },
 }
 
-/// How a state was first reached: from which, by whose step.
+/// How a state was first reached: from which state, and by which worker's step.
 type Origin = Option<(u32, u8)>;
 
 fn explore(form: &Form) -> Found {
@@ -333,7 +334,7 @@ fn count_stuck(form: &Form, states: &[State], mut edges: Vec<(u32, u32)>) -> usi
     can_finish.iter().filter(|can| !**can).count()
 }
 
-/// Whether the long form was asked for.
+/// Returns whether the long form is enabled.
 fn is_long() -> bool {
     std::env::var_os("LOOM_LONG").is_some()
 }
@@ -342,8 +343,9 @@ fn check(form: &Form, states: usize) {
     assert_eq!(explore(form), Found::Good { states }, "{form:?}");
 }
 
-/// Goal: the rules hold in every state, and everybody can be acknowledged from each. Method: the forms whose number of
-/// states an independent program of the same protocol counted: the same number says that both walk the same protocol.
+/// Goal: the rules hold in every state, and every record can be acknowledged from each. Method: the forms whose number
+/// of states an independent program of the same protocol counted: the same number shows that both walk the same
+/// protocol.
 #[test]
 fn every_interleaving_keeps_the_rules_in_the_forms_counted_before() {
     let reference = |steps, workers, records| Form { bound: Bound::Boundary, ..Form::new(steps, workers, records) };
@@ -354,8 +356,9 @@ fn every_interleaving_keeps_the_rules_in_the_forms_counted_before() {
     }
 }
 
-/// Goal: the same of the product's form, whose black flag has the worker's own end, plainly, with the bound raised while it
-/// waits for room, and with help, whatever a scan compares with. Method: two workers with three records, three with one.
+/// Goal: the same for the product's form, whose black flag has the worker's own end: plain, with the bound raised while
+/// it waits for room, and with help, whatever a scan compares with. Method: two workers with three records, three with
+/// one.
 #[test]
 fn every_interleaving_keeps_the_rules_in_the_products_form() {
     for steps in [BASE, RAISED, HELP] {
@@ -368,7 +371,8 @@ fn every_interleaving_keeps_the_rules_in_the_products_form() {
     }
 }
 
-/// Goal: each rule can be broken, and is seen. Method: one change of the protocol at a time, and the rule that was meant.
+/// Goal: each rule can be broken, and the search finds it. Method: one change of the protocol at a time, and the rule
+/// meant.
 #[test]
 fn mistakes_break_the_rule_that_was_meant() {
     let plain = Form::new(BASE, 2, 1);
@@ -394,8 +398,9 @@ fn mistakes_break_the_rule_that_was_meant() {
     }
 }
 
-/// Goal: a worker that stops for ever holds acknowledgements where the page says so, and nowhere else. Method: worker 0 stops
-/// before each of its steps; can the other be acknowledged from every state (`docs/design/commit-protocol.md` section 7)?
+/// Goal: a worker that stops forever holds up acknowledgements where the page says so, and nowhere else. Method: worker
+/// 0 stops before each of its steps; check whether the other can be acknowledged from every state
+/// (`docs/design/commit-protocol.md` section 7).
 #[test]
 fn frozen_worker_holds_others_only_between_its_positions_and_the_end_of_black() {
     for (steps, blocking) in [(BASE, &[Take, CopyIn, Publish, White][..]), (HELP, &[Take, Publish, Stage])] {

@@ -1,5 +1,5 @@
-//! Operating units of the log that have no thread of their own to wait on, measured: futures, scans, shipments, opens. Alone in its
-//! program, since there is one sampler in a process.
+//! Samples of the log's operating units that have no thread of their own to wait on: futures, scans, shipments, opens.
+//! The test is alone in its program, since there is one sampler in a process.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 use std::future::Future as _;
@@ -17,9 +17,10 @@ fn now_ns() -> u64 {
 /// Tag of a commit.
 const COMMIT: u8 = 1;
 
-/// Goal: a future's wait for the log is a sample of COMMIT_WAIT, and one that is dropped is none; scans of the boundary, flights, shipments
-/// and opens tell what they were about. Method: a log without threads, so that a future waits until the test flushes; every call measured;
-/// five records, one of them in pieces, of which three commit.
+/// Goal: a future's wait for the log is a sample of COMMIT_WAIT, and a dropped future gives none; scans of the
+/// boundary, flushes, shipments and opens give samples with their features. Method: a log without threads, so that a
+/// future waits until the test flushes; every call measured; five records, one of them in pieces, of which three
+/// commit.
 #[test]
 fn futures_scans_flights_shipments_and_opens_give_samples() {
     offer_clock(now_ns);

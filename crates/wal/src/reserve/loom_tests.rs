@@ -231,7 +231,8 @@ fn loom_help_shows_exactly_what_is_below_the_boundary() {
     );
 }
 
-/// Goal: the second commit of a worker is as safe as its first. Method: two commits of one worker, base and help (V1-V3).
+/// Goal: the second commit of a worker is as safe as its first. Method: two commits of one worker, base and help
+/// (V1-V3).
 #[test]
 fn loom_second_commit_of_a_worker_is_seen_whole_too() {
     let twice = |form| Form { twice: true, ..form };
@@ -422,7 +423,7 @@ fn chain() {
         let start = slots(&log.reserve).reserve(&mut slot, LEN).expect("the log is open");
         (slot, start.plus(LEN))
     });
-    // The bounds differ: the first one holds the sleeper, and the second comes after it.
+    // The bounds differ: the first one holds the waiter, and the second comes after it.
     let (second, start) = (&mut blockers[1].0, blockers[1].1.get() - LEN);
     slots(&log.reserve).raise(second, Lsn::new(start));
     let mut sleeper = log.reserve.take_slot().expect("a free slot");
@@ -440,7 +441,7 @@ fn chain() {
     assert!(called.0.load(Relaxed), "P: parked for ever");
 }
 
-/// Goal: a worker that was asked to notify and cannot hands the duty on. Method: two black slots, a sleeper behind the
+/// Goal: a worker that was asked to notify and cannot hands the duty on. Method: two black slots, a waiter behind the
 /// first; both leave in every order (the chain of P3 alone, so that it shows without preemptions).
 #[test]
 fn loom_duty_is_handed_on_to_the_next_black_slot() {
@@ -467,7 +468,7 @@ fn closing() {
     assert!(reserved, "P: a record that is there is taken for one that was never appended");
 }
 
-/// Goal: closing neither drops the duty to wake nor hides where the log ends. Method: a sleeper that is woken while the
+/// Goal: closing neither drops the duty to wake nor hides where the log ends. Method: a waiter that is woken while the
 /// log closes.
 #[test]
 fn loom_sleeper_is_woken_while_the_log_closes() {

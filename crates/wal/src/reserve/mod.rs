@@ -86,7 +86,8 @@ pub(crate) enum State {
 pub(crate) trait Room {
     /// Returns the position below which everything is on disk.
     fn durable(&self) -> Lsn;
-    /// Flushes, or waits for a flush of another thread, until `until` is durable; the implementation counts the call.
+    /// Flushes, or waits for a flush of another thread, until `until` may be durable; the implementation counts the
+    /// call.
     fn wait_durable(&self, until: Lsn) -> Result<(), WalError>;
     /// Returns whether nothing will become durable any more.
     fn has_stopped(&self) -> bool;
@@ -303,7 +304,8 @@ impl Reserve {
         self.seats.shared(self.register())
     }
 
-    /// Blocks until the boundary is at `lsn`, at most the next free position, or for about `limit`; returns whether it is.
+    /// Blocks until the boundary is at `lsn`, at most the next free position, or for about `limit`; returns whether it
+    /// is there.
     ///
     /// # Errors
     /// The state because of which it will not get there.

@@ -356,7 +356,8 @@ impl Slots {
             if scan.boundary >= lsn {
                 return Ok(true);
             }
-            // Without a black slot the boundary is at the limit, which was loaded after the record's positions were taken.
+            // Without a black slot the boundary is at the limit, which was loaded after the record's positions were
+            // taken.
             let blocker = scan.blocker.expect("waits are for records that were appended");
             if self.leaves_soon(blocker) {
                 continue;
