@@ -1,4 +1,5 @@
-//! The benchmark runs, and its rows are whole. No figure is judged here: that would make a test depend on the machine.
+//! Checks that the benchmark runs and that its rows are complete. No test judges a figure, since that would make it
+//! depend on the machine.
 
 use crate::{
     Figure, Pace, Plan, Report, log_bench,
@@ -18,7 +19,7 @@ fn run(only: &str) -> Report {
     report
 }
 
-/// Checks what holds of every row (report T1, T2), and that each of `subjects` has one.
+/// Checks the properties of every row (report T1, T2), and that each of `subjects` has a row.
 fn check<'a>(report: &Report, subjects: impl IntoIterator<Item = &'a str>) {
     let section = &report.sections[0];
     for row in &section.rows {
@@ -48,7 +49,8 @@ fn check<'a>(report: &Report, subjects: impl IntoIterator<Item = &'a str>) {
     }
 }
 
-/// Goal: the sections in memory have a row for every protocol, and no file stays. Method: a touch of each.
+/// Goal: the in-memory sections have a row for every protocol, and no file is left. Method: a run of each at the pace
+/// Touch.
 #[test]
 fn memory_sections_have_a_row_for_every_protocol() {
     let append = run("append");
@@ -60,7 +62,7 @@ fn memory_sections_have_a_row_for_every_protocol() {
     check_traced(&append, &frozen);
 }
 
-/// Checks that what a tracer finds out is in the rows, where there is one.
+/// Checks that the rows contain the tracer's findings, if there is a tracer.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn check_traced(append: &Report, frozen: &Report) {
     if crate::trace::tracer_of_tests_or_not_run().is_none() {
@@ -83,8 +85,8 @@ fn check_traced(append: &Report, frozen: &Report) {
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn check_traced(_append: &Report, _frozen: &Report) {}
 
-/// Goal: a rate times the time per operation is one. Method: the floor's rows, one writer without pauses, whose mean
-/// time lies between its shortest and its longest.
+/// Goal: the rate and the time per operation agree. Method: the rows of the floor, which has one writer without pauses;
+/// its mean time per commit must lie between a tenth of its median and ten times its 99.9th percentile.
 #[test]
 fn durable_rates_and_times_agree() {
     let report = run("durable");
@@ -95,7 +97,7 @@ fn durable_rates_and_times_agree() {
     assert!(mean_us > p50 / 10.0 && mean_us < p999 * 10.0, "mean {mean_us} us, p50 {p50} us, p99.9 {p999} us");
 }
 
-/// Goal: what is counted is right whatever the machine: bytes per record, syncs per file. Method: the counted section.
+/// Goal: the counts are right on every machine: bytes per record, syncs per file. Method: the counted section.
 #[test]
 fn overhead_is_counted() {
     let report = run("overhead");
@@ -110,7 +112,7 @@ fn overhead_is_counted() {
     assert!(turning.median("files_turned").unwrap() >= 1.0);
 }
 
-/// Goal: every record that was written is read back under the clock. Method: the section itself counts them.
+/// Goal: the timed reads return every record that was written. Method: the section itself counts them.
 #[test]
 fn recovery_reads_back_what_was_written() {
     let subjects = [
@@ -125,7 +127,7 @@ fn recovery_reads_back_what_was_written() {
     check(&run("recovery"), subjects);
 }
 
-/// Goal: a misspelt section is an error that names the right ones. Method: ask for one.
+/// Goal: a misspelt section is an error that lists the right ones. Method: run with a misspelt name.
 #[test]
 fn unknown_section_is_refused() {
     let plan = Plan { only: vec!["apend".to_owned()], ..Plan::new(std::env::temp_dir().as_path(), Pace::Touch) };

@@ -1,4 +1,4 @@
-//! `commit`: threads that each append a record and wait for the disk, again and again.
+//! `commit`: threads that repeatedly append a record and wait for the disk.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
 /// Bytes of a record.
 const SIZE: usize = 100;
 
-/// What all clients together did in one run, and what one flush could do around it.
+/// The result of all clients in one run, with the disk floor measured around it.
 pub(crate) struct Load {
     pub(crate) latencies: Latencies,
     ns: u64,
@@ -33,18 +33,18 @@ impl Load {
         per_s(self.latencies.count(), self.ns)
     }
 
-    /// Returns commits per second by those that one flush at a time allows.
+    /// Returns the commits per second as a multiple of the rate that one flush at a time allows.
     pub(crate) fn of_one_flush_at_a_time(&self) -> f64 {
         let commits_per_flush = float(self.latencies.count()) / float(self.flushes.max(1));
         self.rate() / (self.floor.per_s() * commits_per_flush)
     }
 }
 
-/// Lets `clients` commit for `time` at full pace, one record and one wait for the disk after the other; `floor` is filled
-/// in by the caller.
+/// Lets `clients` commit for `time` as fast as they can: each appends a record and waits for the disk, repeatedly. The
+/// caller fills in `floor`.
 ///
 /// # Errors
-/// What the log says.
+/// Those of the log.
 pub(crate) fn commit(plan: &Plan, log: &Log, clients: usize, time: Duration) -> Result<Load, WalError> {
     let (stop, ready) = (AtomicBool::new(false), Barrier::new(clients + 1));
     let run = || {
@@ -64,7 +64,7 @@ pub(crate) fn commit(plan: &Plan, log: &Log, clients: usize, time: Duration) -> 
         let limit_ns = plan.time(time).as_nanos();
         while u128::from(plan.now_ns() - begun) < limit_ns {
             std::thread::sleep(Duration::from_millis(20));
-            // So that files are used again, as under a database.
+            // Frees files, so that the log reuses them as it does under a database.
             log.truncate_before(log.durable())?;
         }
         stop.store(true, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! `ClosedLoop`: clients that each ask for one thing after the other, as fast as they are answered, and are measured for a while behind a
-//! warm-up.
+//! `ClosedLoop`: clients that each send the next request as soon as the previous one is answered. They are measured for
+//! a set time after a warm-up.
 //!
-//! Not an open loop: a server that is slow is asked less, so its latencies are those of as many requests at a time as there are clients.
+//! This is not an open loop: a slow server gets fewer requests, so its latencies are those at as many concurrent
+//! requests as there are clients.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,25 +19,26 @@ use crate::tpcc::sleep_until;
 pub(crate) struct ClosedLoop<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) clients: u32,
-    /// Before what is measured.
+    /// Runs before the measurement starts.
     pub(crate) warm_up: Duration,
     pub(crate) time: Duration,
 }
 
-/// What all clients together were answered in the measured time.
+/// The answers that all clients received in the measured time.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
-    /// From asking until the answer was there.
+    /// The time from each request to its answer.
     pub(crate) latencies: Latencies,
     /// Length of the measured time.
     pub(crate) ns: u64,
 }
 
 impl ClosedLoop<'_> {
-    /// Has every client, numbered from 0 on, call again and again what `open` returned for it, once all are open. Blocks for warm-up and time.
+    /// Lets every client, numbered from 0 on, call repeatedly the function that `open` returned for it, once all are
+    /// open. Blocks for the warm-up and the measured time.
     ///
     /// # Errors
-    /// The first client's in the order of numbers; once one fails, all stop.
+    /// The first client's in the order of numbers. Once one client fails, all stop.
     pub(crate) fn run<A>(&self, open: impl Fn(u32) -> anyhow::Result<A> + Sync) -> anyhow::Result<Answered>
     where
         A: FnMut() -> anyhow::Result<()>,
@@ -46,7 +48,7 @@ impl ClosedLoop<'_> {
         let measured = AtomicBool::new(false);
         let client = |number: u32| -> anyhow::Result<Latencies> {
             let opened = open(number);
-            // One that cannot begin lets the others go.
+            // A client that cannot open also reaches the barrier, so that the others do not wait for it forever.
             ready.wait();
             let mut ask = opened.inspect_err(|_| stop.store(true, Relaxed))?;
             let mut latencies = Latencies::default();
@@ -91,8 +93,8 @@ mod tests {
         ClosedLoop { clock: &RealClock, clients, warm_up: short, time: short }
     }
 
-    /// Goal: every client asks, each by its own number, and what it asks in the warm-up is not counted. Method: three clients that count by
-    /// number; answers against calls.
+    /// Goal: every client calls its own function, and calls in the warm-up are not counted. Method: three clients that
+    /// count by number; compare the answers with the calls.
     #[test]
     fn all_clients_ask_and_the_warm_up_is_not_counted() {
         let asked: [AtomicU64; 3] = Default::default();
@@ -110,7 +112,8 @@ mod tests {
         assert!(answered.ns >= 30_000_000 && answered.latencies.count() < asked.iter().sum(), "{asked:?}");
     }
 
-    /// Goal: a client that cannot begin, and one that fails, end the run with what they said, and the others with it. Method: one of two.
+    /// Goal: a client that cannot open, and one that fails, end the run with their error and stop the other client.
+    /// Method: one failing client of two.
     #[test]
     fn a_client_that_fails_ends_the_run() {
         let nothing = || -> anyhow::Result<()> { Ok(()) };

@@ -1,4 +1,5 @@
-//! `Collie`: the product's own log, under the same [`Subject`] as the protocols beside it, on a disk that keeps nothing.
+//! `Collie`: Collie's own log behind the same [`Subject`] trait as the protocols that it is compared with, on a disk
+//! that keeps nothing.
 
 use collie_wal::{Appended, Level, Log, Lsn, Mark, Options, Protocol, WalError, Writer};
 
@@ -7,7 +8,7 @@ use crate::{
     subject::{Append, Subject},
 };
 
-/// Files of this length are prepared in the background; long, so that turning to the next is rare.
+/// Length of the log's files, which are prepared in the background; long, so that a switch to the next file is rare.
 const SEGMENT_BYTES: u64 = 1 << 30;
 
 /// Collie's log without a disk.
@@ -16,10 +17,11 @@ pub(crate) struct Collie {
 }
 
 impl Collie {
-    /// Opens a log with `protocol` for `threads` writers in a ring of `ring_bytes`; the keeper flushes at `flush_bytes`.
+    /// Opens a log with `protocol` for `threads` writers and a ring of `ring_bytes`; the background flusher flushes at
+    /// `flush_bytes`.
     ///
     /// # Errors
-    /// `InvalidOptions` when the protocol is not built.
+    /// `InvalidOptions` if the protocol is not built.
     pub(crate) fn open(
         protocol: Protocol,
         threads: usize,
@@ -32,9 +34,9 @@ impl Collie {
             flush_bytes,
             slots: u32::try_from(threads.max(1)).unwrap_or(u32::MAX),
             segment_bytes: SEGMENT_BYTES,
-            // Nothing is read, so nothing needs to be kept; files that hold nothing cost nothing.
+            // Never reached: no file is cut off, and files without content cost nothing.
             max_segments: 1 << 30,
-            // The other protocols have no timer either.
+            // The other protocols have no flush timer either.
             flush_delay: std::time::Duration::from_secs(10),
             ..Options::default()
         };
@@ -76,7 +78,7 @@ impl Subject for Collie {
         self.log.glsn().get()
     }
 
-    /// Looks at every slot: `Log::boundary` alone says only where the last look left it.
+    /// Scans every slot first: `Log::boundary` alone returns only the result of the last scan.
     fn boundary(&self) -> u64 {
         std::hint::black_box(self.log.is_reached(Mark::Boundary, self.log.glsn()));
         self.log.boundary().get()

@@ -1,4 +1,4 @@
-//! What the kernel counts for a thread: instructions (where the processor lets it) and context switches.
+//! The kernel's counts for a thread: instructions (where the processor allows it) and context switches.
 
 use perf_event::{Builder, Counter, events::Hardware};
 
@@ -6,7 +6,7 @@ use perf_event::{Builder, Counter, events::Hardware};
 pub(crate) struct Instructions(Option<Counter>);
 
 impl Instructions {
-    /// Sets the counter up; counts nothing where the machine has none (most virtual ones) or forbids it.
+    /// Sets up the counter. It counts nothing if the machine has none (most virtual ones) or forbids it.
     pub(crate) fn new() -> Self {
         Self(Builder::new().kind(Hardware::INSTRUCTIONS).build().ok())
     }
@@ -21,7 +21,7 @@ impl Instructions {
     }
 }
 
-/// Returns how often the calling thread left the processor so far, by itself or not; 0 where the kernel does not say.
+/// Returns how often the calling thread has left the processor, voluntarily or not; 0 if the kernel does not report it.
 pub(crate) fn context_switches() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
@@ -32,7 +32,8 @@ pub(crate) fn context_switches() -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: counting changes nothing and counts what runs. Method: a known loop, if the machine counts at all; a sleep.
+    /// Goal: counting does not change the result and covers the work. Method: a known loop, if the machine can count;
+    /// then a sleep.
     #[test]
     fn counters_count_what_runs() {
         let (sum, count) = Instructions::new().of(|| (0..10_000_u64).map(std::hint::black_box).sum::<u64>());

@@ -1,4 +1,5 @@
-//! `draw_curves`: the series of a section, one SVG file a plot: lines, points around them, and marks of what happened at the foot.
+//! `draw_curves`: draws the series of a section, one SVG file per plot: lines, points around them, and marks of events
+//! at the foot.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +12,13 @@ use crate::{Report, Section};
 /// A plot of the series of one section.
 struct Curves {
     section: &'static str,
-    /// Key of the lines.
+    /// Key of the series drawn as lines.
     line: &'static str,
-    /// Of points around them.
+    /// Key of the series drawn as points around the lines.
     points: Option<&'static str>,
-    /// Of marks at the foot.
+    /// Key of the series drawn as marks at the foot.
     marks: Option<&'static str>,
-    /// Whether places are tenfold apart.
+    /// Whether the x axis is logarithmic (powers of ten).
     tenfold: bool,
     file: &'static str,
     title: &'static str,
@@ -86,7 +87,7 @@ const CURVES: [Curves; 5] = [
 /// Draws a plot of each section that has series into `dir`; returns the files.
 ///
 /// # Errors
-/// What the operating system says of the files.
+/// Those of the operating system for the files.
 pub(crate) fn draw_curves(report: &Report, dir: &Path, machine: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut drawn = Vec::new();
     for curves in &CURVES {
@@ -110,7 +111,7 @@ fn draw_one(path: &Path, curves: &Curves, section: &Section, machine: &str) -> R
     let x_max = all().map(|(x, _)| place(*x)).fold(0.0, f64::max);
     let values = || all().map(|(_, y)| *y).filter(|y| *y > 0.0);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(1.0, f64::max));
-    // Below all values, for the marks.
+    // The foot, below all values, is for the marks.
     let foot = low.min(high) / 2.0;
     let root = SVGBackend::new(path, (960, 600)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -145,7 +146,7 @@ fn draw_one(path: &Path, curves: &Curves, section: &Section, machine: &str) -> R
             drawn.label(*subject).legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
         }
         if let Some(of) = of(curves.marks) {
-            // Those of each subject on a line of their own.
+            // The marks of each subject have their own line.
             let y = foot * (1.0 + 0.3 * crate::txn::count_of(at));
             let tick =
                 |(x, _): &(f64, f64)| PathElement::new([(place(*x), y), (place(*x), y * 1.2)], color.stroke_width(1));
@@ -164,8 +165,8 @@ mod tests {
     use super::*;
     use crate::Machine;
 
-    /// Goal: points, mean and marks of each subject are drawn, and a section without series is left out. Method: one section with two
-    /// subjects; the same without points.
+    /// Goal: points, mean and marks of each subject are drawn, and a section without series is left out. Method: one
+    /// section with two subjects, then the same without points.
     #[test]
     fn curves_are_drawn_for_a_section_with_series() {
         let mut section = Section::new("time", "?");

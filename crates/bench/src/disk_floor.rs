@@ -1,4 +1,4 @@
-//! `DiskFloor`: what the disk can do at all: write 4 KiB over a filled file and sync it, again and again.
+//! `DiskFloor`: the limit of the disk: overwrites 4 KiB of a filled file and syncs it, repeatedly.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -6,11 +6,11 @@ use collie_env::{Env, File};
 
 use crate::Latencies;
 
-/// Bytes of the file: long enough that a run does not write one place twice in a row.
+/// Length of the file: long enough that a run does not soon overwrite the same block again.
 const FILE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
-/// The file to write over.
+/// The file that is overwritten.
 #[derive(Debug)]
 pub struct DiskFloor {
     env: Env,
@@ -18,12 +18,12 @@ pub struct DiskFloor {
     offset: u64,
 }
 
-/// What a slice of time gave.
+/// The result of one slice of time.
 #[derive(Clone, Debug, Default)]
 pub struct FloorSlice {
-    /// Time of each write and sync.
+    /// The duration of each write and sync.
     pub latencies: Latencies,
-    /// All of them.
+    /// The duration of the whole slice.
     pub ns: u64,
 }
 
@@ -38,7 +38,7 @@ impl FloorSlice {
         crate::measures::micros(self.latencies.at_per_mille(500))
     }
 
-    /// Adds what another slice gave.
+    /// Adds the result of another slice.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.latencies.merge(&other.latencies);
@@ -48,19 +48,19 @@ impl FloorSlice {
 }
 
 impl DiskFloor {
-    /// Makes and fills the file in `dir`.
+    /// Creates and fills the file in `dir`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub fn create(env: &Env, dir: &Path) -> io::Result<Self> {
         let file = crate::files::filled(env, &dir.join("floor"), FILE_BYTES)?;
         Ok(Self { env: env.clone(), file, offset: 0 })
     }
 
-    /// Writes and syncs for `time`.
+    /// Writes and syncs repeatedly for `time`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub fn slice(&mut self, time: Duration) -> io::Result<FloorSlice> {
         let block = vec![0xA5; usize::try_from(BLOCK_BYTES).expect("4 KiB")];
         let (mut slice, begun) = (FloorSlice::default(), self.env.clock.now_ns());

@@ -1,6 +1,6 @@
-//! `FailingFiles`: the machine's disk, on which the next sync of a flush fails when told so.
+//! `FailingFiles`: the machine's disk with a switch that makes the next sync of a flush fail.
 //!
-//! The log's thread that prepares spare files syncs too; its syncs are not concerned.
+//! The log's thread that prepares spare files syncs too; its syncs never fail here.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use collie_env::{Access, Env, File, FileLock, Files, LockError};
 /// The name of the log's thread that prepares files.
 const PREPARER: &str = "wal-preparer";
 
-/// A disk with a switch.
+/// A disk with a switch that makes a sync fail.
 #[derive(Clone, Debug)]
 pub(crate) struct FailingFiles {
     files: Arc<dyn Files>,
@@ -36,7 +36,7 @@ impl FailingFiles {
         (Env { files: Arc::new(files.clone()), ..env.clone() }, files)
     }
 
-    /// Has the next sync fail that is not the preparer's.
+    /// Makes the next sync fail, except the preparer's.
     pub(crate) fn fail_next_sync(&self) {
         self.fails.store(true, Ordering::Relaxed);
     }

@@ -8,12 +8,12 @@ use std::{
 
 use collie_env::{Env, File};
 
-/// Makes `path` a file of `bytes` zeros, written and synced, so that writing over it changes no metadata.
+/// Makes `path` a file of `bytes` zeros, written and synced, so that overwriting it changes no metadata.
 ///
 /// # Errors
-/// What the operating system says.
+/// Those of the operating system.
 pub(crate) fn filled(env: &Env, path: &Path, bytes: u64) -> io::Result<Arc<dyn File>> {
-    // Left over from an interrupted run, or not there.
+    // The file may be left from an interrupted run, or absent.
     let _absent = env.files.remove(path);
     let file = env.files.create(path)?;
     let zeros = vec![0; 1 << 20];
@@ -25,7 +25,7 @@ pub(crate) fn filled(env: &Env, path: &Path, bytes: u64) -> io::Result<Arc<dyn F
     Ok(file)
 }
 
-/// A directory that goes, with the files in it, when this does.
+/// A directory that is removed with its files when this value is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     env: Env,
@@ -33,10 +33,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a fresh directory in `parent`.
+    /// Creates a new directory in `parent`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub fn new(env: &Env, parent: &Path) -> io::Result<Self> {
         let path = parent.join(format!("collie-bench-{:016x}", env.random.u64()));
         env.files.create_dir_all(&path)?;
@@ -52,7 +52,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for name in self.env.files.list(&self.path).unwrap_or_default() {
-            // Best effort: what stays is in a directory that says whose it is.
+            // Best effort: a file that stays is in a directory whose name says that it is the benchmark's.
             let _best_effort = self.env.files.remove(&self.path.join(name));
         }
         let _best_effort = std::fs::remove_dir_all(&self.path);

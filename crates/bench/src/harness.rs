@@ -1,14 +1,14 @@
 //! `Harness`: everything around a protocol that is the same for all of them: ring, room, copy, sink.
 //!
-//! Appenders take a turn, wait for room, copy, finish. One thread empties the ring as the log's keeper does: it takes
-//! what is complete when enough has gathered, when somebody waits for room, or when asked; copies it into a frame
-//! buffer, computes the frame's checksum, and drops it (the null sink).
+//! An appender reserves its positions, waits for room, copies its record and finishes. One thread empties the ring as
+//! the log's background flusher does: it takes the complete bytes when enough have gathered, or when an appender or a
+//! drain waits; it copies them into a frame buffer, computes the checksum of the frame, and drops it (the null sink).
 //!
 //! # Ordering
 //! | store | pairs with | carries |
 //! |---|---|---|
 //! | `sunk` Release, sink | `sunk` Acquire, appender | that the ring's bytes below may be written again |
-//! | `asked` under `state` | `asked` under `state` | who waits; `asleep` only saves the mutex when the sink is awake |
+//! | `waiting`, `stop` under `state` | the same | the waits; `asleep` only saves the mutex while the sink is awake |
 
 use std::{
     sync::{
@@ -32,22 +32,22 @@ use crate::{
 
 /// Position of the first record, as in a log.
 const FIRST: u64 = 4096;
-/// Most bytes taken at once: the log's frame size.
+/// Most bytes that the sink takes at once: the log's frame size.
 const FRAME_BYTES: u64 = 1 << 20;
-/// How long the sink waits before it looks again for bytes that nobody asked for.
+/// How long the sink waits, if no thread wakes it, before it checks for bytes again.
 const IDLE: Duration = Duration::from_millis(10);
 
-/// What the sink thread has been asked for.
+/// The requests to the sink thread.
 #[derive(Debug, Default)]
 struct State {
-    /// Appenders that wait for room, and drains.
+    /// The number of appenders that wait for room, and of drains.
     waiting: usize,
     stop: bool,
 }
 
-/// Where drained bytes go.
+/// The destination of drained bytes.
 pub(crate) enum Sink {
-    /// Framed, summed and dropped.
+    /// Framed, checksummed and dropped.
     Null,
     /// Also kept, for tests.
     #[cfg(test)]
@@ -58,23 +58,23 @@ struct Shared<P> {
     protocol: P,
     ring: Ring,
     sunk: Padded<AtomicU64>,
-    /// The sink waits to be poked.
+    /// Whether the sink waits to be woken.
     asleep: Padded<AtomicBool>,
     state: Mutex<State>,
     moved: Condvar,
     poked: Condvar,
-    /// Pending bytes from which on the sink is poked.
+    /// The number of pending bytes from which on the sink is woken.
     flush_bytes: u64,
 }
 
-/// A protocol in its ring, with its sink thread.
+/// A protocol with its ring and its sink thread.
 pub(crate) struct Harness<P: Protocol> {
     shared: Arc<Shared<P>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<P: Protocol> Harness<P> {
-    /// Starts `P` for `threads` appenders in a ring of `ring_bytes`; the sink is poked at `flush_bytes`.
+    /// Starts `P` for `threads` appenders and a ring of `ring_bytes`; the sink is woken at `flush_bytes`.
     pub(crate) fn new(threads: usize, ring_bytes: u64, flush_bytes: u64, sink: Sink) -> Self {
         let shared = Arc::new(Shared {
             protocol: P::new(FIRST, threads, ring_bytes),
@@ -110,7 +110,7 @@ impl<P: Protocol> Shared<P> {
         self.sunk.load(Ordering::Acquire)
     }
 
-    /// Waits until positions below `end` have room in the ring.
+    /// Waits until the ring has room for positions below `end`.
     #[cold]
     fn wait_for_room(&self, end: u64) {
         let mut state = self.state.lock();
@@ -122,8 +122,8 @@ impl<P: Protocol> Shared<P> {
         state.waiting -= 1;
     }
 
-    /// Wakes the sink if it sleeps. The fence stands between `finish` and the load; the sink stores `asleep`, fences
-    /// and looks at the boundary.
+    /// Wakes the sink if it sleeps. The fence orders `finish` before the load of `asleep`; the sink stores `asleep`,
+    /// fences, and then reads the reserved end.
     #[cold]
     fn poke(&self) {
         fence(Ordering::SeqCst);
@@ -133,13 +133,13 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// Waits until there is something to do; `false` at the end.
+    /// Waits until there may be bytes to take; returns `false` if the sink must stop.
     fn sleep(&self) -> bool {
         let mut state = self.state.lock();
         while !state.stop {
             if state.waiting > 0 {
                 drop(state);
-                // Somebody's copy is on its way, on this processor perhaps.
+                // Another thread is still copying, perhaps on this processor.
                 std::thread::yield_now();
                 return true;
             }
@@ -164,7 +164,7 @@ impl<P: Protocol> Shared<P> {
             if boundary > sunk {
                 let end = boundary.min(sunk + FRAME_BYTES);
                 frame.clear();
-                // SAFETY: ring R2: this is the one sink, and K2 says the boundary's bytes are complete.
+                // SAFETY: ring R2: this is the only sink, and by K2 the bytes below the boundary are complete.
                 unsafe { self.ring.read_into(sunk, end, &mut frame) };
                 summed ^= crc32c(&frame);
                 match sink {
@@ -207,7 +207,7 @@ impl<P: Protocol> Append for Appender<'_, P> {
             shared.wait_for_room(end);
         }
         hook();
-        // SAFETY: ring R1: K1 gave us these positions alone, and there is room.
+        // SAFETY: ring R1: by K1 these positions belong to this thread alone, and there is room.
         unsafe { shared.ring.write_record(start, &head, body) };
         shared.protocol.finish(&mut self.handle, turn, start, end);
         if end.saturating_sub(shared.sunk()) >= shared.flush_bytes {
@@ -216,7 +216,7 @@ impl<P: Protocol> Append for Appender<'_, P> {
         end
     }
 
-    /// Looks again and again: none of these protocols says by itself when the boundary has moved.
+    /// Polls, since none of these protocols notifies a waiter when the boundary moves.
     fn wait_boundary(&mut self, end: u64) {
         while self.shared.protocol.boundary() < end {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! `Hog`: a thread that wants a processor all the time, as a neighbour on the machine would.
+//! `Hog`: a thread that keeps a processor busy, as a neighbour on the machine would.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Spins until dropped.
+/// A thread that spins until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Hog {
     stop: Arc<AtomicBool>,

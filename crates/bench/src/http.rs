@@ -1,4 +1,4 @@
-//! Requests to a server's port for HTTP.
+//! Requests to a server's HTTP port.
 
 use std::{
     io::{Read, Write},
@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::Context;
 
-/// How long an answer may take: far beyond what it takes.
+/// The limit for an answer, far longer than one takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns what an HTTP server answers to a request for `path`, without its head.
+/// Returns the body of the server's answer to a GET of `path`.
 pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
     let mut socket = TcpStream::connect(address).with_context(|| format!("nobody listens on {address}"))?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -29,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with `answer`, and returns what `get` made of it.
+    /// Serves one request with `answer` and returns the result of `get`.
     fn asked(answer: &'static str) -> anyhow::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -48,7 +48,8 @@ mod tests {
         got
     }
 
-    /// Goal: what is asked for is returned without its head, and a refusal is an error. Method: a server of one answer.
+    /// Goal: the result is the body without its head, and a refusal is an error. Method: a server that gives one
+    /// answer.
     #[test]
     fn an_answer_is_its_body() {
         assert_eq!(asked("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nx 1").unwrap(), "x 1");

@@ -10,7 +10,7 @@ type Measure = fn(&Plan) -> anyhow::Result<Section>;
 const SECTIONS: [(&str, Measure); 4] =
     [("fill", fill::measure), ("look", look::measure), ("churn", churn::measure), ("memory", memory::measure)];
 
-/// Measures ordered indexes as `plan` says.
+/// Measures ordered indexes according to `plan`.
 ///
 /// # Errors
 /// An unknown section; a candidate that loses a row; a process that cannot be started.

@@ -1,5 +1,6 @@
-//! The benchmark of indexes runs, and its rows are whole. No figure is judged here: that would make a test depend on the
-//! machine. What runs in a process of its own is tested with the program, in `crates/cli/tests/bench.rs`.
+//! Checks that the benchmark of indexes runs and that its rows are complete. No test judges a figure, since that would
+//! make it depend on the machine. The section that needs a separate process is tested with the program, in
+//! `crates/cli/tests/bench.rs`.
 
 use crate::{Figure, Pace, Plan, Report, index_bench, index_memory};
 
@@ -8,7 +9,8 @@ fn run(only: &str) -> Report {
     index_bench(&plan).unwrap()
 }
 
-/// Checks what holds of every row (report T1, T2), that there are so many, and how many stand beside the floor.
+/// Checks the properties of every row (report T1, T2), the number of rows, and that all but the floor are compared with
+/// it.
 fn check(report: &Report, rows: usize) {
     let section = &report.sections[0];
     assert_eq!(section.rows.len(), rows, "{section:?}");
@@ -20,7 +22,7 @@ fn check(report: &Report, rows: usize) {
     }
 }
 
-/// Goal: every candidate answers every case, and no row is lost on the way. Method: a touch of each section.
+/// Goal: every candidate answers every case and loses no row. Method: a run of each section at the pace Touch.
 #[test]
 fn every_candidate_answers_every_case() {
     check(&run("fill"), 3 * 2 * 6);
@@ -28,7 +30,8 @@ fn every_candidate_answers_every_case() {
     check(&run("churn"), 3 * 2 * 6);
 }
 
-/// Goal: memory is told for each candidate, and its arguments are checked. Method: a small index; a name nobody has.
+/// Goal: memory is reported per key, and the arguments are checked. Method: a small index; a name that no candidate
+/// has.
 #[test]
 fn memory_is_told_by_key() {
     let plan = Plan::new(std::env::temp_dir().as_path(), Pace::Touch);
@@ -40,7 +43,7 @@ fn memory_is_told_by_key() {
     assert_eq!(report.sections[0].notes, ["nothing was measured: no program was named"]);
 }
 
-/// Goal: a misspelt section is an error that names the right ones. Method: ask for one.
+/// Goal: a misspelt section is an error that lists the right ones. Method: run with a misspelt name.
 #[test]
 fn unknown_section_is_refused() {
     let plan = Plan { only: vec!["fil".to_owned()], ..Plan::new(std::env::temp_dir().as_path(), Pace::Touch) };

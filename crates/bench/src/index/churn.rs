@@ -1,4 +1,4 @@
-//! What does it cost to insert and remove all the time: half of each all over the index, or all threads in the same leaf?
+//! What do constant inserts and removals cost: half of each all over the index, or all threads in the same leaf?
 
 use std::time::Duration;
 
@@ -19,25 +19,27 @@ const HOT_ROWS: usize = 16;
 const CHURN: &str = "insert and remove";
 const TIME: Duration = Duration::from_secs(1);
 
-/// Puts rows of its own in that are not there, and takes out those that are: half of each.
+/// A thread's worker that picks its own rows at random, inserts those that are absent and removes those that are
+/// present: half of each in the long run.
 pub(crate) struct Toggler<'a, I> {
     index: &'a I,
     rows: &'a Rows,
-    /// The first of its places, and how many threads share.
+    /// The number of this thread, and how many threads there are.
     mine: (usize, usize),
     dice: Dice,
 }
 
 impl<'a, I: OrderedIndex> Toggler<'a, I> {
-    /// `mine`: its number, and how many there are; nobody else may touch its rows, every `2 * mine.1`th.
+    /// Creates it. `mine`: its number, and how many there are. Its rows are every `2 * mine.1`th; no other thread may
+    /// touch them.
     pub(crate) fn new(index: &'a I, rows: &'a Rows, mine: (usize, usize), seed: u64) -> Self {
         Self { index, rows, mine, dice: Dice::new(seed) }
     }
 
-    /// Turns one row on or off.
+    /// Inserts or removes one random row.
     ///
     /// # Errors
-    /// A row that is neither there nor not there.
+    /// A row that can be neither inserted nor removed.
     pub(crate) fn turn(&mut self) -> anyhow::Result<()> {
         let (number, threads) = self.mine;
         let groups = self.rows.count() / (2 * threads);
@@ -57,7 +59,7 @@ struct Asked<'a> {
     cases: &'a [Case],
 }
 
-/// Fills one index and answers all cases with it.
+/// Fills one index and measures all cases with it.
 fn churn<I: OrderedIndex + Default>(asked: &Asked<'_>, _run: u64) -> anyhow::Result<Vec<Load>> {
     let Asked { plan, rows, cases } = asked;
     let index: I = rows.filled();
@@ -74,7 +76,8 @@ fn churn<I: OrderedIndex + Default>(asked: &Asked<'_>, _run: u64) -> anyhow::Res
     cases.iter().map(answer).collect()
 }
 
-/// Every thread inserts rows of its own between the same two keys and removes them again; both together count once.
+/// Lets every thread insert its own rows between the same two keys and remove them again; an insert and its removal
+/// count as one operation.
 fn same_leaf(plan: &Plan, index: &impl OrderedIndex, rows: &Rows, threads: usize) -> anyhow::Result<Load> {
     let middle = rows.count() / 2;
     let hot: Vec<_> = (middle..middle + threads * HOT_ROWS).map(|place| rows.at(place)).collect();
@@ -105,7 +108,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("churn", question);
     for key_bytes in KEY_BYTES {
         let rows = Rows::new(key_bytes, plan.index_rows());
-        // The same leaf first: it needs rows that nobody has taken out.
+        // The case of the same leaf is first, since it needs rows that no other case has removed.
         let cases = cases(&[HOT, CHURN], key_bytes);
         let asked = Asked { plan, rows: &rows, cases: &cases };
         let churn = candidates!(churn);

@@ -1,4 +1,4 @@
-//! What does an insert cost: keys in order, as they come from a sequence, or in no order?
+//! What does an insert cost: with keys in order, as from a sequence, or in random order?
 
 use collie_store::OrderedIndex;
 

@@ -1,4 +1,5 @@
-//! What does a look cost: one row by key, a hundred from a key on, forward and backward; alone, and beside a writer?
+//! What does a lookup cost: one row by key, a hundred rows from a key on, forward and backward; alone, and with a
+//! concurrent writer?
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Asked<'a> {
     cases: &'a [Case],
 }
 
-/// Fills one index and answers all cases with it.
+/// Fills one index and measures all cases with it.
 fn look<I: OrderedIndex + Default>(asked: &Asked<'_>, run: u64) -> anyhow::Result<Vec<Load>> {
     let Asked { plan, rows, cases } = asked;
     let index: I = rows.filled();
@@ -41,7 +42,7 @@ fn look<I: OrderedIndex + Default>(asked: &Asked<'_>, run: u64) -> anyhow::Resul
                 let row = rows.at(rows.any(&mut dice));
                 match case.what {
                     FORWARD | BACKWARD => scan(index, row.key(), case.what == BACKWARD),
-                    // Rows that the writer takes out for a moment are those with odd places.
+                    // Only a row that the writer has removed for a moment may be missing (those at odd places).
                     _ => {
                         let found = index.with(row.key(), |found| Arc::ptr_eq(found, row));
                         let missing = found.is_none() && case.what == GET_BESIDE;
@@ -57,7 +58,7 @@ fn look<I: OrderedIndex + Default>(asked: &Asked<'_>, run: u64) -> anyhow::Resul
         });
         let load = together_beside(plan, workers.collect(), writer, lasting(plan, TIME));
         if case.what == GET_BESIDE {
-            // What the writer had taken out is put back.
+            // Puts back the rows that the writer had removed.
             (0..rows.count()).for_each(|place| {
                 put(&index, rows.at(place));
             });
@@ -67,7 +68,7 @@ fn look<I: OrderedIndex + Default>(asked: &Asked<'_>, run: u64) -> anyhow::Resul
     cases.iter().map(answer).collect()
 }
 
-/// Adds up what it sees, so that every row is touched.
+/// Adds up the lengths and key bytes that it visits, so that every row is touched.
 fn scan(index: &impl OrderedIndex, from: &[u8], reverse: bool) {
     let span = if reverse {
         Span { start: Bound::Unbounded, end: Bound::Included(from), reverse }

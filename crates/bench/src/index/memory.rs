@@ -1,8 +1,8 @@
-//! How many bytes does an index need for a key, and does it need more and more while keys come and go?
+//! How many bytes does an index need per key, and does it need more and more while keys come and go?
 //!
-//! Resident memory of a process that does nothing else: the program starts itself once per figure, since what one index
-//! frees the next one would use. Rows are made before; while keys come and go each has a row of its own, as in the store,
-//! so that an index that keeps what was removed shows it.
+//! The figure is the resident memory of a process that does nothing else. The program starts itself once per figure,
+//! since one index would reuse the memory that another has freed. Rows are made before the measurement. While keys come
+//! and go each gets a new row, as in the store, so that an index that keeps removed rows shows it.
 
 use std::{process::Command, time::Duration};
 
@@ -34,9 +34,9 @@ struct Asked<'a> {
 /// Bytes of resident memory.
 #[derive(Clone, Copy)]
 struct Found {
-    /// After the fill, by key.
+    /// Per key, after the fill.
     filled: f64,
-    /// Halfway through the churn, and at its end, by key.
+    /// Per key, halfway through the churn and at its end.
     halfway: f64,
     churned: f64,
 }
@@ -84,8 +84,8 @@ fn fill_and_churn<I: OrderedIndex + Default>(asked: &Asked<'_>, key_bytes: usize
     Ok(Found { filled, halfway: after[0], churned: after[1] })
 }
 
-/// Answers for one candidate in this process: bytes per key after the fill, halfway through the churn, at its end. Prints
-/// them in a line. The other end of [`measure`], no use by itself.
+/// Measures one candidate in this process: bytes per key after the fill, halfway through the churn, and at its end.
+/// Returns them in one line. [`measure`] starts a process that calls this; it has no other use.
 ///
 /// # Errors
 /// Arguments that are not the candidate, the bytes of a key, the number of rows and the milliseconds of churn.
@@ -102,7 +102,7 @@ pub fn index_memory(plan: &Plan, arguments: &[String]) -> anyhow::Result<String>
     Ok(format!("{filled} {halfway} {churned}"))
 }
 
-/// Asks a process of its own.
+/// Measures a candidate in its own process.
 fn ask(plan: &Plan, name: &str, key_bytes: usize, churn: Duration) -> anyhow::Result<Found> {
     let program = plan.server.as_ref().context("no program was named")?;
     let arguments =
@@ -134,7 +134,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
             let mut found = Vec::new();
             for run in 0..plan.runs() {
                 plan.say(&format!("memory: {key_bytes} B, {name}, run {}", run + 1));
-                // Keys come and go once, at the end: it takes long.
+                // Keys come and go only in the last run, since that takes long.
                 let churn =
                     if run + 1 == plan.runs() && key_bytes == KEY_BYTES[0] { plan.churn } else { Duration::ZERO };
                 found.push(ask(plan, name, key_bytes, churn)?);

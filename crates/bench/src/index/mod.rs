@@ -1,15 +1,15 @@
-//! The questions of `collie bench index`: which ordered index should rows stand in?
+//! The sections of `collie bench index`: which ordered index should hold the rows?
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shards` | a candidate beside the store's own, behind its `OrderedIndex` |
-//! | `rows` | the rows that are put in, and the orders they are taken in |
-//! | `fill` | inserting into a new index, in order and at random |
-//! | `look` | getting by key, scanning a hundred rows both ways, alone and beside a writer |
-//! | `churn` | inserting and removing for a while: all over a full index, or all in one leaf |
-//! | `memory` | bytes per key, before and after that, in a process of its own |
+//! | `shards` | a candidate to compare with the store's own, behind its `OrderedIndex` |
+//! | `rows` | the rows that are inserted, and the orders in which they are used |
+//! | `fill` | inserts into a new index, in order and at random |
+//! | `look` | lookups by key, scans of a hundred rows both ways, alone and with a concurrent writer |
+//! | `churn` | inserts and removals for a while: all over a full index, or all in one leaf |
+//! | `memory` | bytes per key, before and after that, in a separate process |
 //!
-//! Rows are made before the clock runs: what is timed is the index alone. All candidates answer a case in turn, run by run.
+//! Rows are made before the clock starts, so only the index is timed. In each run the candidates take turns.
 
 pub(crate) mod churn;
 pub(crate) mod fill;
@@ -25,7 +25,7 @@ use crate::{
     txn::{count_of, together::Load},
 };
 
-/// What every other one stands beside: one B-tree behind one lock.
+/// The candidate with which every other is compared: one B-tree behind one lock.
 pub(crate) const FLOOR: &str = "one lock (floor)";
 
 /// Calls `$function` for each candidate as its type argument: an array of names and functions.
@@ -40,10 +40,10 @@ macro_rules! candidates {
 }
 pub(crate) use candidates;
 
-/// One case: who does what with which keys.
+/// One case: the operation, the length of its keys, and the threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
-    /// What is done, in words of the table.
+    /// The operation, as named in the table.
     pub(crate) what: &'static str,
     pub(crate) key_bytes: usize,
     pub(crate) threads: usize,
@@ -57,11 +57,11 @@ impl Case {
 
 /// Numbers of threads.
 pub(crate) const THREADS: [usize; 3] = [1, 2, 8];
-/// Bytes of a key: kept in place in a `Key`, and not.
+/// Key lengths: one that a `Key` stores inline, and one that it does not.
 pub(crate) const KEY_BYTES: [usize; 2] = [16, 100];
 
-/// Lets all candidates answer all `cases`, so often as there are runs, and adds the rows. `answer` is given the place of a
-/// candidate and the number of a run, and gives a load for each case. `rate`: the key of the figure "so many a second".
+/// Measures all `cases` with each candidate, run by run, and adds the rows to the section. `answer` gets the index of a
+/// candidate and the number of a run, and returns a load for each case. `rate`: the key of the rate figure.
 ///
 /// # Errors
 /// The first of `answer`.
@@ -100,12 +100,12 @@ pub(crate) fn in_turn(
     Ok(())
 }
 
-/// Returns each of `what` on every number of threads.
+/// Returns each of `what` with every number of threads.
 pub(crate) fn cases(what: &[&'static str], key_bytes: usize) -> Vec<Case> {
     what.iter().flat_map(|what| THREADS.map(|threads| Case { what, key_bytes, threads })).collect()
 }
 
-/// The names of [`candidates!`], in its order.
+/// The names of the [`candidates!`], in the same order.
 const NAMES: [&str; 3] = [FLOOR, "partitions", "64 locks"];
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `Rows`: the rows that an index is filled with, made before anything is timed; and the dice for taking them.
+//! `Rows`: the rows that an index is filled with, made before anything is timed; and the random numbers that select
+//! them.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use collie_store::{Key, OrderedIndex, Row};
 /// Rows in the order of their keys.
 pub(crate) struct Rows(Vec<Arc<Row>>);
 
-/// Returns a key of so many bytes: what all keys have in common, a number, and what is left. The numbers differ by two, so
-/// that there is room between any two.
+/// Returns a key of `bytes` bytes: a part that all keys share, a number, and a constant rest. The numbers differ by
+/// two, so that a key fits between any two.
 fn key(bytes: usize, number: u64) -> Vec<u8> {
     let mut key = vec![b'k'; bytes];
     let at = (bytes - 8).min(bytes * 4 / 5);
@@ -18,7 +19,7 @@ fn key(bytes: usize, number: u64) -> Vec<u8> {
 }
 
 impl Rows {
-    /// Makes `count` rows with keys of so many bytes, at least 8.
+    /// Creates `count` rows with keys of `key_bytes` bytes, at least 8.
     pub(crate) fn new(key_bytes: usize, count: u64) -> Self {
         Self((0..count).map(|number| Row::committed(Key::new(&key(key_bytes, number)), b"", Lsn::FIRST)).collect())
     }
@@ -31,12 +32,12 @@ impl Rows {
         &self.0[place]
     }
 
-    /// Returns a place at random.
+    /// Returns a random place.
     pub(crate) fn any(&self, dice: &mut Dice) -> usize {
         dice.below(self.0.len())
     }
 
-    /// Returns the places in an order without order; the same for the same seed.
+    /// Returns the places in random order; the same order for the same seed.
     pub(crate) fn shuffled(&self, seed: u64) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.0.len()).collect();
         let mut dice = Dice::new(seed);
@@ -46,7 +47,7 @@ impl Rows {
         places
     }
 
-    /// Puts all of them into a new index, in an order without order.
+    /// Inserts all rows into a new index in random order.
     pub(crate) fn filled<I: OrderedIndex + Default>(&self) -> I {
         let index = I::default();
         for place in self.shuffled(1) {
@@ -56,12 +57,12 @@ impl Rows {
     }
 }
 
-/// Puts a row in; returns whether none was there.
+/// Inserts a row; returns whether its key was absent.
 pub(crate) fn put(index: &impl OrderedIndex, row: &Arc<Row>) -> bool {
     index.get_or_insert(row.key(), |_| (Arc::clone(row), ())).is_ok()
 }
 
-/// A repeatable sequence of choices: cheap, since it runs under the clock.
+/// A repeatable random sequence; cheap, since it runs while the clock does.
 pub(crate) struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,5 @@
-//! `Shards`: B-trees behind a lock each, keys dealt out by a hash. Writers hardly meet; a scan holds every lock and merges.
+//! `Shards`: B-trees with a lock each; a hash of the key selects one. Writers rarely collide; a scan holds every lock
+//! and merges.
 
 use std::cmp::Ordering;
 use std::collections::btree_map::{Entry, Range};
@@ -35,7 +36,7 @@ impl Shards {
     }
 }
 
-/// The next row of one shard in a merge; the greatest comes first.
+/// The next row of one shard in a merge. The order is that of a max-heap: the row to visit next is the greatest.
 struct Next<'a> {
     key: &'a Key,
     row: &'a Arc<Row>,

@@ -1,4 +1,4 @@
-//! Runs the benchmarks in order, on a database of ours and on the peer's in turn, and says what came of it.
+//! Runs the benchmarks in order, alternately on Collie and on the peer, and prints the results.
 
 use std::path::{Path, PathBuf};
 
@@ -40,11 +40,12 @@ impl Runs {
     }
 }
 
-/// Runs what the flags ask for; gives each line to `say`. Of a matrix returns the report; `program` is what is started for what
-/// needs a process of its own, with `bench kv` and flags behind.
+/// Runs the benchmarks that the flags ask for and passes each line of output to `say`. Returns the report of a matrix.
+/// `program` is started, with `bench kv` and flags, for parts that need a separate process.
 ///
 /// # Errors
-/// The engine's and the operating system's; the peer's, and when its writes would survive less or more than ours.
+/// Those of the engine, the operating system and the peer; also if the peer's writes would survive less or more than
+/// Collie's.
 pub fn kv_bench(
     flags: &KvFlags,
     env: &Env,
@@ -64,12 +65,12 @@ pub fn kv_bench(
     list(flags, env, &dir, say).map(|()| None)
 }
 
-/// Where the databases lie: ours, and the peer's.
+/// Returns the directories of the databases: Collie's, and the peer's.
 pub(super) fn places(dir: &Path) -> [PathBuf; 2] {
     ["collie-kv", "rocksdb"].map(|name| dir.join(name))
 }
 
-/// Returns why writes of the two would not survive the same, if they would not.
+/// Returns why the writes of the two would not survive the same faults, if so.
 pub(super) fn unlike(flags: &KvFlags, outlives: bool) -> Option<&'static str> {
     let waits = flags.sync || flags.manual_wal_flush || flags.disable_wal;
     (!waits && !outlives).then_some(
@@ -144,7 +145,7 @@ fn list(flags: &KvFlags, env: &Env, dir: &Path, say: &mut dyn FnMut(&str)) -> an
     Ok(())
 }
 
-/// Says what is measured, in db_bench's words, and what its writes survive.
+/// Prints what is measured, in db_bench's words, and what its writes survive.
 fn header(flags: &KvFlags, machine: &Machine, outlives: bool, say: &mut dyn FnMut(&str)) {
     say(&format!("Collie {}; {machine}", env!("CARGO_PKG_VERSION")));
     say(&format!("Keys:       {} bytes each", flags.key_size));
@@ -161,7 +162,7 @@ fn header(flags: &KvFlags, machine: &Machine, outlives: bool, say: &mut dyn FnMu
     say("------------------------------------------------");
 }
 
-/// Says what a write is still there after.
+/// Returns the faults that a write survives.
 pub(super) fn survives(flags: &KvFlags, outlives: bool) -> &'static str {
     match (flags.disable_wal, flags.sync, flags.manual_wal_flush, outlives) {
         (true, ..) => "nothing before its family is flushed: it is not in the log",
@@ -172,7 +173,7 @@ pub(super) fn survives(flags: &KvFlags, outlives: bool) -> &'static str {
     }
 }
 
-/// The line of a benchmark that was repeated: the mean, with the half-width of its 95 % interval.
+/// Returns the line for a repeated benchmark: the mean with the half-width of its 95 % confidence interval.
 fn average(name: &str, rates: &[f64]) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a handful")]
     let count = rates.len() as f64;
@@ -182,7 +183,7 @@ fn average(name: &str, rates: &[f64]) -> String {
     format!("{name} [AVG    {} runs] : {mean:.0} (+/- {half:.0}) ops/sec", rates.len())
 }
 
-/// Medians of the runs, and the ratio to the peer's.
+/// Prints the medians of the runs and their ratio to the peer's.
 fn table(all: &[(Workload, Runs)], say: &mut dyn FnMut(&str)) {
     say("");
     say(&format!(
