@@ -1,21 +1,24 @@
-//! Measures Collie's parts, each figure beside its floor or its peers, taken in the same run on the same machine.
+//! Measures the parts of Collie; each figure is compared with its floor or its peers in the same run on the same
+//! machine.
 //!
 //! # What it is
-//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`],
-//! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], `collie bench replication`
-//! [`replication_bench`], `collie bench training` [`training_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
-//! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
-//! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
-//! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
-//! its stops do to others, is found out from outside (`trace`). How each figure is made is in the README.
+//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` [`txn_bench`], `collie bench index`
+//! [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], `collie bench replication`
+//! [`replication_bench`] and `collie bench training` [`training_bench`]; all print the [`Report`]. Transactions are
+//! measured in the embedded engine, and over the wire against PostgreSQL on the same machine (`txn`, `servers`). The
+//! log is measured in memory and on disk. In memory, Collie's own log and the protocols of similar systems
+//! (`protocols`) carry the same records through the same ring into a sink that drops them (`harness`, `collie`). On
+//! disk, commits are compared with a loop that writes 4 KiB and syncs. A tracer (`trace`) counts the instructions of an
+//! append, and stops it to see the effect on other threads. The README says how each figure is made.
 //!
 //! # What it is not
-//! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the tables
-//! are right. Peers from other projects are in `bench/compare`, outside the workspace.
+//! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the
+//! tables are correct. Peers from other projects are in `bench/compare`, outside the workspace.
 //!
 //! # How to read a row
-//! Every row names its level and ring and what it stands beside; figures are medians with the lowest and highest run;
-//! a target that is missed is marked `LOST` and stays in. Ratios travel between machines, figures do not.
+//! Every row names its level, its ring and its comparison. Figures are medians with the lowest and highest run. A
+//! target that is missed is marked `LOST` and stays in the table. Ratios can be compared across machines, figures
+//! cannot.
 
 mod clients;
 mod closed_loop;

@@ -25,10 +25,10 @@ pub fn section_names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Measures the log as `plan` says.
+/// Measures the log according to `plan`.
 ///
 /// # Errors
-/// An unknown section; what the operating system says of files and directories; what the log says.
+/// An unknown section; those of the operating system for files and directories; those of the log.
 pub fn log_bench(plan: &Plan) -> anyhow::Result<Report> {
     for only in &plan.only {
         let known = section_names().collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! `Machine`: where figures were taken, so that nobody compares them across machines by accident.
+//! `Machine`: where figures were taken, so that they are not compared across machines by accident.
 
 use std::path::Path;
 
-/// Name of what a benchmark ran on.
+/// The description of the machine that a benchmark ran on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Processors that the process may use.
@@ -11,14 +11,14 @@ pub struct Machine {
     pub processor: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// Type of the file system that the files are on.
+    /// Type of the file system that holds the files.
     pub file_system: String,
     /// Whether the program was built with optimization.
     pub optimized: bool,
 }
 
 fn read(path: &str) -> String {
-    // Absent outside Linux: the name says so.
+    // Absent outside Linux; then the name is `unknown`.
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -33,13 +33,13 @@ fn file_system(mountinfo: &str, dir: &Path) -> Option<String> {
         let point = Path::new(mount.split(' ').nth(4)?);
         dir.starts_with(point).then(|| (point.as_os_str().len(), rest.split(' ').next().unwrap_or("")))
     });
-    // Of two mounts on one point the later one covers the earlier.
+    // Of two mounts at one point, the later covers the earlier (`max_by_key` returns the last maximum).
     let (_, name) = mounts.max_by_key(|(len, _)| *len)?;
     Some(name.to_owned())
 }
 
 impl Machine {
-    /// Looks at this machine and at the file system of `dir`.
+    /// Describes this machine and the file system of `dir`.
     pub fn of(dir: &Path) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(':').nth(1));

@@ -1,6 +1,7 @@
-//! `NullFiles`: a disk that takes everything and keeps nothing but names; the null sink under Collie's own log.
+//! `NullFiles`: a disk that accepts every write and keeps nothing but names and lengths; the null sink under Collie's
+//! own log.
 //!
-//! Reading gives zeros. So a log opens on it only where there is none yet, which is all a benchmark of memory needs.
+//! Reads return zeros. So a log can only be created on it, not opened again, which is enough for a benchmark of memory.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -21,7 +22,7 @@ pub(crate) struct NullFiles {
     files: Mutex<BTreeMap<PathBuf, Arc<NullFile>>>,
 }
 
-/// A length.
+/// A file of which only the length is kept.
 #[derive(Debug, Default)]
 struct NullFile {
     bytes: AtomicU64,
@@ -54,14 +55,14 @@ impl File for NullFile {
     }
 }
 
-/// Nobody else can see this disk.
+/// A lock that is always free, since no other process sees this disk.
 #[derive(Debug)]
 struct Alone;
 
 impl FileLock for Alone {}
 
 impl NullFiles {
-    /// Returns an environment on such a disk, with the machine's clock and chance.
+    /// Returns an environment on such a disk, with the machine's clock and random numbers.
     pub(crate) fn env() -> Env {
         Env {
             files: Arc::new(Self::default()),

@@ -1,4 +1,4 @@
-//! `Plan`: how long to measure, where, and what.
+//! `Plan`: how long, where and what to measure.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,14 +10,14 @@ use collie_env::Env;
 
 use crate::trace::{Tracer, TracerProgram};
 
-/// How much time a benchmark takes for its figures.
+/// The time that a benchmark takes for its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Five runs a case.
+    /// Five runs per case.
     Full,
-    /// Three runs a case, each a tenth as long: shows that it works, and roughly where things stand.
+    /// Three runs per case, each a tenth as long: shows that it works, and the rough size of the figures.
     Quick,
-    /// One run a case, as short as it can be: for tests of the benchmark itself.
+    /// One run per case, as short as possible: for tests of the benchmark itself.
     Touch,
 }
 
@@ -26,29 +26,29 @@ pub enum Pace {
 pub struct Plan {
     /// Clock and files.
     pub env: Env,
-    /// Where files are made; they go when the benchmark ends.
+    /// The directory for files, which are removed when the benchmark ends.
     pub dir: PathBuf,
     /// How long each case runs.
     pub pace: Pace,
     /// Names of the sections to run; empty for all.
     pub only: Vec<String>,
-    /// How long the oldest snapshot lives that others write beside.
+    /// How long the oldest snapshot is held while other sessions write.
     pub old_snapshot: Duration,
-    /// How many rows an index holds; a million at full pace unless it says.
+    /// The number of rows in an index; by default a million at full pace.
     pub rows: Option<u64>,
-    /// How long keys come and go in an index while its memory is watched.
+    /// How long keys come and go in an index while its memory is measured.
     pub churn: Duration,
-    /// The program that serves SQL when it is started with `serve`; without it, nothing is measured over the wire or in a
-    /// process of its own.
+    /// The program that serves SQL when it is started with `serve`. Without it, nothing is measured over the wire or in
+    /// a separate process.
     pub server: Option<PathBuf>,
-    /// What looks at threads from outside; without it, nothing is counted or stopped that way.
+    /// The program that traces threads from outside. Without it, no thread is counted or stopped that way.
     pub tracer: Option<TracerProgram>,
-    /// Told what is being measured, before it is.
+    /// Called with a description of each measurement before it starts.
     pub on_progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Plan {
-    /// Plans to measure in `dir`.
+    /// Creates a plan to measure in `dir`.
     pub fn new(dir: &Path, pace: Pace) -> Self {
         Self {
             env: Env::real(),
@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Returns how often a case is run.
+    /// Returns the number of runs per case.
     pub fn runs(&self) -> usize {
         match self.pace {
             Pace::Full => 5,
@@ -81,17 +81,17 @@ impl Plan {
         }
     }
 
-    /// Returns how long a case runs that takes `full` at full pace.
+    /// Returns the duration of a case that takes `full` at full pace.
     pub fn time(&self, full: Duration) -> Duration {
         full / self.divisor()
     }
 
-    /// Returns how much of a case there is that counts `full` at full pace.
+    /// Returns the size of a case whose size is `full` at full pace.
     pub fn amount(&self, full: u64) -> u64 {
         full / u64::from(self.divisor())
     }
 
-    /// Returns how many rows an index holds.
+    /// Returns the number of rows in an index.
     pub fn index_rows(&self) -> u64 {
         self.rows.unwrap_or_else(|| self.amount(1_000_000))
     }
@@ -104,17 +104,17 @@ impl Plan {
         }
     }
 
-    /// Returns whether section `name` is to run.
+    /// Returns whether section `name` must run.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// Tells what is being measured.
+    /// Reports what is being measured.
     pub fn say(&self, what: &str) {
         (self.on_progress)(what);
     }
 
-    /// Starts the tracer; returns why there is none, else.
+    /// Starts the tracer, or returns why there is none.
     pub(crate) fn tracer(&self) -> Result<Tracer, String> {
         let program = self.tracer.as_ref().ok_or("no tracer was named")?;
         Tracer::start(program).map_err(|error| error.to_string())

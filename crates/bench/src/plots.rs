@@ -11,7 +11,7 @@ use crate::{Report, Row, curves::draw_curves};
 struct Plot {
     section: &'static str,
     figure: &'static str,
-    /// A figure that stands above each point as a bar: a standard deviation.
+    /// A figure drawn as a bar above each point: a standard deviation.
     bar: Option<&'static str>,
     file: &'static str,
     title: &'static str,
@@ -32,7 +32,7 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-/// A row of `collie bench training` that says which policy collects.
+/// Returns whether a row of `collie bench training` names its collection policy.
 fn by_policy(row: &Row) -> bool {
     row.subject.contains("(P")
 }
@@ -244,10 +244,10 @@ const PLOTS: [Plot; 20] = [
     },
 ];
 
-/// A place, its value, and how far a bar stands above it.
+/// The x, the y, and the height of the bar above it.
 type Point = (f64, f64, f64);
 
-/// The lines of a plot, by subject, in the order of the table.
+/// Returns the lines of a plot, by subject, in the order of the table.
 fn lines(rows: &[Row], plot: &Plot) -> Vec<(String, Vec<Point>)> {
     let mut lines: Vec<(String, Vec<Point>)> = Vec::new();
     for row in rows.iter().filter(|row| (plot.wanted)(row)) {
@@ -302,10 +302,10 @@ fn draw_one(path: &Path, plot: &Plot, lines: &[(String, Vec<Point>)], machine: &
     Ok(())
 }
 
-/// Draws a plot of each figure that the report has into `dir`; returns the files.
+/// Draws a plot of each figure that the report contains into `dir`; returns the files.
 ///
 /// # Errors
-/// What the operating system says of `dir` and the files.
+/// Those of the operating system for `dir` and the files.
 pub fn draw(report: &Report, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let machine = format!("{}; median of {} runs", report.machine, report.runs);
@@ -336,8 +336,8 @@ mod tests {
     use super::*;
     use crate::{Machine, Section};
 
-    /// Goal: a plot names its subjects and machine, and a section that was not run is left out. Method: two sections, one of
-    /// them without a figure.
+    /// Goal: a plot names its subjects and machine, and a section that was not run is left out. Method: two sections,
+    /// one of them without a figure.
     #[test]
     fn a_plot_is_drawn_for_each_section_with_figures() {
         let mut append = Section::new("append", "?");

@@ -1,4 +1,4 @@
-//! Every protocol carries every record whole, without gap or overlap, in each thread's order.
+//! Every protocol carries every record completely, without gap or overlap, and in the order of each thread.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
 
 const THREADS: usize = 4;
 const RECORDS: u32 = 3_000;
-/// Small, so that the positions lap it hundreds of times and everybody waits for room.
+/// Small, so that the positions lap it hundreds of times and every thread waits for room.
 const RING_BYTES: u64 = 16 << 10;
 
-/// A body that names its thread and number, of a length between 8 and about 1,000 bytes, filled with a pattern.
+/// Returns a body that names its thread and number, of a length between 8 and about 1,000 bytes, filled with a pattern.
 fn body(thread: u32, number: u32) -> Vec<u8> {
     let len = 8 + (number.wrapping_mul(2_654_435_761).wrapping_add(thread) >> 22) as usize;
     let mut body = [thread.to_le_bytes(), number.to_le_bytes()].concat();
@@ -36,7 +36,7 @@ fn carries_every_record_once<P: Protocol>() {
                 let thread = u32::try_from(thread).unwrap();
                 for number in 0..RECORDS {
                     let end = writer.append(&body(thread, number));
-                    // Now and then somebody loses the processor between begin and finish.
+                    // From time to time a thread yields the processor between begin and finish.
                     if number % 97 == thread {
                         writer.append_with(&body(thread, u32::MAX), std::thread::yield_now);
                     }

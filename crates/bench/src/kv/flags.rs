@@ -1,7 +1,7 @@
 //! `KvFlags`: db_bench's flags, `--name=value`, with `_` or `-` in names.
 //!
-//! A flag that means nothing here is accepted and said to be without effect, with the reason (`peer_flags.rs`); one that asks for
-//! a load that is not built, and one that nobody knows, is refused. Nothing is passed over.
+//! A flag that has no meaning here is accepted and reported as having no effect, with the reason (`peer_flags.rs`). A
+//! flag that asks for a load that is not built is refused, and so is an unknown flag. No flag is silently ignored.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use collie_engine::{Compression, Isolation};
 use super::peer_flags::{REFUSED, WITHOUT_EFFECT};
 use super::workload::Workload;
 
-/// A wrong flag: what to say on standard error, with exit code 2.
+/// A wrong flag: the message for standard error; the exit code is 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -26,7 +26,7 @@ impl std::error::Error for UsageError {}
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct KvFlags {
-    /// The benchmarks in order, those with `[Xn]` as often, and how many of each in a row.
+    /// The benchmarks in order; one written `name[Xn]` occurs once with its count.
     pub(super) benchmarks: Vec<(Workload, u32)>,
     pub(super) num: u64,
     pub(super) reads: Option<u64>,
@@ -40,7 +40,7 @@ pub struct KvFlags {
     pub(super) compression: Compression,
     pub(super) column_families: u64,
     pub(super) disable_wal: bool,
-    /// No log at all: `disable_wal=all`.
+    /// Whether there is no log at all: `disable_wal=all`.
     pub(super) no_log: bool,
     pub(super) sync: bool,
     pub(super) manual_wal_flush: bool,
@@ -52,7 +52,7 @@ pub struct KvFlags {
     pub(super) db: Option<PathBuf>,
     pub(super) json: Option<PathBuf>,
     pub(super) runs: u32,
-    /// Whether `runs` was given: a matrix has its own otherwise.
+    /// Whether `runs` was given; otherwise a matrix uses its own number.
     pub(super) runs_given: bool,
     pub(super) peer: Option<PathBuf>,
     pub(super) allow_unlike: bool,
@@ -60,9 +60,9 @@ pub struct KvFlags {
     pub(super) matrix: Option<Matrix>,
     pub(super) plots: Option<PathBuf>,
     pub(super) readme: Option<PathBuf>,
-    /// Whether the log is turned over before a benchmark that waits for the disk.
+    /// Whether every file of the log is written once before a benchmark that waits for the disk.
     pub(super) warm_up: bool,
-    /// Bytes a second that all writers together may write; 0: as many as they can.
+    /// Bytes per second that all writers together may write; 0: no limit.
     pub(super) write_rate: u64,
     pub(super) report_interval_seconds: u64,
     pub(super) report_file: PathBuf,
@@ -72,11 +72,11 @@ pub struct KvFlags {
     pub(super) write_buffer_size: Option<u64>,
     pub(super) max_total_wal_size: Option<u64>,
     pub(super) background_jobs: Option<usize>,
-    /// Where the logs go, each in a directory of its own.
+    /// The parent of the directories of the logs, one for each database.
     pub(super) wal_dir: Option<PathBuf>,
     /// The flags that db_bench knows too, as they were given.
     pub(super) for_peer: Vec<String>,
-    /// Lines to say before the first benchmark.
+    /// Lines to print before the first benchmark.
     pub(super) notes: Vec<String>,
 }
 
@@ -85,11 +85,11 @@ pub struct KvFlags {
 pub(super) enum Matrix {
     /// The experiments of the LevelDB wiki's page on RocksDB's log.
     WalStudy,
-    /// The loads that figures are promised for.
+    /// The loads for which figures are promised.
     Figures,
-    /// Of these only the one that opens a database whose rows are in its log alone.
+    /// Only that load of `Figures` that opens a database whose rows are in its log alone.
     Recover,
-    /// The first two.
+    /// `WalStudy` and `Figures`.
     All,
 }
 
@@ -102,7 +102,7 @@ const ISOLATIONS: [(&str, Isolation); 3] = [
     ("serializable", Isolation::Serializable),
 ];
 
-/// Flags that mean something here: name, and whether it is passed on to db_bench.
+/// Flags that have a meaning here: the name, and whether it is passed on to db_bench.
 const KNOWN: &[(&str, bool)] = &[
     ("allow_unlike", false),
     ("batch_size", true),
@@ -146,10 +146,10 @@ const KNOWN: &[(&str, bool)] = &[
     ("writes", true),
 ];
 
-/// Smallest file of the log that holds a ring and what writers may have in their buffers.
+/// The smallest file of the log that can hold a ring and the contents of the writers' buffers.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
-/// Ways of compressing that the peer has and we do not.
+/// Compression types that the peer has and Collie does not.
 const PEER_COMPRESSIONS: [&str; 6] = ["snappy", "zlib", "bzip2", "lz4hc", "xpress", "zstd"];
 
 const TRUE: [&str; 5] = ["1", "true", "t", "yes", "y"];
@@ -207,10 +207,10 @@ impl Default for KvFlags {
 }
 
 impl KvFlags {
-    /// Reads the arguments of the command.
+    /// Parses the arguments of the command.
     ///
     /// # Errors
-    /// The first argument that is wrong, what is wrong with it, and the nearest flag to one that nobody knows.
+    /// The first argument that is wrong and what is wrong with it; for an unknown flag, the nearest known one.
     pub fn parse(arguments: &[String]) -> Result<Self, UsageError> {
         let mut flags = Self::default();
         for argument in arguments {
@@ -224,7 +224,7 @@ impl KvFlags {
         Ok(flags)
     }
 
-    /// Checks each flag's bounds, and those that do not go together.
+    /// Checks the bounds of each flag, and flags that exclude each other.
     fn check(&self) -> Result<(), UsageError> {
         let lowest = |what: &str, value: u64, least: u64| {
             let said = || UsageError(format!("--{what}={value}: at least {least}"));
@@ -250,10 +250,10 @@ impl KvFlags {
         Ok(())
     }
 
-    /// Returns these flags with some of them set anew, each written `name=value`: one cell of a matrix.
+    /// Returns these flags with some of them replaced, each written `name=value`: one cell of a matrix.
     ///
     /// # Errors
-    /// As of [`KvFlags::parse`].
+    /// Those of [`KvFlags::parse`].
     pub(super) fn with<S: AsRef<str>>(&self, settings: &[S]) -> Result<Self, UsageError> {
         let mut flags = self.clone();
         for setting in settings {
@@ -264,17 +264,17 @@ impl KvFlags {
         Ok(flags)
     }
 
-    /// Returns the benchmarks in order, those that are repeated as often.
+    /// Returns the benchmarks in order, a repeated one as often as it is repeated.
     pub(super) fn workloads(&self) -> Vec<Workload> {
         self.benchmarks.iter().flat_map(|(one, times)| (0..*times).map(|_| *one)).collect()
     }
 
-    /// Returns what tables are compressed with, in the words of a setting.
+    /// Returns the compression of the tables, as the value of a setting.
     pub(super) fn compression_name(&self) -> &'static str {
         Compression::NAMES.iter().find(|(_, kind)| *kind == self.compression).map_or("none", |(name, _)| name)
     }
 
-    /// Returns where the report of a matrix goes: JSON, plots, and a document.
+    /// Returns the paths for the report of a matrix: JSON, plots, and a document.
     pub fn kept(&self) -> [Option<PathBuf>; 3] {
         [self.json.clone(), self.plots.clone(), self.readme.clone()]
     }
@@ -364,7 +364,7 @@ impl KvFlags {
         Ok(())
     }
 
-    /// A flag that sets nothing here.
+    /// Handles a flag that sets nothing here: notes that it has no effect, or refuses it.
     fn set_nothing(&mut self, name: &str, value: &str) -> Result<(), UsageError> {
         let has = |names: &str| names.split_ascii_whitespace().any(|known| known == name);
         if let Some((why, _)) = WITHOUT_EFFECT.iter().find(|(_, names)| has(names)) {
@@ -383,13 +383,13 @@ impl KvFlags {
     }
 }
 
-/// Finds a word, or says which there are.
+/// Finds a word; the error lists the known ones.
 fn word<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
     let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(known)
 }
 
-/// Reads the list of benchmarks.
+/// Parses the list of benchmarks.
 fn benchmarks(list: &str) -> Result<Vec<(Workload, u32)>, UsageError> {
     let mut all = Vec::new();
     for item in list.split(',').filter(|item| !item.is_empty()) {
@@ -413,12 +413,12 @@ fn benchmarks(list: &str) -> Result<Vec<(Workload, u32)>, UsageError> {
     Ok(all)
 }
 
-/// Returns the name that takes the fewest edits.
+/// Returns the name with the smallest edit distance.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
     names.min_by_key(|known| edits(name, known)).unwrap_or_default()
 }
 
-/// Letters to put in, take out or change to make one text of the other.
+/// Returns the edit distance: letters to insert, remove or change to turn one text into the other.
 fn edits(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.bytes().enumerate() {

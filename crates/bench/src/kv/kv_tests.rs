@@ -1,5 +1,5 @@
-//! The flags, the lines, every benchmark and every experiment once, small. No figure is judged here: that would make a test depend
-//! on the machine.
+//! Runs the flags, the lines, every benchmark and every experiment once, with small sizes. No test judges a figure,
+//! since that would make it depend on the machine.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{Figure, Report};
 use collie_engine::{Isolation, LogTimes};
 use collie_env::Env;
 
-/// Small files of the log: they are filled with zeros, and the warm-up writes them all.
+/// Small files of the log, since they are filled with zeros and the warm-up writes them all.
 const SMALL_LOG: &str = "--wal_segment_size=1048576";
 
 fn parse(flags: &[&str]) -> Result<KvFlags, String> {
@@ -28,7 +28,7 @@ fn run(flags: &[&str]) -> (Vec<String>, anyhow::Result<Option<Report>>) {
     (said, outcome)
 }
 
-/// Makes a program that answers as db_bench does, and writes down what it was asked. Returns the flag that names it.
+/// Creates a program that answers as db_bench does and records its arguments. Returns the flag that names it.
 fn planted_peer(dir: &Path) -> String {
     let (text, program) = (dir.join("db_bench.sh"), dir.join("db_bench"));
     let script = "#!/bin/sh\n\
@@ -48,14 +48,15 @@ fn planted_peer(dir: &Path) -> String {
                   echo 'Percentiles: P50: 1.00 P75: 1.00 P99: 2.00 P99.9: 2.50 P99.99: 2.75';;\n\
                   esac; done\n";
     std::fs::write(&text, script).unwrap();
-    // By another process: a program that this one had open for writing while another test starts a child is busy.
+    // Another process installs it: if this process had it open for writing while another test forks a child, running it
+    // would fail with "text file busy".
     let made = std::process::Command::new("install").args(["-m", "755"]).args([&text, &program]).status();
     assert!(made.unwrap().success());
     format!("--peer=db_bench={}", program.display())
 }
 
-/// Goal: T72: the writes that are looked at closely are of every kind. Method: costs that come back every 2, 4, to 4096 writes; of the
-/// writes that are looked at one in so many has each, as of all.
+/// Goal: T72: the sampled writes are of every kind. Method: costs that recur every 2, 4, to 4096 writes; the same share
+/// of the sampled writes must have each, as of all writes.
 #[test]
 fn sampled_writes_do_not_all_pay_what_few_pay() {
     for period in (1..=12).map(|bits| 1_u64 << bits) {
@@ -64,7 +65,8 @@ fn sampled_writes_do_not_all_pay_what_few_pay() {
     }
 }
 
-/// Goal: flags are db_bench's, and none is passed over. Method: each notation, one without effect, wrong ones with their messages.
+/// Goal: flags are those of db_bench, and none is ignored. Method: each notation, one without effect, wrong ones with
+/// their messages.
 #[test]
 fn flags_are_understood_or_refused() {
     let flags =
@@ -106,7 +108,8 @@ fn flags_are_understood_or_refused() {
     }
 }
 
-/// Goal: keys are in the order of their numbers and values compress as asked. Method: neighbours; a count of repeated bytes.
+/// Goal: keys are in the order of their numbers, and values compress as requested. Method: keys and values against what
+/// db_bench makes; a count of repeated bytes.
 #[test]
 fn keys_and_values_are_as_db_bench_makes_them() {
     let mut key = [0; 16];
@@ -122,7 +125,8 @@ fn keys_and_values_are_as_db_bench_makes_them() {
     assert_ne!(Random::new(1, 0).next(), Random::new(1, 1).next());
 }
 
-/// Goal: lines read as db_bench's, ours by its eye and its by ours. Method: figures to a line and back; a line of db_bench.
+/// Goal: Collie's lines have db_bench's format, and the parser reads both. Method: figures to a line and back; a line
+/// of db_bench.
 #[test]
 fn lines_are_those_of_db_bench() {
     let figures = Figures {
@@ -143,7 +147,8 @@ fn lines_are_those_of_db_bench() {
     assert_eq!((found.len(), &found[0].name[..], found[0].operations_per_second), (1, "fillseq", 418_541.0));
 }
 
-/// Goal: no flag of db_bench is unknown, whatever becomes of it. Method: its own list of flags, each with the value 1.
+/// Goal: every flag of db_bench is known, whether it has an effect or not. Method: db_bench's own list of flags, each
+/// with the value 1.
 #[test]
 fn every_flag_of_db_bench_is_known() {
     let Ok(help) = std::process::Command::new("db_bench").arg("--help").output() else {
@@ -166,7 +171,7 @@ fn every_flag_of_db_bench_is_known() {
     assert!(count > 300, "{count} flags were found");
 }
 
-/// Goal: what a write waits for in the log is told by its parts. Method: two writes that are made up.
+/// Goal: the time that a write spends in the log is reported by its parts. Method: two invented writes.
 #[test]
 fn log_time_is_told_by_its_parts() {
     let mut figures = Figures::default();
@@ -183,8 +188,8 @@ fn log_time_is_told_by_its_parts() {
     assert_eq!((all.writes.log_percent()[0], all.writes.latencies.count()), (25.0, 4));
 }
 
-/// Goal: writes that a kill takes are not compared with writes that it does not. Method: each setting, with a ring that outlives
-/// the process and one that does not.
+/// Goal: writes that a kill loses are not compared with writes that survive it. Method: each setting, with a ring that
+/// outlives the process and one that does not.
 #[test]
 fn unlike_durability_is_named() {
     let why = |flag: &str, outlives| unlike(&parse(&[flag]).unwrap(), outlives);
@@ -195,8 +200,8 @@ fn unlike_durability_is_named() {
     }
 }
 
-/// Goal: every benchmark runs and counts what it did. Method: all of them over a small database, with two threads, batches and
-/// families; the operations in each line; what was written, and lies on the disk, behind each that writes.
+/// Goal: every benchmark runs and counts its operations. Method: all of them over a small database, with two threads,
+/// batches and families; the operations in each line; the bytes written and on disk after each benchmark that writes.
 #[test]
 fn every_benchmark_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +210,7 @@ fn every_benchmark_runs() {
         Workload::ALL.iter().copied().filter(|(_, one)| *one != Workload::Compact).collect();
     let measured: Vec<_> =
         all.iter().filter(|(_, one)| !matches!(one, Workload::Stats | Workload::LevelStats)).collect();
-    // Whatever a benchmark leaves, the next ones that read find something: they follow the filling ones.
+    // The benchmarks that read follow those that fill, so they find rows whatever a benchmark leaves.
     let list = format!("--benchmarks={}", all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(","));
     let (json, report) = (dir.path().join("kv.json"), dir.path().join("report.csv"));
     let out = [format!("--json={}", json.display()), format!("--report_file={}", report.display())];
@@ -226,7 +231,8 @@ fn every_benchmark_runs() {
     for (line, (name, one)) in lines.iter().zip(&measured) {
         assert!(line.starts_with(name), "{line}");
         let count = match one {
-            // Scans read one family, and what is left of it by then: 2 rows of fill100K, and what overwrite made of it.
+            // Scans read one family, and the rows that are left in it by then: 2 rows of fill100K, and those of
+            // overwrite.
             Workload::ReadSeq | Workload::ReadReverse | Workload::SeekRandom => continue,
             Workload::FillSync | Workload::Fill100K => 4,
             Workload::Recover | Workload::Flush => 1,
@@ -252,8 +258,9 @@ fn every_benchmark_runs() {
     assert!(std::fs::read_to_string(report).unwrap().starts_with("secs_elapsed,interval_qps\n"));
 }
 
-/// Goal: benchmarks find what those before left. Method: what was filled is found again in order, and what was deleted is not;
-/// what is read at random is not what was written at random: 63 of 100 keys were; what was read before a start is read after it.
+/// Goal: benchmarks find the rows that earlier ones left. Method: filled rows are found again in order, and deleted
+/// ones are not; random reads draw other keys than random writes did: 63 of 100 keys were written; rows that were read
+/// before a restart are read after it.
 #[test]
 fn benchmarks_find_what_those_before_left() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,13 +281,13 @@ fn benchmarks_find_what_those_before_left() {
     assert!(found.len() == 2 && found.iter().all(|found| (2_300..2_800).contains(found)), "{said:?}");
 }
 
-/// Goal: no update of a transaction is lost at any isolation level, and the benchmark would say so. Method: few rows, four
-/// threads; the sums are compared by the benchmark itself.
+/// Goal: no update of a transaction is lost at any isolation level; the benchmark would report it. Method: few rows,
+/// four threads; the benchmark itself compares the sums.
 #[test]
 fn transactions_lose_no_update_at_any_level() {
     let dir = tempfile::tempdir().unwrap();
     let db = format!("--db={}", dir.path().display());
-    // The first begins without rows, the last makes what is missing.
+    // The first run begins without rows; the last one creates the missing ones.
     for level in ["repeatable_read", "serializable", "read_committed"] {
         let isolation = format!("--isolation={level}");
         let (said, outcome) = run(&[
@@ -297,8 +304,8 @@ fn transactions_lose_no_update_at_any_level() {
     }
 }
 
-/// Goal: tables are merged on request, and writes run without the log. Method: a list with `compact`, a run with `disable_wal`, one of a
-/// database that has none.
+/// Goal: tables are merged on request, and writes run without the log. Method: a list with `compact`, a run with
+/// `disable_wal`, and one with a database that has no log.
 #[test]
 fn tables_are_merged_and_writes_leave_the_log_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -314,8 +321,8 @@ fn tables_are_merged_and_writes_leave_the_log_out() {
     }
 }
 
-/// Goal: a peer's figures stand beside ours, each under its own benchmark, and one that is not there is named. Method: a script in
-/// place of db_bench.
+/// Goal: the peer's figures are reported next to Collie's, each under its own benchmark, and a missing peer is an error
+/// that names the package. Method: a script in place of db_bench.
 #[test]
 fn peer_is_run_in_turn() {
     let dir = tempfile::tempdir().unwrap();
@@ -329,7 +336,7 @@ fn peer_is_run_in_turn() {
     for name in ["fillseq", "readrandom", "recover", "fillsync"] {
         assert_eq!(said.iter().filter(|line| line.starts_with(&format!("RocksDB {name} "))).count(), 2, "{said:#?}");
     }
-    // 1.5 times a thousandth of a GiB for levels, and 2 MiB for the log, by 100 x 116 bytes.
+    // 1.5 times a thousandth of a GiB for the LSM levels, and 2 MiB for the log, divided by 100 x 116 bytes.
     let told = "WAF_lsm 1.50 WAF_total 319.63 (by its statistics)";
     assert_eq!(said.iter().filter(|line| line.ends_with(told)).count(), 2, "{said:#?}");
     let row = |name: &str| said.iter().rfind(|line| line.starts_with(name)).unwrap();
@@ -356,7 +363,7 @@ fn matrix(name: &str) -> Report {
     outcome.unwrap().unwrap()
 }
 
-/// Checks that a section has so many rows of ours and of the peer, and that what it tells is whole.
+/// Checks the numbers of Collie's and the peer's rows in a section, and that its figures are complete.
 fn check(report: &Report, name: &str, [ours, peer]: [usize; 2]) {
     let section = report.sections.iter().find(|section| section.name == name).unwrap();
     let of = |who: &str| section.rows.iter().filter(|row| row.subject.starts_with(who)).count();
@@ -374,7 +381,8 @@ fn check(report: &Report, name: &str, [ours, peer]: [usize; 2]) {
     }
 }
 
-/// Goal: every load that figures are promised for runs, beside the peer. Method: all of them, small, beside a planted peer.
+/// Goal: every load for which figures are promised runs, and the peer runs it too. Method: all of them, with small
+/// sizes and a planted peer.
 #[test]
 fn loads_run_beside_the_peer() {
     let report = matrix("figures");
@@ -385,7 +393,8 @@ fn loads_run_beside_the_peer() {
     assert_eq!((row.beside.len(), row.targets.len()), (1, 1), "{row:?}");
 }
 
-/// Goal: every experiment of the study runs, beside the peer where it has one. Method: all of them, small, beside a planted peer.
+/// Goal: every experiment of the study runs, and the peer runs its part. Method: all of them, with small sizes and a
+/// planted peer.
 #[test]
 fn study_runs_to_its_end() {
     let report = matrix("wal-study");

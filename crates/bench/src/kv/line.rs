@@ -1,14 +1,14 @@
-//! `Figures`: what a benchmark measured, and the line that says it, in db_bench's words.
+//! `Figures`: the results of a benchmark, and the line that reports them in db_bench's format.
 
 use collie_engine::LogTimes;
 
 use crate::Latencies;
 
-/// Writes looked at more closely: how long each took, and what of it was the log's.
+/// Sampled writes: how long each took, and how much of that the log took.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     pub(super) latencies: Latencies,
-    /// Sum of their time.
+    /// Sum of their times.
     pub(super) all_ns: u64,
     pub(super) log: LogTimes,
 }
@@ -32,8 +32,8 @@ impl Writes {
         self.add(other.log);
     }
 
-    /// Returns the share, in percent, of the writes' time that the log took: in all, and by append, wait for the boundary and
-    /// wait for the disk.
+    /// Returns the share of the writes' time, in percent, that the log took: in total, and by append, wait for the
+    /// boundary and wait for the disk.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn log_percent(&self) -> [f64; 4] {
         let LogTimes { append_ns, boundary_ns, durable_ns } = self.log;
@@ -41,7 +41,7 @@ impl Writes {
             .map(|part| part as f64 * 100.0 / self.all_ns.max(1) as f64)
     }
 
-    /// Returns the lines about them; none without a write.
+    /// Returns the lines about the sampled writes; none if there was no write.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn lines(&self) -> Vec<String> {
         if self.latencies.count() == 0 {
@@ -67,32 +67,33 @@ impl Writes {
     }
 }
 
-/// Of so many writes, one is looked at more closely. Odd: allocators and logs take new pages and pieces every so many writes, a
-/// power of two where keys and values are all of one size, and the one that is looked at must not be the one that pays each time.
+/// One of so many writes is sampled. The number is odd, since allocators and logs take new pages and pieces every so
+/// many writes, a power of two if all keys and values have one size; otherwise the sampled write could be the one that
+/// pays each time.
 pub(super) const SAMPLED_ONE_IN: u64 = 61;
 
-/// What one thread, or all of them, did in one benchmark.
+/// The results of one thread, or of all of them, in one benchmark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) operations: u64,
-    /// Sum of the threads' time.
+    /// Sum of the threads' times.
     pub(super) thread_ns: u64,
-    /// From the first thread's start to the last one's end.
+    /// From the start of the first thread to the end of the last one.
     pub(super) elapsed_ns: u64,
     /// Bytes of keys and values written or read.
     pub(super) bytes: u64,
-    /// Of reads that looked for a key: how many found it, of how many.
+    /// For lookups of a key: how many found it, out of how many.
     pub(super) found: Option<(u64, u64)>,
     pub(super) latencies: Option<Latencies>,
-    /// Bytes of keys and values written: the user's, that amplification is told by.
+    /// Bytes of keys and values written by the user, the divisor of amplification.
     pub(super) written: u64,
     pub(super) writes: Writes,
-    /// Of transactions: how many committed, and how many failed and had nothing done.
+    /// For transactions: how many committed, and how many failed without any effect.
     pub(super) transactions: Option<(u64, u64)>,
 }
 
 impl Figures {
-    /// Adds another thread's.
+    /// Adds the results of another thread.
     pub(super) fn merge(&mut self, other: &Self) {
         self.operations += other.operations;
         self.thread_ns += other.thread_ns;
@@ -124,7 +125,7 @@ impl Figures {
         self.operations as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Returns db_bench's line.
+    /// Returns the line in db_bench's format.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn line(&self, name: &str) -> String {
         let seconds = self.elapsed_ns as f64 / 1e9;

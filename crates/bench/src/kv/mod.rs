@@ -1,18 +1,19 @@
-//! `collie bench kv`: the embedded key-value engine under db_bench's workloads, beside db_bench itself if asked for.
+//! `collie bench kv`: the embedded key-value engine under db_bench's workloads, optionally compared with db_bench
+//! itself.
 //!
-//! Flags, names of benchmarks, keys, values and report lines are those of RocksDB's db_bench, so that a line of ours can be
-//! put beside a line of theirs. What db_bench calls a thread's work is a thread's work here; `micros/op` is the sum of the
-//! threads' time by operation, `ops/sec` counts all threads. Behind db_bench's line stand ours: how long commits take and how much
-//! of that is the log's, and how many bytes were written and lie on the disk for each of the user's.
+//! Flags, names of benchmarks, keys, values and report lines are those of RocksDB's db_bench, so that the lines can be
+//! compared directly. A thread does the same work here as in db_bench; `micros/op` is the sum of the threads' time per
+//! operation, and `ops/sec` counts all threads. Collie's own lines follow db_bench's line: how long commits take, how
+//! much of that the log takes, and how many bytes were written and are on disk per byte of the user.
 //!
 //! | file | what |
 //! |---|---|
-//! | `flags.rs`, `peer_flags.rs` | the flags: what they mean here, which mean nothing, which are refused |
+//! | `flags.rs`, `peer_flags.rs` | the flags: those with a meaning here, those without effect, those that are refused |
 //! | `draw.rs` | keys, values and random numbers |
 //! | `workload.rs`, `transactions.rs`, `pace.rs` | one benchmark, as one thread runs it |
-//! | `ours.rs`, `watch.rs` | the database: opening, warming up, threads, what is seen meanwhile |
-//! | `drive.rs` | the list of benchmarks, run by run, beside the peer |
-//! | `line.rs`, `volume.rs` | figures of one benchmark, and the lines that say them |
+//! | `ours.rs`, `watch.rs` | the database: opening, warm-up, threads, what is observed meanwhile |
+//! | `drive.rs` | the list of benchmarks, run by run, alternating with the peer |
+//! | `line.rs`, `volume.rs` | the figures of one benchmark, and the lines that report them |
 //! | `peer.rs` | db_bench with the same flags |
 //! | `matrix/` | several experiments in one call, as a report |
 

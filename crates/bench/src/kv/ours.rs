@@ -1,11 +1,13 @@
-//! `Ours`: the database under a benchmark: opened when it is needed, warmed up, loaded, and asked what it did.
+//! `Ours`: Collie's database under a benchmark: opens it when needed, warms it up, runs the load, and reads its
+//! counters.
 //!
 //! # Invariants
-//! - K1. A benchmark that begins with an empty database gets a directory that was removed before, unless it is to use what is
-//!   there.
-//! - K2. What was written for a benchmark is told once nothing of it is left in the log's memory.
-//! - K3. Before the clock starts, the log's next files are there; where writes wait for the disk, all its files were written
-//!   before, too: the first writing of a file is slower, and happens once in the life of a database.
+//! - K1. A benchmark that begins with an empty database gets a directory that was removed before, unless it must use
+//!   the existing database.
+//! - K2. The bytes written for a benchmark are reported only after the log has handed all of them from its memory to
+//!   the system.
+//! - K3. Before the clock starts, the log's next files are prepared. If writes wait for the disk, all its files have
+//!   been written once, too: the first write to a file is slower, and happens once in the lifetime of a database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -25,17 +27,17 @@ use super::volume::{Put, Space, Volume};
 use super::watch::{Intervals, Over, Peaks, watch};
 use super::workload::{Shared, Worker, Workload};
 
-/// Largest value of the warm-up, and how long its files may take to come back.
+/// The largest value of the warm-up, and how often and at what interval it checks whether its files are free again.
 const WARM_UP_VALUE_BYTES: u64 = 64 << 10;
 const WARM_UP_LOOKS: u32 = 1_000;
 const WARM_UP_LOOK: Duration = Duration::from_millis(10);
 
-/// What was done for the files of the log before the clock.
+/// How the files of the log were prepared before the clock started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Warm {
-    /// The next ones are there.
+    /// The next files are prepared.
     Prepared,
-    /// Every one was written.
+    /// Every file was written once.
     Turned,
 }
 
@@ -44,27 +46,28 @@ enum Warm {
 struct Opened {
     db: Db,
     cfs: Vec<Cf>,
-    /// Counters at the start of the last benchmark that wrote, what it wrote, and the peaks of it and since.
+    /// Counters at the start of the last benchmark that wrote, the bytes that it wrote, and the peaks during it and
+    /// since.
     since: Volume,
     user_bytes: u64,
     peaks: Peaks,
-    /// Whether K3 was seen to: for the next files, and then for all.
+    /// How far K3 was fulfilled: for the next files, or for all.
     warm: Option<Warm>,
 }
 
-/// What came of one benchmark.
+/// The result of one benchmark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// What it measured, if it measures something.
+    /// The figures, if it measures any.
     pub(super) figures: Option<Figures>,
-    /// What was put down for its writes.
+    /// The bytes on disk for its writes.
     pub(super) put: Option<Put>,
-    /// What else there is to say.
+    /// Further lines to print.
     pub(super) lines: Vec<String>,
 }
 
 impl Outcome {
-    /// Returns everything there is to say about the benchmark `name`.
+    /// Returns all lines about the benchmark `name`.
     pub(super) fn text(&self, name: &str) -> Vec<String> {
         let mut text: Vec<String> = self.figures.iter().map(|figures| figures.line(name)).collect();
         text.extend(self.figures.iter().flat_map(|figures| figures.writes.lines()));
@@ -74,7 +77,7 @@ impl Outcome {
     }
 }
 
-/// One database of ours.
+/// One database of Collie.
 #[derive(Debug)]
 pub(super) struct Ours<'a> {
     flags: KvFlags,
@@ -83,12 +86,12 @@ pub(super) struct Ours<'a> {
     open: Option<Opened>,
     /// Whether the log's memory outlives the process.
     outlives: bool,
-    /// Threads of the benchmarks before: each thread draws numbers of its own, so that what one benchmark read or wrote says
-    /// nothing of what the next one will.
+    /// The number of threads of earlier benchmarks. Each thread draws its own numbers, so that the keys of one
+    /// benchmark say nothing about those of the next.
     threads: u32,
 }
 
-/// Makes room for the log in files of `segment_bytes`: twice its ring and the writers' buffers must fit into one.
+/// Fits the log into files of `segment_bytes`: twice its ring and the writers' buffers must fit into one.
 fn fit(wal: &mut WalOptions, segment_bytes: u64) {
     wal.segment_size = segment_bytes;
     let buffers = |wal: &WalOptions| u64::from(wal.slots) * wal.chunk_size;
@@ -108,7 +111,7 @@ impl<'a> Ours<'a> {
         Self { flags: flags.clone(), env, dir: dir.to_owned(), open: None, outlives: false, threads: 0 }
     }
 
-    /// Where the log goes, if not beside the tables.
+    /// Returns the directory of the log, if it is not next to the tables.
     fn log_dir(&self) -> Option<PathBuf> {
         self.flags.wal_dir.as_ref().map(|dir| dir.join("collie-wal"))
     }
@@ -131,10 +134,11 @@ impl<'a> Ours<'a> {
         options
     }
 
-    /// Opens the database if it is not open, a new one if `fresh` (K1); returns whether the log's memory outlives the process.
+    /// Opens the database if it is not open, a new one if `fresh` (K1); returns whether the log's memory outlives the
+    /// process.
     ///
     /// # Errors
-    /// The engine's and the operating system's.
+    /// Those of the engine and the operating system.
     pub(super) fn ensure_open(&mut self, fresh: bool) -> anyhow::Result<bool> {
         if fresh {
             self.close()?;
@@ -147,7 +151,7 @@ impl<'a> Ours<'a> {
         Ok(self.outlives)
     }
 
-    /// Opens the database; returns how long that took, and what was read.
+    /// Opens the database; returns how long that took, and the report of the opening.
     fn open_timed(&mut self) -> anyhow::Result<(u64, collie_engine::OpenReport)> {
         let options = self.options();
         let began_ns = self.env.clock.now_ns();
@@ -174,7 +178,7 @@ impl<'a> Ours<'a> {
     /// Closes the database, if it is open.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub(super) fn close(&mut self) -> anyhow::Result<()> {
         if let Some(opened) = self.open.take() {
             opened.db.close()?;
@@ -185,7 +189,7 @@ impl<'a> Ours<'a> {
     /// Closes the database and removes it.
     ///
     /// # Errors
-    /// The log's and the operating system's.
+    /// Those of the log and the operating system.
     pub(super) fn remove(&mut self) -> anyhow::Result<()> {
         self.close()?;
         remove(&self.dir)
@@ -194,7 +198,7 @@ impl<'a> Ours<'a> {
     /// Runs one benchmark with all its threads.
     ///
     /// # Errors
-    /// The engine's; sums of `randomtransaction` that differ.
+    /// Those of the engine; sums of `randomtransaction` that differ.
     pub(super) fn run(&mut self, workload: Workload) -> anyhow::Result<Outcome> {
         let fresh = workload.is_fresh() && !self.flags.use_existing_db;
         self.ensure_open(fresh)?;
@@ -281,7 +285,7 @@ impl<'a> Ours<'a> {
             }
             if let Some(beside) = beside {
                 let written = beside.map_err(|_| anyhow::anyhow!("the writing thread panicked"))?.2?;
-                // Its operations are not the benchmark's, its bytes are on the disk.
+                // Its operations do not count for the benchmark, but its bytes are on the disk.
                 all.written += written.written;
                 all.writes.merge(&written.writes);
             }
@@ -290,7 +294,7 @@ impl<'a> Ours<'a> {
         })
     }
 
-    /// Tells what was put down since the last benchmark that wrote began.
+    /// Returns the bytes on disk since the start of the last benchmark that wrote.
     fn put(&self) -> anyhow::Result<Put> {
         let opened = self.opened()?;
         let db = &opened.db;
@@ -309,7 +313,8 @@ impl<'a> Ours<'a> {
         })
     }
 
-    /// Waits for the log's next files and, if `turn`, writes through every one of them and gives it back (K3); says so.
+    /// Waits for the log's next files. If `turn`, also writes through every file and frees it (K3), and returns a line
+    /// about that.
     fn warm_up(&mut self, turn: bool) -> anyhow::Result<Option<String>> {
         let wal = self.options().wal;
         let opened = self.open.as_mut().context("no database is open")?;
@@ -334,7 +339,7 @@ impl<'a> Ours<'a> {
         Ok(Some(format!("  warm-up    : {} MB through the log's files before the clock: {outcome}", bytes >> 20)))
     }
 
-    /// Closes the database and opens it again. Rows that are not in tables are read from the log.
+    /// Closes the database and opens it again; the opening reads from the log the rows that are not in tables.
     fn recover(&mut self) -> anyhow::Result<Outcome> {
         self.close()?;
         let (took_ns, report) = self.open_timed()?;
@@ -356,7 +361,7 @@ impl<'a> Ours<'a> {
         Ok(Outcome { figures: Some(figures), put: None, lines: vec![line] })
     }
 
-    /// Runs `write` over every family, and tells what it wrote to tables.
+    /// Runs `write` over every family and reports the bytes that it wrote to tables.
     fn write_tables(&self, write: impl FnOnce(&Db, &[Cf]) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
         let (opened, clock) = (self.opened()?, &self.env.clock);
         let before = Volume::of(&opened.db);
@@ -369,7 +374,7 @@ impl<'a> Ours<'a> {
         Ok(Outcome { figures: Some(figures), put: Some(self.put()?), lines: Vec::new() })
     }
 
-    /// Returns the counters since the open, one a line.
+    /// Returns the counters since the opening, one per line.
     pub(super) fn stats(&self) -> anyhow::Result<Vec<String>> {
         let opened = self.opened()?;
         let (volume, stat) = (Volume::of(&opened.db), opened.db.engine().stat());
@@ -423,7 +428,7 @@ impl<'a> Ours<'a> {
         Ok(lines)
     }
 
-    /// Returns the tables by tree, one a line.
+    /// Returns the tables per tree, one tree per line.
     fn level_stats(&self) -> anyhow::Result<Vec<String>> {
         let mut lines = vec!["Tree Families Tables Runs Size(MB) Flushed(MB) Compacted(MB)".to_owned(), "-".repeat(62)];
         for tree in self.opened()?.db.engine().level_stat().trees {
@@ -442,7 +447,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Hands what the log has in memory to the system, if there is a log.
+/// Hands the bytes in the log's memory to the system, if there is a log.
 fn drain_log(db: &Db) -> anyhow::Result<()> {
     if db.engine().log().is_some() {
         db.flush_wal(false)?;
@@ -450,7 +455,8 @@ fn drain_log(db: &Db) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the log has at most so many files in use and so many prepared; returns whether it came to that.
+/// Waits until the log has at most `segments` files in use and at least `spares` prepared; returns whether it got
+/// there.
 fn wait_for_files(log: &collie_wal::Log, segments: usize, spares: u32) -> bool {
     (0..WARM_UP_LOOKS).any(|look| {
         if look > 0 {
@@ -466,7 +472,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Removes a directory, if it is there.
+/// Removes a directory, if it exists.
 pub(super) fn remove(dir: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -480,8 +486,8 @@ pub(super) fn remove(dir: &Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Goal: a log fits into files of every size that may be asked for. Method: each power of two from the least; the log's own
-    /// rule for it.
+    /// Goal: a log fits into files of every allowed size. Method: each power of two from the smallest on; the log's own
+    /// check.
     #[test]
     fn log_fits_into_its_files() {
         for segment_bytes in (20..=28).map(|power| 1_u64 << power) {

@@ -1,24 +1,24 @@
-//! `Pace`: holds a writer back to its share of a rate.
+//! `Pace`: limits a writer to its share of a rate.
 
 use std::time::Duration;
 
 use collie_env::Clock;
 
-/// Shortest pause: shorter ones are gathered.
+/// The shortest pause; shorter ones add up.
 const PAUSE_NS_MIN: u64 = 1_000_000;
 
 /// How fast one thread of several may write.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Nanoseconds by byte of this thread; `None`: as fast as it can.
+    /// Nanoseconds per byte of this thread; `None`: no limit.
     ns_by_byte: Option<f64>,
-    /// When it began, once it did.
+    /// The time of its first write.
     began_ns: Option<u64>,
     bytes: u64,
 }
 
 impl Pace {
-    /// For one of `threads` threads that write `rate` bytes a second together; 0: as many as they can.
+    /// Creates the pace of one of `threads` threads that together write `rate` bytes per second; 0: no limit.
     #[expect(clippy::cast_precision_loss, reason = "a rate, not a count")]
     pub(super) fn new(rate: u64, threads: u32) -> Self {
         let ns_by_byte = (rate > 0).then(|| 1e9 * f64::from(threads) / rate as f64);
@@ -35,7 +35,7 @@ impl Pace {
         Some(due_ns.saturating_sub(now_ns)).filter(|pause| *pause >= PAUSE_NS_MIN).unwrap_or(0)
     }
 
-    /// Pauses as long as the rate asks for before `bytes` are written. Without a rate it looks at no clock.
+    /// Pauses as long as the rate requires before `bytes` are written. Without a rate it does not read the clock.
     pub(super) fn take(&mut self, bytes: u64, clock: &dyn Clock) {
         if self.ns_by_byte.is_some() {
             let pause_ns = self.pause_ns(bytes, clock.now_ns());
@@ -50,11 +50,11 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Goal: threads together keep to the rate and nobody waits without one. Method: times that are made up.
+    /// Goal: the threads together keep to the rate, and none waits without one. Method: invented times.
     #[test]
     fn rate_is_kept() {
         let mut pace = Pace::new(1_000_000, 2);
-        // Half a megabyte a second by thread: 2 us by byte.
+        // Half a megabyte per second and thread: 2 us per byte.
         assert_eq!(pace.pause_ns(1_000, 5_000_000), 0);
         assert_eq!(pace.pause_ns(1_000, 5_000_000), 2_000_000);
         assert_eq!(pace.pause_ns(1_000, 9_000_000), 0, "it is due");

@@ -1,11 +1,11 @@
-//! `Peer`: RocksDB's db_bench, run with the same flags in the same run.
+//! `Peer`: RocksDB's db_bench with the same flags, in the same run.
 //!
 //! # Invariants
-//! - D1. What the benchmarks leave is what the same list leaves here: benchmarks that db_bench does in a process of their own find
-//!   what those before left. They are `recover`, which is a start; `randomtransaction`, which needs another kind of database;
-//!   `fillsync` and `fill100K`, which are a thousandth of the others by their description and by ours, and by db_bench's code only
-//!   when `--writes` says so.
-//! - D2. A figure is found or the run fails: a line that is missing is not passed over.
+//! - D1. A benchmark finds the state that the same list leaves in Collie, although db_bench needs a separate process
+//!   for some: `recover`, which is a start; `randomtransaction`, which needs another kind of database; `fillsync` and
+//!   `fill100K`, which do a thousandth of the others' operations by their description and in Collie, but in db_bench's
+//!   code only with `--writes`.
+//! - D2. Every figure is found or the run fails: a missing line is not ignored.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::flags::KvFlags;
 use super::volume::Amplification;
 use super::workload::Workload;
 
-/// Between two looks whether it has ended.
+/// Time between two checks whether the process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The program, and the directory of its database.
@@ -29,37 +29,37 @@ pub(super) struct Peer {
     program: PathBuf,
     db: PathBuf,
     clock: Arc<dyn Clock>,
-    /// How long one process may take.
+    /// Time limit of one process.
     limit: Duration,
-    /// Files that it may have open, fewer than the system lets it.
+    /// The number of files that it may have open, if fewer than the system allows.
     descriptors: Option<u32>,
 }
 
-/// What a line of db_bench says, and what it said about the same benchmark behind it.
+/// The content of a line of db_bench, and of the lines about the same benchmark after it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PeerLine {
     pub(super) name: String,
     pub(super) operations_per_second: f64,
-    /// The line as it stands.
+    /// The line itself.
     pub(super) text: String,
-    /// With `--histogram`: percent, and microseconds that so many do not exceed.
+    /// With `--histogram`: percentiles, and their microseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
     pub(super) max_us: Option<f64>,
-    /// Of a benchmark that wrote, as its statistics tell it.
+    /// The bytes that a writing benchmark wrote, according to its statistics.
     pub(super) volume: Option<PeerVolume>,
 }
 
-/// Bytes that RocksDB wrote, as the rows of the last interval of its statistics say it: sums over intervals.
+/// Bytes that RocksDB wrote, from the rows for the last interval of its statistics; a sum over intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PeerVolume {
     pub(super) log_bytes: f64,
     pub(super) flush_bytes: f64,
-    /// Of flushes and compactions: `W-Amp` of the row for all levels, times what was flushed.
+    /// Bytes of flushes and compactions: `W-Amp` of the row for all levels, times the flushed bytes.
     pub(super) level_bytes: f64,
 }
 
 impl PeerVolume {
-    /// By the bytes of keys and values.
+    /// Returns the amplification for `user_bytes` bytes of keys and values.
     #[expect(clippy::cast_precision_loss, reason = "ratios for people")]
     pub(super) fn amplification(&self, user_bytes: u64) -> Amplification {
         let lsm = (self.flush_bytes > 0.0).then(|| self.level_bytes / self.flush_bytes);
@@ -72,11 +72,11 @@ impl PeerVolume {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     workloads: Vec<Workload>,
-    /// Whether what is there is kept (D1).
+    /// Whether the existing database is kept (D1).
     keep: bool,
 }
 
-/// Cuts the list where db_bench needs a process of its own (D1).
+/// Splits the list where db_bench needs a separate process (D1).
 fn groups(list: &[Workload], use_existing_db: bool) -> Vec<Group> {
     let alone = |one: Workload| {
         matches!(one, Workload::Recover | Workload::RandomTransaction | Workload::FillSync | Workload::Fill100K)
@@ -101,7 +101,8 @@ fn groups(list: &[Workload], use_existing_db: bool) -> Vec<Group> {
 }
 
 impl Group {
-    /// Names for `--benchmarks`, with the statistics behind each that wrote and what follows it without writing.
+    /// Returns the names for `--benchmarks`. `stats` follows each benchmark that wrote and the ones after it that did
+    /// not write.
     fn names(&self) -> Vec<&'static str> {
         let (mut names, mut wrote) = (Vec::new(), false);
         for one in &self.workloads {
@@ -117,7 +118,7 @@ impl Group {
     }
 }
 
-/// Whether db_bench tells a figure of a benchmark.
+/// Returns whether db_bench reports a figure for a benchmark.
 pub(super) const fn tells(one: Workload) -> bool {
     !matches!(one, Workload::Flush | Workload::Stats | Workload::LevelStats)
 }
@@ -128,17 +129,17 @@ impl Peer {
         Self { program: program.to_owned(), db: db.to_owned(), clock: Arc::clone(clock), limit, descriptors: None }
     }
 
-    /// Gives up a process that takes longer than `limit`, and lets it have so many files open.
+    /// Returns the peer with a time limit per process, and with a limit on the files that it may have open.
     pub(super) fn bounded(mut self, limit: Duration, descriptors: Option<u32>) -> Self {
         (self.limit, self.descriptors) = (limit, descriptors);
         self
     }
 
-    /// Runs the benchmarks once; returns a line for each that [`tells`] says it. Unless the flags say otherwise, tables are
-    /// compressed as ours are.
+    /// Runs the benchmarks once; returns a line for each that db_bench reports ([`tells`]). Unless the flags say
+    /// otherwise, tables are compressed as Collie's are.
     ///
     /// # Errors
-    /// When the program is not there, fails, or takes too long.
+    /// If the program does not exist, fails, or takes too long.
     pub(super) fn run(&self, flags: &KvFlags) -> anyhow::Result<Vec<PeerLine>> {
         let mut all = Vec::new();
         for group in groups(&flags.workloads(), flags.use_existing_db) {
@@ -183,15 +184,15 @@ impl Peer {
     /// Removes its database.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Those of the operating system.
     pub(super) fn remove(&self) -> anyhow::Result<()> {
         super::ours::remove(&self.db)
     }
 
-    /// Returns what the program says of itself: its version, and what slows it down.
+    /// Returns the program's description of itself: its version, and what slows it down.
     ///
     /// # Errors
-    /// As of [`Peer::run`].
+    /// Those of [`Peer::run`].
     pub(super) fn describe(&self) -> anyhow::Result<String> {
         let text = self.process(&["--benchmarks=levelstats".to_owned(), "--num=1".to_owned()])?;
         let version =
@@ -214,7 +215,7 @@ impl Peer {
         let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let (text, errors) = (read(&out)?, read(&err)?);
         for path in [out, err] {
-            // Best effort: the next process writes over it.
+            // Best effort: the next process overwrites it.
             let _best_effort = std::fs::remove_file(path);
         }
         let last = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
@@ -228,7 +229,7 @@ impl Peer {
         Ok(format!("{errors}\n{text}"))
     }
 
-    /// Runs the program to its end, or to the end of its time.
+    /// Runs the program until it ends or reaches the time limit.
     fn wait(&self, command: &mut Command) -> anyhow::Result<ExitStatus> {
         let mut child = command.spawn().with_context(|| {
             format!(
@@ -251,14 +252,14 @@ impl Peer {
     }
 }
 
-/// A command that runs `program` with so many files at most.
+/// Returns a command that runs `program` with a limit of `descriptors` open files.
 pub(super) fn limited(program: &Path, descriptors: u32) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n \"$0\" && exec \"$@\""]).arg(descriptors.to_string()).arg(program);
     command
 }
 
-/// The line of a start.
+/// Returns the line for a start.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn recovered(took_ns: u64) -> PeerLine {
     let (name, seconds) = (Workload::Recover.name(), took_ns as f64 / 1e9);
@@ -270,10 +271,10 @@ fn recovered(took_ns: u64) -> PeerLine {
     PeerLine { name: name.to_owned(), operations_per_second: 1.0 / seconds.max(1e-9), text, ..PeerLine::default() }
 }
 
-/// Finds the lines with figures, and what belongs to each.
+/// Finds the lines with figures, and the lines that belong to each.
 pub(super) fn lines(text: &str) -> Vec<PeerLine> {
     let (mut found, mut statistics): (Vec<PeerLine>, Statistics) = (Vec::new(), Statistics::default());
-    // Progress is written over itself: what counts is behind the last carriage return.
+    // Progress overwrites its own line: only the text after the last carriage return counts.
     for line in text.lines().filter_map(|line| line.rsplit('\r').next()) {
         if let Some(one) = figures(line) {
             found.push(one);
@@ -305,14 +306,14 @@ fn figures(line: &str) -> Option<PeerLine> {
     Some(PeerLine { name: name.trim().to_owned(), operations_per_second, text: line.to_owned(), ..PeerLine::default() })
 }
 
-/// Reads the number behind `word`.
+/// Parses the number after `word`.
 fn after(line: &str, word: &str) -> Option<f64> {
     let rest = line.split_once(word)?.1.trim_start();
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
     rest[..end].parse().ok()
 }
 
-/// Reads `P50: 1.0 P99.9: 2.0`.
+/// Parses `P50: 1.0 P99.9: 2.0`.
 fn percentiles(list: &str) -> Vec<(f64, f64)> {
     let words: Vec<&str> = list.split_ascii_whitespace().collect();
     words
@@ -324,7 +325,7 @@ fn percentiles(list: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What was read so far of the text of one `stats`.
+/// The state of parsing the text of one `stats`.
 #[derive(Debug, Default)]
 struct Statistics {
     w_amp: f64,
@@ -332,16 +333,17 @@ struct Statistics {
     ingest_mib: Option<f64>,
 }
 
-/// Column of `W-Amp` in the words of a row of levels: level, files, size and its unit, score, and six columns of bytes before it.
+/// Column of `W-Amp` among the words of a row of levels; before it are level, files, size and its unit, score, and six
+/// columns of bytes.
 const W_AMP_WORD: usize = 11;
 
 const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_024.0 * MIB;
-/// The last digit that is told of the log's bytes.
+/// The value of the last printed digit of the log's bytes.
 const GIB_DIGIT: f64 = 0.01 * GIB;
 
 impl Statistics {
-    /// Takes a line; returns the bytes of the last interval once the text says them all.
+    /// Parses a line; returns the bytes of the last interval once all of them were read.
     fn take(&mut self, line: &str) -> Option<PeerVolume> {
         let line = line.trim_start();
         if line.starts_with("Int ") {
@@ -352,7 +354,8 @@ impl Statistics {
             self.ingest_mib = after(line, "ingest: ");
         } else if let Some(writes) = line.strip_prefix("Interval WAL: ") {
             let written = after(writes, "written: ")? * GIB;
-            // Batches are told with more digits than the log's bytes, and are the same, but for transactions' own records.
+            // The bytes of batches are printed with more digits than the log's bytes, and are equal except for
+            // transactions' own records.
             let batches = self.ingest_mib.take().unwrap_or(0.0) * MIB;
             let is_same = !writes.starts_with("0 writes") && (batches - written).abs() <= GIB_DIGIT;
             let flush_bytes = self.flush_gib * GIB;
@@ -370,8 +373,8 @@ impl Statistics {
 mod tests {
     use super::*;
 
-    /// Goal: the statistics of db_bench become bytes and ratios, of the benchmark that wrote. Method: its texts, shortened:
-    /// one with the log, one without, one where nothing was flushed.
+    /// Goal: the statistics of db_bench become bytes and ratios of the benchmark that wrote. Method: its texts,
+    /// shortened: one with the log, one without, one without a flush.
     #[test]
     fn statistics_of_the_peer_are_read() {
         let stats = |ingest: &str, flush: &str, w_amp: &str, wal: &str| {
@@ -396,7 +399,7 @@ mod tests {
              overwrite    :       4.000 micros/op 250000 ops/sec 4.0 seconds 1000000 operations;   27.7 MB/s\n{}",
             stats("128.00", "0.125", "1.5", "40K writes, 0 syncs, 40000.00 writes per sync, written: 0.13 GB"),
             stats("128.00", "0.250", "2.0", "0 writes, 0 syncs, 0.00 writes per sync, written: 0.00 GB"),
-            // As of transactions, whose batches count twice.
+            // As with transactions, whose batches count twice.
             stats("64.00", "0.000", "0.0", "5 writes, 0 syncs, 5.00 writes per sync, written: 0.02 GB")
         );
         let found = lines(&text);
@@ -420,8 +423,8 @@ mod tests {
         assert_eq!(volume(0).amplification(0).total, None);
     }
 
-    /// Goal: each process gets what needs no other (D1), and statistics stand behind what wrote. Method: lists, and what is made
-    /// of them.
+    /// Goal: each process gets the benchmarks that can share one (D1), and statistics follow those that wrote. Method:
+    /// lists, and the groups made from them.
     #[test]
     fn lists_are_cut_where_a_process_ends() {
         use Workload::{FillRandom, FillSeq, FillSync, Flush, Overwrite, RandomTransaction, ReadRandom, Recover};

@@ -1,11 +1,12 @@
-//! The flags of db_bench (RocksDB 7.8) that do not set anything here: without effect, each with the reason, or refused.
+//! The flags of db_bench (RocksDB 7.8) that set nothing here: those without effect, each with the reason, and those
+//! that are refused.
 //!
-//! Refused is what would change the load: figures of another load beside the peer's say nothing. What tunes RocksDB's own parts
-//! is without effect.
+//! A flag that would change the load is refused, since figures of different loads cannot be compared. A flag that tunes
+//! RocksDB's own parts has no effect.
 //!
 //! Checked by `every_flag_of_db_bench_is_known`, where db_bench is installed.
 
-/// Flags that change nothing here: the reason, and the names with spaces between.
+/// Flags that change nothing here: the reason, and the names separated by spaces.
 pub(super) const WITHOUT_EFFECT: &[(&str, &str)] = &[
     (
         "a family has one buffer beside the one that is flushed, and rows in an ordered index",

@@ -1,8 +1,8 @@
-//! `Rows`: what a transaction of `randomtransaction` writes, and the sums that must hold whatever happened.
+//! `Rows`: the rows that a transaction of `randomtransaction` writes, and the sums that must always hold.
 //!
 //! # Invariant
-//! - A1. Each transaction adds one amount to one row of every set, or nothing: the sums of the sets are equal whenever nobody
-//!   writes. A benchmark in which they are not has lost an update, and fails.
+//! - A1. Each transaction adds one amount to one row of every set, or nothing: the sums of the sets are equal whenever
+//!   no transaction is writing. A benchmark in which they differ has lost an update, and fails.
 
 use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, ErrorKind, Isolation};
@@ -10,11 +10,11 @@ use collie_engine::{EngineError, ErrorKind, Isolation};
 use super::draw::Random;
 use super::flags::KvFlags;
 
-/// Before the keys of all sets: no key of another benchmark begins so, they begin with small numbers.
+/// Prefix of the keys of all sets. No key of another benchmark begins with it, since those begin with small numbers.
 const PREFIX: &[u8; 4] = b"txn:";
 const KEY_BYTES: usize = 16;
 const AMOUNT_BYTES: usize = 8;
-/// Rows made in one batch.
+/// Rows created in one batch.
 const BATCH_ROWS: u64 = 1_000;
 
 /// One row of each set.
@@ -35,7 +35,7 @@ fn amount_of(value: &[u8]) -> u64 {
 }
 
 impl Rows {
-    /// Draws one row of each set.
+    /// Selects one random row of each set.
     pub(super) fn draw(flags: &KvFlags, random: &mut Random) -> Self {
         Self((0..flags.transaction_sets).map(|set| key(set, random.below(flags.num))).collect())
     }
@@ -45,10 +45,10 @@ impl Rows {
         self.0.len() * (KEY_BYTES + AMOUNT_BYTES)
     }
 
-    /// Adds `amount` to each row in one transaction. Returns whether it committed: another may have been first (A1).
+    /// Adds `amount` to each row in one transaction. Returns whether it committed: it may lose a race to another (A1).
     ///
     /// # Errors
-    /// The engine's, but for lost races.
+    /// Those of the engine, except lost races.
     pub(super) fn add(
         &self,
         db: &Db,
@@ -73,11 +73,11 @@ impl Rows {
     }
 }
 
-/// Makes every row, with nothing in it, where that is needed: at READ COMMITTED a row that is not there is not locked, and two
-/// transactions that make it would both believe to be the first.
+/// Creates every row, with nothing in it, where that is needed: READ COMMITTED does not lock a row that does not exist,
+/// so two transactions that create it would both believe to be the first.
 ///
 /// # Errors
-/// The engine's.
+/// Those of the engine.
 pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineError> {
     if flags.isolation != Isolation::ReadCommitted {
         return Ok(());
@@ -99,7 +99,7 @@ pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineErr
 /// Returns the sum of each set.
 ///
 /// # Errors
-/// The engine's.
+/// Those of the engine.
 pub(super) fn sums(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<Vec<u64>, EngineError> {
     let snapshot = db.snapshot()?;
     let mut sums = Vec::new();

@@ -1,31 +1,32 @@
-//! `Volume`: bytes and calls that an open database has counted; `Amplification` and `Space`: what they say by the user's bytes.
+//! `Volume`: bytes and calls that an open database has counted; `Amplification` and `Space`: their ratios to the user's
+//! bytes.
 //!
 //! | figure | is |
 //! |---|---|
 //! | `WAF_lsm` | (flush + compaction) / flush: RocksDB's `W-Amp`; the log is in neither, so switching it off cannot change it |
 //! | `WAF_total` | (log + flush + compaction) / keys and values written |
-//! | `WAF_dev` | bytes that the process had written to a device / keys and values written; Linux only |
-//! | `SAF` | (tables + log that is kept) / keys and values that are there |
+//! | `WAF_dev` | bytes that the process has written to a device / keys and values written; Linux only |
+//! | `SAF` | (tables + kept log) / live keys and values |
 //! | `SAF_lsm` | the same without the log |
 //!
-//! The log counts as the bytes that are kept: the rest of its files is prepared ahead, and is not of these rows.
+//! The log counts with its kept bytes: the rest of its files is prepared in advance and does not belong to these rows.
 //!
 //! # Invariants
-//! - V1. A ratio whose divisor is 0 is not told: no flush, nothing written, nothing there.
+//! - V1. A ratio with the divisor 0 is not reported: no flush, no bytes written, no live bytes.
 
 use std::ops::ControlFlow;
 
 use collie_engine::EngineError;
 use collie_engine::kv::{Cf, Db};
 
-/// Counted since the open of the database; `device_bytes` since the start of the process.
+/// Counters since the opening of the database; `device_bytes` since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Volume {
     /// Bytes of frames written to the log's files.
     pub(super) log_bytes: u64,
     pub(super) flush_bytes: u64,
     pub(super) compaction_bytes: u64,
-    /// `None`: the system does not say.
+    /// `None`: the system does not report it.
     pub(super) device_bytes: Option<u64>,
     pub(super) frames: u64,
     pub(super) syncs: u64,
@@ -33,7 +34,7 @@ pub(super) struct Volume {
     pub(super) compactions: u64,
     /// Appends that found the ring full and waited.
     pub(super) ring_full: u64,
-    /// Writes that waited because flushes were behind: slowed down, and stopped.
+    /// Writes that waited because flushes were behind: slowed, and stopped.
     pub(super) slowed: u64,
     pub(super) stopped: u64,
 }
@@ -59,7 +60,7 @@ impl Volume {
         }
     }
 
-    /// Returns what was counted since `before`, of the same open database.
+    /// Returns the counts since `before`, of the same open database.
     pub(super) fn since(&self, before: &Self) -> Self {
         let device = self.device_bytes.zip(before.device_bytes);
         Self {
@@ -78,12 +79,12 @@ impl Volume {
     }
 }
 
-/// Finds what a process had written to devices in the text of `/proc/PID/io`.
+/// Finds the bytes that a process has written to devices in the text of `/proc/PID/io`.
 fn device_bytes(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("write_bytes:")?.trim().parse().ok())
 }
 
-/// How many bytes were written for each of the user's.
+/// Bytes written per byte of the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amplification {
     pub(super) lsm: Option<f64>,
@@ -97,7 +98,7 @@ pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 impl Amplification {
-    /// Of `volume`, written for `user_bytes` of keys and values.
+    /// Returns the amplification of `volume`, written for `user_bytes` of keys and values.
     pub(super) fn of(volume: &Volume, user_bytes: u64) -> Self {
         let levels = volume.flush_bytes + volume.compaction_bytes;
         Self {
@@ -108,23 +109,23 @@ impl Amplification {
     }
 }
 
-/// What lies on the disk, beside what is to be kept.
+/// Bytes on the disk, and the live bytes that they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     pub(super) table_bytes: u64,
-    /// Of the log, the part that is kept.
+    /// The kept part of the log.
     pub(super) log_bytes: u64,
-    /// Of the log, its files, with what is prepared ahead.
+    /// The log's files, including prepared ones.
     pub(super) log_file_bytes: u64,
     /// Keys and values that a reader finds.
     pub(super) live_bytes: u64,
 }
 
 impl Space {
-    /// Reads every row of `cfs` for it.
+    /// Determines the space; reads every row of `cfs` for it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(super) fn of(db: &Db, cfs: &[Cf], segment_bytes: u64) -> Result<Self, EngineError> {
         let snapshot = db.snapshot()?;
         let mut live_bytes = 0;
@@ -152,7 +153,7 @@ impl Space {
     }
 }
 
-/// Returns the bytes of log that an open would need. Looks at two positions; no lock of the log.
+/// Returns the bytes of log that an opening would need. Loads two positions without locking the log.
 pub(super) fn kept_log_bytes(db: &Db) -> u64 {
     if db.engine().log().is_none() {
         return 0;
@@ -161,23 +162,23 @@ pub(super) fn kept_log_bytes(db: &Db) -> u64 {
     if end > start { end.bytes_since(start) } else { 0 }
 }
 
-/// Bytes that were put down for the writes of one benchmark, and what followed it without writing.
+/// Bytes written and on disk for one benchmark and those after it that did not write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Put {
     pub(super) user_bytes: u64,
     pub(super) volume: Volume,
     pub(super) space: Space,
-    /// Most log that was kept at one time.
+    /// Most bytes of log kept at one time.
     pub(super) log_peak_bytes: u64,
-    /// Where the engine begins to give log up: what was asked for, or what it chose.
+    /// The bytes from which on the engine releases log: the requested limit, or the one that it chose.
     pub(super) log_limit_bytes: u64,
     pub(super) segment_bytes: u64,
     pub(super) open_files_peak: u64,
-    /// How tables are stored.
+    /// The compression of the tables.
     pub(super) compression: &'static str,
 }
 
-/// Writes a ratio with two decimals, or that there is none.
+/// Formats a ratio with two decimals, or `-` if there is none.
 pub(super) fn shown(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
@@ -236,7 +237,7 @@ impl Put {
 mod tests {
     use super::*;
 
-    /// Goal: each ratio is of the right bytes, and none is told that cannot be (V1). Method: counters that are made up.
+    /// Goal: each ratio uses the right bytes, and none is reported with divisor 0 (V1). Method: invented counters.
     #[test]
     fn ratios_are_of_the_right_bytes() {
         let before = Volume { log_bytes: 100, flush_bytes: 10, device_bytes: Some(5), ..Volume::default() };
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!((volume.log_bytes, volume.flush_bytes, volume.syncs), (1_200, 500, 3));
         let found = Amplification::of(&volume, 1_000);
         assert_eq!(found, Amplification { lsm: Some(1.5), total: Some(1.95), device: Some(3.0) });
-        // Without the log the first is the same, the second is not.
+        // Without the log the first ratio is the same, the second is not.
         let unlogged = Volume { log_bytes: 0, ..volume };
         let found = Amplification::of(&unlogged, 1_000);
         assert_eq!((found.lsm, found.total), (Some(1.5), Some(0.75)));
@@ -268,7 +269,7 @@ mod tests {
         assert!(lines.contains("3 syncs") && lines.contains("stalls: 0 of"), "{lines}");
     }
 
-    /// Goal: what the system says of a process is understood. Method: its text; a text without the line.
+    /// Goal: the system's counter of a process is parsed. Method: its text; a text without the line.
     #[test]
     fn device_bytes_are_found() {
         assert_eq!(device_bytes("rchar: 1\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n"), Some(4_096));

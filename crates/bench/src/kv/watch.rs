@@ -1,8 +1,8 @@
-//! `Watch`: looks at a database now and then while a benchmark runs: the most log that is kept, the most files that are open, and
-//! operations a second for `--report_file`.
+//! `Watch`: checks a database at intervals while a benchmark runs: the most log kept, the most files open, and the
+//! operations per second for `--report_file`.
 //!
 //! # Invariants
-//! - B1. It looks once at the beginning and once at the end, however short the benchmark is.
+//! - B1. It checks once at the beginning and once at the end, however short the benchmark is.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,18 +17,18 @@ use parking_lot::{Condvar, Mutex};
 
 use super::volume::kept_log_bytes;
 
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was seen at most.
+/// The highest values observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peaks {
     pub(super) log_bytes: u64,
-    /// 0 where the system does not say.
+    /// 0 if the system does not report it.
     pub(super) open_files: u64,
 }
 
-/// Tells a watch that the benchmark is over.
+/// Signals a watch that the benchmark is over.
 #[derive(Debug, Default)]
 pub(super) struct Over {
     over: Mutex<bool>,
@@ -41,7 +41,7 @@ impl Over {
         self.changed.notify_all();
     }
 
-    /// Pauses; returns whether it is over.
+    /// Pauses; returns whether the benchmark is over.
     fn wait(&self) -> bool {
         let mut over = self.over.lock();
         if !*over {
@@ -51,7 +51,7 @@ impl Over {
     }
 }
 
-/// Rows for a file of operations a second, as db_bench writes them.
+/// Rows of operations per second for a file, in db_bench's format.
 #[derive(Debug)]
 pub(super) struct Intervals {
     file: std::fs::File,
@@ -62,10 +62,10 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// Goes on with `path`; a file that is not there gets its headings.
+    /// Appends to `path`; a new file gets its headings.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub(super) fn new(path: &Path, seconds: u64, now_ns: u64) -> anyhow::Result<Self> {
         let fresh = !path.exists();
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
@@ -77,7 +77,7 @@ impl Intervals {
         Ok(Self { file, every_ns, began_ns: now_ns, next_ns: now_ns + every_ns, told: 0 })
     }
 
-    /// Writes a row for each interval that is over.
+    /// Writes a row if the current interval is over.
     fn look(&mut self, now_ns: u64, done: u64) -> std::io::Result<()> {
         if now_ns < self.next_ns {
             return Ok(());
@@ -91,10 +91,10 @@ impl Intervals {
     }
 }
 
-/// Looks until it is told that it is over.
+/// Checks the database until the benchmark is over.
 ///
 /// # Errors
-/// Of the file of `intervals`.
+/// Those of the file of `intervals`.
 pub(super) fn watch(
     db: &Db,
     over: &Over,
@@ -110,16 +110,16 @@ pub(super) fn watch(
             intervals.look(clock.now_ns(), done.load(Relaxed))?;
         }
         if over.wait() {
-            // B1: what came after the look before this one.
+            // B1: the log that was kept after the last check.
             peaks.log_bytes = peaks.log_bytes.max(kept_log_bytes(db));
             return Ok(peaks);
         }
     }
 }
 
-/// Returns how many files this process has open; 0 where the system does not say.
+/// Returns the number of files that this process has open; 0 if the system does not report it.
 fn open_files() -> u64 {
-    // One of them is the listing's own.
+    // One of them is the directory listing's.
     std::fs::read_dir("/proc/self/fd").map_or(0, |all| (all.count() as u64).saturating_sub(1))
 }
 
@@ -127,8 +127,8 @@ fn open_files() -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: rows of operations a second are those of their intervals. Method: times and counts that are made up, in two
-    /// benchmarks that write one file.
+    /// Goal: rows of operations per second match their intervals. Method: invented times and counts, in two benchmarks
+    /// that write one file.
     #[test]
     fn intervals_are_told_by_second() {
         const SECOND: u64 = 1_000_000_000;

@@ -15,7 +15,7 @@ use super::pace::Pace;
 use super::transactions::Rows;
 use crate::Latencies;
 
-/// Operations between two looks at the clock of a benchmark with a duration.
+/// Operations between two checks of the clock in a benchmark with a duration.
 const LOOK_EVERY: u64 = 1_000;
 
 /// A benchmark.
@@ -48,7 +48,7 @@ pub(super) enum Workload {
 }
 
 impl Workload {
-    /// All of them by name.
+    /// All benchmarks by name.
     pub(super) const ALL: &[(&str, Self)] = &[
         ("fillseq", Self::FillSeq),
         ("fillrandom", Self::FillRandom),
@@ -80,12 +80,12 @@ impl Workload {
         Self::ALL.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it begins with an empty database.
+    /// Returns whether it begins with an empty database.
     pub(super) const fn is_fresh(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom | Self::FillUniqueRandom | Self::FillSync | Self::Fill100K)
     }
 
-    /// Whether it writes rows.
+    /// Returns whether it writes rows.
     pub(super) const fn writes(self) -> bool {
         matches!(
             self,
@@ -99,7 +99,7 @@ impl Workload {
         ) || self.is_fresh()
     }
 
-    /// Whether it is done by threads with keys and values of their own.
+    /// Returns whether threads run it with their own keys and values.
     #[cfg(test)]
     pub(super) const fn is_load(self) -> bool {
         !matches!(self, Self::Recover | Self::Flush | Self::Compact | Self::Stats | Self::LevelStats)
@@ -117,15 +117,15 @@ impl Workload {
     }
 }
 
-/// What the threads of one benchmark share.
+/// The state that the threads of one benchmark share.
 pub(super) struct Shared<'a> {
     pub(super) db: &'a Db,
     pub(super) cfs: &'a [Cf],
     pub(super) flags: &'a KvFlags,
     pub(super) clock: &'a Arc<dyn Clock>,
-    /// Operations done so far by all threads; counted when somebody is told in between.
+    /// Operations done so far by all threads; counted only if they are reported at intervals.
     pub(super) done: &'a AtomicU64,
-    /// Set when the readers are done, for a writer beside them.
+    /// Set when the readers are done, for a concurrent writer.
     pub(super) over: &'a AtomicBool,
 }
 
@@ -165,10 +165,10 @@ impl<'a> Worker<'a> {
         Self { shared, random, values, key, started_ns: 0, last_ns: 0, writes: 0, pace, figures }
     }
 
-    /// Runs the benchmark; the second thread kind of `readwhilewriting` is `writes`.
+    /// Runs the benchmark. `writes`: as the writer of `readwhilewriting`.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(super) fn run(mut self, workload: Workload, writes: bool) -> anyhow::Result<Figures> {
         self.started_ns = self.shared.clock.now_ns();
         self.last_ns = self.started_ns;
@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
         Ok(self.figures)
     }
 
-    /// Whether there is more to do, of `count` operations or until the time is up.
+    /// Returns whether to go on: up to `count` operations, or until the time is over.
     fn goes_on(&self, at: u64, count: u64) -> bool {
         let seconds = self.shared.flags.duration_seconds;
         if seconds == 0 {
@@ -228,7 +228,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Does one write of `bytes`, and looks closely at one in so many.
+    /// Does one write of `bytes`; samples one in [`SAMPLED_ONE_IN`] and the first.
     fn written<R>(&mut self, bytes: usize, work: impl FnOnce(&mut Self) -> anyhow::Result<R>) -> anyhow::Result<R> {
         self.writes += 1;
         self.figures.written += bytes as u64;

@@ -1,8 +1,8 @@
-//! What does appending one record cost, with nobody else at work? In bursts that fit into the ring, emptied between
-//! them and outside the measured time, so that neither the sink nor the disk is in the figure.
+//! What does appending one record cost on an otherwise idle log? Appends run in bursts that fit into the ring, which is
+//! emptied between them outside the measured time. So the figure contains neither the sink nor the disk.
 //!
-//! What an append executes is counted apart from that, an instruction at a time, and is the same on every run. Where nobody
-//! may trace, the processor's counter of instructions is asked instead, if there is one.
+//! Separately, a tracer counts the instructions of an append one at a time; the count is the same in every run. If
+//! tracing is not permitted, the processor's counter of instructions is used, if there is one.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::{
     trace::{Counts, Tracer},
 };
 
-/// Bodies in bytes.
+/// Lengths of bodies in bytes.
 const SIZES: [usize; 3] = [64, 256, 1024];
-/// Records of a burst take about this: far below half the ring, where the log starts to flush, and short enough that most
-/// bursts are over before the scheduler takes the processor away.
+/// Approximate length of a burst: far below half the ring, where the log starts to flush, and short enough that most
+/// bursts end before the scheduler takes the processor away.
 const BURST_BYTES: usize = 1 << 20;
-/// Bursts that go once around the ring.
+/// The number of bursts that go once around the ring.
 const WARM_BURSTS: usize = 17;
 const TIME: Duration = Duration::from_millis(400);
-/// Appends that are executed an instruction at a time.
+/// The number of appends that are traced instruction by instruction.
 const TRACED: u64 = 100;
 
-/// Cost of an append in one run.
+/// The cost of an append in one run.
 struct Cost {
     ns: f64,
     instructions: Option<f64>,
 }
 
-/// Copies the bytes of records into a ring and does nothing else: what no log can be cheaper than.
+/// Only copies the bytes of records into a ring: the floor for every log.
 struct CopyAlone(Ring);
 
 impl Append for (&CopyAlone, u64) {
@@ -42,7 +42,7 @@ impl Append for (&CopyAlone, u64) {
         let (copy, at) = self;
         let head = crate::record::Head::new(body.len());
         hook();
-        // SAFETY: ring R1: one thread has this ring, and nobody reads it.
+        // SAFETY: ring R1: one thread has this ring, and no thread reads it.
         unsafe { copy.0.write_record(*at, &head, body) };
         *at += (head.as_slice().len() + body.len()) as u64;
         *at
@@ -106,13 +106,13 @@ impl Visit for Bursts<'_> {
             times_ns.push(float(ns) / float(burst as u64));
             counts.push(count.map(|count| float(count) / float(burst as u64)));
         }
-        // The middle burst: one that lost the processor says nothing about the append.
+        // The median burst, since one that lost the processor says nothing about the append.
         let counts: Option<Vec<f64>> = counts.into_iter().collect();
         Cost { ns: median(&times_ns), instructions: counts.map(|counts| median(&counts)) }
     }
 }
 
-/// Appends of one size, an instruction at a time.
+/// Appends of one size, traced instruction by instruction.
 struct Traced<'a> {
     tracer: &'a Tracer,
     count: usize,
@@ -127,13 +127,13 @@ impl Visit for Traced<'_> {
         let mut append = || {
             std::hint::black_box(writer.append(std::hint::black_box(&body)));
         };
-        // What happens once only is over then.
+        // The first appends cover all one-time work.
         (0..self.count).for_each(|_| append());
         self.tracer.count(self.count, &mut append)
     }
 }
 
-/// Counts what appends execute, of the floor first and then of every protocol that is built.
+/// Counts the instructions of appends: first of the floor, then of every protocol that is built.
 fn trace(plan: &Plan, tracer: &Tracer, setup: &Setup, size: usize) -> anyhow::Result<[Option<Vec<Counts>>; 11]> {
     let count = usize::try_from(plan.amount(TRACED).max(3))?;
     let mut all = [const { None }; 11];
@@ -145,14 +145,14 @@ fn trace(plan: &Plan, tracer: &Tracer, setup: &Setup, size: usize) -> anyhow::Re
     Ok(all)
 }
 
-/// Returns the middle one of a count over all appends.
+/// Returns the median of a count over all appends.
 fn middle(counts: &[Counts], of: fn(&Counts) -> u64) -> u64 {
     let mut sorted: Vec<u64> = counts.iter().map(of).collect();
     sorted.sort_unstable();
     sorted[sorted.len() / 2]
 }
 
-/// Adds what was traced; else what the processor counted, if it did.
+/// Adds the traced counts, or else the processor's count, if there is one.
 fn with_counts(row: Row, traced: Option<&[Counts]>, costs: &[Cost]) -> Row {
     const NOT_AVAILABLE: Figure = Figure::Absent("not available");
     let Some(traced) = traced else {

@@ -1,4 +1,4 @@
-//! How far does the boundary lag behind the appenders, and what does asking for it cost?
+//! How far does the boundary lag behind the appenders, and what does a check of the boundary cost?
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,12 +16,12 @@ use crate::{
 const SLOTS: [usize; 3] = [16, 64, 256];
 const APPENDERS: [usize; 2] = [2, 32];
 const TIME: Duration = Duration::from_millis(500);
-/// Looks of a burst: few enough that the sink is not woken.
+/// Checks per burst: few enough that the sink is not woken.
 const LOOKS: u32 = 1_000;
 const BURSTS: u32 = 50;
 
-/// Asks for the boundary of a log with so many writers, after each append of one of them: when nothing was appended,
-/// nobody needs to look.
+/// Checks the boundary of a log with `slots` writers after each append of one of them, since a check without an append
+/// in between has nothing to scan.
 struct Scans<'a> {
     plan: &'a Plan,
     slots: usize,
@@ -49,7 +49,7 @@ impl Visit for Scans<'_> {
             subject.drain();
             costs.push((both_ns - alone_ns).max(0.0));
         }
-        // The middle burst: one that lost the processor says nothing about the look.
+        // The median burst, since one that lost the processor says nothing about the check.
         super::median(&costs)
     }
 }
@@ -62,14 +62,14 @@ impl Scans<'_> {
     }
 }
 
-/// Looks, every 100 microseconds, how far the boundary is behind while others append.
+/// Measures, every 100 microseconds, how far the boundary is behind while other threads append.
 struct Lag<'a> {
     plan: &'a Plan,
     threads: usize,
 }
 
 impl Visit for Lag<'_> {
-    /// Bytes, in the place of nanoseconds.
+    /// Bytes, recorded in place of nanoseconds.
     type Out = Latencies;
 
     fn visit<S: Subject>(self, subject: &S) -> Latencies {
@@ -89,7 +89,7 @@ impl Visit for Lag<'_> {
             let limit_ns = self.plan.time(TIME).as_nanos();
             while u128::from(self.plan.now_ns() - begun) < limit_ns {
                 std::thread::sleep(Duration::from_micros(100));
-                // In this order: what is appended in between does not count as lag.
+                // In this order, bytes that are appended in between do not count as lag.
                 let reserved = subject.reserved();
                 lags.record(reserved.saturating_sub(subject.boundary()));
             }
@@ -99,7 +99,7 @@ impl Visit for Lag<'_> {
     }
 }
 
-/// Measures the protocols whose boundary can lag, beside one where it cannot.
+/// Measures the protocols whose boundary can lag, and for comparison one whose boundary cannot.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let question = "how far is the boundary behind the next free position, and what does asking for it cost?";
     let mut section = Section::new("boundary", question);

@@ -1,5 +1,5 @@
-//! What do copies of the log in further directories cost a commit? All on one device, so this is the price of the work,
-//! not what a second device would give.
+//! What do copies of the log in further directories cost a commit? All are on one device, so this is the cost of the
+//! work, not the gain from a second device.
 
 use std::time::Duration;
 

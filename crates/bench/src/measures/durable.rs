@@ -1,6 +1,6 @@
-//! What do clients reach that wait for the disk, beside what the disk does for one writer and nothing else?
+//! What do clients reach that wait for the disk, compared with what the disk does for a single writer alone?
 //!
-//! Slices of the floor lie between the cases, so each case has its floor from just before and just after.
+//! Slices of the floor run between the cases, so that each case has its floor from just before and just after.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const CLIENTS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const TIME: Duration = Duration::from_millis(1000);
 const FLOOR_TIME: Duration = Duration::from_millis(500);
 
-/// Runs all cases of one protocol once; `None` when it is not built.
+/// Runs all cases of one protocol once; `None` if it is not built.
 fn run_once(plan: &Plan, kind: Kind, floor: &mut DiskFloor) -> anyhow::Result<Option<Vec<Load>>> {
     let options = Options {
         protocol: kind.protocol().expect("the log's own kinds have one"),
@@ -48,7 +48,7 @@ fn run_once(plan: &Plan, kind: Kind, floor: &mut DiskFloor) -> anyhow::Result<Op
     Ok(Some(loads))
 }
 
-/// Adds a row of `kind` under `clients`.
+/// Returns the row of `kind` with `clients`.
 fn row(kind: Kind, clients: usize, hog: &str, loads: &[&Load]) -> Row {
     let of = |figure: fn(&Load) -> f64| loads.iter().map(|load| figure(load)).collect::<Vec<_>>();
     let row =
@@ -75,7 +75,7 @@ fn row(kind: Kind, clients: usize, hog: &str, loads: &[&Load]) -> Row {
     }
 }
 
-/// Measures the log's own protocols, with and without a processor hog.
+/// Measures the log's own protocols, with and without a thread that hogs a processor.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let question = "what do clients reach that wait for the disk? (floor: write 4 KiB over a filled file and sync)";
     let mut section = Section::new("durable", question);

@@ -1,4 +1,4 @@
-//! What do flushes side by side bring? The same clients, with one flush in the air at a time and with more.
+//! What do parallel flushes gain? The same clients, with one in-flight flush at a time and with more.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const FLIGHTS: [u32; 4] = [1, 2, 4, 8];
 const CLIENTS: usize = 64;
 const TIME: Duration = Duration::from_secs(1);
 
-/// Measures the default protocol with each number of flights.
+/// Measures the default protocol with each number of in-flight flushes.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("flights", "what do flushes side by side bring to clients that wait for the disk?");
     let mut runs = FLIGHTS.map(|_| Vec::new());

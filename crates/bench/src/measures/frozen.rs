@@ -1,14 +1,15 @@
-//! An appender stops in the middle of an append: what do the others see?
+//! An appender stops in the middle of an append: how does that affect the others?
 //!
-//! Stopped by the benchmark, at one step after another: in the hook that runs after it has its position and before its
-//! record is complete (W3), which sleeps; and by a tracer (`trace`) where there is no hook: right after taking the position,
-//! after showing STAGED, half-way through the copy, right before white. One other appends, another also waits until the
-//! boundary has passed its record. Both begin every 20 microseconds and are timed from when they should have begun, so a
-//! stop counts for everything it held up. Where the position is taken and the record copied under one mutex, the append
-//! itself waits; elsewhere only the boundary does.
+//! The benchmark stops it at one step after another. The hook, which runs after the append has its position and before
+//! its record is complete (W3), sleeps. At the other steps a tracer (`trace`) stops it: right after it has taken the
+//! position, after it has shown STAGED, half-way through the copy, and right before white. Of the other two appenders
+//! one only appends, and one also waits until the boundary has passed its record. Both begin an append every 20
+//! microseconds and measure from the time at which it was due, so a stop counts for every append that it delayed. If
+//! the position is taken and the record copied under one mutex, the append itself waits; otherwise only the boundary
+//! does.
 //!
-//! Stopped by the scheduler, anywhere: 64 appenders on a few processors, each waiting for the boundary after each record.
-//! Large records are mostly copying, so most stops fall there.
+//! The scheduler stops appenders anywhere: 64 of them on a few processors, each waiting for the boundary after each
+//! record. Large records spend most of their time in the copy, so most stops fall there.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -26,19 +27,20 @@ use crate::{
 
 const FREEZES_MS: [u64; 3] = [1, 10, 100];
 const TIME: Duration = Duration::from_millis(1500);
-/// Appenders that go on: one that only appends, one that waits for the boundary.
+/// The appenders that go on: one only appends, one waits for the boundary.
 const OTHERS: usize = 2;
-/// One begins so often.
+/// Time between the starts of two appends.
 const EVERY_NS: u64 = 20_000;
 
-/// Those that the tracer stops, at every place that they have.
+/// The protocols that the tracer stops, at every place that they have.
 const TRACED: [Kind; 4] = [Kind::OneMutex, Kind::Oracle, Kind::Base, Kind::Help];
 const TRACED_TIME: Duration = Duration::from_millis(700);
-/// Body of a record that the tracer stops: long enough that copying it is most of the way from W2 to white, and short enough
-/// to be copied by a loop (the C library may copy longer ones by one instruction, which steps byte by byte).
+/// Body of a record that the tracer stops: long enough that the copy is most of the way from W2 to white, and short
+/// enough to be copied by a loop (the C library may copy longer ones by one instruction, which steps byte by byte).
 const TRACED_SIZE: usize = 2048;
 
-/// Returns the body of a record that the tracer stops; where only a touch is asked for, few steps are.
+/// Returns the length of the body of a record that the tracer stops; shorter at the pace Touch, so that there are few
+/// steps.
 fn traced_size(plan: &Plan) -> usize {
     if plan.pace == Pace::Touch { 256 } else { TRACED_SIZE }
 }
@@ -52,22 +54,22 @@ struct Seen {
 /// How an appender is stopped.
 #[derive(Clone, Copy)]
 enum How<'a> {
-    /// Not at all.
+    /// It is not stopped.
     Never,
-    /// By sleeping in the hook.
+    /// It sleeps in the hook.
     Hook,
-    /// From outside.
+    /// The tracer stops it.
     Traced(&'a Tracer, Place),
 }
 
-/// Stops one appender again and again, for as long as it then runs.
+/// Stops one appender repeatedly, and after each stop lets it run for the same time.
 struct Freeze<'a> {
     plan: &'a Plan,
     freeze_ms: u64,
     how: How<'a>,
 }
 
-/// Appends, and if `waits` also waits for the boundary, every [`EVERY_NS`] until told to stop.
+/// Appends every [`EVERY_NS`] until `stop` is set; if `waits`, also waits for the boundary.
 fn go_on<S: Subject>(plan: &Plan, subject: &S, waits: bool, stop: &AtomicBool) -> Latencies {
     let (mut writer, mut latencies) = (subject.writer(usize::from(waits)), Latencies::default());
     let mut due = plan.now_ns();
@@ -96,7 +98,7 @@ impl Visit for Freeze<'_> {
         let body = vec![0x5A; traced_size(plan)];
         let mut writer = subject.writer(OTHERS);
         if let How::Traced(tracer, place) = how {
-            // Shows the tracer the way, undisturbed. The same code runs below: `once` is one function.
+            // Shows the tracer the path of an undisturbed append. The same code runs below: `once` is one function.
             tracer.count(1, &mut once(&mut writer, &body))?;
             if !tracer.has(place)? {
                 return Ok(None);
@@ -129,7 +131,7 @@ impl Visit for Freeze<'_> {
     }
 }
 
-/// Returns one append as work for the tracer; of the same type, so the same code, wherever it is called.
+/// Returns one append as work for the tracer. It has the same type, and so the same code, wherever it is called.
 fn once<A: Append>(writer: &mut A, body: &[u8]) -> impl FnMut() {
     move || {
         std::hint::black_box(writer.append(std::hint::black_box(body)));
@@ -145,7 +147,7 @@ struct Crowd<'a> {
 /// Appenders of a crowd.
 const CROWD: usize = 64;
 const CROWD_SIZES: [usize; 2] = [256, 4096];
-/// A wait longer than this is one for somebody who lost the processor.
+/// A longer wait is taken as one for a thread that lost the processor.
 const LONG_NS: u64 = 1_000_000;
 
 /// Times of a crowd.
@@ -216,14 +218,14 @@ fn crowds(plan: &Plan, dir: &std::path::Path, section: &mut Section) -> anyhow::
     Ok(())
 }
 
-/// What others see without a stop.
+/// The other appenders' times without a stop.
 #[derive(Clone, Copy)]
 struct Calm {
     append_p99_us: f64,
     boundary_p99_us: f64,
 }
 
-/// Returns the row of what others saw in several runs.
+/// Returns the row with the other appenders' times in several runs.
 fn row_of(kind: Kind, case: String, freeze_ms: u64, seen: &[Seen]) -> Row {
     let of = |figure: fn(&Seen) -> u64| seen.iter().map(|seen| micros(figure(seen))).collect::<Vec<_>>();
     Row::new(kind.name(), case, "memory", RING)
@@ -238,7 +240,8 @@ fn row_of(kind: Kind, case: String, freeze_ms: u64, seen: &[Seen]) -> Row {
         .runs("boundary_max_us", &of(|seen| seen.boundary.max_ns()))
 }
 
-/// Sets a row beside its kind's without a stop; `staged`: with the target of a record that others need not wait for.
+/// Compares a row with that of its kind without a stop. `staged`: adds the target for a record that others need not
+/// wait for.
 fn beside(row: Row, kind: Kind, calm: Calm, staged: bool) -> Row {
     let ratio = |key: &str, calm: f64| row.median(key).map_or(f64::INFINITY, |found| found / calm);
     let appends = ratio("append_p99_us", calm.append_p99_us);
@@ -253,7 +256,7 @@ fn beside(row: Row, kind: Kind, calm: Calm, staged: bool) -> Row {
     row
 }
 
-/// Runs one case several times; `None` where the protocol is not built or has no such place.
+/// Runs one case several times; `None` if the protocol is not built or has no such place.
 fn run(plan: &Plan, kind: Kind, freeze_ms: u64, how: How<'_>) -> anyhow::Result<Option<Vec<Seen>>> {
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
     let dir = scratch.path().to_owned();
@@ -268,10 +271,10 @@ fn run(plan: &Plan, kind: Kind, freeze_ms: u64, how: How<'_>) -> anyhow::Result<
     Ok(Some(seen))
 }
 
-/// Has the tracer stop appenders where there is no hook.
+/// Measures with the tracer, which stops appenders where there is no hook.
 fn traced(plan: &Plan, calm: &[(Kind, Calm)], section: &mut Section) -> anyhow::Result<()> {
     let tracer = plan.tracer().map_err(|why| anyhow::anyhow!(why))?;
-    // Short paces cannot afford long stops.
+    // Short paces have no time for long stops.
     let freezes_ms: &[u64] = match plan.pace {
         Pace::Full => &FREEZES_MS,
         Pace::Quick => &[10],

@@ -1,4 +1,4 @@
-//! The questions of `collie bench log`, one file each.
+//! The sections of `collie bench log`, one file each.
 
 pub(crate) mod append;
 pub(crate) mod boundary;
@@ -15,16 +15,16 @@ use collie_wal::Options;
 
 use crate::{Pace, Plan};
 
-/// The ring that all subjects get: Collie's default.
+/// The length of the ring of all subjects: Collie's default.
 pub(crate) const RING_BYTES: u64 = 16 << 20;
 /// Its name in rows.
 pub(crate) const RING: &str = "private 16 MiB";
 /// Pending bytes from which on the ring is emptied: Collie's default.
 pub(crate) const FLUSH_BYTES: u64 = 1 << 20;
-/// Said in the row of a protocol that the log refuses.
+/// The figure of a protocol that the log refuses.
 pub(crate) const NOT_BUILT: &str = "not built";
 
-/// Returns the settings of logs on disk: Collie's defaults, but where only a touch is asked for, small files.
+/// Returns the options of logs on disk: Collie's defaults, or at the pace Touch small files.
 pub(crate) fn disk_options(plan: &Plan) -> Options {
     if plan.pace == Pace::Touch { Options::small() } else { Options::default() }
 }
@@ -43,7 +43,7 @@ pub(crate) fn micros(ns: u64) -> f64 {
     float(ns) / 1000.0
 }
 
-/// Returns the middle of `values`, at least one.
+/// Returns the median of `values`, at least one.
 pub(crate) fn median(values: &[f64]) -> f64 {
     crate::Spread::of(values).median
 }

@@ -1,4 +1,4 @@
-//! What does the log add to a record: in the stream, in the file, and at the change of files? Counted, not timed.
+//! What does the log add to a record: in the stream, in the file, and at a switch of files? Counted, not timed.
 
 use collie_wal::{Level, Log, Options};
 
@@ -11,7 +11,7 @@ use crate::{
 const SIZES: [usize; 3] = [64, 256, 1024];
 const FRAME_HEADER_BYTES: f64 = 64.0;
 
-/// Appends `count` records of `size` bytes, waiting for `level` after each; returns the log's figures of that time.
+/// Appends `count` records of `size` bytes and waits for `level` after each; returns the log's counts for that time.
 fn append(plan: &Plan, options: Options, size: usize, count: u64, level: Level) -> anyhow::Result<Counted> {
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
     let (log, _found) = Log::open(&plan.env, scratch.path(), options)?;
@@ -62,7 +62,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     }
     plan.say("overhead: change of files");
     let small = Options::small();
-    // Enough for two changes of files even at the shortest.
+    // Enough commits for two switches of files even at the shortest pace.
     let commits = plan.amount(3_000).max(600);
     let counted = append(plan, small, 100, commits, Level::Disk)?;
     let row = Row::new(

@@ -1,5 +1,5 @@
-//! What does the scan of a log cost: the survey of its files at open, and its records read back? From the page cache,
-//! beside reading the same bytes, and reading and summing them.
+//! What does reading a log cost: the scan of its files at an opening, and reading its records back? From the page
+//! cache, compared with reading the same bytes, and with reading and checksumming them.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const FLOOR: &str = "read and sum (floor)";
 /// A log of records of one size.
 struct Case {
     record_bytes: usize,
-    /// Whether each record has a flush of its own, as one client's commits have.
+    /// Whether each record has its own flush, as the commits of a single client have.
     frame_each: bool,
 }
 
@@ -36,7 +36,8 @@ impl Case {
         format!("{} B records{each}, {} MiB", self.record_bytes, bytes >> 20)
     }
 
-    /// Writes a log of about `bytes` of file and leaves it as a crash would; returns how many records it holds.
+    /// Writes a log with about `bytes` bytes in its files and leaves it as a crash would; returns the number of its
+    /// records.
     fn write(&self, plan: &Plan, dir: &Path, bytes: u64) -> anyhow::Result<u64> {
         let (log, _found) = Log::open(&plan.env, dir, disk_options(plan))?;
         let (mut writer, body, mut count, mut end) = (log.writer(), vec![0xA5; self.record_bytes], 0, log.durable());
@@ -59,7 +60,7 @@ impl Case {
     }
 }
 
-/// Reads the log's files, as far as they are used, in steps of 1 MiB, and sums them if `summed`; returns the bytes.
+/// Reads the used part of the log's files in steps of 1 MiB, and checksums it if `summed`; returns the number of bytes.
 fn read_files(env: &Env, segments: &[SegmentInfo], summed: bool) -> anyhow::Result<u64> {
     let (mut buffer, mut all, mut sum) = (vec![0; 1 << 20], 0, 0);
     for segment in segments {
@@ -83,7 +84,7 @@ fn read_files(env: &Env, segments: &[SegmentInfo], summed: bool) -> anyhow::Resu
     Ok(all)
 }
 
-/// Counts records as replay reads them, where they lie.
+/// Counts the records in place, as replay reads them.
 fn visit(records: Records) -> anyhow::Result<u64> {
     let mut seen = 0;
     records.visit(|record| {
@@ -94,7 +95,7 @@ fn visit(records: Records) -> anyhow::Result<u64> {
     Ok(seen)
 }
 
-/// One way of going through a log, and what each run of it took.
+/// One way of reading a log, and the results of its runs.
 #[derive(Default)]
 struct Pass {
     subject: &'static str,
@@ -112,7 +113,7 @@ struct Passes<'a> {
 }
 
 impl Passes<'_> {
-    /// Notes a run of `subject` that took `ns` of a processor, and the records it saw.
+    /// Notes a run of `subject` that took `ns` of processor time, and the number of records that it read.
     fn note(&mut self, subject: &'static str, ns: u64, records: Option<u64>) -> &mut Pass {
         let at = self.passes.iter().position(|pass| pass.subject == subject).unwrap_or_else(|| {
             self.passes.push(Pass { subject, ..Pass::default() });
@@ -185,7 +186,7 @@ impl Passes<'_> {
     }
 }
 
-/// Measures logs of each kind.
+/// Measures a log of each kind.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let question =
         "what does reading a log back cost a core, from the page cache? (floor: reading and summing its files)";
@@ -197,7 +198,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
         let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
         let count = case.write(plan, scratch.path(), bytes)?;
         let mut passes = Passes { plan, time: ThreadTime::new(), file_bytes: 0, passes: Vec::new() };
-        // Once outside the figures, so that all read from the page cache.
+        // Reads the files once outside the figures, so that all passes read from the page cache.
         read_files(&plan.env, &inspect(&plan.env, scratch.path())?.segments(), false)?;
         for run in 0..plan.runs() {
             plan.say(&format!("recovery: {name}, run {}", run + 1));

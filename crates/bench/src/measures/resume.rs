@@ -1,5 +1,5 @@
-//! How long do acknowledgements stop when a sync fails? What is not durable is written from memory into the next file
-//! then; clients wait meanwhile and see no error.
+//! How long do acknowledgements stop when a sync fails? The log then writes the bytes that are not durable from memory
+//! into the next file; clients wait meanwhile and see no error.
 
 use std::{
     sync::{
@@ -18,20 +18,20 @@ const CLIENTS: [usize; 2] = [1, 64];
 const SIZE: usize = 100;
 /// Commits before and after the failure.
 const TIME: Duration = Duration::from_millis(300);
-/// Spares at hand when the sync fails: one to go on in, one behind it.
+/// The spares that must be prepared when the sync fails: one to continue in, and one more.
 const HEALTHY_SPARES: usize = 2;
-/// Far beyond anything that is still worth a figure.
+/// Far beyond any time that is worth a figure.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// What the clients saw in one run.
+/// The clients' results of one run.
 struct Seen {
     /// Time of each commit.
     latencies: Latencies,
-    /// The longest commit that was waiting when the sync failed, or came after.
+    /// The longest commit that was waiting when the sync failed, or began later.
     longest_ns: u64,
 }
 
-/// Lets `clients` commit and has one sync fail among them.
+/// Lets `clients` commit and makes one sync fail meanwhile.
 fn run_once(plan: &Plan, clients: usize) -> anyhow::Result<Seen> {
     let (env, files) = FailingFiles::over(&plan.env);
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;

@@ -1,5 +1,5 @@
-//! What do many appenders reach together, and how long does one append take then? The sink empties the ring beside them,
-//! on the same processors: copies into a frame, checksums, drops.
+//! What rate do many appenders reach together, and how long does one append take then? Meanwhile the sink empties the
+//! ring on the same processors: copies into a frame, checksums, drops.
 
 use std::{
     sync::{
@@ -25,13 +25,13 @@ use crate::{
 const THREADS: [usize; 5] = [1, 2, 8, 32, 128];
 const SIZE: usize = 64;
 const TIME: Duration = Duration::from_millis(800);
-/// One append in so many is timed, so that reading the clock does not become the measure.
+/// One append in so many is timed, so that reading the clock does not dominate the figure.
 const TIMED: u64 = 64;
 
-/// Memory that a thread of the floor copies into: about its share of a ring.
+/// Memory into which a thread of the floor copies: about its share of a ring.
 const OWN_BYTES: u64 = 256 << 10;
 
-/// What all threads together did in one run.
+/// The results of all threads together in one run.
 #[derive(Default)]
 struct Load {
     begun_ns: u64,
@@ -47,8 +47,8 @@ impl Load {
     }
 }
 
-/// One shared counter and a copy into memory of the thread's own: what no log with one number line can be cheaper than.
-/// Nothing is emptied, and nobody waits.
+/// One shared counter and a copy into the thread's own memory: the floor for every log with one number line. It empties
+/// no ring, and no thread waits.
 struct SharedAdd(Padded<AtomicU64>);
 
 impl Append for (&SharedAdd, Ring) {
@@ -57,7 +57,7 @@ impl Append for (&SharedAdd, Ring) {
         let bytes = (head.as_slice().len() + body.len()) as u64;
         let start = self.0.0.fetch_add(bytes, Ordering::AcqRel);
         hook();
-        // SAFETY: ring R1: one thread has this ring, and nobody reads it.
+        // SAFETY: ring R1: one thread has this ring, and no thread reads it.
         unsafe { self.1.write_record(start, &head, body) };
         start + bytes
     }
@@ -127,8 +127,8 @@ impl Visit for Together<'_> {
                 all.switches += load.switches;
                 all.latencies.merge(&load.latencies);
             }
-            // From the first one's start, before which this thread may not have run again, to the last one's end: what was
-            // appended while the threads came to a stop is counted.
+            // The time from the start of the first thread, before which this thread may not have run again, to the end
+            // of the last one; so it includes the appends made while the threads were stopping.
             all.ns = plan.now_ns() - all.begun_ns;
             all
         })

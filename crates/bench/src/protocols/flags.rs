@@ -1,8 +1,9 @@
 //! `Flags`: Border-Collie as published: `fetch_add` for the position, a black or white flag per worker, scanned.
 //!
-//! A worker turns its flag black, takes its position, copies, and turns white. The flag's word keeps the end of the
-//! worker's last record: while it is black, nothing of that worker below is unfinished. The boundary is the lowest bound
-//! of the black ones, or the position read before the scan. (The Border-Collie paper, SIGMOD 2020. Nobody is told when
+//! A worker turns its flag black, takes its position, copies, and turns white. The flag's word holds the end of the
+//! worker's last record: while it is black, nothing of that worker below that end is unfinished. The boundary is the
+//! lowest of the black bounds and of the position read before the scan. (Border-Collie paper, SIGMOD 2020. No waiter is
+//! notified when the boundary moves, and one stopped worker holds it back; Collie's own protocols address both.)
 //! the boundary moves, and one stopped worker holds it: what Collie's own protocols add is about that.)
 //!
 //! # Ordering
@@ -34,8 +35,9 @@ pub(crate) struct Worker {
     end: u64,
 }
 
-// SAFETY: K1: `fetch_add`. K2: a range below the position that the scan read first was taken before, so its worker's flag
-// was black before that; seen white it is finished, seen black its bound is at or below the range's start.
+// SAFETY: K1: `fetch_add`. K2: a range below the position that the scan read first was taken before that load, so its
+// worker's flag was black before it. If the scan sees the flag white, the range is finished; if black, its bound is at
+// or below the start of the range.
 unsafe impl Protocol for Flags {
     type Handle = Worker;
     type Turn<'a> = &'a AtomicU64;
@@ -59,8 +61,8 @@ unsafe impl Protocol for Flags {
         (self.next.fetch_add(bytes, Ordering::AcqRel), flag)
     }
 
-    /// Raises the bound: two workers that were idle for long would hold the boundary below the room both wait for.
-    /// (Not in the paper, which has no ring to fill; without it the harness stands still.)
+    /// Raises the bound. Otherwise two workers that were idle for long would hold the boundary below the room for which
+    /// both wait. (Not in the paper, which has no ring to fill; without it the harness comes to a standstill.)
     fn blocked(&self, turn: &&AtomicU64, start: u64) {
         turn.store(BLACK | start, Ordering::Release);
     }

@@ -1,15 +1,16 @@
 //! `InsertLocks`: PostgreSQL's way: 8 insert locks, a spinlock around the insert position, copies in parallel.
 //!
-//! An inserter holds one of 8 locks from before it takes its position until its copy is done. Whoever needs the
-//! boundary reads the position, then looks at each lock: a free one had nothing below it left to do; a held one is
-//! waited for, unless its holder has said from where on it works (`inserting_at`), which it does before it waits for
-//! room. A thread that had to wait for its lock takes the next one from then on, as PostgreSQL's does.
+//! An inserter holds one of 8 locks from before it takes its position until its copy is done. A thread that needs the
+//! boundary reads the position and then checks each lock. If a lock is free, nothing below the position is unfinished
+//! under it. If it is held, the thread waits for it, unless the holder has published from where on it works
+//! (`inserting_at`), which it does before it waits for room. A thread that had to wait for its lock uses the next one
+//! from then on, as in PostgreSQL.
 //!
 //! # Ordering
 //! | store | pairs with | carries |
 //! |---|---|---|
-//! | `spin` Release, leaver | `spin` Acquire, taker | `next` |
-//! | `held` Release, leaver | `held` Acquire, boundary | the record's bytes |
+//! | `spin` Release, holder | `spin` Acquire, next holder | `next` |
+//! | `held` Release, holder | `held` Acquire, boundary | the record's bytes |
 //! | `inserting_at` Release | `inserting_at` Acquire, boundary | nothing: a bound |
 
 use std::{
@@ -24,14 +25,14 @@ use parking_lot::{Mutex, MutexGuard};
 use super::Protocol;
 
 const LOCKS: usize = 8;
-/// Looks at the spinlock so often before it gives the processor away.
+/// Number of attempts at the spinlock before the thread yields the processor.
 const SPINS: u32 = 100;
 
 #[derive(Debug, Default)]
 struct InsertLock {
     lock: Mutex<()>,
     held: AtomicBool,
-    /// 0: unknown.
+    /// 0 means unknown.
     inserting_at: AtomicU64,
 }
 
@@ -63,9 +64,10 @@ impl InsertLocks {
     }
 }
 
-// SAFETY: K1: `next` is read and moved on under the spinlock. K2: a lock is held from before its holder's position is
-// taken until `finish`; the position is read before the locks are looked at, so a lock seen free hides nothing below
-// it, and a held one bounds the result by what its holder said, or is waited for. `fetch_max` keeps it from falling.
+// SAFETY: K1: `next` is read and advanced under the spinlock. K2: a lock is held from before its holder takes a
+// position until `finish`, and the position is read before the locks are checked. So a lock seen free hides nothing
+// below it, and a held one bounds the result by what its holder has published, or is waited for. `fetch_max` keeps the
+// boundary from falling.
 unsafe impl Protocol for InsertLocks {
     type Handle = usize;
     type Turn<'a> = Held<'a>;
@@ -87,7 +89,7 @@ unsafe impl Protocol for InsertLocks {
         let lock: &InsertLock = &self.locks[*handle];
         let guard = lock.lock.try_lock().unwrap_or_else(|| {
             let guard = lock.lock.lock();
-            // We hold this one now; the next append tries its neighbour.
+            // This thread holds the lock now; its next append tries the neighbouring one.
             *handle = (*handle + 1) % LOCKS;
             guard
         });
@@ -114,7 +116,7 @@ unsafe impl Protocol for InsertLocks {
     }
 
     fn boundary(&self) -> u64 {
-        // The spinlock orders us behind every inserter below `bound`, so we see its `held`.
+        // The spinlock orders this thread after every inserter below `bound`, so it sees their `held`.
         let mut bound = self.reserved();
         for lock in &self.locks {
             let mut spins = 0;

@@ -1,13 +1,13 @@
 //! `JoinedSlot`: WiredTiger's way: threads join the active slot by compare-and-swap and release it by `fetch_add`.
 //!
-//! A slot is a stretch of positions whose length is decided when it is closed. Its word counts the bytes joined and the
-//! bytes released; who joins gets the offset before its own bytes. A slot is closed by the thread that no longer fits
-//! in, or by whoever wants the boundary; the next one starts where it ended. Slots complete in any order, the boundary
-//! passes them in order.
+//! A slot is a range of positions whose length is decided when it is closed. Its word counts the bytes joined and the
+//! bytes released; a thread that joins gets the offset before its own bytes. A slot is closed by a thread whose record
+//! no longer fits, or by one that wants the boundary; the next slot starts at its end. Slots complete in any order, and
+//! the boundary passes them in order.
 //!
 //! # Invariants
-//! - J1. Slot number n is `slots[n mod SLOTS]` from `open` to the moment the boundary has passed it; a thread that
-//!   joined it keeps it from being passed, so what it read from the slot afterwards is of the number it joined.
+//! - J1. Slot number n is `slots[n mod SLOTS]` from `open` until the boundary has passed it. A thread that has joined
+//!   keeps it from being passed, so values that it then reads from the slot belong to the number that it joined.
 //! - J2. `active`, `oldest` and a slot's `start` change only under `switch`.
 //!
 //! # Ordering
@@ -26,9 +26,9 @@ use parking_lot::Mutex;
 
 use super::Protocol;
 
-/// As WiredTiger's pool.
+/// The size of WiredTiger's pool.
 const SLOTS: u64 = 128;
-/// As WiredTiger's slot buffer: nothing joins beyond.
+/// The size of WiredTiger's slot buffer: no thread joins beyond it.
 const SLOT_BYTES: u64 = 256 << 10;
 const CLOSED: u64 = 1 << 63;
 const RELEASED_BITS: u32 = 32;
@@ -36,7 +36,7 @@ const RELEASED: u64 = (1 << RELEASED_BITS) - 1;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// `CLOSED`, then 31 bits of bytes joined, then 32 bits of bytes released.
+    /// `CLOSED`, then 31 bits for the bytes joined, then 32 bits for the bytes released.
     word: AtomicU64,
     start: AtomicU64,
 }
@@ -50,7 +50,7 @@ pub(crate) struct JoinedSlot {
     slots: Box<[Padded<Slot>]>,
     slot_bytes: u64,
     active: Padded<AtomicU64>,
-    /// Number of the oldest slot that the boundary has not passed.
+    /// The number of the oldest slot that the boundary has not passed.
     switch: Mutex<u64>,
     boundary: Padded<AtomicU64>,
 }
@@ -60,7 +60,7 @@ impl JoinedSlot {
         &self.slots[usize::try_from(number % SLOTS).expect("below the number of slots")]
     }
 
-    /// Moves the boundary over the closed slots that everybody has released.
+    /// Moves the boundary over the closed slots that are completely released.
     fn pass(&self, oldest: &mut u64) {
         while *oldest < self.active.load(Ordering::Acquire) {
             let slot = self.slot(*oldest);
@@ -73,8 +73,8 @@ impl JoinedSlot {
         }
     }
 
-    /// Closes slot `number` if it is the active one, and opens the next. Leaves it if it is empty, or if the pool is
-    /// used up.
+    /// Closes slot `number` if it is the active one, and opens the next. Leaves the slot open if it is empty, or if the
+    /// pool is used up.
     fn close(&self, number: u64) {
         let mut oldest = self.switch.lock();
         self.pass(&mut oldest);
@@ -94,9 +94,9 @@ impl JoinedSlot {
     }
 }
 
-// SAFETY: K1: the offset is the joined count before a compare-and-swap that raised it, so no two joiners share bytes, and
-// the next slot starts where the closed one ended (J2). K2: `pass` goes in order over slots whose joined bytes are all
-// released, by `finish` alone.
+// SAFETY: K1: the offset is the joined count before a compare-and-swap that raised it, so no two joiners share bytes,
+// and the next slot starts where the closed one ended (J2). K2: `pass` goes in order over slots whose joined bytes are
+// all released, and only `finish` releases.
 unsafe impl Protocol for JoinedSlot {
     type Handle = ();
     type Turn<'a> = &'a Slot;
@@ -125,7 +125,7 @@ unsafe impl Protocol for JoinedSlot {
             let mut word = slot.word.load(Ordering::Acquire);
             loop {
                 if word & CLOSED != 0 {
-                    // Somebody is opening the next one.
+                    // Another thread is opening the next one.
                     yield_now();
                     break;
                 }
@@ -140,7 +140,8 @@ unsafe impl Protocol for JoinedSlot {
                 }
                 let more = word + (bytes << RELEASED_BITS);
                 match slot.word.compare_exchange_weak(word, more, Ordering::AcqRel, Ordering::Acquire) {
-                    // J1: joined, so `start` is of the slot we joined, whatever its number is by now.
+                    // J1: this thread has joined, so `start` belongs to the slot that it joined, whatever is active by
+                    // now.
                     Ok(_) => return (slot.start.load(Ordering::Relaxed) + offset, slot),
                     Err(now) => word = now,
                 }

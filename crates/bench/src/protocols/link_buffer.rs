@@ -1,8 +1,8 @@
 //! `LinkBuffer`: MySQL 8's way: `fetch_add` for the position, then a link from the record's start to its end.
 //!
-//! A finished appender stores its end into the entry of its start; whoever wants the boundary follows the links from the
-//! last place reached. An entry may be used again once the boundary has passed it, so an appender more than the
-//! table's length ahead of the boundary waits.
+//! A finished appender stores its end in the entry of its start. A thread that wants the boundary follows the links
+//! from the last position reached. An entry may be reused once the boundary has passed it, so an appender that is more
+//! than the table's length ahead of the boundary waits.
 //!
 //! # Ordering
 //! | store | pairs with | carries |
@@ -37,9 +37,9 @@ impl LinkBuffer {
     }
 }
 
-// SAFETY: K1: `fetch_add`. K2: an entry leads from a start to an end that `finish` of that range stored: one that is not
-// beyond `at` is of an earlier lap, since ranges of a lap end at or below those of the next begin. One follower at a
-// time stores the boundary.
+// SAFETY: K1: `fetch_add`. K2: an entry leads from a start to an end that `finish` of that range stored. An end that is
+// not beyond `at` is from an earlier lap, since ranges of a lap end at or below those of the next begin. One follower
+// at a time stores the boundary.
 unsafe impl Protocol for LinkBuffer {
     type Handle = ();
     type Turn<'a> = ();
@@ -83,7 +83,7 @@ unsafe impl Protocol for LinkBuffer {
                 break;
             }
             at = end;
-            // In steps, so that appenders waiting for an entry go on.
+            // In steps, so that appenders waiting for an entry can continue.
             if at - from >= LINKS / 4 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! `OneMutex`: one mutex held while the position is taken and the record copied. The simplest log that is right.
+//! `OneMutex`: one mutex, held while the position is taken and the record copied. The simplest correct log.
 //!
 //! # Ordering
 //! | store | pairs with | carries |
@@ -18,8 +18,8 @@ pub(crate) struct OneMutex {
     boundary: Padded<AtomicU64>,
 }
 
-// SAFETY: K1: `next` grows under the mutex, by what is handed out, and the turn holds the mutex until `finish`.
-// K2: `boundary` is stored by `finish` alone, in the order of positions.
+// SAFETY: K1: `next` grows under the mutex by the assigned bytes, and the turn holds the mutex until `finish`. K2: only
+// `finish` stores `boundary`, in the order of positions.
 unsafe impl Protocol for OneMutex {
     type Handle = ();
     type Turn<'a> = MutexGuard<'a, u64>;
@@ -40,7 +40,7 @@ unsafe impl Protocol for OneMutex {
         self.boundary.store(end, Ordering::Release);
     }
 
-    /// The boundary: whatever is reserved beyond it is being copied under the mutex.
+    /// Returns the boundary: positions reserved beyond it are being copied under the mutex.
     fn reserved(&self) -> u64 {
         self.boundary()
     }

@@ -1,6 +1,7 @@
 //! `RangeMap`: wal-db's way: `fetch_add` for the position, finished ranges in an ordered map under a mutex.
 //!
-//! A finished range that continues the boundary moves it on, with all that follow in the map; any other waits in the map.
+//! A finished range that begins at the boundary advances it, together with the adjoining ranges in the map; any other
+//! waits in the map.
 //!
 //! # Ordering
 //! | store | pairs with | carries |
@@ -25,8 +26,8 @@ pub(crate) struct RangeMap {
     boundary: Padded<AtomicU64>,
 }
 
-// SAFETY: K1: `fetch_add`. K2: under the mutex the boundary moves from a range's start to its end, when `finish` of that
-// range has run.
+// SAFETY: K1: `fetch_add`. K2: under the mutex the boundary moves from the start of a range to its end after `finish`
+// of that range has run.
 unsafe impl Protocol for RangeMap {
     type Handle = ();
     type Turn<'a> = ();

@@ -1,4 +1,4 @@
-//! `Cells`: one setting of an experiment, run by run, on a database of ours and on the peer's in turn.
+//! `Cells`: runs one setting of an experiment, run by run, alternately on Collie and on the peer.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::super::peer::{Peer, PeerLine, limited, lines, tells};
 use super::super::volume::{Amplification, Put, Volume};
 use crate::{Row, Spread};
 
-/// How long the peer may take for a cell: with a limit of a few bytes it can take very long.
+/// Time limit of the peer for a cell, since with a log limit of a few bytes it can take very long.
 const PEER_LIMIT: Duration = Duration::from_secs(120);
 
 /// A setting: its name in the report, and flags as `name=value`.
@@ -31,16 +31,16 @@ impl Cell {
     }
 }
 
-/// What came of a cell: the outcomes of its list of benchmarks, run by run.
+/// The results of a cell: the outcomes of its list of benchmarks, run by run.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) ours: Vec<Vec<Outcome>>,
-    /// By benchmark of the list; `None`: db_bench tells no figure of it.
+    /// By benchmark of the list; `None`: db_bench reports no figure for it.
     pub(super) peer: Vec<Vec<Option<PeerLine>>>,
-    /// Why there are none, or not all.
+    /// Why outcomes are missing.
     pub(super) ours_failed: Option<String>,
     pub(super) peer_failed: Option<String>,
-    /// How far a write of ours waits.
+    /// How far a write of Collie waits.
     pub(super) level: &'static str,
     pub(super) ring: &'static str,
 }
@@ -64,7 +64,7 @@ impl Samples {
         self.peer(place, |line| Some(line.operations_per_second))
     }
 
-    /// Returns what was put down for the benchmark at `place` and what followed it without writing, run by run.
+    /// Returns the bytes on disk for the benchmark at `place` and for those after it that did not write, run by run.
     pub(super) fn puts(&self, place: usize) -> Vec<Put> {
         let last = |run: &Vec<Outcome>| {
             let writes = |outcome: &Outcome| outcome.figures.as_ref().is_some_and(|figures| figures.written > 0);
@@ -74,13 +74,14 @@ impl Samples {
         self.ours.iter().filter_map(last).collect()
     }
 
-    /// Returns what was put down for all benchmarks of the list together, run by run.
+    /// Returns the bytes on disk for all benchmarks of the list together, run by run.
     pub(super) fn put_in_all(&self) -> Vec<Put> {
         self.ours.iter().map(|run| in_all(run)).collect()
     }
 }
 
-/// Adds up what was put down: what follows a benchmark without writing has told of it again, and more.
+/// Adds up the bytes. A benchmark that does not write reports those of the one before it again, with its own added, so
+/// it replaces them.
 fn in_all(run: &[Outcome]) -> Put {
     let mut parts: Vec<Put> = Vec::new();
     for outcome in run {
@@ -100,7 +101,7 @@ fn in_all(run: &[Outcome]) -> Put {
     })
 }
 
-/// What all cells share.
+/// The state that all cells share.
 #[derive(Debug)]
 pub(in super::super) struct Cells<'a> {
     flags: KvFlags,
@@ -118,7 +119,7 @@ impl<'a> Cells<'a> {
         &self.dir
     }
 
-    /// Returns how many runs a cell gets: as the flags say, else `usual`.
+    /// Returns the number of runs of a cell: that of the flags, or else `usual`.
     pub(super) fn runs(&self, usual: u32) -> u32 {
         if self.flags.runs_given { self.flags.runs } else { usual }
     }
@@ -133,15 +134,16 @@ impl<'a> Cells<'a> {
         Some(Peer::new(program, &dir, &self.env.clock).bounded(PEER_LIMIT, descriptors))
     }
 
-    /// Returns what the peer says of itself, if there is one.
+    /// Returns the peer's description of itself, if there is a peer.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If the peer cannot be run.
     pub(super) fn describe_peer(&self) -> anyhow::Result<Option<String>> {
         self.peer(None).map(|peer| peer.describe()).transpose()
     }
 
-    /// Runs every cell once, and all of them again, `runs` times. A cell that fails is not run again, and says why.
+    /// Runs every cell once, and then all of them again, `runs` times in total. A cell that fails is not run again; its
+    /// samples say why.
     ///
     /// # Errors
     /// Wrong settings; a directory that cannot be removed.
@@ -205,11 +207,11 @@ impl<'a> Cells<'a> {
         peer.remove()
     }
 
-    /// Runs a cell in a process of its own, of ours, that may have `descriptors` files open; returns its operations a second, or
-    /// why there are none.
+    /// Runs a cell of Collie in its own process, which may have `descriptors` files open. Returns its operations per
+    /// second, or why there are none.
     ///
     /// # Errors
-    /// When no process can be started, or no program was named.
+    /// If no process can be started.
     pub(super) fn run_process(&self, settings: &[String], descriptors: u32) -> anyhow::Result<Result<f64, String>> {
         let Some(program) = &self.program else { return Ok(Err("no program was named".to_owned())) };
         let [dir, _] = places(&self.dir);
@@ -227,7 +229,7 @@ impl<'a> Cells<'a> {
         Ok(told.ok_or_else(|| "it told no figure".to_owned()))
     }
 
-    /// Runs a cell of the peer, with as many files.
+    /// Runs a cell of the peer with the same limit of open files.
     ///
     /// # Errors
     /// Wrong settings; a directory that cannot be removed.
@@ -247,17 +249,17 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Returns the middle of some runs, if there are any.
+/// Returns the median of some runs, if there are any.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| Spread::of(values).median)
 }
 
-/// Adds the figure of several runs, if there is one.
+/// Adds a figure of several runs, if there are any.
 pub(super) fn with_runs(row: Row, key: &'static str, values: &[f64]) -> Row {
     if values.is_empty() { row } else { row.runs(key, values) }
 }
 
-/// Adds what was put down.
+/// Adds the figures of the bytes on disk.
 pub(super) fn with_puts(row: Row, puts: &[Put]) -> Row {
     let told = |of: &dyn Fn(&Put) -> Option<f64>| puts.iter().filter_map(of).collect::<Vec<f64>>();
     let amplification = |put: &Put| Amplification::of(&put.volume, put.user_bytes);
@@ -268,7 +270,7 @@ pub(super) fn with_puts(row: Row, puts: &[Put]) -> Row {
     with_runs(row, "saf_lsm", &told(&|put| put.space.amplification()[1]))
 }
 
-/// Adds what the peer's statistics say of the bytes written for `user_bytes`.
+/// Adds the amplification for `user_bytes` according to the peer's statistics.
 pub(super) fn with_peer_volumes(row: Row, samples: &Samples, place: usize, user_bytes: u64) -> Row {
     let told = |of: fn(Amplification) -> Option<f64>| {
         samples.peer(place, |line| line.volume.and_then(|volume| of(volume.amplification(user_bytes))))
@@ -291,8 +293,8 @@ mod tests {
         }
     }
 
-    /// Goal: what a flush adds counts for the benchmark before it, and only once. Method: a list with two writers, a reader and
-    /// flushes; counters that are made up.
+    /// Goal: the bytes that a flush adds count for the benchmark before it, and only once. Method: a list with two
+    /// writers, a reader and flushes, with invented counters.
     #[test]
     fn what_follows_a_benchmark_counts_for_it() {
         let mut read = outcome(0, 0);

@@ -1,23 +1,23 @@
-//! The loads that figures are promised for: each beside the peer in the same run, with the ratio to reach.
+//! The loads for which figures are promised: each run together with the peer, with the ratio to reach.
 
 use super::super::volume::{Amplification, Put};
 use super::cells::{Cell, Cells, Samples, median, with_peer_volumes, with_puts, with_runs};
 use crate::{Figure, Latencies, Row, Section};
 
-/// What is promised of a load.
+/// The promise for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Promise {
-    /// So many times the peer's operations a second.
+    /// At least this multiple of the peer's operations per second.
     Rate(f64),
-    /// Percentiles of half the peer's, and no operation longer than a millisecond.
+    /// Percentiles of at most half the peer's, and no operation longer than a millisecond.
     Latency,
-    /// So much of the peer's bytes written by the user's.
+    /// At most this multiple of the peer's written bytes, per byte of the user.
     Written(f64),
-    /// So many bytes of tables by the user's.
+    /// At most this many bytes of tables per byte of the user.
     Space(f64),
 }
 
-/// A load: its name, flags, the place of the benchmark in the list that is told of, and what is promised of it.
+/// A load: its name, its flags, the place of the reported benchmark in its list, and the promise for it.
 pub(super) struct Load {
     case: &'static str,
     settings: Vec<String>,
@@ -25,14 +25,14 @@ pub(super) struct Load {
     promise: Promise,
 }
 
-/// Most of the peer's latency at a percentile, and most of any operation.
+/// The largest latency at a percentile as a share of the peer's, and the longest any operation may take.
 const LATENCY_RATIO: f64 = 0.5;
 const MAX_US: f64 = 1_000.0;
-/// Percentiles that are told: of 10,000, the peer's name for it, and the key.
+/// The reported percentiles: in parts of 10,000, in percent as the peer prints them, and the key.
 const PERCENTILES: [(u64, f64, &str); 3] =
     [(9_900, 99.0, "p99_us"), (9_990, 99.9, "p999_us"), (9_999, 99.99, "p9999_us")];
 
-/// Opens a database that has everything in its log, after an orderly close as of the peer.
+/// Opens a database whose rows are all in its log, after an orderly close as with the peer.
 pub(super) fn reopening() -> Load {
     let settings = [
         "benchmarks=fillrandom,recover",
@@ -87,7 +87,7 @@ pub(super) fn loads(num: u64) -> Vec<Load> {
     ]
 }
 
-/// Returns figures of latency, run by run: each percentile, and the longest.
+/// Returns the figures of latency, run by run: each percentile, and the maximum.
 fn latencies(samples: &Samples) -> Vec<(&'static str, Vec<f64>)> {
     #[expect(clippy::cast_precision_loss, reason = "microseconds for people")]
     let of = |figure: &dyn Fn(&Latencies) -> u64| {
@@ -110,7 +110,7 @@ fn peer_latencies(samples: &Samples) -> Vec<(&'static str, Vec<f64>)> {
     all
 }
 
-/// What was written by the user's bytes, all benchmarks of the list together.
+/// Returns the peer's written bytes per byte of the user, for all benchmarks of the list together.
 fn peer_written(samples: &Samples, puts: &[Put]) -> Vec<f64> {
     let runs = samples.peer.iter().zip(puts);
     #[expect(clippy::cast_precision_loss, reason = "ratios for people")]
@@ -121,7 +121,7 @@ fn peer_written(samples: &Samples, puts: &[Put]) -> Vec<f64> {
     by_run.collect()
 }
 
-/// The rows of one load: ours, and the peer's if it ran.
+/// Returns the rows of one load: Collie's, and the peer's if it ran.
 fn rows(load: &Load, samples: &Samples) -> [Option<Row>; 2] {
     let mut ours = Row::new("collie", load.case, samples.level, samples.ring);
     let mut peer = Row::new("RocksDB", load.case, samples.level, "-");
@@ -183,7 +183,7 @@ fn rows(load: &Load, samples: &Samples) -> [Option<Row>; 2] {
 /// Runs the loads.
 ///
 /// # Errors
-/// As of [`Cells::run`].
+/// Those of [`Cells::run`].
 pub(super) fn measure(cells: &Cells<'_>, loads: Vec<Load>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
     let mut section =
         Section::new("kv-loads", "What does each load do, beside RocksDB's own program with the same flags?");
@@ -196,7 +196,7 @@ pub(super) fn measure(cells: &Cells<'_>, loads: Vec<Load>, say: &mut dyn FnMut(&
     Ok(section)
 }
 
-/// Says why a cell has no figures.
+/// Notes why a cell has no figures.
 pub(super) fn note_failures(section: &mut Section, case: &str, samples: &Samples) {
     for (who, why) in [("collie", &samples.ours_failed), ("RocksDB", &samples.peer_failed)] {
         section.notes.extend(why.iter().map(|why| format!("{case}: {who}: {why}")));
@@ -236,8 +236,8 @@ mod tests {
         Samples { ours: vec![vec![outcome]], peer: vec![vec![Some(line)]], level: "process", ..Samples::default() }
     }
 
-    /// Goal: ratios are ours by the peer's, and each promise is judged by its own figure. Method: figures that are made up, on
-    /// both sides of the promise.
+    /// Goal: ratios are Collie's figure divided by the peer's, and each promise is judged by its own figure. Method:
+    /// invented figures on both sides of the promise.
     #[test]
     fn promises_are_judged_by_their_figures() {
         let load = |promise| Load { case: "a", settings: Vec::new(), place: 0, promise };
@@ -247,12 +247,13 @@ mod tests {
             let ours = ours.unwrap();
             (ours.beside.iter().map(|beside| beside.ratio).collect::<Vec<_>>(), ours.targets)
         };
-        // 1,000 operations in a millisecond: a million a second.
+        // 1,000 operations in a millisecond: a million per second.
         let (ratios, targets) = judged(Promise::Rate(4.0), &samples(1_000_000, 250_000.0));
         assert_eq!((ratios, targets[0].met), (vec![4.0], true));
         let (ratios, targets) = judged(Promise::Rate(4.0), &samples(1_000_000, 500_000.0));
         assert_eq!((ratios, targets[0].met), (vec![2.0], false));
-        // p99 is 990 us beside 1,000, p99.9 999 beside 3,000, p99.99 1,000 beside 4,000, the longest 1,000 beside 1,500.
+        // p99 is 990 us against 1,000, p99.9 is 999 against 3,000, p99.99 is 1,000 against 4,000, the maximum is 1,000
+        // against 1,500.
         let (ratios, targets) = judged(Promise::Latency, &samples(1, 1.0));
         assert_eq!(ratios.len(), 4);
         let met: Vec<(&str, bool)> = targets.iter().map(|target| (&target.text[..], target.met)).collect();
@@ -266,14 +267,14 @@ mod tests {
                 ("max <= 1 ms", true)
             ]
         );
-        // 180 bytes for 100 beside 300.
+        // 180 bytes against 300, for 100.
         let (ratios, targets) = judged(Promise::Written(0.61), &samples(1, 1.0));
         assert!((ratios[0] - 0.6).abs() < 1e-9 && targets[0].met, "{ratios:?}");
         let (_, targets) = judged(Promise::Written(0.59), &samples(1, 1.0));
         assert!(!targets[0].met);
     }
 
-    /// Goal: a load that ours refuses stays in the table and is lost. Method: one that failed.
+    /// Goal: a load that Collie refuses stays in the table and fails its target. Method: one that failed.
     #[test]
     fn refused_load_is_lost() {
         let failed = Samples { ours_failed: Some("not built".to_owned()), ..Samples::default() };
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(section.notes, ["a: collie: not built"]);
     }
 
-    /// Goal: every load asks for flags that there are. Method: all of them, parsed as a run would.
+    /// Goal: every load uses known flags. Method: all of them, parsed as a run would parse them.
     #[test]
     fn loads_name_flags_that_are_there() {
         for load in loads(1_000) {

@@ -3,11 +3,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cells.rs` | one setting, run by run, on both databases in turn |
-//! | `loads.rs` | the loads that figures are promised for, beside the peer |
+//! | `cells.rs` | one setting, run by run, alternately on both databases |
+//! | `loads.rs` | the loads for which figures are promised, compared with the peer |
 //! | `study.rs` | the three experiments on the log of the LevelDB wiki's page on RocksDB's write-ahead log |
 //!
-//! All cells of an experiment are run once before any is run again, so that a machine that changes its speed does so for all.
+//! All cells of an experiment run once before any runs again, so that a change in the machine's speed affects all of
+//! them.
 
 mod cells;
 mod loads;
@@ -18,14 +19,14 @@ pub(super) use cells::Cells;
 use super::flags::Matrix;
 use crate::{Machine, Report};
 
-/// Runs per cell of an experiment whose figures carry it, and of the others: as many as in the study.
+/// Runs per cell of an experiment on whose figures the result depends, and of the others: as many as in the study.
 const RUNS_MANY: u32 = 10;
 const RUNS: u32 = 5;
 
-/// Runs the experiments of `matrix`; tells `say` where it is.
+/// Runs the experiments of `matrix` and reports progress to `say`.
 ///
 /// # Errors
-/// The engine's, the peer's, the operating system's.
+/// Those of the engine, the peer and the operating system.
 pub(super) fn measure(matrix: Matrix, cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     let mut sections = Vec::new();
     if matches!(matrix, Matrix::Figures | Matrix::All) {

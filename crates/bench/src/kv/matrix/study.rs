@@ -1,26 +1,26 @@
-//! The experiments of the LevelDB wiki's page on RocksDB's write-ahead log, on both databases: the log switched off, its limit from
-//! nothing to a million megabytes with many families, and flushes by hand.
+//! The experiments of the LevelDB wiki's page on RocksDB's write-ahead log, on both databases: the log switched off,
+//! its limit from nothing to a million megabytes with many families, and manual flushes.
 //!
-//! What the page found on its machine is in `docs/bench/kv.md`. Here the shape is asked for: what must not depend on a setting,
-//! and by how much the log may slow writes down.
+//! `docs/bench/kv.md` has the results of the page's authors on their machine. Here the experiments check the shape:
+//! figures that must not depend on a setting, and by how much the log may slow down writes.
 
 use super::super::volume::{Amplification, Put};
 use super::cells::{Cell, Cells, Samples, median, with_peer_volumes, with_puts, with_runs};
 use super::loads::note_failures;
 use crate::{Figure, Row, Section};
 
-/// Files of the log in the experiments with limits: small, so that a limit is reached.
+/// Length of the log's files in the experiments with limits: small, so that a limit is reached.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// Least share of the rate without a limit.
+/// The lowest allowed rate, as a share of the rate without a limit.
 const RATE_SHARE: f64 = 0.95;
-/// Files that a process may have open.
+/// The number of files that a process may have open.
 const DESCRIPTORS: u32 = 256;
-/// The limit that the families are varied under.
+/// The limit under which the number of families varies.
 const FAMILIES_LIMIT: u64 = 500_000_000;
-/// How far two settings that are to be alike may be apart.
+/// How far two figures that should be alike may be apart.
 const ALIKE: f64 = 0.05;
 
-/// Returns ours by theirs, of medians.
+/// Returns the ratio of the medians.
 fn by(ours: &[f64], other: &[f64]) -> Option<f64> {
     Some(median(ours)? / median(other)?)
 }
@@ -33,13 +33,13 @@ fn peer_row(subject: impl Into<String>, case: &str, samples: &Samples) -> Row {
     Row::new(subject, case, samples.level, "-")
 }
 
-/// The log, switched off: what it costs, and that it is in no figure of the levels.
+/// Measures with the log switched off: what the log costs, and that the figures of the LSM levels do not contain it.
 ///
 /// # Errors
-/// As of [`Cells::run`].
+/// Those of [`Cells::run`].
 pub(super) fn without_log(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
     let mut section = Section::new("kv-log-off", "What does the log cost? (time with it by time without; disable_wal)");
-    // Benchmark, its place in the list, and how much of the time without the log it may take with it.
+    // The benchmark, its place in the list, and the largest allowed ratio of its time with the log to that without.
     let asked = [("fillseq", 0, 1.3), ("fillrandom", 2, 1.2), ("readrandom", 3, 1.05)];
     let list = "benchmarks=fillseq,flush,fillrandom,readrandom,flush".to_owned();
     let settings = ["disable_wal=0", "disable_wal=1"];
@@ -84,7 +84,7 @@ pub(super) fn without_log(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyho
     Ok(section)
 }
 
-/// Asks whether the log is in no figure of the levels, and in that of all bytes.
+/// Checks that the log is in no figure of the LSM levels, but in that of all bytes.
 fn shape_of_levels(row: Row, with: &[Put], without: &[Put]) -> Row {
     let told = |puts: &[Put]| puts.last().map(|put| Amplification::of(&put.volume, put.user_bytes));
     let Some((with, without)) = told(with).zip(told(without)) else { return row };
@@ -105,7 +105,7 @@ struct Limit {
     bytes: u64,
 }
 
-/// Limits as in the study: 0, and powers of ten.
+/// Returns the limits of the study: 0, and powers of ten.
 fn limits() -> Vec<Limit> {
     let powers = |families, most| {
         let bytes = std::iter::once(0).chain((0..=most).map(|power| 10_u64.pow(power)));
@@ -121,7 +121,7 @@ fn limits() -> Vec<Limit> {
     all
 }
 
-/// Whether the peer runs it too: some of many, since small limits take it long.
+/// Returns whether the peer runs the limit too. It runs only a few, since it takes long with small limits.
 const fn has_peer(limit: Limit) -> bool {
     matches!(limit, Limit { families: 1 | 10, bytes: 0 | 100_000 | 100_000_000 })
 }
@@ -136,10 +136,10 @@ fn limit_settings(cells: &Cells<'_>, limit: Limit) -> Vec<String> {
     ]
 }
 
-/// Limits of the log, by bytes and by families.
+/// Measures limits of the log, by bytes and by families.
 ///
 /// # Errors
-/// As of [`Cells::run`].
+/// Those of [`Cells::run`].
 pub(super) fn log_limits(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<[Section; 2]> {
     let mut by_bytes = Section::new("kv-wal-size", "What does max_total_wal_size cost, and is it kept? (fillrandom)");
     let mut by_families =
@@ -172,9 +172,9 @@ pub(super) fn log_limits(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow
     Ok([by_bytes, by_families])
 }
 
-/// The rows of one limit.
+/// Returns the rows of one limit.
 fn limit_rows(limit: Limit, at: u64, samples: &Samples, unlimited: Option<&Samples>) -> Vec<Row> {
-    // In the section by families the number is the x of the plot, else it tells its lines apart.
+    // In the section by families the number of families is the x of the plot; elsewhere it distinguishes the lines.
     let subject = |who: &str| match limit {
         Limit { bytes: FAMILIES_LIMIT, .. } => who.to_owned(),
         Limit { families: 1, .. } => format!("{who}, 1 family"),
@@ -217,10 +217,10 @@ fn limit_rows(limit: Limit, at: u64, samples: &Samples, unlimited: Option<&Sampl
     rows
 }
 
-/// Ten families under a limit of one byte, with few files to open.
+/// Runs ten families under a limit of one byte, with few open files.
 ///
 /// # Errors
-/// When no process can be started.
+/// If no process can be started.
 pub(super) fn descriptors(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
     let mut section =
         Section::new("kv-descriptors", "Does a limit of one byte with ten families run with 256 open files?");
@@ -241,10 +241,10 @@ pub(super) fn descriptors(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyho
     Ok(section)
 }
 
-/// Flushes by hand, with and without waiting for the disk.
+/// Measures manual flushes, with and without waiting for the disk.
 ///
 /// # Errors
-/// As of [`Cells::run`].
+/// Those of [`Cells::run`].
 pub(super) fn manual_flush(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
     let mut section = Section::new("kv-manual-flush", "What does manual_wal_flush change, with sync and without?");
     let few = cells.num() / 200;
@@ -309,8 +309,8 @@ mod tests {
         Samples { ours: vec![vec![outcome]], level: "process", ring: "shared", ..Samples::default() }
     }
 
-    /// Goal: the limits are those of the study, none twice, and each has one to stand beside. Method: counts, and what is looked
-    /// for by families.
+    /// Goal: the limits are those of the study, none occurs twice, and each has one to be compared with. Method:
+    /// counts, and the lookup by families.
     #[test]
     fn limits_are_those_of_the_study() {
         let all = limits();
@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(all.iter().filter(|limit| has_peer(**limit)).count(), 6);
     }
 
-    /// Goal: a limit is judged by the rate without one, and by the log that was kept. Method: rates and peaks that are made up,
-    /// on both sides of each.
+    /// Goal: a limit is judged by the rate without a limit and by the kept log. Method: invented rates and peaks, on
+    /// both sides of each threshold.
     #[test]
     fn limits_are_judged() {
         let limit = Limit { families: 10, bytes: 1 };
@@ -344,7 +344,8 @@ mod tests {
         assert_eq!((&rows[0].subject[..], rows[0].targets.len()), ("collie, 1 family", 1), "nothing to stand beside");
     }
 
-    /// Goal: the levels' figure is to be the same without the log, that of all bytes is not. Method: bytes that are made up.
+    /// Goal: without the log the figure of the LSM levels must be the same, and that of all bytes lower. Method:
+    /// invented bytes.
     #[test]
     fn levels_are_judged_without_the_log() {
         let put = |log_bytes, compaction_bytes| {
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(met(put(150, 0), put(150, 10)), [false, false]);
     }
 
-    /// Goal: cells name flags that there are. Method: one of each experiment with a limit, parsed as a run would.
+    /// Goal: cells use known flags. Method: one of each experiment with a limit, parsed as a run would parse them.
     #[test]
     fn cells_name_flags_that_are_there() {
         let env = collie_env::Env::real();
