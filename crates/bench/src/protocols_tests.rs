@@ -70,25 +70,25 @@ fn mutex_carries_every_record_once() {
     carries_every_record_once::<OneMutex>();
 }
 
-/// Goal: K1 and K2 of PostgreSQL's way. Method: as for the mutex.
+/// Goal: K1 and K2 of PostgreSQL's protocol. Method: as for the mutex.
 #[test]
 fn insert_locks_carry_every_record_once() {
     carries_every_record_once::<InsertLocks>();
 }
 
-/// Goal: K1 and K2 of WiredTiger's way. Method: as for the mutex.
+/// Goal: K1 and K2 of WiredTiger's protocol. Method: as for the mutex.
 #[test]
 fn joined_slots_carry_every_record_once() {
     carries_every_record_once::<JoinedSlot>();
 }
 
-/// Goal: K1 and K2 of MySQL 8's way. Method: as for the mutex.
+/// Goal: K1 and K2 of MySQL 8's protocol. Method: as for the mutex.
 #[test]
 fn link_buffer_carries_every_record_once() {
     carries_every_record_once::<LinkBuffer>();
 }
 
-/// Goal: K1 and K2 of wal-db's way. Method: as for the mutex.
+/// Goal: K1 and K2 of wal-db's protocol. Method: as for the mutex.
 #[test]
 fn range_map_carries_every_record_once() {
     carries_every_record_once::<RangeMap>();
@@ -100,11 +100,11 @@ fn flags_carry_every_record_once() {
     carries_every_record_once::<Flags>();
 }
 
-/// A protocol that lets the boundary pass what is reserved, finished or not: K2 broken.
+/// A protocol whose boundary passes reserved positions, finished or not, so K2 is broken.
 struct Hasty(std::sync::atomic::AtomicU64);
 
-// SAFETY: none: the point is that the check notices. The test runs it with one appender that finishes before the sink
-// looks, but for one turn whose bytes stay zero.
+// SAFETY: none: the check must notice the broken contract. The test runs it with one appender that finishes before the
+// sink reads, except for one turn whose bytes stay zero.
 unsafe impl Protocol for Hasty {
     type Handle = ();
     type Turn<'a> = ();
@@ -130,12 +130,13 @@ unsafe impl Protocol for Hasty {
     }
 }
 
-/// Goal: the check above can fail. Method: a boundary that passes a turn not finished; the sink takes its bytes as zeros.
+/// Goal: the check above can fail. Method: a boundary that passes an unfinished turn; the sink reads zeros in place of
+/// its bytes.
 #[test]
 fn a_boundary_that_passes_an_open_turn_is_noticed() {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let harness = Harness::<Hasty>::new(1, RING_BYTES, 1, Sink::Keep(kept.clone()));
-    // The hook runs between begin and the copy: drain inside it takes what is not there yet.
+    // The hook runs between begin and the copy: the drain inside it takes bytes that are not written yet.
     harness.writer(0).append_with(&body(0, 0), || harness.drain());
     assert!(split(&kept.lock()).is_none(), "zeros are no record");
 }

@@ -1,6 +1,6 @@
-//! Tables of a report in a document: written between two markers, so that figures in prose come from a run.
+//! Writes tables of a report into a document between two markers, so that figures in prose come from a run.
 //!
-//! The markers are comments of their own lines: `<!-- bench NAME begin -->` and `<!-- bench NAME end -->`.
+//! The markers are comments on their own lines: `<!-- bench NAME begin -->` and `<!-- bench NAME end -->`.
 
 use anyhow::Context;
 
@@ -11,7 +11,7 @@ use crate::{
     trace::Place,
 };
 
-/// Returns a table in Markdown, headings first.
+/// Returns a table in Markdown; the first line has the headings.
 pub fn markdown_table(lines: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
@@ -23,8 +23,8 @@ pub fn markdown_table(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns `document` with `content` between the markers of `name`; where it has none yet, with a section under `heading`
-/// at its end.
+/// Returns `document` with `content` between the markers of `name`. If it has no markers yet, adds a section under
+/// `heading` at its end.
 ///
 /// # Errors
 /// One of the two markers is missing, or they are in the wrong order.
@@ -49,7 +49,7 @@ fn cell(row: Option<&Row>, key: &str, scale: f64) -> String {
     }
 }
 
-/// Returns what others see while one appender is stopped at a place; nothing if nobody could be traced.
+/// Returns the times of the other appenders while one is stopped, by place; `None` if nothing was traced.
 fn stops_table(frozen: &[Row]) -> Option<String> {
     let heads = [
         "protocol",
@@ -91,7 +91,8 @@ fn stops_table(frozen: &[Row]) -> Option<String> {
     (lines.len() > 1).then(|| markdown_table(&lines))
 }
 
-/// Returns the comparison of the protocols: cost alone, rate together, what one stopped appender does to others.
+/// Returns the comparison of the protocols: cost alone, rate together, and the effect of one stopped appender on
+/// others.
 ///
 /// # Errors
 /// The report lacks a section that the table needs.
@@ -122,7 +123,7 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
     let name = |kind: crate::subjects::Kind| kind.name();
     for subject in ["copy alone (floor)"].into_iter().chain(ALL.map(name)) {
-        // The floor of many threads takes its positions from one counter.
+        // The floor for many threads takes its positions from one counter.
         let together = if subject == "copy alone (floor)" { "fetch-add and copy (floor)" } else { subject };
         let alone = find("append", subject, 64.0);
         let instructions =
@@ -149,7 +150,7 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     Ok(format!("{intro}{protocols}\n{between}\n\n{stops}"))
 }
 
-/// Returns every target with whether it was met, then each section with its question, rows and notes.
+/// Returns all targets with whether each was met, then each section with its question, rows and notes.
 pub fn sections_in_markdown(report: &Report) -> String {
     let (met, all) = report.verdicts();
     let mut text = format!(
@@ -192,7 +193,7 @@ pub fn sections_in_markdown(report: &Report) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: every target is in the first table with its verdict, every section below it with its notes. Method: two
+    /// Goal: every target is in the first table with its verdict, and every section follows with its notes. Method: two
     /// sections, one of them without rows.
     #[test]
     fn markdown_has_verdicts_and_sections() {
@@ -220,8 +221,8 @@ mod tests {
         }
     }
 
-    /// Goal: only what lies between the markers of that name changes, again the same way; without markers a section is
-    /// added. Method: a document with two pairs; with none; with one marker only; swapped.
+    /// Goal: only the text between the markers of that name changes, and a second write changes nothing; without
+    /// markers a section is added. Method: a document with two pairs; with none; with one marker only; swapped.
     #[test]
     fn writing_touches_only_its_own_place() {
         let document =
@@ -237,8 +238,8 @@ mod tests {
         assert!(write_between("<!-- bench x end -->\n<!-- bench x begin -->\n", "x", "X", "").is_err());
     }
 
-    /// Goal: the stops of 10 ms stand under their protocol's calm row, others are left out. Method: rows of two protocols in the
-    /// order in which they are measured; none traced.
+    /// Goal: the stops of 10 ms are listed under the calm row of their protocol, others are left out. Method: rows of
+    /// two protocols in the order in which they are measured; no traced rows.
     #[test]
     fn stops_stand_under_the_row_without_one() {
         let row = |subject: &str, case: &str, at: f64| {
@@ -263,7 +264,7 @@ mod tests {
         assert!(lines[2].starts_with("| a | STAGED |"), "{table}");
     }
 
-    /// Goal: a table in Markdown has its rule under the headings. Method: two lines.
+    /// Goal: a table in Markdown has its rule below the headings. Method: two lines.
     #[test]
     fn table_has_a_rule_under_its_headings() {
         let lines = [["a", "b"], ["1", "2"]].map(|line| line.map(str::to_owned).to_vec());

@@ -1,9 +1,9 @@
-//! The records that every protocol carries: Collie's own framing, so that all move the same bytes.
+//! The records that every protocol carries, in Collie's own framing, so that all protocols move the same bytes.
 
 /// Kind DATA with tag 1, as the log writes it.
 const KIND: u32 = 1 | (1 << 3);
 
-/// Length and kind, in front of a record's body: at most 4 bytes.
+/// Length and kind, before the body of a record: at most 4 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     bytes: [u8; Head::STORED_BYTES],
@@ -11,10 +11,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes the head of a body of `body_bytes`, below 2 MiB.
+    /// Creates the head for a body of `body_bytes`, below 2 MiB.
     pub(crate) fn new(body_bytes: usize) -> Self {
         let body = u32::try_from(body_bytes).ok().filter(|body| *body < 1 << 21).expect("three bytes of length");
-        // In one word, as the log does.
+        // Built in one word, as in the log.
         let (low, middle, high) = (body & 0x7f, body >> 7 & 0x7f, body >> 14);
         let (word, len) = match body {
             0..0x80 => (low | KIND << 8, 2),
@@ -27,18 +27,18 @@ impl Head {
     /// Size of [`Head::stored`].
     pub(crate) const STORED_BYTES: usize = 4;
 
-    /// Returns the bytes, and zeros behind them.
+    /// Returns the bytes of the head, followed by zeros.
     pub(crate) fn stored(&self) -> [u8; Self::STORED_BYTES] {
         self.bytes
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the head.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-/// Splits the first record off `stream`: its body and the rest, or `None` if it is not a whole record.
+/// Splits the first record off `stream`; returns its body and the rest, or `None` if it is not a whole record.
 #[cfg(test)]
 pub(crate) fn split(stream: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut len, mut at) = (0, 0);
@@ -59,8 +59,8 @@ pub(crate) fn split(stream: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// Goal: heads are what the log itself writes. Method: one record of each length through a real log, and the bytes
-    /// its positions take.
+    /// Goal: heads are as long as those that the log writes. Method: one record of each length through a real log, and
+    /// the positions that it takes.
     #[test]
     fn heads_are_as_long_as_the_logs_own() {
         let (env, _disk) = collie_env::Env::simulated(1);
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// Goal: splitting undoes joining. Method: lengths around the steps of the length's own length.
+    /// Goal: splitting reverses joining. Method: lengths around the steps of the encoded length.
     #[test]
     fn split_finds_what_a_head_announces() {
         for len in [0, 1, 127, 128, 300, 16_384] {

@@ -1,13 +1,15 @@
-//! Does replay keep up with the primary's peak, whoever replays? A log is written flat out and then replayed flat out: by rows with
-//! 1..n workers, and as the thesis' system does (`thesis.rs`), each on the cores that wrote it and one after the other.
+//! Does replay keep up with the primary's peak, under each scheme? A log is written at full rate and then replayed at
+//! full rate: by rows with 1..n workers, and as in the thesis' system (`thesis.rs`), each on the cores that wrote it,
+//! one after the other.
 //!
-//! Both replayers are given what a sender of replication is: shipments of durable records, read from the files. The one by rows writes
-//! its own log of them, as a replica does. No network is between: what it costs is in the other questions.
+//! Both replayers get the input of a sender of replication: shipments of durable records, read from the files. The
+//! replay by rows writes its own log of them, as a replica does. No network lies between them; the other questions
+//! measure its cost.
 //!
 //! # What always holds
-//! - A1. The replayed database has the primary's rows in the end, or the question fails.
-//! - A2. The peak counts every commit between two positions of the log by the time that clients were let write, and the same
-//!   commits are what a replay's rate is of.
+//! - A1. In the end the replayed database has the primary's rows, or the question fails.
+//! - A2. The peak is the number of commits between two positions of the log, divided by the time for which the clients
+//!   wrote. The rate of a replay counts the same commits.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -33,21 +35,21 @@ use crate::{Plan, Scratch};
 
 /// Bytes of one shipment, as replication sends them.
 const SHIPMENT_BYTES: u64 = 1 << 20;
-/// The row that everybody wants.
+/// The row that all clients of the hot-row load change.
 const HOT: (CfId, &[u8]) = (CfId::new(16), b"hot");
 
-/// A log that was written flat out.
+/// A log that was written at full rate.
 struct Recorded {
     db: Db,
-    /// What is measured lies between.
+    /// The measured log is from here to `to`.
     from: Lsn,
     to: Lsn,
     commits: u64,
-    /// How long it took.
+    /// How long writing took.
     ns: u64,
-    /// Keeps the log.
+    /// Keeps the files of the log.
     _holder: Shipper,
-    /// Whose directory the log is in.
+    /// Owns the directory of the log.
     _target: Option<tpcc::Embedded>,
 }
 
@@ -61,21 +63,21 @@ impl Recorded {
     }
 }
 
-/// Who replays.
+/// How the log is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
     Rows { workers: usize },
     Thesis,
 }
 
-/// What one replay came to.
+/// The result of one replay.
 struct Replayed {
     ns: u64,
-    /// Of the thesis' scheme.
+    /// For the thesis' scheme.
     deferred_most: Option<u64>,
 }
 
-/// What is written.
+/// The load that writes the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Tpcc,
@@ -118,7 +120,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-/// Records one log and has everybody replay it. `found` is called with the log alone, then with each replay of it.
+/// Records one log and replays it under every scheme. Calls `found` with the log alone, then with each replay of it.
 fn one_run(
     settings: &ReplicationSettings,
     load: Load,
@@ -152,12 +154,14 @@ fn one_run(
     Ok(())
 }
 
-/// The defaults, with a limit of the log that flushes nothing meanwhile: neither the primary nor a replay pays for flushes.
+/// Returns the defaults, with limits that prevent any flush meanwhile: neither the primary nor a replay pays for
+/// flushes.
 pub(super) fn options() -> Options {
     Options { max_total_wal_size: 64 << 30, write_buffer_size: 64 << 30, ..Options::default() }
 }
 
-/// Calls `write` with the clients' time between two positions of the log of `db`, which it returns as recorded.
+/// Calls `write`, which returns the time for which the clients wrote, and returns the log of `db` between the positions
+/// before and after it.
 fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Recorded> {
     let log = db.log().context("the primary's log is open")?;
     let holder = log.ship("capacity", ShipOptions::from(Lsn::FIRST))?;
@@ -206,7 +210,7 @@ fn record_tpcc(settings: &ReplicationSettings, run: u32, dir: &Path) -> anyhow::
     Ok(Recorded { _target: Some(target), ..recorded })
 }
 
-/// Clients that all change one row.
+/// Records the log of clients that all change one row.
 fn record_hot_row(settings: &ReplicationSettings, db: Db) -> anyhow::Result<Recorded> {
     let (plan, stop) = (&settings.plan, AtomicBool::new(false));
     let clock = &*plan.env.clock;
@@ -335,7 +339,7 @@ fn replay_thesis(
     Ok(Replayed { ns, deferred_most })
 }
 
-/// Returns one number for every row, whatever its commit. Two databases with the same rows have the same.
+/// Returns one number for all rows, regardless of their commits. Two databases with the same rows have the same number.
 fn contents(db: &Db) -> anyhow::Result<u64> {
     let mut session = db.session()?;
     session.begin(Isolation::RepeatableRead, false)?;
@@ -364,7 +368,7 @@ fn contents(db: &Db) -> anyhow::Result<u64> {
 }
 
 impl Scheme {
-    /// How many write rows.
+    /// Returns the number of threads that write rows.
     fn threads(self) -> f64 {
         match self {
             Self::Rows { workers } => count_of(workers),
@@ -424,8 +428,8 @@ fn rows(
 mod tests {
     use super::*;
 
-    /// Goal: A1: the question is answered for both loads and every scheme, with the same rows everywhere. Method: the shortest
-    /// case.
+    /// Goal: A1: the question is answered for both loads and every scheme, with the same rows everywhere. Method: the
+    /// shortest case.
     #[test]
     fn capacity_is_measured_by_every_scheme() {
         let dir = tempfile::tempdir().unwrap();
@@ -436,7 +440,7 @@ mod tests {
         assert_eq!(section.rows.len(), 2 * (1 + cores) + 1);
         for row in &section.rows {
             assert!(row.median("commits_per_s").unwrap() > 0.0, "{row:?}");
-            // What is drawn.
+            // The rows that are drawn.
             assert_eq!(row.at.is_some(), row.median("peak_ratio").is_some(), "{row:?}");
         }
         assert_eq!(settings.plan.env.files.list(dir.path()).unwrap(), Vec::<String>::new());

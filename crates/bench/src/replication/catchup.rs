@@ -1,5 +1,6 @@
-//! How fast does a replica come back? Stopped until it is behind by a gibibyte of log, then started while the primary is at half of what it
-//! reaches; and filled anew from nothing under the same load, with a table of a given size besides TPC-C's.
+//! How fast does a replica catch up? It is stopped until it is a gibibyte of log behind, and then started while the
+//! primary runs at half of its full rate. Then an empty replica is filled under the same load, with TPC-C's tables and
+//! another one of a given size.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,28 +16,28 @@ use crate::measures::{float, micros};
 use crate::report::{Row, Section};
 use crate::tpcc::{Kind, Pacing, Run, Target as _};
 
-/// Of what the primary reaches flat out.
+/// Percentage of the primary's full rate.
 const PERCENT: f64 = 50.0;
-/// A replica is even once a row is seen on it so soon after its commit.
+/// A replica has caught up once a row is seen on it this soon after its commit.
 const EVEN: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Rows that are written over again and again to make log, and bytes of each.
+/// The number of rows that are overwritten repeatedly to make log, and the bytes of each.
 const ROWS: u32 = 1_000;
 const ROW_BYTES: usize = 1_000;
-/// Rows of the table that a base backup copies that are loaded at a time.
+/// Rows of the table for the base backup that are loaded at a time.
 const BALLAST_ROWS: u64 = 8_000;
 /// Targets.
 const EVEN_S: f64 = 30.0;
 const P99_RATIO: f64 = 1.2;
-/// Of log that the replica is behind by, for the target to mean anything.
+/// The log that the replica must lack for the target to be meaningful.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// What one return of a replica came to.
+/// The result of one return of a replica.
 struct Returned {
-    /// Of the log that it lacked, or of the directory that it was filled with.
+    /// Bytes of the log that it lacked, or of the directory with which it was filled.
     bytes: f64,
     even_s: f64,
-    /// New-Order's p99 before, with an even replica, and meanwhile.
+    /// New-Order's p99 before, with a replica that has caught up, and meanwhile.
     p99_us: [f64; 2],
 }
 
@@ -63,7 +64,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     let mut all: [Vec<Vec<Returned>>; 2] = [(); 2].map(|()| pairs.iter().map(|_| Vec::new()).collect());
     for (phase, all) in all.iter_mut().enumerate() {
         if phase == 1 {
-            // Only now: a replica that is started again would have to open it.
+            // Only now: otherwise a restarted replica would have to load the table.
             for pair in &pairs {
                 settings.plan.say(&format!("{}: rows to be copied", pair.name()));
                 ballast(pair, settings)?;
@@ -91,7 +92,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-/// Makes the rows that log is made of.
+/// Creates the rows that are overwritten to make log.
 fn prepare(pair: &Pair) -> anyhow::Result<()> {
     let mut primary = pair.connect()?;
     primary.batch_execute("CREATE TABLE filler (id int PRIMARY KEY, t text NOT NULL)")?;
@@ -99,7 +100,7 @@ fn prepare(pair: &Pair) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes so many bytes of log on the primary; returns how many they were.
+/// Makes at least `bytes` bytes of log on the primary; returns how many it made.
 fn fall_behind(pair: &Pair, bytes: u64) -> anyhow::Result<f64> {
     let (target, mut primary) = (pair.target(), pair.connect()?);
     let write = primary.prepare("UPDATE filler SET t = $1::text || id")?;
@@ -129,7 +130,7 @@ fn until_near(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()>
     }
 }
 
-/// Has `replica` started while TPC-C runs; returns the run, and the seconds until the replica is even.
+/// Starts the replica while TPC-C runs; returns the run, and the seconds until the replica has caught up.
 fn beside_load(
     pair: &mut Pair,
     settings: &ReplicationSettings,
@@ -158,7 +159,7 @@ fn p99_us(run: &Run) -> f64 {
     micros(run.tally.of(Kind::NewOrder).latencies.at_per_mille(990))
 }
 
-/// Stops the replica, makes log, and has it come back.
+/// Stops the replica, makes log, and lets the replica catch up.
 fn comes_back(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
     say(pair, settings, run, "half of its load");
     let even = pair.drive(settings, 4 * run, Pacing::Poisson(rate))?;
@@ -172,7 +173,7 @@ fn comes_back(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f
     Ok(Returned { bytes, even_s, p99_us: [p99_us(&even), p99_us(&meanwhile)] })
 }
 
-/// Has another replica filled in place of the one there is.
+/// Fills another replica in place of the existing one.
 fn is_filled(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
     say(pair, settings, run, "half of its load");
     let even = pair.drive(settings, 4 * run + 2, Pacing::Poisson(rate))?;
@@ -185,7 +186,7 @@ fn is_filled(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f6
     Ok(Returned { bytes, even_s, p99_us: [p99_us(&even), p99_us(&meanwhile)] })
 }
 
-/// Makes a table of so many bytes that do not compress, and has the replica take it.
+/// Creates a table of the given size that does not compress, and waits until the replica has it.
 fn ballast(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
     let mut primary = pair.connect()?;
     primary.batch_execute("CREATE TABLE ballast (id int PRIMARY KEY, t text NOT NULL)")?;
@@ -205,7 +206,7 @@ fn ballast(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
     pair.until_even(settings)
 }
 
-/// Returns so many letters that a compressor finds nothing in, by a xorshift.
+/// Returns [`ROW_BYTES`] letters that do not compress, from a xorshift generator.
 fn noise(chance: &mut u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     let mut text = String::with_capacity(ROW_BYTES);
@@ -221,7 +222,7 @@ fn noise(chance: &mut u64) -> String {
     text
 }
 
-/// Returns the bytes of all files below `dir`; what goes meanwhile counts for nothing.
+/// Returns the bytes of all files below `dir`; files that disappear meanwhile do not count.
 pub(crate) fn bytes_in(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -244,7 +245,7 @@ fn row(pair: &Pair, case: &str, rate: f64, runs: &[Returned], bytes: &'static st
         .runs("bytes_per_s", &each(&|of| of.bytes / of.even_s.max(1e-3)))
 }
 
-/// Says whether others wait no longer than they may.
+/// Adds the target for the latency of other clients.
 fn beside_others(pair: &Pair, row: Row) -> Row {
     let ratio = row.median("p99_ratio").unwrap_or(f64::INFINITY);
     if pair.has_targets() { row.target("p99 meanwhile <= 1.2x", ratio <= P99_RATIO) } else { row }
@@ -267,14 +268,14 @@ fn filled_row(pair: &Pair, rate: f64, runs: &[Returned]) -> Row {
 mod tests {
     use super::*;
 
-    /// Goal: rows that are to be copied are as long as they should be, and do not repeat. Method: a thousand of them, as COPY takes them.
+    /// Goal: rows to be copied have the right length and do not repeat. Method: a thousand of them, as COPY takes them.
     #[test]
     fn noise_is_of_one_length_and_differs() {
         let mut chance = 1;
         let all: std::collections::BTreeSet<String> = (0..1_000).map(|_| noise(&mut chance)).collect();
         assert_eq!(all.len(), 1_000);
         assert!(all.iter().all(|text| text.len() == ROW_BYTES && !text.contains(['\t', '\\', '\n'])));
-        // Each letter about as often as any other.
+        // Each letter occurs about equally often.
         let letters = all.iter().flat_map(|text| text.bytes()).filter(|byte| *byte == b'A').count();
         assert!((14_000..17_500).contains(&letters), "{letters}");
     }

@@ -1,8 +1,10 @@
-//! Does the primary measure what a client sees? At rates of small commits from one to ten thousand a second, its figure beside that of a client that
-//! commits a row and reads it on the replica until it is there.
+//! Does the primary measure the delay that a client sees? At rates of small commits from one to ten thousand per
+//! second, the primary's figure is compared with that of a client that commits a row and reads it on the replica until
+//! it sees the commit.
 //!
-//! A client's look takes time: from the begin of the first one behind the reply to the end of the one that sees the row. With a row that is seen after V,
-//! about V and a look have passed by then, so a look is taken off.
+//! A client's reads take time: it measures from the start of the first read after the reply to the end of the read that
+//! sees the row. If the row becomes visible after V, about V plus one read has passed by then, so the time of one read
+//! is subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,32 +19,32 @@ use crate::report::{Figure, Row, Section};
 use crate::tpcc::sleep_until;
 use crate::txn::count_of;
 
-/// Commits a second.
+/// Commits per second.
 const RATES: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Sessions that commit beside the client that looks.
+/// Sessions that commit alongside the client that reads.
 const LOADERS: u32 = 4;
-/// The client that looks commits no oftener.
+/// The highest rate at which the reading client commits.
 const LOOKED_PER_S: f64 = 20.0;
-/// A run at a low rate is long enough for so many commits.
+/// At a low rate, a run is long enough for this many commits.
 const COMMITS_MIN: f64 = 10.0;
 /// Targets.
 const OFF_SHARE: f64 = 0.2;
 const OFF_US: f64 = 100.0;
-/// What the primary has measured in the last seconds, with commits.
+/// The primary's measurements of the last seconds that had commits.
 const SECONDS: &str = "SELECT p50_us::float8, commits::float8, mean_us::float8 FROM collie_replication_delay \
                        WHERE commits > 0 AND at > now() - interval";
 
-/// What was found at one rate.
+/// The findings at one rate.
 #[derive(Debug)]
 struct Found {
     commits_per_s: f64,
     seen: Summary,
-    /// Of the seconds of the run: median, commits, mean.
+    /// For each second of the run: median, commits, mean.
     seconds: Vec<(f64, f64, f64)>,
 }
 
 impl Found {
-    /// Returns the median of the seconds' medians, by their commits, in microseconds.
+    /// Returns the median of the seconds' medians, weighted by their commits, in microseconds.
     fn measured_p50_us(&self) -> Option<f64> {
         let mut seconds = self.seconds.clone();
         seconds.sort_unstable_by(|(one, ..), (other, ..)| one.total_cmp(other));
@@ -63,7 +65,7 @@ impl Found {
     }
 }
 
-/// Returns whether two times are the same, as far as this question is about.
+/// Returns whether two times are the same within the tolerance of this question.
 fn is_near(measured_us: f64, seen_us: f64) -> bool {
     (measured_us - seen_us).abs() <= (OFF_SHARE * seen_us).max(OFF_US)
 }
@@ -118,7 +120,7 @@ fn at_rate(pair: &Pair, settings: &ReplicationSettings, rate: f64) -> anyhow::Re
         anyhow::Ok((seen.clone(), committed + seen.len()))
     })?;
     let seconds = crate::measures::float(clock.now_ns() - begun_ns) / 1e9;
-    // The last second is over a little later.
+    // The last second is recorded a little later.
     sleep_until(clock, clock.now_ns() + 1_200_000_000);
     let rows = pair.connect()?.query(&format!("{SECONDS} '{} seconds'", seconds + 1.2), &[])?;
     Ok(Found {
@@ -128,7 +130,7 @@ fn at_rate(pair: &Pair, settings: &ReplicationSettings, rate: f64) -> anyhow::Re
     })
 }
 
-/// Commits its part of so many updates a second until `stop`, and returns how many.
+/// Commits its share of the updates until `stop`; returns how many.
 fn load(
     pair: &Pair,
     settings: &ReplicationSettings,
@@ -150,7 +152,8 @@ fn load(
     Ok(count)
 }
 
-/// Commits a row so many times a second until `until_ns`, and looks for it on the replica each time; returns how long each took, in microseconds.
+/// Commits a row `per_s` times a second until `until_ns` and each time reads it on the replica until it is visible.
+/// Returns how long each took, in microseconds.
 fn look(pair: &Pair, settings: &ReplicationSettings, per_s: f64, until_ns: u64) -> anyhow::Result<Vec<f64>> {
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
@@ -193,8 +196,8 @@ fn row(pair: &Pair, rate: u32, look_us: f64, runs: &[Found]) -> Row {
 mod tests {
     use super::*;
 
-    /// Goal: the median is one of commits, and what is near is near in part or in time. Method: seconds of different numbers of commits; both
-    /// limits.
+    /// Goal: the median is one of commits, and times are near by share or by difference. Method: seconds with different
+    /// numbers of commits; both limits.
     #[test]
     fn medians_are_compared_by_part_or_by_time() {
         let seen = Summary { mean: 1.0, sd: 0.0, p50: 1.0, p99: 1.0, max: 1.0 };

@@ -1,6 +1,7 @@
-//! `estimate`: about how long the questions take, so that nobody waits for an hour who has ten minutes.
+//! `estimate`: the approximate duration of the questions, so that a user with ten minutes does not start an hour of
+//! them.
 //!
-//! Not a measurement: what loading and checking take is from runs of an optimized build on two cores.
+//! It is not a measurement: the times for loading and checking come from runs of an optimized build on two cores.
 
 use std::time::Duration;
 
@@ -8,19 +9,20 @@ use super::settings::{ReplayScheme, ReplicationSettings};
 use crate::measures::float;
 use crate::txn::count_of;
 
-/// Seconds to start a pair, to load one warehouse of TPC-C and have the replica take it, to check one on both, of a full size.
+/// Seconds to start a pair, to load one full-size warehouse of TPC-C until the replica has it, and to check one on
+/// both.
 const START_S: f64 = 2.0;
 const LOAD_S: f64 = 5.0;
 const CHECK_S: f64 = 1.5;
-/// Bytes a second at which log and rows are made over the wire, and log is replayed by one that comes back.
+/// Bytes per second at which log and rows are made over the wire, and at which a replica that catches up replays log.
 const MADE_PER_S: f64 = 50e6;
 const CAUGHT_UP_PER_S: f64 = 80e6;
-/// A failover and the return of the old primary: Collie's, PostgreSQL's.
+/// Seconds for a failover and the return of the old primary: Collie's, PostgreSQL's.
 const FAILOVER_S: [f64; 2] = [2.0, 5.0];
-/// Waiting until a replica is even, and the floors, after each run.
+/// Seconds after each run to wait until the replica has caught up, and for the floors.
 const BETWEEN_S: f64 = 0.5;
 
-/// Returns about how long each of `questions` takes on a machine with so many cores, in the same order.
+/// Returns the approximate duration of each of `questions` on a machine with `cores` cores, in the same order.
 pub(super) fn estimate(
     settings: &ReplicationSettings,
     questions: &[&'static str],
@@ -50,7 +52,7 @@ fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
         "sync" => products * (2.0 * START_S + runs * run * 7.0 * count_of(settings.small_clients.len())),
         "capacity" => {
             let replays = cores + 1.0;
-            // Each replay begins with what was loaded; the hot row's has nothing to load.
+            // Each replay begins with the loaded rows; the hot row's has nothing to load.
             runs * (warehouses * LOAD_S * (1.0 + replays / 3.0) + time * (1.0 + replays) + time * (1.0 + cores))
         }
         "catchup" => {
@@ -60,7 +62,7 @@ fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
             products * (loaded + runs * (run + back + filled) + ballast)
         }
         "delay" => {
-            // Ten commits at one a second, and the others; a second until the last one is over.
+            // Ten commits at one per second, and the other rates; and a second until the last one is recorded.
             let slow: f64 = if settings.small { 1.0 } else { 10.0 };
             START_S + runs * (slow.max(time) + 4.0 * (time + 1.2))
         }
@@ -82,8 +84,8 @@ mod tests {
         estimate(settings, &ALL, 2).iter().map(|(_, time)| time.as_secs_f64()).sum::<f64>() / 60.0
     }
 
-    /// Goal: each question takes its time, the short plan fits into 25 minutes, and more runs take longer. Method: the estimates of the
-    /// three plans.
+    /// Goal: each question takes some time, the short plan fits into 25 minutes, and more runs take longer. Method: the
+    /// estimates of the three plans.
     #[test]
     fn the_short_plan_fits_into_25_minutes() {
         let full = ReplicationSettings::new("unused".as_ref());

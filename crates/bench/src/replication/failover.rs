@@ -1,5 +1,6 @@
-//! How long does a failover take, and what does it lose? The primary is killed under load, its replica promoted and written to, the old primary
-//! brought back as a replica of the new one; again and again, the two changing places.
+//! How long does a failover take, and what does it lose? The primary is killed under load, its replica is promoted and
+//! written to, and the old primary is brought back as a replica of the new one. This is repeated, and the two change
+//! places each time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,23 +14,24 @@ use super::small::prepare;
 use crate::measures::float;
 use crate::report::{Figure, Row, Section};
 
-/// Writers, each with a row of its own that counts its commits.
+/// The number of writers; each has its own row, which counts its commits.
 pub(crate) const WRITERS: u32 = 8;
-/// Whose row is written first after a promotion.
+/// The row that is written first after a promotion.
 const FIRST: i32 = WRITERS.cast_signed() + 1;
-/// How long is written before each kill.
+/// How long the writers run before each kill.
 const LOAD: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two attempts at the first write.
+/// Time between two attempts at the first write.
 const AGAIN: Duration = Duration::from_millis(5);
-/// After a failure.
+/// How long to wait after a failure for the servers' output.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Target.
 const WITHIN_S: f64 = 3.0;
 
-/// What one cycle came to.
+/// The result of one cycle.
 pub(crate) struct FailedOver {
-    /// From the kill to the end of the promotion, to the first write, and from there until both are even.
+    /// The seconds from the kill to the end of the promotion, from the kill to the first write, and from the start of
+    /// the return until both have caught up.
     promoted_s: f64,
     written_s: f64,
     rejoined_s: f64,
@@ -63,7 +65,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
         for cycle in 0..settings.cycles {
             settings.plan.say(&format!("{}: failover {} of {}", pair.name(), cycle + 1, settings.cycles));
             let done = cycle_of(pair, settings);
-            // The servers go with their words when this returns: one that is about to say something may.
+            // The servers' output is lost when this returns, so a server that is about to print gets time for it.
             let words = || {
                 std::thread::sleep(LAST_WORDS);
                 format!("failover {} of {}: {}", cycle + 1, pair.name(), pair.words())
@@ -80,11 +82,11 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-/// Kills the primary under writers, promotes its replica, writes there, and brings the old one back until both are even. Rows of
-/// [`prepare`] for [`WRITERS`] and one more are there.
+/// Kills the primary under writers, promotes its replica, writes there, and brings the old primary back until it has
+/// caught up. The rows of [`prepare`] for [`WRITERS`] and one more must exist.
 ///
 /// # Errors
-/// The driver's, the operating system's; nobody can write in a minute.
+/// Those of the driver and the operating system; no write succeeds within a minute.
 pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyhow::Result<FailedOver> {
     let clock = &settings.plan.env.clock;
     let stop = AtomicBool::new(false);
@@ -97,7 +99,7 @@ pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyho
         for (id, acknowledged) in (1..).zip(&acknowledged) {
             let (config, stop) = (config.clone(), &stop);
             scope.spawn(move || {
-                // Ends when the server does: what was not answered counts for nothing.
+                // The writer ends when the server does; an unanswered commit does not count.
                 let _gone = write_until_gone(&config, id, acknowledged, stop);
             });
         }
@@ -110,7 +112,7 @@ pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyho
     pair.promote()?;
     let promoted_s = float(clock.now_ns() - killed_ns) / 1e9;
     let written_ns = loop {
-        // Nobody is there yet who could be waited for.
+        // The new primary has no replica yet for which a commit could wait.
         let written = pair.connect().and_then(|mut session| {
             session.batch_execute("SET synchronous_commit = local")?;
             Ok(session.execute("UPDATE small SET n = n + 1 WHERE id = $1", &[&FIRST])?)
@@ -143,7 +145,7 @@ pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyho
     })
 }
 
-/// Counts a row up, and notes what was answered.
+/// Increments a row repeatedly, and notes the acknowledged values.
 fn write_until_gone(
     config: &postgres::Config,
     id: i32,

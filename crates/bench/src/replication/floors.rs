@@ -1,4 +1,5 @@
-//! `Floors`: what no replication can be below, of the same run: a flush of the disk, and a round trip over the loopback.
+//! `Floors`: lower bounds for every replication, measured in the same run: a flush of the disk, and a round trip over
+//! the loopback.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,24 +10,24 @@ use anyhow::Context;
 use crate::report::{Row, Section};
 use crate::{DiskFloor, FloorSlice, Latencies, Plan, Scratch, measures::micros};
 
-/// Bytes that go to and fro: about an ack.
+/// Bytes of a message in both directions: about an acknowledgement.
 const MESSAGE: usize = 64;
 
-/// Both, in slices between the runs.
+/// Both floors, measured in slices between the runs.
 pub(crate) struct Floors {
     disk: DiskFloor,
     flushes: FloorSlice,
     near: TcpStream,
     trips: Latencies,
-    /// Goes after the file in it.
+    /// Dropped after the file in it.
     _scratch: Scratch,
 }
 
 impl Floors {
-    /// Makes the file, and the connection to an echo in this process.
+    /// Creates the file, and the connection to an echo in this process.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub(crate) fn new(plan: &Plan) -> anyhow::Result<Self> {
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let disk = DiskFloor::create(&plan.env, scratch.path())?;
@@ -35,7 +36,7 @@ impl Floors {
         let (mut far, _address) = listener.accept()?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
-        // Ends when the near end goes.
+        // Ends when the near end is closed.
         let _echo = std::thread::spawn(move || {
             let mut message = [0; MESSAGE];
             while far.read_exact(&mut message).and_then(|()| far.write_all(&message)).is_ok() {}
@@ -46,7 +47,7 @@ impl Floors {
     /// Measures both, each for half of `time`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub(crate) fn slice(&mut self, plan: &Plan, time: Duration) -> anyhow::Result<()> {
         plan.say("floors");
         let flushes = self.disk.slice(time / 2).context("the disk's floor")?;
@@ -62,14 +63,14 @@ impl Floors {
         Ok(())
     }
 
-    /// Returns what a commit cannot be below that waits for a flush here and, if `far`, for one more and a round trip to it: medians, in
-    /// microseconds.
+    /// Returns the least time of a commit that waits for a flush on this node and, if `far`, for another flush and a
+    /// round trip to it: from medians, in microseconds.
     pub(crate) fn commit_us(&self, far: bool) -> f64 {
         let flush = micros(self.flushes.latencies.at_per_mille(500));
         if far { 2.0 * flush + micros(self.trips.at_per_mille(500)) } else { flush }
     }
 
-    /// Adds a row of each.
+    /// Adds a row for each floor.
     pub(crate) fn rows(&self, section: &mut Section) {
         for (what, of) in
             [("4 KiB written and synced", &self.flushes.latencies), ("64 B over the loopback and back", &self.trips)]
@@ -88,13 +89,13 @@ mod tests {
     use super::*;
     use crate::Pace;
 
-    /// Goal: both floors are measured and reported, and the file goes. Method: one slice.
+    /// Goal: both floors are measured and reported, and the file is removed. Method: one slice.
     #[test]
     fn floors_are_measured() {
         let dir = tempfile::tempdir().unwrap();
         let plan = Plan::new(dir.path(), Pace::Touch);
         let mut floors = Floors::new(&plan).unwrap();
-        // A busy machine may have no time for either in a slice.
+        // On a busy machine a slice may have no time for one of them.
         while floors.trips.count() == 0 || floors.flushes.latencies.count() == 0 {
             floors.slice(&plan, Duration::from_millis(20)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! `Follower`: what follows a primary, and [`Look`]: how one number in it is looked at again and again.
+//! `Follower`: a replica in either form, and [`Look`]: a repeated read of one number on it.
 
 use anyhow::Context;
 use postgres::{Client, Statement};
@@ -7,7 +7,7 @@ use super::live::LiveThesis;
 use crate::servers::Server;
 use crate::tpcc::{Cells as _, Line as _, Lines as _, OwnLine, OwnStatement};
 
-/// What follows a primary.
+/// A replica that follows a primary.
 pub(crate) enum Follower {
     /// A server, as users run it.
     Server(Server),
@@ -16,10 +16,10 @@ pub(crate) enum Follower {
 }
 
 impl Follower {
-    /// Returns the server that it is.
+    /// Returns the replica's server.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no server.
     pub(crate) fn server(&self) -> anyhow::Result<&Server> {
         match self {
             Self::Server(server) => Ok(server),
@@ -27,10 +27,10 @@ impl Follower {
         }
     }
 
-    /// As [`Self::server`], for good.
+    /// Returns the replica's server and consumes this value.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no server.
     pub(crate) fn into_server(self) -> anyhow::Result<Server> {
         match self {
             Self::Server(server) => Ok(server),
@@ -38,10 +38,10 @@ impl Follower {
         }
     }
 
-    /// Opens a session that looks at the number that `text` returns.
+    /// Opens a session that reads the number that `text` returns.
     ///
     /// # Errors
-    /// The driver's; a replica that has stopped.
+    /// Those of the driver; the replica has stopped.
     pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
         match self {
             Self::Server(server) => {
@@ -57,10 +57,10 @@ impl Follower {
         }
     }
 
-    /// Fails if it is known to have stopped; a server's sessions say so themselves.
+    /// Fails if the replica is known to have stopped; a server's sessions report that themselves.
     ///
     /// # Errors
-    /// Why it has.
+    /// The reason why it has stopped.
     pub(crate) fn ensure_alive(&self) -> anyhow::Result<()> {
         match self {
             Self::Server(_) => Ok(()),
@@ -76,10 +76,10 @@ pub(crate) enum Look {
 }
 
 impl Look {
-    /// Returns the number now.
+    /// Reads the number.
     ///
     /// # Errors
-    /// The driver's; there is not one row.
+    /// Those of the driver; the result is not one row.
     pub(crate) fn number(&mut self) -> anyhow::Result<i64> {
         match self {
             Self::Server(session, statement) => Ok(session.query_one(statement, &[])?.get(0)),

@@ -1,13 +1,16 @@
-//! `LiveThesis`: a replica in this process that replays as the thesis' system does (`thesis.rs`), while its primary is written to.
+//! `LiveThesis`: a replica in this process that replays as the thesis' system does (`thesis.rs`), while the primary is
+//! being written to.
 //!
 //! # What always holds
-//! - L1. It takes the stream that any replica takes, over the same protocol, and acknowledges at the same moments
-//!   (`collie_replica::standby::follow`). Its primary notes the times of commits from the start (`collie serve --note-commit-times`).
-//! - L2. It keeps no log: what it says is on its disk is only received, so nobody may wait for it.
-//! - L3. What it says its readers see is what is replayed without a gap (H4 of `thesis.rs`).
-//! - L4. A deferred transaction goes on only with a later commit. The thesis' system sends such a message of its own where nobody commits;
-//!   here a row of its own is updated on the primary every [`BEAT`].
-//! - L5. It is read by sessions of SQL in this process, without a server between. They are opened when all tables are there.
+//! - L1. It receives the same stream over the same protocol as any replica, and acknowledges at the same moments
+//!   (`collie_replica::standby::follow`). Its primary notes the times of commits from the start (`collie serve
+//!   --note-commit-times`).
+//! - L2. It keeps no log: the position that it reports as durable is only received, so no commit may wait for it.
+//! - L3. The position that it reports as visible to its readers is the one below which everything is replayed (H4 of
+//!   `thesis.rs`).
+//! - L4. A deferred transaction is replayed further only with a later commit. The thesis' system sends a message for
+//!   that when there are no commits; here a row of its own is updated on the primary every [`BEAT`].
+//! - L5. It is read by SQL sessions in this process, without a server. They are opened once all tables exist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -34,13 +37,13 @@ use crate::servers::Server;
 use crate::tpcc::OwnLines;
 use crate::{Plan, Scratch};
 
-/// How often the primary is given a commit that says who is the oldest (L4): as old as the horizon in it is.
+/// Interval of the commits on the primary that carry the oldest transaction (L4); the horizon is at most this old.
 const BEAT: Duration = Duration::from_millis(5);
-/// Runs of records that wait to be replayed; the stream waits beyond.
+/// Runs of records that may wait to be replayed; beyond that, the stream waits.
 const QUEUE_RUNS: usize = 64;
-/// After how long a silence the connection is given up.
+/// The connection is dropped after a silence of this length.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Name of its slot.
+/// Name of its replication slot.
 const SLOT: &str = "thesis";
 
 /// See the module's documentation.
@@ -55,26 +58,26 @@ pub(super) struct LiveThesis {
     /// `None` once it is stopped.
     runtime: Option<Runtime>,
     threads: Vec<JoinHandle<()>>,
-    /// Goes after the database in it.
+    /// Dropped after the database in it.
     _scratch: Scratch,
 }
 
-/// Whole records as they came.
+/// Whole records as received.
 struct Received {
     start: Lsn,
     prev_end: Lsn,
     records: Vec<u8>,
 }
 
-/// What the stream is fed to.
+/// The target of the stream.
 struct Following {
     identity: Identity,
     received: AtomicU64,
     applied: Applied,
-    /// `None` ends the thread at its other end.
+    /// `None` ends the replaying thread.
     queue: SyncSender<Option<Received>>,
     queue_bytes: Arc<AtomicU64>,
-    /// Why it cannot go on.
+    /// The failure that stopped the replica, if any.
     failed: Failed,
 }
 
@@ -98,7 +101,7 @@ impl Target for Following {
     }
 
     fn positions(&self) -> Positions {
-        // Applied first: it is never above what is received.
+        // Applied is loaded first, so it is never above received.
         let applied = self.applied.position();
         let received = Lsn::new(self.received.load(Ordering::Acquire));
         Positions { received, durable: received, applied } // L2
@@ -112,13 +115,13 @@ impl Target for Following {
         let bytes = u64::try_from(records.len()).unwrap_or(u64::MAX);
         let end = start.plus(bytes);
         self.queue_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Before it can be applied.
+        // Stored before the records can be applied.
         self.received.store(end.get(), Ordering::Release);
         let sent = self.queue.send(Some(Received { start, prev_end, records: records.to_vec() }));
         sent.map(|()| end).map_err(|_| TargetError::Failed("nobody replays any more".to_owned()))
     }
 
-    /// Everything that comes is durable on a primary that has no quorum: it may be seen.
+    /// Ignored: on a primary without a quorum everything that it sends is durable and may be visible.
     fn set_show(&self, _show: Lsn) {}
 
     fn queue_bytes(&self) -> u64 {
@@ -126,7 +129,7 @@ impl Target for Following {
     }
 }
 
-/// Replays what comes until it is told to end.
+/// Replays the received runs until it gets `None`.
 fn replay(mut thesis: Thesis, queue: &Receiver<Option<Received>>, queue_bytes: &AtomicU64, failed: &Failed) {
     while let Ok(Some(Received { start, prev_end, records })) = queue.recv() {
         if let Err(error) = thesis.take_run(start, prev_end, &records) {
@@ -136,7 +139,7 @@ fn replay(mut thesis: Thesis, queue: &Receiver<Option<Received>>, queue_bytes: &
     }
 }
 
-/// Updates a row of its own on the primary now and then (L4).
+/// Updates its own row on the primary every [`BEAT`] (L4).
 fn beat(config: &postgres::Config, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut session = config.connect(NoTls)?;
     session.batch_execute("SET synchronous_commit = off")?;
@@ -149,10 +152,10 @@ fn beat(config: &postgres::Config, stop: &AtomicBool) -> anyhow::Result<()> {
 }
 
 impl LiveThesis {
-    /// Follows `primary`, whose log is whole from its beginning, into a new database.
+    /// Follows `primary`, whose log must be complete from its beginning, into a new database.
     ///
     /// # Errors
-    /// The engine's, the driver's; the primary does not listen for replicas.
+    /// Those of the engine and the driver; the primary does not listen for replicas.
     pub(super) fn start(plan: &Plan, primary: &Server) -> anyhow::Result<Self> {
         let address = primary.replica_address()?;
         let data = primary.directory().join("data");
@@ -227,7 +230,7 @@ impl LiveThesis {
     /// Waits until every commit below `lsn` is replayed.
     ///
     /// # Errors
-    /// It has stopped; it takes longer than `patience`.
+    /// The replica has stopped; it takes longer than `patience`.
     pub(super) fn until_applied(&self, lsn: u64, patience: Duration) -> anyhow::Result<()> {
         let begun = self.plan.now_ns();
         while self.applied.position().get() < lsn {
@@ -239,18 +242,18 @@ impl LiveThesis {
         Ok(())
     }
 
-    /// Fails if it has stopped.
+    /// Fails if the replica has stopped.
     ///
     /// # Errors
-    /// Why it has.
+    /// The reason why it has stopped.
     pub(super) fn ensure_alive(&self) -> anyhow::Result<()> {
         self.following.failed.ensure_none()
     }
 
-    /// Returns what opens sessions that read it. All tables must be there at the first call (L5).
+    /// Returns the lines that open reading sessions. All tables must exist at the first call (L5).
     ///
     /// # Errors
-    /// The catalog cannot be read; it has stopped.
+    /// The catalog cannot be read; the replica has stopped.
     pub(super) fn lines(&self) -> anyhow::Result<OwnLines> {
         self.ensure_alive()?;
         if let Some(database) = self.database.get() {
@@ -269,12 +272,12 @@ impl Drop for LiveThesis {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(TIMEOUT);
         }
-        // Gone already if it failed.
+        // The thread is gone already if it failed.
         let _gone = self.following.queue.send(None);
         for thread in self.threads.drain(..) {
             let _panicked = thread.join();
         }
-        // It goes with its files; what could not be written is wanted by nobody.
+        // The database is removed with its files, so a failed write does not matter.
         let _closed = self.db.close();
     }
 }

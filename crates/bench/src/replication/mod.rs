@@ -1,28 +1,28 @@
-//! `collie bench replication`: how far a replica is behind, what it costs, and how fast it comes back, beside PostgreSQL's streaming
-//! replication on the same machine.
+//! `collie bench replication`: how far a replica is behind, what it costs, and how fast it catches up, compared with
+//! PostgreSQL's streaming replication on the same machine.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `settings.rs` | what is asked for |
+//! | `settings.rs` | the questions, and how they are asked |
 //! | `estimate.rs` | about how long that takes |
-//! | `pair.rs`, `follower.rs` | a primary and its replica, processes of their own; what follows |
-//! | `relay.rs` | a network between them that can stand still |
+//! | `pair.rs`, `follower.rs` | a primary and its replica, in separate processes; the forms of a replica |
+//! | `relay.rs` | a network between them that can be held |
 //! | `live.rs` | a replica in this process that replays by begin, as the thesis' system does |
-//! | `watch.rs` | how far the replica is behind, found out in two ways |
-//! | `floors.rs` | what nothing can be below |
+//! | `watch.rs` | how far the replica is behind, measured in two ways |
+//! | `floors.rs` | lower bounds |
 //! | `rate.rs`, `time.rs` | delay against arrival rate, and over time |
-//! | `delay.rs` | what the primary measures, beside what a client sees |
-//! | `sync.rs`, `small.rs` | what levels of `synchronous_commit` cost; their load |
-//! | `capacity.rs`, `thesis.rs` | replay flat out, by rows and by begin, against the peak that wrote the log |
-//! | `catchup.rs` | coming back, and being filled |
-//! | `failover.rs` | killing, promoting, writing, coming back |
-//! | `targets.rs` | what was found out, in a few lines |
+//! | `delay.rs` | the primary's measurement, compared with what a client sees |
+//! | `sync.rs`, `small.rs` | the cost of the levels of `synchronous_commit`; their load |
+//! | `capacity.rs`, `thesis.rs` | replay at full rate, by rows and by begin, against the peak that wrote the log |
+//! | `catchup.rs` | catching up, and being filled |
+//! | `failover.rs` | kill, promotion, first write, return |
+//! | `targets.rs` | the findings in a few lines |
 //!
 //! # What always holds
-//! - B1. A figure of a pair is given only if the replica showed the same as the primary afterwards, where all twelve conditions of TPC-C
-//!   held on both.
-//! - B2. Every time is taken on one clock: the benchmark's, or the primary's.
-//! - B3. A question that fails says so, and the others are asked.
+//! - B1. A figure of a pair is reported only if the replica showed the same rows as the primary afterwards, and all
+//!   twelve conditions of TPC-C held on both.
+//! - B2. Every duration is measured on one clock: the benchmark's, or the primary's.
+//! - B3. A question that fails reports it, and the others are asked.
 
 mod capacity;
 pub(crate) mod catchup;
@@ -63,10 +63,10 @@ const QUESTIONS: [(&str, Measure); 7] = [
     ("failover", failover::measure),
 ];
 
-/// Returns about how long each question takes that `settings` asks, in order: roughly, from runs on two cores.
+/// Returns the approximate duration of each question that `settings` asks, in order, from runs on two cores.
 ///
 /// # Errors
-/// As of [`replication_bench`].
+/// Those of [`replication_bench`].
 pub fn replication_estimate(settings: &ReplicationSettings) -> anyhow::Result<Vec<(&'static str, Duration)>> {
     settings.check(&QUESTIONS.map(|(name, _)| name))?;
     let asked: Vec<&str> = asked(settings).map(|(name, _)| *name).collect();
@@ -79,11 +79,12 @@ fn asked(settings: &ReplicationSettings) -> impl Iterator<Item = &'static (&'sta
     QUESTIONS.iter().filter(move |(name, _)| wanted(name))
 }
 
-/// Asks the questions of `settings`, in order. One that fails, or panics, says so in the report ([`Report::failed`]), and the others
-/// are asked. After each, `so_far` is called with what is known by then. Without PostgreSQL its rows are missing, and a note says why.
+/// Asks the questions of `settings`, in order. One that fails or panics is reported as failed ([`Report::failed`]), and
+/// the others are asked. After each, calls `so_far` with the report so far. Without PostgreSQL its rows are missing,
+/// and a note says why.
 ///
 /// # Errors
-/// An unknown question, settings without meaning; a directory that cannot be made; the first of `so_far`.
+/// An unknown question, invalid settings; a directory that cannot be created; the first error of `so_far`.
 pub fn replication_bench(
     settings: &ReplicationSettings,
     so_far: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
@@ -100,9 +101,9 @@ pub fn replication_bench(
     Ok(report)
 }
 
-/// Returns what `measure` found out, or a section that says why it found nothing (B3).
+/// Returns the section of `measure`, or one that says why it failed (B3).
 pub(crate) fn answer(name: &'static str, measure: impl FnOnce() -> anyhow::Result<Section>) -> Section {
-    // What it borrowed is read only; whatever it started goes as it unwinds.
+    // `measure` only reads what it borrows, and what it started is dropped as it unwinds.
     let measured = catch_unwind(AssertUnwindSafe(measure)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(anyhow::anyhow!("it panicked: {}", text.unwrap_or("without a word")))
@@ -117,7 +118,7 @@ pub(crate) fn answer(name: &'static str, measure: impl FnOnce() -> anyhow::Resul
 mod tests {
     use super::*;
 
-    /// Goal: B3, also where one panics. Method: questions that answer, fail and panic.
+    /// Goal: B3, also for a question that panics. Method: questions that answer, fail and panic.
     #[test]
     fn a_question_that_fails_says_so() {
         let answered = answer("rate", || Ok(Section::new("rate", "how far?")));

@@ -1,9 +1,9 @@
-//! `Pair`: a primary and a replica that follows it, Collie's or PostgreSQL's, each a process of its own.
+//! `Pair`: a primary and a replica that follows it, Collie's or PostgreSQL's, each in its own process.
 //!
 //! # What always holds
-//! - P1. What was started is stopped, the replica first, and its directories go, when the pair goes.
-//! - P2. Where a figure comes from a pair, its replica was even with the primary before and after, and what it then showed was compared
-//!   with what the primary shows.
+//! - P1. When the pair is dropped, its processes are stopped, the replica first, and their directories are removed.
+//! - P2. If a figure comes from a pair, its replica had caught up with the primary before and after, and the rows that
+//!   it then showed were compared with the primary's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::servers::{PEER, Server, postgresql_programs};
 use crate::tpcc::{Course, Pacing, Population, Run, Tables, Target, Wire, books, drive, drive_until};
 use crate::{Scratch, Section};
 
-/// How long a replica may take to be even: far beyond what it takes.
+/// The limit for a replica to catch up, far longer than one takes.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Between two looks at a position.
+/// Time between two checks of a position.
 const LOOK: Duration = Duration::from_millis(2);
 /// The names of Collie's nodes, that of the first primary first.
 const NAMES: [&str; 2] = ["one", "two"];
@@ -31,9 +31,9 @@ const NAMES: [&str; 2] = ["one", "two"];
 /// Whose pair it is, and how its replica replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// By rows, with as many workers as there are by default: what users get.
+    /// By rows, with the default number of workers: what users get.
     Collie,
-    /// By rows, with so many workers.
+    /// By rows, with this number of workers.
     Workers(usize),
     /// By the begin of transactions, in this process.
     Thesis,
@@ -52,12 +52,13 @@ impl Arm {
         }
     }
 
-    /// Level of TPC-C's transactions that write: replay by begin needs writers under snapshot isolation (H3 of `thesis.rs`).
+    /// Returns the isolation level of TPC-C's writing transactions: replay by begin needs snapshot isolation (H3 of
+    /// `thesis.rs`).
     fn isolation(self) -> &'static str {
         if self == Self::Thesis { "REPEATABLE READ" } else { "READ COMMITTED" }
     }
 
-    /// What Collie's node of the first name is started with, whose commits may wait for the other one.
+    /// Returns the arguments of Collie's node `own`, whose commits may wait for the node `other`.
     fn arguments(self, settings: &ReplicationSettings, waiting: Waiting, [own, other]: [&str; 2]) -> Vec<String> {
         let slot = format!("replication.slot={own}");
         let mut all = ["--set", &slot, "--replica-listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
@@ -75,7 +76,7 @@ impl Arm {
     }
 }
 
-/// What a primary has measured of its replica's delay by a look, commit by commit.
+/// The totals of the delay that a primary has measured for its replica, commit by commit, at one reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Totals {
     pub(crate) commits: f64,
@@ -83,8 +84,8 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Returns the mean delay of the commits since `before`, in microseconds; where none was shown, for how long the oldest has been owed, if one
-    /// is; `None` where nothing was committed.
+    /// Returns the mean delay of the commits since `before`, in microseconds. If none has become visible since, returns
+    /// for how long the oldest one has been waiting for it; `None` if none is waiting.
     pub(crate) fn mean_since(self, before: Self, oldest_us: f64) -> Option<f64> {
         let commits = self.commits - before.commits;
         if commits > 0.0 {
@@ -97,36 +98,37 @@ impl Totals {
 /// How far behind a primary sees its replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Behind {
-    /// In time, on the primary's clock, in microseconds; `None` where it does not say, or nothing was committed.
+    /// The delay on the primary's clock, in microseconds; `None` if the primary does not report it, or nothing was
+    /// committed.
     pub(crate) us: Option<f64>,
-    /// In bytes of the log that the replica's readers do not see yet.
+    /// The bytes of log that the replica's readers do not see yet.
     pub(crate) bytes: f64,
 }
 
-/// What a pair's servers are started with beside what those of every pair are.
+/// The additional options of one pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launch {
-    /// What the pair is called in tables; empty for the name of its arm.
+    /// The pair's name in tables; empty for the name of its arm.
     pub(crate) name: String,
     /// Arguments of the primary, and of the replica.
     pub(crate) primary: Vec<String>,
     pub(crate) replica: Vec<String>,
-    /// On which core each has to stay, the primary first; `None`: wherever the scheduler puts them.
+    /// The core to which each is pinned, the primary first; `None`: not pinned.
     pub(crate) cores: Option<[usize; 2]>,
-    /// There is no replica, and nobody waits for one.
+    /// Whether there is no replica, so that no caller waits for one.
     pub(crate) alone: bool,
-    /// The replica follows through a relay of this process, which can hold back what passes.
+    /// Whether the replica follows through a relay in this process, which can hold the traffic.
     pub(crate) relayed: bool,
 }
 
 /// A primary and its replica.
 pub(crate) struct Pair {
-    /// `None` while it is stopped. Goes first (P1).
+    /// `None` while the replica is stopped. Dropped first (P1).
     replica: Option<Follower>,
     primary: Server,
-    /// Goes after both.
+    /// Dropped after both.
     relay: Option<Relay>,
-    /// The replica's, while it is stopped.
+    /// The replica's directory, while the replica is stopped.
     kept: Option<Arc<Scratch>>,
     /// The names of Collie's nodes, the primary's first.
     names: [&'static str; 2],
@@ -143,11 +145,11 @@ pub(crate) enum Waiting {
     Yes,
 }
 
-/// Returns the pairs that there are: Collie's, and PostgreSQL's where it is installed and wanted. What is missing is noted. Nobody waits
-/// for their replicas.
+/// Returns the available pairs: Collie's, and PostgreSQL's if it is installed and wanted. A missing pair is noted. No
+/// commit waits for their replicas.
 ///
 /// # Errors
-/// Collie's do not start.
+/// Collie's pair does not start.
 pub(crate) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = vec![collie(settings, Waiting::No)?];
     if settings.peer {
@@ -162,12 +164,12 @@ pub(crate) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> an
 /// Starts Collie's pair.
 ///
 /// # Errors
-/// It does not start; it has no list of replicas that are waited for.
+/// It does not start.
 pub(crate) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
     collie_arm(settings, Arm::Collie, waiting, Launch::default())
 }
 
-/// Starts the pair of `arm`, for whose replica nobody waits.
+/// Starts the pair of `arm`; no commit waits for its replica.
 ///
 /// # Errors
 /// It is not installed, or does not start.
@@ -175,7 +177,7 @@ pub(crate) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<
     if arm == Arm::Peer { peer(settings, Waiting::No) } else { launch(settings, arm, Launch::default()) }
 }
 
-/// As [`start`], of an arm of Collie's, with what `launch` says besides.
+/// Starts the pair of `arm`, one of Collie's, like [`start`], with the options of `launch`.
 ///
 /// # Errors
 /// It does not start.
@@ -183,7 +185,8 @@ pub(crate) fn launch(settings: &ReplicationSettings, arm: Arm, launch: Launch) -
     collie_arm(settings, arm, Waiting::No, launch)
 }
 
-/// As [`launch`], of Collie's defaults, with the primary in a directory in which a server was before: what that left is there.
+/// Starts a pair of Collie's defaults like [`launch`], with the primary in the directory of an earlier server, whose
+/// files are kept.
 ///
 /// # Errors
 /// It does not start.
@@ -250,7 +253,7 @@ impl Pair {
         &self.name
     }
 
-    /// Returns whether targets are asked of it: of what users get.
+    /// Returns whether targets apply to it: only to the pair that users get.
     pub(crate) fn has_targets(&self) -> bool {
         self.arm == Arm::Collie
     }
@@ -291,7 +294,7 @@ impl Pair {
         Server::collie_replica(scratch, program(settings)?, follows, &words(&arguments), core)
     }
 
-    /// Returns TPC-C's line to the primary.
+    /// Returns TPC-C's connection to the primary.
     pub(crate) fn target(&self) -> Wire {
         Wire::new(self.name(), self.ring(), self.primary.config(), self.arm.isolation(), true)
     }
@@ -299,24 +302,24 @@ impl Pair {
     /// Opens a session on the replica.
     ///
     /// # Errors
-    /// The driver's; the replica is stopped, or no server.
+    /// Those of the driver; the replica is stopped, or not a server.
     pub(crate) fn connect_replica(&self) -> anyhow::Result<Client> {
         let server = self.follower()?.server()?;
         server.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
     }
 
-    /// Opens a session on the replica that looks at the number that `text` returns.
+    /// Opens a session on the replica that reads the number that `text` returns.
     ///
     /// # Errors
-    /// The driver's; the replica is stopped.
+    /// Those of the driver; the replica is stopped.
     pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
         self.follower()?.look(text).with_context(|| format!("{}: cannot look at the replica", self.name()))
     }
 
-    /// Returns what the replica follows through.
+    /// Returns the relay through which the replica follows.
     ///
     /// # Errors
-    /// It follows without one.
+    /// It follows without a relay.
     pub(crate) fn relay(&self) -> anyhow::Result<&Relay> {
         self.relay.as_ref().with_context(|| format!("{}: the replica follows without a relay", self.name()))
     }
@@ -324,7 +327,7 @@ impl Pair {
     /// Fails if the replica is known to have stopped by itself.
     ///
     /// # Errors
-    /// Why it has.
+    /// The reason why it has stopped.
     pub(crate) fn ensure_follows(&self) -> anyhow::Result<()> {
         self.follower()?.ensure_alive()
     }
@@ -332,15 +335,16 @@ impl Pair {
     /// Opens a session on the primary.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(crate) fn connect(&self) -> anyhow::Result<Client> {
         self.primary.connect().with_context(|| format!("{}: cannot connect to the primary", self.name()))
     }
 
-    /// Asks the primary how far its replica has been behind since `before`, the last look; `None` while none is connected.
+    /// Reads from the primary how far its replica has been behind since `before`, the last reading; `None` while none
+    /// is connected.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(crate) fn behind(&self, primary: &mut Client, before: &mut Totals) -> anyhow::Result<Option<Behind>> {
         let text = if self.is_peer() {
             "SELECT (extract(epoch FROM replay_lag) * 1e6)::float8, \
@@ -360,10 +364,11 @@ impl Pair {
         Ok(Some(Behind { us, bytes }))
     }
 
-    /// Waits until the replica shows what the primary had when this was called (P2); of a pair that has none, for nothing.
+    /// Waits until the replica shows the state that the primary had at the call (P2). Returns at once if the pair has
+    /// no replica.
     ///
     /// # Errors
-    /// The driver's; it is not in five minutes.
+    /// Those of the driver; it takes longer than five minutes.
     pub(crate) fn until_even(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         if self.launch.alone {
             return Ok(());
@@ -381,7 +386,7 @@ impl Pair {
             return thesis.until_applied(self.target().log_position()?, PATIENCE);
         }
         loop {
-            // A replica that is being filled refuses connections, and does not have the table at first.
+            // While a replica is being filled, it refuses connections, and at first it does not have the table.
             let seen = self.connect_replica().and_then(|mut replica| Ok(replica.query("SELECT n FROM even", &[])?));
             if seen.as_ref().is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i64>(0) >= wanted)) {
                 return Ok(());
@@ -401,7 +406,7 @@ impl Pair {
     /// Loads TPC-C into the primary, and waits until the replica has it.
     ///
     /// # Errors
-    /// The driver's; what was loaded is not consistent.
+    /// Those of the driver; the loaded rows are not consistent.
     pub(crate) fn load(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let (plan, target) = (&settings.plan, self.target());
         let population = Population::new(settings.scale(), settings.seed, plan.env.clock.wall_us());
@@ -414,15 +419,15 @@ impl Pair {
     /// Runs TPC-C on the primary.
     ///
     /// # Errors
-    /// As of [`drive`].
+    /// Those of [`drive`].
     pub(crate) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
         self.load_of(settings, run, pacing)()
     }
 
-    /// As [`Self::drive`], until somebody sets `stop`.
+    /// Runs TPC-C like [`Self::drive`], until `stop` is set.
     ///
     /// # Errors
-    /// As of [`drive_until`].
+    /// Those of [`drive_until`].
     pub(crate) fn drive_until(
         &self,
         settings: &ReplicationSettings,
@@ -435,7 +440,7 @@ impl Pair {
             .with_context(|| format!("on {}", target.name()))
     }
 
-    /// Returns what runs TPC-C on the primary, wherever it is called.
+    /// Returns a function that runs TPC-C on the primary and can be called from another thread.
     pub(crate) fn load_of(
         &self,
         settings: &ReplicationSettings,
@@ -447,10 +452,11 @@ impl Pair {
         move || drive(&target, course, &clock).with_context(|| format!("on {}", target.name()))
     }
 
-    /// Checks the twelve conditions on both, and that both add up to the same (P2); of a pair without a replica, those of the primary.
+    /// Checks the twelve conditions on both, and that the sums of both are equal (P2). Without a replica, checks the
+    /// primary's conditions only.
     ///
     /// # Errors
-    /// What does not hold; the driver's.
+    /// Conditions that do not hold; those of the driver.
     pub(crate) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
         settings.plan.say(&format!("{}: consistency on both", self.name()));
         self.until_even(settings)?;
@@ -500,15 +506,15 @@ impl Pair {
         Ok(())
     }
 
-    /// Starts another replica, in an empty directory; that of the one that was stopped goes.
+    /// Starts another replica in an empty directory; the directory of the stopped one is removed.
     ///
     /// # Errors
-    /// It does not start; one runs.
+    /// It does not start; a replica is running.
     pub(crate) fn fill_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let kept = self.kept.take().context("the replica runs")?;
         drop(kept);
         let mut primary = self.connect()?;
-        // The slot of the one that is gone would keep log. It may take a moment to be free.
+        // The slot of the removed replica would keep log. It may take a moment until it is inactive.
         let begun = settings.plan.now_ns();
         while !primary.query("SELECT 1 FROM pg_replication_slots WHERE active", &[])?.is_empty() {
             let waited = u128::from(settings.plan.now_ns() - begun);
@@ -523,7 +529,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Has commits on the primary wait for its replica, where they may: of PostgreSQL's pair, and of Collie's after the two have changed places.
+    /// Makes commits on the primary wait for its replica, if the pair allows it: for PostgreSQL's pair, and for
+    /// Collie's after the two have changed places.
     fn list_standby(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         if self.waiting == Waiting::No {
             return Ok(());
@@ -543,7 +550,7 @@ impl Pair {
         session.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
         session.batch_execute("SELECT pg_reload_conf()")?;
         let begun = settings.plan.now_ns();
-        // The setting is read, and the standby told of, a moment later.
+        // The setting takes effect, and the standby becomes synchronous, a moment later.
         while session.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'", &[])?.is_empty() {
             let waited = u128::from(settings.plan.now_ns() - begun);
             anyhow::ensure!(waited < PATIENCE.as_nanos(), "its standby does not become a synchronous one");
@@ -552,23 +559,23 @@ impl Pair {
         Ok(())
     }
 
-    /// Returns how to open a session on the primary.
+    /// Returns the configuration for sessions on the primary.
     pub(crate) fn primary_config(&self) -> postgres::Config {
         self.primary.config()
     }
 
-    /// Returns how to open a session on the replica.
+    /// Returns the configuration for sessions on the replica.
     ///
     /// # Errors
-    /// It is stopped, or in this process.
+    /// The replica is stopped, or in this process.
     pub(crate) fn replica_config(&self) -> anyhow::Result<postgres::Config> {
         Ok(self.follower()?.server()?.config())
     }
 
-    /// Ends the primary at once, as a crash would. The replica has its place from here on, but is not promoted.
+    /// Kills the primary, as a crash would. From here on the replica takes its place in the pair, but is not promoted.
     ///
     /// # Errors
-    /// The replica is stopped; the operating system's.
+    /// The replica is stopped; those of the operating system.
     pub(crate) fn kill_primary(&mut self) -> anyhow::Result<()> {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         let killed = std::mem::replace(&mut self.primary, replica);
@@ -577,17 +584,17 @@ impl Pair {
         killed.kill()
     }
 
-    /// Promotes what was the replica of a primary that was killed.
+    /// Promotes the former replica of a killed primary.
     ///
     /// # Errors
-    /// It says that it is none; the driver's.
+    /// It refuses; those of the driver.
     pub(crate) fn promote(&self) -> anyhow::Result<()> {
         let promoted: bool = self.connect()?.query_one("SELECT pg_promote()", &[])?.get(0);
         anyhow::ensure!(promoted, "{}: the replica was not promoted", self.name());
         Ok(())
     }
 
-    /// Returns the last things that its servers said, those of the primary first.
+    /// Returns the last lines of output of its servers, the primary's first.
     pub(crate) fn words(&self) -> String {
         let last = |server: &Server| {
             let words = server.words();
@@ -602,8 +609,8 @@ impl Pair {
         )
     }
 
-    /// Has the primary that was killed follow the one that was promoted: Collie's comes back where it is, PostgreSQL's standby is made
-    /// anew.
+    /// Lets the killed primary follow the promoted one: Collie's returns in its own directory, PostgreSQL's standby is
+    /// created again.
     ///
     /// # Errors
     /// It does not start.
@@ -632,13 +639,13 @@ impl Pair {
         self.primary.process()
     }
 
-    /// Returns what the primary has said so far.
+    /// Returns the output of the primary so far.
     pub(crate) fn primary_words(&self) -> String {
         self.primary.words()
     }
 
-    /// Stops both, the replica first, and returns the directory of the primary, and of the replica if it runs: they stay for as long as
-    /// somebody holds them.
+    /// Stops both, the replica first. Returns the directory of the primary, and that of the replica if it runs; they
+    /// stay for as long as the caller holds them.
     ///
     /// # Errors
     /// The replica is in this process.
@@ -647,12 +654,12 @@ impl Pair {
         Ok((self.primary.scratch(), replica.map(|server| server.scratch())))
     }
 
-    /// Returns where the primary's files are.
+    /// Returns the directory of the primary's files.
     pub(crate) fn primary_directory(&self) -> &Path {
         self.primary.directory()
     }
 
-    /// Returns where the replica's files are.
+    /// Returns the directory of the replica's files.
     ///
     /// # Errors
     /// It is stopped.
@@ -660,10 +667,10 @@ impl Pair {
         Ok(self.follower()?.server()?.directory())
     }
 
-    /// Starts the replica again where it was.
+    /// Starts the replica again in its directory.
     ///
     /// # Errors
-    /// It does not start; it runs.
+    /// It does not start; a replica is running.
     pub(crate) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let scratch = self.kept.take().context("the replica runs")?;
         let plan = &settings.plan;
@@ -676,7 +683,7 @@ impl Pair {
     }
 }
 
-/// Returns how a run goes.
+/// Returns the description of a run.
 pub(crate) fn course(settings: &ReplicationSettings, run: u32, pacing: Pacing) -> Course {
     Course {
         scale: settings.scale(),

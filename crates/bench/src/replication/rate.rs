@@ -1,6 +1,6 @@
-//! How long is the delay at which arrival rate? Transactions of TPC-C begin by chance (a Poisson process) at a share of what the primary
-//! reaches flat out with its replica behind it, and the replica is watched. Figure 5.1 of the thesis, beside PostgreSQL: by rows with so many
-//! workers, and by begin, as the thesis' system replays.
+//! What is the delay at which arrival rate? Transactions of TPC-C begin at random (a Poisson process) at a share of the
+//! primary's full rate with a following replica, and the replica is watched. This is figure 5.1 of the thesis, for
+//! comparison with PostgreSQL: by rows with several numbers of workers, and by begin, as the thesis' system replays.
 
 use super::floors::Floors;
 use super::pair::{self, Pair};
@@ -10,9 +10,9 @@ use crate::measures::{float, median, micros, per_s};
 use crate::report::{Figure, Row, Section};
 use crate::tpcc::{Kind, Pacing, Run};
 
-/// A rate is sustained where no more of what was asked for is left over than this share of it.
+/// A rate is sustained if at most this share of the requested transactions is left over.
 const LEFT_OVER: f64 = 0.01;
-/// A delay grows where its mean gets longer by this, from the first third of a run to the last.
+/// A delay grows if its mean increases by this from the first third of a run to the last.
 pub(crate) const GROWTH_US: f64 = 1_000.0;
 
 /// One run of one rate.
@@ -22,7 +22,7 @@ pub(crate) struct Watched {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// Runs of one case, at most, until there is something in one: short ones on a machine that does other things may be empty.
+/// The most attempts at one run of a case until something ended in it: short runs on a busy machine may be empty.
 const ATTEMPTS: u32 = 30;
 
 fn until_some<T>(
@@ -37,10 +37,10 @@ fn until_some<T>(
     anyhow::bail!("nothing ended within any of {ATTEMPTS} runs of {:?}", settings.time)
 }
 
-/// Measures what the primary reaches flat out while its replica follows: transactions a second.
+/// Measures the primary's full rate while its replica follows, in transactions per second.
 ///
 /// # Errors
-/// As of the driver.
+/// Those of the driver.
 pub(crate) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
     let mut all = Vec::new();
     for run in 0..settings.runs {
@@ -55,10 +55,10 @@ pub(crate) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Resul
     Ok(median(&all))
 }
 
-/// Runs TPC-C at a rate while the replica is watched, and waits until both are even.
+/// Runs TPC-C at a rate while the replica is watched, and waits until the replica has caught up.
 ///
 /// # Errors
-/// As of the driver and the watcher.
+/// Those of the driver and the watcher.
 pub(crate) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per_s: f64) -> anyhow::Result<Watched> {
     until_some(settings, || {
         let (run, mut samples) = watched(pair, settings, || pair.drive(settings, run, Pacing::Poisson(per_s)))?;
@@ -123,12 +123,12 @@ pub(crate) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-/// A pair that is measured, and what was found so far.
+/// A pair that is measured, and its findings so far.
 struct Arm {
     pair: Pair,
-    /// What the primary reaches flat out, in transactions a second.
+    /// The primary's full rate in transactions per second.
     peak: f64,
-    /// The floor of a look at the replica.
+    /// The floor of a read on the replica.
     look_us: f64,
     /// By rate and run.
     runs: Vec<Vec<Watched>>,
@@ -140,14 +140,14 @@ impl Arm {
     }
 }
 
-/// The arms that go on. One that fails is stopped, and the others are measured to the end.
+/// The arms that are still measured. One that fails is stopped, and the others are measured to the end.
 struct Standing {
     arms: Vec<Arm>,
     failures: Vec<String>,
 }
 
 impl Standing {
-    /// Starts one for each way to replay, and PostgreSQL's where it is installed and wanted: its absence is a note.
+    /// Starts a pair for each way to replay, and PostgreSQL's if it is wanted; if that is not installed, adds a note.
     fn start(settings: &ReplicationSettings, section: &mut Section) -> Self {
         let mut arms = Vec::new();
         if settings.schemes.contains(&ReplayScheme::Rows) {
@@ -185,7 +185,7 @@ impl Standing {
     }
 }
 
-/// Adds what samples come to, by the primary's clock and as a client sees it.
+/// Adds the delays of the samples, by the primary's clock and as a client sees them.
 pub(crate) fn delays(row: Row, runs: &[&[Sample]]) -> Row {
     let of = |pick: &dyn Fn(&[Sample]) -> Option<Summary>| runs.iter().filter_map(|of| pick(of)).collect::<Vec<_>>();
     let clock = of(&|samples| Summary::of(by_clock(samples)));

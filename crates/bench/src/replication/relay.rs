@@ -1,8 +1,9 @@
-//! `Relay`: what a replica follows its primary through where the network between them is to stand still: a proxy in this process.
+//! `Relay`: a proxy in this process through which a replica follows its primary, so that the network between them can
+//! be held.
 //!
 //! # What always holds
-//! - Y1. Every byte passes, once, in order and unchanged: what is held is late, not lost.
-//! - Y2. What is held passes again when [`Held`] goes, whatever fails.
+//! - Y1. Every byte passes once, in order and unchanged: held bytes are late, not lost.
+//! - Y2. Held bytes pass again when [`Held`] is dropped, whatever fails.
 //! - Y3. Its connections and threads end with it.
 
 use std::net::SocketAddr;
@@ -10,14 +11,14 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use collie_netlab::Proxy;
 
-/// Seed of a jitter that nobody asks for.
+/// Seed of the jitter, which is not used.
 const SEED: u64 = 0;
 
-/// Listens on loopback and passes on what comes.
+/// A proxy that listens on loopback and passes on what it receives.
 #[derive(Debug)]
 pub(crate) struct Relay(Proxy);
 
-/// For as long as it is there, nothing passes.
+/// A hold: while this value exists, nothing passes.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Held<'a>(&'a Proxy);
@@ -27,24 +28,25 @@ fn parsed(address: &str) -> anyhow::Result<SocketAddr> {
 }
 
 impl Relay {
-    /// Starts one that passes everything on to `address`.
+    /// Starts a relay that passes everything on to `address`.
     ///
     /// # Errors
-    /// It is no address and port; there is no free port.
+    /// `address` is no address and port; no port is free.
     pub(crate) fn to(address: &str) -> anyhow::Result<Self> {
         Ok(Self(Proxy::start(parsed(address)?, SEED).context("a relay has no port")?))
     }
 
-    /// Has connections that come from now on lead to `address`; returns where it listens itself.
+    /// Directs new connections to `address`; returns the address on which the relay itself listens.
     ///
     /// # Errors
-    /// It is no address and port.
+    /// `address` is no address and port.
     pub(crate) fn lead_to(&self, address: &str) -> anyhow::Result<String> {
         self.0.set_target(parsed(address)?);
         Ok(self.0.address().to_string())
     }
 
-    /// Passes nothing on, in neither direction, until what is returned goes; then all of it. Up to 5 ms pass before it is noticed.
+    /// Passes nothing on, in either direction, until the returned value is dropped; then passes all of it. It takes up
+    /// to 5 ms to take effect.
     pub(crate) fn hold(&self) -> Held<'_> {
         self.0.cut_both();
         Held(&self.0)
@@ -66,10 +68,10 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
-    /// For so long nothing may come.
+    /// The time in which nothing may arrive.
     const QUIET: Duration = Duration::from_millis(100);
 
-    /// Both ends of a connection through a relay.
+    /// Returns both ends of a connection through a relay.
     fn through(relay: &Relay, behind: &TcpListener) -> [TcpStream; 2] {
         let address = relay.lead_to(&behind.local_addr().unwrap().to_string()).unwrap();
         let near = TcpStream::connect(address).unwrap();
@@ -98,7 +100,8 @@ mod tests {
         end.set_read_timeout(Some(PATIENCE)).unwrap();
     }
 
-    /// Goal: Y1 and Y2. Method: both ends of a connection; each says something before, during and after a hold that ends with a failure.
+    /// Goal: Y1 and Y2. Method: both ends of a connection; each sends before, during and after a hold that ends with a
+    /// failure.
     #[test]
     fn what_is_held_is_late_and_not_lost() {
         let behind = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -121,8 +124,8 @@ mod tests {
         arrives(&mut near, b"answered during answered after");
     }
 
-    /// Goal: Y3, and that an end of a connection is one for the other end. Method: one end goes; the relay goes while it holds; connections
-    /// lead elsewhere once it is told; an address that is none.
+    /// Goal: Y3, and the end of one connection ends the other. Method: one end closes; the relay is dropped while it
+    /// holds; new connections lead elsewhere once redirected; an invalid address.
     #[test]
     fn a_relay_ends_with_its_ends_and_they_with_it() {
         let behind = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

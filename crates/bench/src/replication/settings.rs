@@ -1,4 +1,4 @@
-//! `ReplicationSettings`: what `collie bench replication` is to do.
+//! `ReplicationSettings`: what `collie bench replication` measures, and how.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,50 +12,50 @@ use crate::{Pace, Plan};
 pub enum ReplayScheme {
     /// By rows, in the order of commits.
     Rows,
-    /// By the begin of transactions, one after the other: the thesis' system.
+    /// By the begin of transactions, one after the other, as in the thesis' system.
     Thesis,
 }
 
-/// What is asked, and how.
+/// The questions, and how they are asked.
 #[derive(Clone)]
 pub struct ReplicationSettings {
-    /// Clock, files, the program that serves, where files are made, and who is told what is being done.
+    /// Clock, files, the serving program, the directory for files, and the receiver of progress.
     pub plan: Plan,
     /// Names of the questions; empty for all.
     pub questions: Vec<String>,
     /// Warehouses of TPC-C.
     pub warehouses: u32,
-    /// A hundredth of the rows of each warehouse, and short cases: shows that it works.
+    /// Whether to use a hundredth of the rows of each warehouse, and short cases: shows that it works.
     pub small: bool,
     /// Sessions of TPC-C.
     pub clients: u32,
-    /// Before each run, not counted.
+    /// The time before each run that is not counted.
     pub warm_up: Duration,
-    /// Of each run.
+    /// The measured time of each run.
     pub time: Duration,
     /// Runs of each case.
     pub runs: u32,
-    /// Rates that question `rate` asks for, in percent of what the primary reaches flat out.
+    /// Rates of question `rate`, in percent of the primary's full rate.
     pub percents: Vec<u32>,
-    /// How replicas of question `rate` replay; the peer's is there besides.
+    /// The replay schemes of question `rate`; the peer is measured as well.
     pub schemes: Vec<ReplayScheme>,
-    /// Numbers of workers that replay by rows in question `rate`, besides as many as there are by default.
+    /// Further numbers of workers for replay by rows in question `rate`, in addition to the default.
     pub workers: Vec<usize>,
     /// Runs of question `time`.
     pub courses: u32,
     /// Clients of question `sync`.
     pub small_clients: Vec<u32>,
-    /// By how much log the replica of question `catchup` is behind.
+    /// Bytes of log that the replica of question `catchup` lacks.
     pub behind_bytes: u64,
-    /// How much there is in the table that a base backup of question `catchup` copies, besides TPC-C's.
+    /// Bytes in the table that a base backup of question `catchup` copies, in addition to TPC-C's.
     pub backup_bytes: u64,
-    /// How fast a base backup is sent, at most, in bytes a second.
+    /// The highest rate of a base backup, in bytes per second.
     pub backup_bytes_per_s: u64,
     /// How often question `failover` kills a primary.
     pub cycles: u32,
-    /// Of all that is drawn.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// Whether PostgreSQL with a streaming standby stands beside, where it is installed.
+    /// Whether to compare with PostgreSQL and a streaming standby, if it is installed.
     pub peer: bool,
 }
 
