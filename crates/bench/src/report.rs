@@ -14,11 +14,11 @@ use crate::{Machine, Spread};
 /// One figure of a row.
 #[derive(Clone, Debug)]
 pub enum Figure {
-    /// Taken in several runs.
+    /// Measured in several runs.
     Runs(Spread),
-    /// Known by construction, or taken once.
+    /// Known by construction, or measured once.
     Count(u64),
-    /// Why there is none.
+    /// The reason why it is missing.
     Absent(&'static str),
 }
 
@@ -27,14 +27,14 @@ pub enum Figure {
 pub struct Beside {
     /// The floor or peer, as its own row names it.
     pub what: String,
-    /// This row's figure by the other's.
+    /// This row's figure divided by the other's.
     pub ratio: f64,
 }
 
-/// A figure to reach.
+/// A target for a figure.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// What is asked.
+    /// The target in words.
     pub text: String,
     /// Whether it was reached.
     pub met: bool,
@@ -43,21 +43,21 @@ pub struct Target {
 /// One measured case of one subject.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Who.
+    /// The subject.
     pub subject: String,
-    /// Under what load.
+    /// The load.
     pub case: String,
-    /// The number that the cases differ by (bytes, threads, clients, milliseconds): the x of a plot.
+    /// The number by which the cases differ (bytes, threads, clients, milliseconds): the x of a plot.
     pub at: Option<f64>,
     /// How far a commit waits.
     pub level: &'static str,
-    /// Where the records lie in memory.
+    /// The memory that holds the records.
     pub ring: String,
     /// The figures by key.
     pub figures: Vec<(&'static str, Figure)>,
-    /// What it is compared with; empty for a floor or peer.
+    /// Its comparisons; empty for a floor or peer.
     pub beside: Vec<Beside>,
-    /// What it is to reach.
+    /// Its targets.
     pub targets: Vec<Target>,
 }
 
@@ -73,7 +73,7 @@ impl Row {
         Self { subject, case, at: None, level, ring, figures: Vec::new(), beside: Vec::new(), targets: Vec::new() }
     }
 
-    /// Says by which number this case differs from its neighbours.
+    /// Sets the number by which this case differs from its neighbours.
     #[must_use]
     pub fn at(mut self, at: f64) -> Self {
         self.at = Some(at);
@@ -94,14 +94,14 @@ impl Row {
         self
     }
 
-    /// Says what it is compared with.
+    /// Adds a comparison.
     #[must_use]
     pub fn beside(mut self, what: impl Into<String>, ratio: f64) -> Self {
         self.beside.push(Beside { what: what.into(), ratio });
         self
     }
 
-    /// Says what it is to reach, and whether it did.
+    /// Adds a target, and whether it was met.
     #[must_use]
     pub fn target(mut self, text: impl Into<String>, met: bool) -> Self {
         self.targets.push(Target { text: text.into(), met });
@@ -119,14 +119,14 @@ impl Row {
     }
 }
 
-/// Values of one subject along one axis, as a plot shows them; a table has only what they come to.
+/// Values of one subject along an axis, as a plot shows them; a table has only their statistics.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Whose.
+    /// The subject.
     pub subject: String,
-    /// What the values are, with their unit as in a key.
+    /// The kind of the values, with their unit as in a key.
     pub key: &'static str,
-    /// Place and value.
+    /// Pairs of x and value.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -135,15 +135,15 @@ pub struct Series {
 pub struct Section {
     /// Its name on the command line and in JSON.
     pub name: &'static str,
-    /// What it asks, in a line.
+    /// Its question, in one line.
     pub question: String,
     /// The answers.
     pub rows: Vec<Row>,
-    /// What is drawn and kept besides them.
+    /// Series that are drawn and stored in addition to the rows.
     pub series: Vec<Series>,
-    /// What was left out, and why.
+    /// Parts that were left out, and why.
     pub notes: Vec<String>,
-    /// Why it has no rows: it was begun and could not be ended.
+    /// Why it has no rows: it was started and could not be completed.
     pub failure: Option<String>,
 }
 
@@ -154,18 +154,18 @@ impl Section {
     }
 }
 
-/// Everything one run of a benchmark found out.
+/// All results of one run of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How often each case was run.
+    /// The number of runs of each case.
     pub runs: usize,
-    /// What.
+    /// The sections.
     pub sections: Vec<Section>,
 }
 
-/// Writes a number with about three digits, in thousands or millions where it is large.
+/// Formats a number with about three digits, in thousands, millions or billions if it is large.
 pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
     let (value, unit) = match size {
@@ -243,7 +243,7 @@ impl Section {
         for line in &cells {
             let mut out = String::new();
             for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                // Words to the left, figures to the right.
+                // Words are aligned to the left, figures to the right.
                 if at < 4 || at + 2 >= columns {
                     let _infallible = write!(out, "{cell:width$}  ");
                 } else {
@@ -275,19 +275,19 @@ impl Report {
         text
     }
 
-    /// Returns how many targets were met, of how many.
+    /// Returns how many targets were met, out of how many.
     pub fn verdicts(&self) -> (usize, usize) {
         let targets = || self.sections.iter().flat_map(|section| &section.rows).flat_map(|row| &row.targets);
         (targets().filter(|target| target.met).count(), targets().count())
     }
 
-    /// Returns each section as a report of its own.
+    /// Returns a separate report for each section.
     pub fn by_section(&self) -> Vec<Self> {
         let one = |section: &Section| Self { sections: vec![section.clone()], ..self.clone() };
         self.sections.iter().map(one).collect()
     }
 
-    /// Returns the sections that could not be ended.
+    /// Returns the sections that could not be completed.
     pub fn failed(&self) -> Vec<&'static str> {
         self.sections.iter().filter(|section| section.failure.is_some()).map(|section| section.name).collect()
     }
@@ -346,7 +346,7 @@ mod tests {
         Report { machine, runs: 3, sections: vec![section] }
     }
 
-    /// Goal: the table is aligned, names the machine, shows spread, and marks a lost row. Method: a small report.
+    /// Goal: the table is aligned, names the machine, shows the spread, and marks a lost row. Method: a small report.
     #[test]
     fn table_is_aligned_and_marks_what_was_lost() {
         let table = report().table();
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!((&row["targets"][0]["met"], &json["machine"]["cores"]), (&json!(false), &json!(2)));
     }
 
-    /// Goal: numbers are read at a glance. Method: one of each size.
+    /// Goal: numbers are readable at a glance. Method: one of each size.
     #[test]
     fn digits_are_few() {
         let shown: Vec<_> =

@@ -1,14 +1,14 @@
-//! `Ring`: the memory that every protocol under comparison copies its records into.
+//! `Ring`: the memory into which every compared protocol copies its records.
 //!
-//! The same shape as the log's own ring: a power of two of bytes, addressed by position, read by one sink.
+//! It has the same structure as the log's own ring: a power of two of bytes, addressed by position, read by one sink.
 //!
 //! # Invariants
 //! - R1. A byte is written only by the holder of the turn that covers it ([`Protocol`](crate::protocols::Protocol),
 //!   K1), and only while its position is below `sunk + len`: no two live positions share a byte.
-//! - R2. A byte is read only by the one sink, at positions from `sunk` to a boundary (K2): the writer is done, and R1
-//!   keeps the next one away until `sunk` has passed.
+//! - R2. Only the sink reads a byte, at positions from `sunk` to a boundary (K2): the writer is done, and by R1 the
+//!   next writer waits until `sunk` has passed.
 //!
-//! Checked by `protocols_tests`, which sends every record through a small ring and compares what comes out.
+//! Checked by `protocols_tests`, which sends every record through a small ring and compares the bytes that come out.
 
 use std::cell::UnsafeCell;
 
@@ -20,8 +20,8 @@ pub(crate) struct Ring {
     mask: u64,
 }
 
-// SAFETY: by R1 and R2 a byte is touched by one side at a time; the boundary and `sunk`, stored with Release and loaded
-// with Acquire, hand it to and fro.
+// SAFETY: by R1 and R2 only one side accesses a byte at a time; the boundary and `sunk`, stored with Release and loaded
+// with Acquire, transfer it between the sides.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -39,7 +39,7 @@ impl Ring {
         self.mask + 1
     }
 
-    /// Returns where `at` lies, and how many of `len` bytes lie before the end of the memory.
+    /// Returns the offset of `at`, and how many of `len` bytes fit before the end of the memory.
     fn split(&self, at: u64, len: usize) -> (usize, usize) {
         let from = usize::try_from(at & self.mask).expect("below the length");
         assert!(len <= self.bytes.len(), "a record is at most the ring");
@@ -53,7 +53,7 @@ impl Ring {
     pub(crate) unsafe fn write(&self, at: u64, source: &[u8]) {
         let (from, first) = self.split(at, source.len());
         let base = UnsafeCell::raw_get(self.bytes.as_ptr());
-        // SAFETY: `split` keeps both ranges inside the allocation; R1: nobody else touches them now.
+        // SAFETY: `split` keeps both ranges inside the allocation; R1: no other thread accesses them now.
         unsafe {
             std::ptr::copy_nonoverlapping(source.as_ptr(), base.add(from), first);
             std::ptr::copy_nonoverlapping(source.as_ptr().add(first), base, source.len() - first);
@@ -64,7 +64,7 @@ impl Ring {
     /// in one copy, unless the record wraps.
     ///
     /// # Safety
-    /// As [`Ring::write`].
+    /// The caller holds the turn of these positions (R1), as for [`Ring::write`].
     #[inline(always)]
     pub(crate) unsafe fn write_record(&self, at: u64, head: &Head, body: &[u8]) {
         let (len, from) = (head.as_slice().len() + body.len(), at & self.mask);
@@ -76,8 +76,8 @@ impl Ring {
             };
         }
         let from = usize::try_from(from).expect("below the length");
-        // SAFETY: it does not wrap, so all lies inside the allocation; what the head's store writes too much, the body
-        // overwrites. R1: nobody else touches these positions now.
+        // SAFETY: the record does not wrap, so all of it lies inside the allocation; the body overwrites the surplus
+        // bytes of the head's store. R1: no other thread accesses these positions now.
         unsafe {
             let target = UnsafeCell::raw_get(self.bytes.as_ptr()).add(from);
             target.cast::<[u8; Head::STORED_BYTES]>().write_unaligned(head.stored());
@@ -88,12 +88,12 @@ impl Ring {
     /// Appends the bytes of the positions `from` to `to` to `target`.
     ///
     /// # Safety
-    /// The caller is the one sink, and the positions lie between `sunk` and a boundary (R2).
+    /// The caller is the only sink, and the positions lie between `sunk` and a boundary (R2).
     pub(crate) unsafe fn read_into(&self, from: u64, to: u64, target: &mut Vec<u8>) {
         let len = usize::try_from(to - from).expect("at most the ring");
         let (offset, first) = self.split(from, len);
         let base = UnsafeCell::raw_get(self.bytes.as_ptr()).cast_const();
-        // SAFETY: `split` keeps both ranges inside the allocation; R2: they are not written while we look.
+        // SAFETY: `split` keeps both ranges inside the allocation; R2: they are not written during the read.
         let (head, tail) = unsafe {
             (std::slice::from_raw_parts(base.add(offset), first), std::slice::from_raw_parts(base, len - first))
         };
@@ -120,8 +120,8 @@ mod tests {
         }
     }
 
-    /// Goal: a record lands as its head and body would one by one. Method: every start in a ring of 256, bodies around
-    /// the size of a head.
+    /// Goal: a record written at once has the same bytes as its head and body written one by one. Method: every start
+    /// in a ring of 256, bodies around the size of a head.
     #[test]
     fn ring_takes_a_record_at_once() {
         for (start, len) in (0..512).flat_map(|start| [0, 1, 3, 4, 5, 60, 130].map(|len| (start, len))) {

@@ -1,4 +1,4 @@
-//! `Spread`: what several runs of one measurement gave: median, lowest, highest.
+//! `Spread`: the results of several runs of one measurement: median, lowest, highest.
 
 /// Median and range of some runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,12 +1,13 @@
-//! `Subject`: a log that can be measured without a disk; Collie's and the protocols beside it are driven by this alone.
+//! `Subject`: a log that can be measured without a disk. It is the only interface through which Collie's log and the
+//! other protocols are driven.
 
-/// One thread's way to append.
+/// Appending from one thread.
 pub(crate) trait Append {
     /// Appends a record with `body`; calls `hook` after the record has its position and before it counts as complete.
-    /// Returns the position behind it.
+    /// Returns the end of the record.
     fn append_with<F: FnOnce()>(&mut self, body: &[u8], hook: F) -> u64;
 
-    /// Appends a record with `body`; returns the position behind it.
+    /// Appends a record with `body`; returns its end.
     fn append(&mut self, body: &[u8]) -> u64 {
         self.append_with(body, || ())
     }
@@ -23,18 +24,18 @@ pub(crate) trait Append {
 
 /// A log in memory.
 pub(crate) trait Subject: Sync {
-    /// What a thread appends with.
+    /// The writer of one thread.
     type Writer<'a>: Append
     where
         Self: 'a;
 
-    /// Makes the writer of thread number `thread`.
+    /// Creates the writer of thread number `thread`.
     fn writer(&self, thread: usize) -> Self::Writer<'_>;
 
-    /// Returns the next free position, as well as the subject knows it.
+    /// Returns the next free position, as far as the subject knows it.
     fn reserved(&self) -> u64;
 
-    /// Returns a position below which every record is complete, the highest that can be found out now.
+    /// Returns a position below which every record is complete, the highest that can be determined now.
     fn boundary(&self) -> u64;
 
     /// Waits until everything appended so far is in the sink.

@@ -1,4 +1,4 @@
-//! `Kind`: every log that is measured in memory, by name, with what it costs by construction.
+//! `Kind`: every log that is measured in memory, with its name and its cost by construction.
 
 use std::path::PathBuf;
 
@@ -28,10 +28,10 @@ pub(crate) enum Kind {
     Help,
 }
 
-/// Collie's own, in the order in which they are to be preferred when two are equal.
+/// Collie's own, in the order of preference if two are equal.
 pub(crate) const OWN: [Kind; 3] = [Kind::Oracle, Kind::Base, Kind::Help];
 
-/// All, peers first.
+/// All kinds, peers first.
 pub(crate) const ALL: [Kind; 10] = [
     Kind::WriteEach,
     Kind::OneMutex,
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// Returns Collie's name of it.
+    /// Returns Collie's protocol, if it is one.
     pub(crate) fn protocol(self) -> Option<Protocol> {
         match self {
             Self::Oracle => Some(Protocol::Oracle),
@@ -72,13 +72,13 @@ impl Kind {
         }
     }
 
-    /// Returns how many locked read-modify-writes an append without contention does on lines that others write too,
-    /// counted in its code. (Those on a thread's own line are not counted.)
+    /// Returns the number of locked read-modify-writes of an uncontended append on cache lines that other threads also
+    /// write, counted in the code. (Those on a thread's own line are not counted.)
     pub(crate) fn shared_rmws(self) -> u32 {
         match self {
-            // Taking and leaving the mutex.
+            // Locking and unlocking the mutex.
             Self::WriteEach | Self::OneMutex | Self::Oracle => 2,
-            // The insert lock, and the spinlock, which is left by a plain store.
+            // The insert lock, and the spinlock, which is released by a plain store.
             Self::InsertLocks => 3,
             // Joining and releasing.
             Self::JoinedSlot => 2,
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// How a subject is set up.
+/// The configuration of a subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// Appending threads.
@@ -98,7 +98,7 @@ pub(crate) struct Setup {
     pub(crate) ring_bytes: u64,
     /// Pending bytes from which on the sink empties the ring.
     pub(crate) flush_bytes: u64,
-    /// Where the log that writes each record has its file.
+    /// The directory for the file of the log that writes each record.
     pub(crate) dir: PathBuf,
 }
 
@@ -109,10 +109,10 @@ pub(crate) trait Visit {
     fn visit<S: Subject>(self, subject: &S) -> Self::Out;
 }
 
-/// Sets `kind` up and does `work` with it; `None` when the protocol is not built.
+/// Sets up `kind` and runs `work` with it; `None` if the protocol is not built.
 ///
 /// # Errors
-/// What the operating system says.
+/// Those of the operating system.
 pub(crate) fn with_subject<V: Visit>(kind: Kind, setup: &Setup, work: V) -> anyhow::Result<Option<V::Out>> {
     fn harness<P: crate::protocols::Protocol>(setup: &Setup) -> Harness<P> {
         Harness::new(setup.threads, setup.ring_bytes, setup.flush_bytes, Sink::Null)

@@ -1,4 +1,5 @@
-//! `ThreadTime`: how long the calling thread was on a processor. What "per core" means where others want the processor too.
+//! `ThreadTime`: how long the calling thread was on a processor: the basis of figures "per core" while other threads
+//! compete for it.
 
 use perf_event::{Builder, Counter, events::Software};
 
@@ -8,7 +9,7 @@ use crate::Plan;
 pub(crate) struct ThreadTime(Option<Counter>);
 
 impl ThreadTime {
-    /// Sets the clock up; where the system forbids it, elapsed time is measured.
+    /// Sets up the clock; if the system forbids it, elapsed time is measured.
     pub(crate) fn new() -> Self {
         Self(Builder::new().kind(Software::TASK_CLOCK).build().ok())
     }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
     use crate::Pace;
 
-    /// Goal: work counts, waiting does not. Method: a loop and a sleep, beside elapsed time.
+    /// Goal: work counts, waiting does not. Method: a loop and a sleep, compared with elapsed time.
     #[test]
     fn thread_time_counts_work_and_not_waiting() {
         let (plan, mut time) = (Plan::new(Path::new("."), Pace::Touch), ThreadTime::new());

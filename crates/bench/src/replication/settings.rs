@@ -85,14 +85,14 @@ impl ReplicationSettings {
         }
     }
 
-    /// Numbers of workers below what there are by default, doubled from 1 on.
+    /// Returns numbers of workers below the default, doubled from 1 on.
     fn fewer_workers() -> Vec<usize> {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let doubled = std::iter::successors(Some(1), |workers| Some(workers * 2));
         doubled.take_while(|workers| *workers < cores.min(8)).collect()
     }
 
-    /// Fewer rates, clients and runs, each as long as ever: fits into 25 minutes on two cores that do nothing else.
+    /// Uses fewer rates, clients and runs of the usual length: fits into 25 minutes on two otherwise idle cores.
     #[must_use]
     pub fn short(self) -> Self {
         Self {
@@ -107,7 +107,8 @@ impl ReplicationSettings {
         }
     }
 
-    /// Makes every case as short as it can be, on a hundredth of the rows: shows that it works. Figures mean nothing.
+    /// Makes every case as short as possible, on a hundredth of the rows: shows that it works. The figures mean
+    /// nothing.
     #[must_use]
     pub fn quick(self) -> Self {
         Self {
@@ -131,15 +132,15 @@ impl ReplicationSettings {
         if self.small { Scale::small(self.warehouses) } else { Scale::standard(self.warehouses) }
     }
 
-    /// Returns `clients` that ask one thing after the other in runs as these are.
+    /// Returns `clients` closed-loop clients with the warm-up and time of these settings.
     pub(crate) fn closed_loop(&self, clients: u32) -> ClosedLoop<'_> {
         ClosedLoop { clock: &*self.plan.env.clock, clients, warm_up: self.warm_up, time: self.time }
     }
 
-    /// Says what is wrong with them.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// It says so.
+    /// What is wrong with them.
     pub(super) fn check(&self, questions: &[&str]) -> anyhow::Result<()> {
         for asked in &self.questions {
             anyhow::ensure!(questions.contains(&asked.as_str()), "no question {asked}: use {}", questions.join(", "));

@@ -1,14 +1,14 @@
-//! `run_rows`: clients that each read or update a row of their own, one transaction after the other: what a level of `synchronous_commit`, or
-//! something else that every transaction passes, costs, and little else.
+//! `run_rows`: clients that each read or update their own row, one transaction after the other. They measure the cost
+//! of a level of `synchronous_commit`, or of another step that every transaction takes, and little else.
 
 use super::pair::Pair;
 use super::settings::ReplicationSettings;
 use crate::closed_loop::Answered;
 
-/// Makes a row for each of so many clients.
+/// Creates a row for each of `clients` clients.
 ///
 /// # Errors
-/// The driver's.
+/// Those of the driver.
 pub(crate) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
     let mut primary = pair.connect()?;
     primary.batch_execute("CREATE TABLE small (id int PRIMARY KEY, n bigint NOT NULL)")?;
@@ -16,10 +16,10 @@ pub(crate) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets `clients` write at `level`, as `synchronous_commit` names it.
+/// Lets `clients` write at `level`, a value of `synchronous_commit`.
 ///
 /// # Errors
-/// As of [`run_rows`].
+/// Those of [`run_rows`].
 pub(super) fn write_rows(
     pair: &Pair,
     settings: &ReplicationSettings,
@@ -29,10 +29,10 @@ pub(super) fn write_rows(
     run_rows(pair, settings, clients, level, &["UPDATE small SET n = n + 1 WHERE id = $1"])
 }
 
-/// Lets `clients` run `statements` in turn, each of which is given the client's row, at `level`.
+/// Lets `clients` run `statements` in turn at `level`; the parameter of each is the client's row.
 ///
 /// # Errors
-/// The driver's; the server has no such level. The first of all; the others then stop.
+/// The first one of the driver, also if the server has no such level; the other clients then stop.
 pub(crate) fn run_rows(
     pair: &Pair,
     settings: &ReplicationSettings,

@@ -1,5 +1,5 @@
-//! What does a replica cost, and what does waiting for it? Small writes at each level of `synchronous_commit`, without a replica, with one
-//! that nobody waits for, and with one that is waited for.
+//! What does a replica cost, and what does waiting for it cost? Small writes at each level of `synchronous_commit`:
+//! without a replica, with one for which no commit waits, and with one for which commits wait.
 
 use super::floors::Floors;
 use super::pair::{Pair, Waiting, collie, peer};
@@ -16,7 +16,7 @@ struct Case {
     level: &'static str,
     /// Whether a replica follows.
     follows: bool,
-    /// Whether it is on the list of those that are waited for.
+    /// Whether commits may wait for it.
     waited_for: bool,
 }
 
@@ -24,7 +24,7 @@ const fn case(level: &'static str, follows: bool, waited_for: bool) -> Case {
     Case { level, follows, waited_for }
 }
 
-/// In this order, so that the replica is stopped once a run.
+/// In this order, so that the replica is stopped once per run.
 const CASES: [Case; 7] = [
     case("off", false, false),
     case("local", false, false),
@@ -35,10 +35,10 @@ const CASES: [Case; 7] = [
     case("remote_apply", true, true),
 ];
 
-/// What rates stand beside: durable, without a replica.
+/// The baseline of the rates: durable, without a replica.
 pub(super) const ALONE: &str = "local, no replica";
 
-/// Clients at which targets are asked for.
+/// The number of clients to which targets apply.
 const TARGET_CLIENTS: u32 = 32;
 
 impl Case {
@@ -51,7 +51,7 @@ impl Case {
         format!("{}, {replica}", self.level)
     }
 
-    /// What its latency cannot be below: one flush, or one on each side, one after the other, and a round trip.
+    /// Returns the lower bound of its latency: one flush, or one on each side in sequence and a round trip.
     fn floor(self, floors: &Floors) -> Option<(&'static str, f64)> {
         match self.level {
             "off" | "remote_write" => None,
@@ -60,7 +60,7 @@ impl Case {
         }
     }
 
-    /// What is asked of it, by the rate of a durable commit without a replica.
+    /// Returns its target, relative to the rate of a durable commit without a replica.
     fn target(self) -> Option<(f64, &'static str)> {
         match (self.level, self.waited_for) {
             ("local", false) if self.follows => Some((0.9, ">= 90 % of no replica")),
@@ -70,11 +70,11 @@ impl Case {
     }
 }
 
-/// Pairs of one product.
+/// The pairs of one product.
 struct Product {
-    /// Nobody waits for its replica.
+    /// No commit waits for its replica.
     plain: Pair,
-    /// Somebody may; `None` where that is not to be had.
+    /// Commits may wait for its replica; `None` if there is no such pair.
     waiting: Option<Pair>,
     /// By clients, case and run.
     all: Vec<Vec<Vec<Answered>>>,
@@ -135,7 +135,7 @@ fn products(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Re
     Ok(products)
 }
 
-/// Every case at every number of clients once.
+/// Runs every case once with each number of clients.
 fn one_run(product: &mut Product, settings: &ReplicationSettings, run: u32) -> anyhow::Result<()> {
     product.plain.stop_replica()?;
     for (at, case) in CASES.iter().enumerate() {
@@ -154,7 +154,7 @@ fn one_run(product: &mut Product, settings: &ReplicationSettings, run: u32) -> a
     Ok(())
 }
 
-/// Compares the rows of both.
+/// Checks that both have the same rows.
 fn compare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
     pair.until_even(settings)?;
     let rows = |mut client: postgres::Client| -> anyhow::Result<Vec<(i32, i64)>> {
@@ -169,7 +169,7 @@ fn compare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
 fn rows(product: &Product, settings: &ReplicationSettings, floors: &Floors, section: &mut Section) {
     for (clients, all) in settings.small_clients.iter().zip(&product.all) {
         let rates = |at: usize| all[at].iter().map(|of| per_s(of.latencies.count(), of.ns)).collect::<Vec<_>>();
-        // Durable, without a replica.
+        // The durable rate without a replica.
         let alone = CASES.iter().position(|of| *of == case("local", false, false)).map(rates);
         let alone = alone.filter(|rates| !rates.is_empty()).map(|rates| median(&rates));
         for (at, of) in CASES.iter().enumerate().filter(|(at, _)| !all[*at].is_empty()) {

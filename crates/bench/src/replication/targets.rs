@@ -1,26 +1,27 @@
-//! `replication_targets`: what `collie bench replication` found out, in a table of a few lines, for a page that has no room for more.
+//! `replication_targets`: the findings of `collie bench replication` in a short table, for a page without room for
+//! more.
 
 use super::sync::ALONE;
 use crate::readme::markdown_table;
 use crate::report::{Figure, Row, digits};
 use crate::{Report, Section};
 
-/// One line: figures of one case, beside what is asked of them.
+/// One line: figures of one case, with their targets.
 struct Line {
     section: &'static str,
-    /// How the case begins.
+    /// The beginning of the case's name.
     case: &'static str,
     what: &'static str,
     asked: &'static str,
     figures: &'static [Found],
 }
 
-/// Where a figure of a row is.
+/// The source of a figure in a row.
 #[derive(Clone, Copy)]
 enum Found {
-    /// Under a key, times a number, with a unit behind it.
+    /// Under a key, multiplied by a number, followed by a unit.
     Key(&'static str, f64, &'static str),
-    /// Beside a durable commit without a replica, in percent of it.
+    /// The ratio to a durable commit without a replica, in percent.
     Beside,
 }
 
@@ -96,7 +97,7 @@ impl Found {
 }
 
 impl Line {
-    /// Returns what was found of a product; `None` if it was not asked.
+    /// Returns the figures of a product; `None` if they were not measured.
     fn found(&self, section: &Section, is_peer: bool) -> Option<String> {
         let is_subject = |row: &&Row| {
             if is_peer { row.subject == crate::servers::PEER } else { row.subject.starts_with("collie") }
@@ -106,14 +107,14 @@ impl Line {
             row.subject != "floor" && row.case.starts_with(self.case) && self.figures.iter().all(has)
         };
         let rows = || section.rows.iter().filter(is_subject).filter(fits);
-        // Of several, that of which something is asked: the one that users get.
+        // Of several rows, the one with targets: that of the pair that users get.
         let row = rows().find(|row| !row.targets.is_empty()).or_else(|| rows().next())?;
         let texts: Vec<String> = self.figures.iter().filter_map(|found| found.text(row)).collect();
         Some(texts.join(", "))
     }
 }
 
-/// Returns a table of what was asked and what was found, with the machine it was found on; only what the report has.
+/// Returns a table of the targets and figures that the report contains, with the machine.
 pub fn replication_targets(report: &Report) -> String {
     let heads = ["replication", "target", "Collie", crate::servers::PEER];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
@@ -132,8 +133,9 @@ mod tests {
     use super::*;
     use crate::Machine;
 
-    /// Goal: a line has the figure of the row that users get, and PostgreSQL's beside it; what was not measured is left out. Method: a
-    /// report with two of the questions, one without PostgreSQL, several rows of ours.
+    /// Goal: a line has the figure of the row that users get, and PostgreSQL's next to it; figures that were not
+    /// measured are left out. Method: a report with two of the questions, one without PostgreSQL, several rows of
+    /// Collie.
     #[test]
     fn the_table_has_what_the_report_has() {
         let mut sync = Section::new("sync", "?");

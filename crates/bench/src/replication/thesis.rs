@@ -1,17 +1,22 @@
 //! `Thesis`: replays a log as the thesis' system does: one thread, one transaction after the other, in the order in which they began.
 //!
-//! That system's log has commits in no useful order. Each commit says when its transaction began, and when the oldest one had that was
-//! open about then; a transaction is deferred until a commit says that nobody older is left. Here the log is in the order of commits and
-//! nothing would have to be deferred: this is for comparison, over the same records (`collie_engine::Logged`).
+//! In that system's log the order of the commits means nothing. Each commit names the begin of its transaction, and the
+//! begin of the oldest transaction that was open about then; a transaction is deferred until a commit says that no
+//! older one is left. Here the log is in commit order and nothing would have to be deferred: this exists for
+//! comparison, over the same records (`collie_engine::Logged`).
 //!
 //! # Invariants
-//! - H1. Transactions are replayed in the order of their begins, those of one begin in the order of their commits.
-//! - H2. One is replayed once nothing that began before it can come. What was written without times is replayed when it comes.
-//! - H3. Its writers ran under snapshot isolation: then no two that overlap wrote the same row, and any order that keeps the others is
-//!   good. A log of READ COMMITTED would be replayed wrongly.
-//! - H4. `applied` is a position below which no commit is deferred. Its Release pairs with the Acquire of [`Applied::position`].
+//! - H1. Transactions are replayed in the order of their begins, those with the same begin in the order of their
+//!   commits.
+//! - H2. A transaction is replayed once none that began before it can still arrive. Writes without times are replayed
+//!   on arrival.
+//! - H3. The writers of the log ran under snapshot isolation: then no two overlapping transactions wrote the same row,
+//!   and any order that keeps the other pairs is correct. A log of READ COMMITTED would be replayed wrongly.
+//! - H4. `applied` is a position below which no commit is deferred. Its Release pairs with the Acquire of
+//!   [`Applied::position`].
 //!
-//! It keeps no copy of the log that it reads, which the other replayer does; each transaction is one of its own database, as there.
+//! Unlike the other replayer, it keeps no copy of the log that it reads. Like there, each transaction is one of its own
+//! database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,7 +34,7 @@ pub(super) struct Thesis {
     replayer: Replayer,
 }
 
-/// How far a [`Thesis`] has come, for others to look at (H4).
+/// The progress of a [`Thesis`], for other threads to read (H4).
 #[derive(Clone, Debug)]
 pub(super) struct Applied(Arc<AtomicU64>);
 
@@ -41,27 +46,27 @@ impl Applied {
 }
 
 struct Replayer {
-    // The session goes first.
+    // Dropped before the database.
     session: Session,
     db: Db,
     families: Map<CfId, Arc<Family>>,
     /// Earlier writes of transactions that have not ended.
     chunks: Map<Xid, Vec<u8>>,
-    /// By begin and commit: their writes.
+    /// The writes of deferred transactions, by begin and commit.
     deferred: BTreeMap<(Lsn, Lsn), Vec<u8>>,
-    /// The commits of those.
+    /// The commits of the deferred transactions.
     deferred_commits: BTreeSet<Lsn>,
     deferred_most: usize,
-    /// Everything below was taken.
+    /// The position below which all records were received.
     taken: Lsn,
     applied: Applied,
 }
 
 impl Thesis {
-    /// Into a new database in `dir`, from the beginning of a log.
+    /// Opens a replayer into a new database in `dir`, from the beginning of a log.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(super) fn open(env: &Env, dir: &Path, options: &Options) -> anyhow::Result<Self> {
         let unpacker = Unpacker::new(Lsn::FIRST, &options.log);
         let (db, _report) = Db::open(dir, options.clone(), env.clone(), &mut |_| ())?;
@@ -79,18 +84,18 @@ impl Thesis {
         Ok(Self { unpacker, replayer })
     }
 
-    /// Takes what was shipped.
+    /// Processes a shipment.
     ///
     /// # Errors
-    /// The engine's; a record that cannot be read, or that this replayer does not know what to do with.
+    /// Those of the engine; a record that cannot be read or that this replayer does not support.
     pub(super) fn take(&mut self, shipment: Shipment, records: &[u8]) -> anyhow::Result<()> {
         self.take_run(shipment.start, shipment.prev_end, records)
     }
 
-    /// Takes whole records that begin at `start` and continue `prev_end`.
+    /// Processes whole records that begin at `start` and continue `prev_end`.
     ///
     /// # Errors
-    /// As of [`Self::take`].
+    /// Those of [`Self::take`].
     pub(super) fn take_run(&mut self, start: Lsn, prev_end: Lsn, records: &[u8]) -> anyhow::Result<()> {
         let Self { unpacker, replayer } = self;
         unpacker.take(start, prev_end, records, |record: RecordRef<'_>| {
@@ -102,15 +107,15 @@ impl Thesis {
         Ok(())
     }
 
-    /// Returns what says how far it has come.
+    /// Returns a handle to its progress.
     pub(super) fn applied(&self) -> Applied {
         self.replayer.applied.clone()
     }
 
-    /// Replays what is deferred: the log has ended.
+    /// Replays all deferred transactions, since the log has ended.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         self.replayer.replay_up_to(Lsn::MAX)
     }
@@ -120,7 +125,7 @@ impl Thesis {
         &self.replayer.db
     }
 
-    /// Returns how many transactions were deferred at once, at the most.
+    /// Returns the largest number of transactions that were deferred at once.
     pub(super) const fn deferred_most(&self) -> usize {
         self.replayer.deferred_most
     }
@@ -158,7 +163,7 @@ impl Replayer {
         Ok(())
     }
 
-    /// Says how far it has come (H4).
+    /// Publishes the progress (H4).
     fn publish(&self) {
         let position = self.deferred_commits.first().copied().unwrap_or(self.taken).min(self.taken);
         self.applied.0.store(position.get(), Ordering::Release);
@@ -181,7 +186,7 @@ impl Replayer {
     }
 }
 
-/// Puts a row in place, or takes it away: the log does not say whether it is there.
+/// Writes or deletes a row; the log does not say whether it exists.
 fn put(session: &mut Session, family: &Family, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
     let what = value.map_or(Write::Delete, Write::Put);
     for _ in 0..2 {
@@ -212,9 +217,10 @@ mod tests {
 
     const CF: CfId = CfId::new(9);
 
-    /// Goal: H1, H2. Method: a transaction that begins first and commits last, and others meanwhile, of which one writes what it is to
-    /// write over; the log replayed record by record: what began later than the long one is not there before it, what began with it may be,
-    /// and the rows are the primary's in the end.
+    /// Goal: H1, H2. Method: a transaction that begins first and commits last, and others meanwhile, one of which
+    /// writes a row that the long one overwrites. The log is replayed record by record: transactions that began later
+    /// than the long one are not visible before it, those that began with it may be, and in the end the rows are the
+    /// primary's.
     #[test]
     fn transactions_are_replayed_in_the_order_of_their_begins() {
         let dir = tempfile::tempdir().unwrap();
@@ -266,8 +272,9 @@ mod tests {
         assert!(thesis.deferred_most() >= 3, "{}", thesis.deferred_most());
     }
 
-    /// Goal: H4: what is applied stops before the oldest commit that is deferred, and comes to the end with it. Method: a commit while
-    /// an older transaction is open, then that one's; the position looked at after each record and after all.
+    /// Goal: H4: `applied` stops before the oldest deferred commit, and reaches the end with it. Method: a commit while
+    /// an older transaction is open, then that transaction's commit; the position is checked after each record and
+    /// after all.
     #[test]
     fn applied_stops_before_what_is_deferred() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! How long is the delay over time? At four fifths of what the primary reaches flat out, several runs, second by second, with the running
-//! mean and the moments at which deliveries ended. Figure 5.2 of the thesis, beside PostgreSQL.
+//! What is the delay over time? At four fifths of the primary's full rate, several runs, second by second, with the
+//! running mean and the moments at which deliveries ended. This is figure 5.2 of the thesis, for comparison with
+//! PostgreSQL.
 
 use super::floors::Floors;
 use super::pair::{Pair, pairs};
@@ -11,12 +12,12 @@ use crate::report::{Figure, Row, Section, Series};
 use crate::tpcc::Kind;
 use crate::txn::count_of;
 
-/// Of what the primary reaches flat out.
+/// Percentage of the primary's full rate.
 const PERCENT: f64 = 80.0;
-/// A run is so much longer than one of another question.
+/// A run is this many times longer than one of another question.
 const LONGER: u32 = 3;
 const SECOND_NS: u64 = 1_000_000_000;
-/// A sample is beside a delivery that ended so long before or after it.
+/// A sample is close to a delivery that ended at most this long before or after it.
 const BESIDE_NS: u64 = 5_000_000;
 /// Targets, in microseconds.
 const MEAN_US: f64 = 1_000.0;
@@ -61,7 +62,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-/// Parts the samples of a run by whether a delivery ended beside them.
+/// Splits the samples of a run by whether a delivery ended close to them.
 fn by_delivery(of: &Watched) -> [Vec<Sample>; 2] {
     let mut ended: Vec<u64> = of.run.tally.deliveries_ns.iter().map(|ns| of.run.from_ns + ns).collect();
     ended.sort_unstable();
@@ -103,7 +104,7 @@ fn row(pair: &Pair, asked: f64, runs: &[Watched]) -> Row {
     row
 }
 
-/// The mean of each second in each run, the running mean over all of them, and the deliveries of the first run.
+/// Returns the mean of each second in each run, the running mean over all of them, and the deliveries of the first run.
 fn series(name: &str, runs: &[Watched]) -> Vec<Series> {
     let mut seconds: Vec<Vec<f64>> = Vec::new();
     let mut points = Vec::new();
@@ -154,8 +155,8 @@ mod tests {
         Watched { run, samples: samples.iter().map(sample).collect() }
     }
 
-    /// Goal: seconds and the running mean are those of all runs, deliveries those of the first. Method: two runs, the second one with
-    /// nothing in its second second.
+    /// Goal: the seconds and the running mean are those of all runs, the deliveries those of the first. Method: two
+    /// runs; the second run has no sample in its second second.
     #[test]
     fn series_are_of_all_runs() {
         let runs = [
@@ -168,7 +169,8 @@ mod tests {
         assert_eq!(deliveries.points, [(0.02, 0.0), (0.7, 0.0)]);
     }
 
-    /// Goal: samples beside a delivery are told from the others. Method: on its moment, 5 ms to both sides, further off; no delivery.
+    /// Goal: samples close to a delivery are separated from the others. Method: samples at its moment, 5 ms before and
+    /// after it, and further off; no delivery.
     #[test]
     fn samples_beside_a_delivery_are_told_apart() {
         let of = watched(&[(1, 0.0), (5, 1.0), (10, 2.0), (15, 3.0), (16, 4.0)], &[10]);

@@ -1,12 +1,14 @@
-//! `watch`: how far a replica is behind while others write, found out in two ways.
+//! `watch`: measures how far a replica is behind during writes, in two ways.
 //!
 //! # Invariants
-//! - W1. By the primary's clock: what the primary itself says of its replica, asked every 20 ms. Of Collie the mean delay of the commits that it
-//!   has measured since the last look, or the age of the oldest that is owed if none of them was shown. PostgreSQL shows what the last
-//!   reply came to, and nothing once it is idle. A sample without a delay counts for bytes only.
-//! - W2. By a client's eyes: a row is committed on the primary, and from the answer on it is read on the replica again and again until it is
-//!   seen. Of one clock, and the same for both; a round trip to the replica is in it, and the time that a reader waits for a processor.
-//! - W3. A sample belongs to the moment at which its row was committed; only those within the measured time count.
+//! - W1. By the primary's clock: the primary's own report on its replica, read every 20 ms. For Collie, the mean delay
+//!   of the commits measured since the last reading, or the age of the oldest one that is not visible yet if none
+//!   became visible. PostgreSQL reports the value from the last reply, and nothing once it is idle. A sample without a
+//!   delay counts for bytes only.
+//! - W2. As a client sees it: a row is committed on the primary, and from the reply on it is read on the replica
+//!   repeatedly until it is seen. Measured on one clock, and in the same way for both products. It includes a round
+//!   trip to the replica, and the time for which a reader waits for a processor.
+//! - W3. A sample belongs to the moment at which its row was committed; only samples within the measured time count.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,31 +19,31 @@ use super::pair::{Behind, Pair, Totals};
 use super::settings::ReplicationSettings;
 use crate::tpcc::sleep_until;
 
-/// Between two samples.
+/// Time between two samples.
 const EVERY: Duration = Duration::from_millis(20);
-/// How long a row is waited for.
+/// The limit for a row to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The row that is watched.
+/// Reads the row that is watched.
 pub(super) const WATCHED: &str = "SELECT n FROM watched WHERE id = 1";
-/// Round trips that make the floor of a look.
+/// Reads that determine the floor of a read.
 const LOOKS: u32 = 200;
 
-/// One look at both.
+/// One sample of both measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// When its row was committed, on the benchmark's clock.
     pub(crate) at_ns: u64,
-    /// As the primary said before (W1).
+    /// The primary's report just before (W1).
     pub(crate) behind: Option<Behind>,
-    /// From the answer to the commit until the row was seen on the replica (W2), in microseconds.
+    /// The time from the reply to the commit until the row was seen on the replica (W2), in microseconds.
     pub(crate) seen_us: f64,
 }
 
-/// Makes the row that is watched, and waits until the replica has it. Returns the median time of a look at it, in microseconds: what
-/// [`Sample::seen_us`] cannot be below.
+/// Creates the watched row, and waits until the replica has it. Returns the median time of one read of it, in
+/// microseconds: the lower bound of [`Sample::seen_us`].
 ///
 /// # Errors
-/// The driver's.
+/// Those of the driver.
 pub(crate) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
     pair.connect()?.batch_execute(
         "CREATE TABLE IF NOT EXISTS watched (id int PRIMARY KEY, n bigint NOT NULL); \
@@ -58,16 +60,16 @@ pub(crate) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
     Ok(crate::measures::median(&all))
 }
 
-/// Takes samples until `stop`, and one at least.
+/// Takes samples until `stop`, at least one.
 ///
 /// # Errors
-/// The driver's; a row that does not arrive in a minute.
+/// Those of the driver; a row that does not arrive within a minute.
 pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
     let (mut samples, mut totals) = (Vec::new(), Totals::default());
-    // What was measured before is no part of it.
+    // Excludes commits that were measured before.
     pair.behind(&mut primary, &mut totals)?;
     while samples.is_empty() || !stop.load(Relaxed) {
         let due_ns = clock.now_ns() + u64::try_from(EVERY.as_nanos())?;
@@ -90,10 +92,10 @@ pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
     Ok(samples)
 }
 
-/// Runs `load` while samples are taken; returns what it returned, and all samples.
+/// Runs `load` while samples are taken; returns its result and all samples.
 ///
 /// # Errors
-/// The load's first; those of [`watch`].
+/// That of the load first; those of [`watch`].
 pub(crate) fn watched<T>(
     pair: &Pair,
     settings: &ReplicationSettings,
@@ -109,7 +111,7 @@ pub(crate) fn watched<T>(
     })
 }
 
-/// What samples come to.
+/// The statistics of some samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) mean: f64,
@@ -120,7 +122,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of values in any order; `None` of none.
+    /// Summarizes values in any order; `None` if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -132,12 +134,13 @@ impl Summary {
     }
 }
 
-/// The delays of the samples, by the primary's clock where it says them.
+/// Returns the delays of the samples by the primary's clock, where it reports them.
 pub(crate) fn by_clock(samples: &[Sample]) -> impl Iterator<Item = f64> {
     samples.iter().filter_map(|sample| sample.behind.and_then(|behind| behind.us))
 }
 
-/// Returns by how much the mean delay of the last third of the samples is above that of the first, in microseconds: as a client sees it.
+/// Returns by how much the mean delay of the last third of the samples, as a client sees it, exceeds that of the first,
+/// in microseconds.
 pub(crate) fn growth_us(samples: &[Sample]) -> f64 {
     let third = (samples.len() / 3).max(1).min(samples.len());
     let mean = |part: &[Sample]| {
@@ -154,7 +157,8 @@ mod tests {
         seen_us.into_iter().map(|seen_us| Sample { at_ns: 0, behind: None, seen_us }).collect()
     }
 
-    /// Goal: mean, spread and percentiles are those of the list. Method: 1 to 1000 in another order; one value; none.
+    /// Goal: mean, deviation and percentiles are those of the list. Method: 1 to 1000 in another order; one value;
+    /// none.
     #[test]
     fn summary_is_that_of_the_list() {
         let all = Summary::of((1..=1000).rev().map(f64::from)).unwrap();
@@ -164,7 +168,8 @@ mod tests {
         assert_eq!((Summary::of([3.0]), Summary::of([])), (Some(one), None));
     }
 
-    /// Goal: a delay that grows is told from one that is long, and from a spike. Method: even ones, a ramp, one spike in the middle; none.
+    /// Goal: a growing delay is distinguished from a long one and from a spike. Method: constant delays, a ramp, one
+    /// spike in the middle; none.
     #[test]
     fn growth_is_told_from_length() {
         assert_eq!(growth_us(&samples([50_000.0; 30])), 0.0);
@@ -174,7 +179,8 @@ mod tests {
         assert_eq!(growth_us(&[]), 0.0);
     }
 
-    /// Goal: what the primary does not say is no delay of 0. Method: one sample with, two without.
+    /// Goal: a missing report of the primary does not count as a delay of 0. Method: one sample with a delay, two
+    /// without.
     #[test]
     fn silence_is_no_delay() {
         let mut all = samples([1.0, 2.0, 3.0]);

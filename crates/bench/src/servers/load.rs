@@ -13,21 +13,21 @@ use crate::{
 /// Threads of pgbench.
 const JOBS: usize = 2;
 
-/// What its clients do, again and again.
+/// The script that its clients run repeatedly.
 #[derive(Clone, Copy)]
 pub(crate) enum Script<'a> {
-    /// One of its own.
+    /// One of pgbench's own.
     Builtin(&'static str),
-    /// This.
+    /// This text.
     Text(&'a str),
 }
 
-/// How long.
+/// The length of the run.
 #[derive(Clone, Copy)]
 pub(crate) enum Length {
-    /// So long, in whole seconds, at least one.
+    /// This time, in whole seconds, at least one.
     Time(Duration),
-    /// So many transactions of each client.
+    /// This number of transactions per client.
     Transactions(u64),
 }
 
@@ -37,29 +37,29 @@ pub(crate) struct Load<'a> {
     pub(crate) script: Script<'a>,
     pub(crate) clients: usize,
     pub(crate) length: Length,
-    /// How statements are sent: "simple" or "prepared".
+    /// The query mode: "simple" or "prepared".
     pub(crate) protocol: &'static str,
-    /// Settings of its sessions, as `-c name=value`.
+    /// Settings for its sessions, as `-c name=value`.
     pub(crate) settings: &'a str,
 }
 
-/// What it reports.
+/// The results that pgbench reports.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
-    /// Transactions that committed, a second.
+    /// Committed transactions per second.
     pub(crate) tps: f64,
-    /// Of all clients together.
+    /// Committed transactions of all clients together.
     pub(crate) committed: u64,
-    /// Refused with 40001 or 40P01, not tried again.
+    /// Transactions refused with 40001 or 40P01, not retried.
     pub(crate) failed: u64,
-    /// Of those that committed.
+    /// Latencies of the committed transactions.
     pub(crate) latencies: Latencies,
     /// The mean time of each statement in milliseconds, in the order of the script.
     pub(crate) statements: Vec<(String, f64)>,
 }
 
 impl Done {
-    /// Returns how many of a hundred transactions were refused.
+    /// Returns the percentage of the transactions that were refused.
     pub(crate) fn failed_percent(&self) -> f64 {
         100.0 * float(self.failed) / float((self.committed + self.failed).max(1))
     }
@@ -78,10 +78,10 @@ impl Done {
     }
 }
 
-/// Makes the tables of its built-in scripts.
+/// Creates the tables of its built-in scripts.
 ///
 /// # Errors
-/// As of [`pgbench`].
+/// Those of [`pgbench`].
 pub(crate) fn pgbench_tables(server: &Server, scale: u32) -> anyhow::Result<()> {
     succeed(base(server).args(["-i", "-q", "-s", &scale.to_string()]).arg(server.account().1)).map(drop)
 }
@@ -89,7 +89,7 @@ pub(crate) fn pgbench_tables(server: &Server, scale: u32) -> anyhow::Result<()> 
 /// Runs a load.
 ///
 /// # Errors
-/// It does not start, or a client of it ended early: another error than a refused transaction.
+/// pgbench does not start, or a client ended early, with an error other than a refused transaction.
 pub(crate) fn pgbench(plan: &Plan, server: &Server, load: &Load<'_>) -> anyhow::Result<Done> {
     let scratch = Scratch::new(&plan.env, &plan.dir)?;
     let mut command = base(server);
@@ -111,7 +111,7 @@ pub(crate) fn pgbench(plan: &Plan, server: &Server, load: &Load<'_>) -> anyhow::
     let mut done = parse(&text).with_context(|| format!("pgbench says nothing to be read: {text}"))?;
     for name in plan.env.files.list(scratch.path())?.iter().filter(|name| name.starts_with("log")) {
         let log = std::fs::read_to_string(scratch.path().join(name))?;
-        // The third word is the time in microseconds, or why there is none.
+        // The third word is the time in microseconds, or the reason why there is none.
         for us in log.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok()) {
             done.latencies.record(us * 1000);
         }
@@ -132,7 +132,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Reads what pgbench prints; `None` without its main figures.
+/// Parses the output of pgbench; `None` without its main figures.
 fn parse(text: &str) -> Option<Done> {
     let after = |prefix: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(prefix))?;
@@ -148,7 +148,7 @@ fn parse(text: &str) -> Option<Done> {
     let table = text.lines().skip_while(|line| !line.starts_with("statement latencies"));
     for line in table.skip(1) {
         let mut words = line.split_whitespace();
-        // The time, failures, and the statement.
+        // The time, the failures, and the statement.
         if let (Some(Ok(ms)), Some(_failures)) = (words.next().map(str::parse), words.next()) {
             done.statements.push((words.collect::<Vec<_>>().join(" "), ms));
         }
@@ -160,8 +160,8 @@ fn parse(text: &str) -> Option<Done> {
 mod tests {
     use super::*;
 
-    /// Goal: the figures are read from where they stand. Method: a report in pgbench's form, with refused transactions and
-    /// statements; one that was cut short.
+    /// Goal: the figures are parsed from their places. Method: a report in pgbench's format, with refused transactions
+    /// and statements; a truncated one.
     #[test]
     fn reports_are_read() {
         let text = "transaction type: s\nnumber of clients: 2\nnumber of transactions actually processed: 90/100\n\

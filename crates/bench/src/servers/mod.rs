@@ -1,12 +1,14 @@
-//! `Servers`: Collie and PostgreSQL side by side, for loads that go over the wire.
+//! `Servers`: Collie and PostgreSQL, for comparison under loads over the wire.
 //!
-//! Each is the program itself, as a child, on a directory of its own in the directory of the plan, with the same
-//! durability. PostgreSQL is set up by `bench/pg_cluster.sh`. The load is pgbench, which is PostgreSQL's and runs unmodified
-//! on both, so that the client costs both the same. Runs take turns: first each server once, then each again.
+//! Each server is the program itself, run as a child process with the same durability in its own directory inside the
+//! plan's. `bench/pg_cluster.sh` sets up PostgreSQL. The load is pgbench, which is PostgreSQL's and runs unmodified
+//! against both, so that the client costs both the same. Runs alternate: each server once, then each again.
 //!
 //! # What always holds
-//! - P1. What was started is stopped, and its directory removed, when [`Servers`] goes; a child also goes with its parent.
-//! - P2. A server that is not there costs its rows and leaves a note. One that fails under a load is an error.
+//! - P1. When [`Servers`] is dropped, the servers are stopped and their directories removed. A child also ends with its
+//!   parent.
+//! - P2. If a server is not installed, its rows are missing and a note says so. A server that fails under a load is an
+//!   error.
 
 mod load;
 mod server;
@@ -16,14 +18,14 @@ pub(crate) use server::{PEER, Server, free_port, postgresql_programs};
 
 use crate::{Plan, Section};
 
-/// What runs.
+/// The running servers.
 pub(crate) struct Servers {
     /// Collie first.
     pub(crate) running: Vec<Server>,
 }
 
 impl Servers {
-    /// Starts what there is; says in the notes of `section` what there is not, and that those rows are missing.
+    /// Starts the available servers. The notes of `section` name the missing ones, whose rows are missing.
     ///
     /// # Errors
     /// Collie's program was named and does not serve.
@@ -31,10 +33,10 @@ impl Servers {
         Self::start_with(plan, section, &[])
     }
 
-    /// The same, Collie with further `arguments`.
+    /// Starts the servers like [`Self::start`], Collie with further `arguments`.
     ///
     /// # Errors
-    /// As of [`Self::start`].
+    /// Those of [`Self::start`].
     pub(crate) fn start_with(plan: &Plan, section: &mut Section, arguments: &[&str]) -> anyhow::Result<Self> {
         let Some(program) = &plan.server else {
             section.notes.push("no rows over the wire: no program was named that serves".to_owned());
@@ -54,16 +56,16 @@ impl Servers {
         Ok(Self { running })
     }
 
-    /// Returns which one is the peer, if it runs.
+    /// Returns the index of the peer, if it runs.
     pub(crate) fn peer(&self) -> Option<usize> {
         self.running.iter().position(Server::is_peer)
     }
 }
 
-/// Runs each of `cases` on each server once before any again. Returns what came of it by server, case and run.
+/// Runs each of `cases` on each server once before any runs again. Returns the results by server, case and run.
 ///
 /// # Errors
-/// The first of `run`.
+/// The first error of `run`.
 pub(crate) fn in_turn<T>(
     plan: &Plan,
     servers: &Servers,

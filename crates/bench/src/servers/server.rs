@@ -20,39 +20,39 @@ use crate::{Plan, Scratch};
 /// The peer's name in tables.
 pub(crate) const PEER: &str = "PostgreSQL";
 
-/// Where Debian has PostgreSQL's programs, by version.
+/// The directory of PostgreSQL's programs in Debian, by version.
 const PACKAGES: &str = "/usr/lib/postgresql";
-/// Sets a cluster up.
+/// The script that sets up a cluster.
 const CLUSTER: &str = include_str!("../../../../bench/pg_cluster.sh");
-/// Whom PostgreSQL runs as where root starts it: it refuses root.
+/// The account of PostgreSQL if root starts it, since it refuses to run as root.
 const ACCOUNT: &str = "postgres";
-/// Beyond the script's settings: each open sub-transaction holds a lock in PostgreSQL, and 64,000 savepoints are more than its
-/// lock table takes by default.
+/// An addition to the script's settings: each open subtransaction holds a lock in PostgreSQL, and 64,000 savepoints
+/// exceed its default lock table.
 const LOCKS: &str = "max_locks_per_transaction = 1024";
 const START: Duration = Duration::from_secs(30);
 
-/// Whose it is.
+/// The product of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brand {
     Collie,
     PostgreSql,
 }
 
-/// How long a replica may take: it copies its primary first. A peer's server may take as long.
+/// Time limit for a replica to start, which copies its primary first. A server of the peer gets the same time.
 const FILL: Duration = Duration::from_secs(600);
-/// How many ports are tried.
+/// The number of ports that are tried.
 const PORTS: u32 = 5;
 /// A standby's slot on its primary.
 const SLOT: &str = "standby";
 
-/// A running server on a directory of its own. Dropping it stops it, and removes the directory unless somebody else holds it.
+/// A running server in its own directory. Dropping it stops it, and removes the directory unless another holder exists.
 pub(crate) struct Server {
     brand: Brand,
     child: Child,
     port: u16,
-    /// PostgreSQL's programs, pgbench among them.
+    /// The directory of PostgreSQL's programs, including pgbench.
     pub(super) bin: PathBuf,
-    /// Goes after the server.
+    /// Dropped after the server.
     scratch: Arc<Scratch>,
 }
 
@@ -64,19 +64,20 @@ pub(crate) fn postgresql_programs() -> Option<PathBuf> {
     bins.filter(|(_, bin)| bin.join("pgbench").is_file()).max().map(|(_, bin)| bin)
 }
 
-/// Returns whether this process is root's.
+/// Returns whether this process runs as root.
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|of| of.uid() == 0)
 }
 
-/// Has `command` run on `core` alone, with every thread of it.
+/// Returns `command` pinned to `core`, with all its threads.
 fn pinned(command: &Command, core: usize) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
     pinned
 }
 
-/// Makes a command that goes when this process does, as root's or as nobody special's.
+/// Creates a command that ends when this process does; with `as_account` it runs as [`ACCOUNT`] if this process is
+/// root's.
 fn command(program: &Path, as_account: bool) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");
@@ -87,7 +88,7 @@ fn command(program: &Path, as_account: bool) -> Command {
     command
 }
 
-/// Runs a command that must succeed; its words are in the error when it does not.
+/// Runs a command that must succeed; the error contains the last line of its output.
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let done = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
     let words = String::from_utf8_lossy(&done.stderr);
@@ -95,7 +96,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the full path of a directory that PostgreSQL can write to.
+/// Returns the full path of a directory, after making it writable for PostgreSQL.
 fn reachable(scratch: &Scratch) -> anyhow::Result<PathBuf> {
     let dir = scratch.path().canonicalize()?;
     if is_root() {
@@ -104,7 +105,7 @@ fn reachable(scratch: &Scratch) -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Returns a port that nobody listens at now.
+/// Returns a port on which no process listens now.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -113,16 +114,16 @@ impl Server {
     /// Starts `program` with its defaults and further `arguments`.
     ///
     /// # Errors
-    /// It does not start, or ends before it listens.
+    /// The program does not start, or ends before it listens.
     pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, arguments, (None, START))
     }
 
-    /// Starts `program` in `scratch` with further `arguments`, such as those that have it listen for replicas; on `core` alone, if one is
-    /// named.
+    /// Starts `program` in `scratch` with further `arguments`, such as those that make it listen for replicas; pinned
+    /// to `core`, if given.
     ///
     /// # Errors
-    /// As of [`Self::collie`].
+    /// Those of [`Self::collie`].
     pub(crate) fn collie_primary(
         scratch: Arc<Scratch>,
         program: &Path,
@@ -132,10 +133,11 @@ impl Server {
         Self::collie_in(scratch, program, Path::new(""), arguments, (core, START))
     }
 
-    /// Starts `program` in `scratch` as a replica of `primary`, which listens for it at `address`, filled from it where there is nothing yet.
+    /// Starts `program` in `scratch` as a replica of `primary`, which listens for it at `address`. An empty directory
+    /// is filled from the primary.
     ///
     /// # Errors
-    /// As of [`Self::collie`].
+    /// Those of [`Self::collie`].
     pub(crate) fn collie_replica(
         scratch: Arc<Scratch>,
         program: &Path,
@@ -146,7 +148,7 @@ impl Server {
         let data = scratch.path().join("data");
         if !data.exists() {
             std::fs::DirBuilder::new().mode(0o700).create(&data)?;
-            // With its mode.
+            // The copy keeps the mode of the file.
             let copied = std::fs::copy(primary.directory().join("data").join(KEY_FILE), data.join(KEY_FILE));
             copied.context("the primary's replication key")?;
         }
@@ -178,18 +180,18 @@ impl Server {
             .with_context(|| format!("cannot start {}", program.display()))?;
         let out = child.stdout.take().context("its output is piped")?;
         let (listens, listening) = mpsc::channel::<u16>();
-        // Ends with the server.
+        // The thread ends with the server.
         let _reader = std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
             lines.filter_map(|line| line.strip_prefix("listening on ")?.rsplit(':').next()?.parse().ok()).for_each(
                 |port| {
-                    // Nobody waits any more.
+                    // The receiver may be gone.
                     let _late = listens.send(port);
                 },
             );
         });
         let Ok(port) = listening.recv_timeout(patience) else {
-            // It has ended, or will not say more: nothing is lost.
+            // The server has ended or does not become ready; killing it loses nothing.
             let _ended = child.kill().and_then(|()| child.wait());
             let words = std::fs::read_to_string(scratch.path().join("words")).unwrap_or_default();
             anyhow::bail!("{} does not serve: {}", program.display(), words.trim());
@@ -197,7 +199,7 @@ impl Server {
         Ok(Self { brand: Brand::Collie, child, port, bin: bin.to_owned(), scratch })
     }
 
-    /// Makes a cluster and starts it.
+    /// Creates a cluster and starts it.
     ///
     /// # Errors
     /// The programs are missing, the account cannot reach the directory, or the cluster does not start.
@@ -207,37 +209,38 @@ impl Server {
         let (script, data) = (dir.join("pg_cluster.sh"), dir.join("data"));
         std::fs::write(&script, CLUSTER)?;
         let mut init = command(Path::new("bash"), true);
-        // Each start says its own port.
+        // Each start sets its own port.
         init.arg(&script).arg("init").arg(bin).arg(&data).arg("5432").arg(LOCKS).current_dir(&dir);
         succeed(&mut init)?;
         Self::postgresql_in(plan, scratch, bin)
     }
 
-    /// Copies `primary` at so many bytes a second at the most, and starts the copy as a hot standby that follows it, with a slot.
+    /// Copies `primary` at `bytes_per_s` at most, and starts the copy as a hot standby that follows it, with a slot.
     ///
     /// # Errors
-    /// As of [`Self::postgresql`].
+    /// Those of [`Self::postgresql`].
     pub(crate) fn postgresql_standby(plan: &Plan, primary: &Self, bytes_per_s: u64) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
         let dir = reachable(&scratch)?;
         let mut copy = command(&primary.bin.join("pg_basebackup"), true);
         copy.args(["-h", "127.0.0.1", "-U", "bench", "-X", "stream", "-c", "fast", "-R", "-C", "-S", SLOT, "-p"]);
         copy.arg(primary.port.to_string()).arg("-D").arg(dir.join("data")).current_dir(&dir);
-        // Within what it takes.
+        // Within the limits of the option.
         copy.arg(format!("--max-rate={}k", (bytes_per_s >> 10).clamp(32, 1 << 20)));
         succeed(&mut copy)?;
         Self::postgresql_in(plan, scratch, &primary.bin)
     }
 
-    /// Starts what is in `scratch` on a port of its own.
+    /// Starts the cluster in `scratch` on its own port.
     ///
     /// # Errors
-    /// It ends whatever the port, or is not ready for a long time; what it said is in the error.
+    /// It ends on every port that is tried, or is not ready for a long time; the error contains its output.
     pub(crate) fn postgresql_in(plan: &Plan, scratch: Arc<Scratch>, bin: &Path) -> anyhow::Result<Self> {
         Self::postgresql_at(plan, &scratch, bin, free_port)
     }
 
-    /// As [`Self::postgresql_in`]. Between the choice of a port and its use anybody may take it: then another one is tried.
+    /// Starts it like [`Self::postgresql_in`]. Another process may take a port between its choice and its use; then
+    /// another port is tried.
     fn postgresql_at(
         plan: &Plan,
         scratch: &Arc<Scratch>,
@@ -262,8 +265,8 @@ impl Server {
         }
     }
 
-    /// Returns whether this process of PostgreSQL, not one that was killed here before, has said that it takes sessions: the first line of
-    /// its file is its number, the eighth how far it is.
+    /// Returns whether this process of PostgreSQL, not one that was killed here before, has reported that it accepts
+    /// sessions. The first line of its pid file is its process id, the eighth its state.
     fn is_ready(&self) -> bool {
         let said = std::fs::read_to_string(self.scratch.path().join("data/postmaster.pid")).unwrap_or_default();
         let [number, state] = [0, 7].map(|line| said.lines().nth(line).unwrap_or_default().trim());
@@ -271,7 +274,7 @@ impl Server {
     }
 
     fn postgresql_on(scratch: &Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
-        // Its programs take the directory from wherever they run.
+        // An absolute path, since the programs change their working directory.
         let dir = scratch.path().canonicalize()?;
         let log = std::fs::File::create(dir.join("words"))?;
         let child = command(&bin.join("postgres"), true)
@@ -286,15 +289,15 @@ impl Server {
         Ok(Self { brand: Brand::PostgreSql, child, port, bin: bin.to_owned(), scratch: Arc::clone(scratch) })
     }
 
-    /// Returns its directory, which then outlives it.
+    /// Returns its directory; holding it keeps the directory after the server is dropped.
     pub(crate) fn scratch(&self) -> Arc<Scratch> {
         Arc::clone(&self.scratch)
     }
 
-    /// Returns where it listens for replicas, as it said.
+    /// Returns the address on which it listens for replicas, from its output.
     ///
     /// # Errors
-    /// It has not said so.
+    /// It has not reported one.
     pub(crate) fn replica_address(&self) -> anyhow::Result<String> {
         let words = self.words();
         let address =
@@ -302,22 +305,22 @@ impl Server {
         address.map(str::to_owned).with_context(|| format!("it does not listen for replicas: {words}"))
     }
 
-    /// Returns what it has said so far.
+    /// Returns its output so far.
     pub(crate) fn words(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("words")).unwrap_or_default()
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, as a crash would.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Those of the operating system.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         let _status = self.child.wait()?;
         Ok(())
     }
 
-    /// Returns where its files are.
+    /// Returns the directory of its files.
     pub(crate) fn directory(&self) -> &Path {
         self.scratch.path()
     }
@@ -338,12 +341,12 @@ impl Server {
         }
     }
 
-    /// Returns whether it is what Collie stands beside.
+    /// Returns whether it is the peer with which Collie is compared.
     pub(crate) fn is_peer(&self) -> bool {
         self.brand == Brand::PostgreSql
     }
 
-    /// Returns `ours` by the peer's, where this is not the peer itself and there is one.
+    /// Returns `ours` divided by the peer's figure, if this is not the peer itself and there is a peer.
     pub(crate) fn by_peer(&self, ours: f64, theirs: Option<f64>) -> Option<f64> {
         theirs.filter(|_| !self.is_peer()).map(|theirs| ours / theirs)
     }
@@ -361,17 +364,17 @@ impl Server {
         self.port
     }
 
-    /// Returns where its programs are, if it is PostgreSQL.
+    /// Returns the directory of its programs, if it is PostgreSQL.
     pub(crate) fn programs(&self) -> &Path {
         &self.bin
     }
 
-    /// Returns the id of its process; setpriv has become the server.
+    /// Returns the id of its process; setpriv has replaced itself by the server.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns how to open a session.
+    /// Returns the configuration for a session.
     pub(crate) fn config(&self) -> Config {
         let (user, database) = self.account();
         let mut config = Config::new();
@@ -382,7 +385,7 @@ impl Server {
     /// Opens a session.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(crate) fn connect(&self) -> Result<Client, postgres::Error> {
         self.config().connect(NoTls)
     }
@@ -393,7 +396,7 @@ impl Drop for Server {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return; // it was killed
         }
-        // Both end sessions that are open at this and stop; if it cannot be sent, the child is killed.
+        // At this signal both end open sessions and stop; if it cannot be sent, the child is killed.
         let signal = if self.is_peer() { "-INT" } else { "-TERM" };
         let asked = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         if !asked.is_ok_and(|status| status.success()) {
@@ -407,15 +410,15 @@ impl Drop for Server {
 mod tests {
     use super::*;
 
-    /// Goal: a port that somebody took in between does not end a measurement (T123).
-    /// Method: the first port that is given is listened on, by somebody who never answers; the next one is free.
+    /// Goal: a port that another process took meanwhile does not end a measurement (T123). Method: the first port is in
+    /// use by a listener that never answers; the next one is free.
     #[test]
     fn a_port_that_is_taken_is_not_the_end() {
         let Some(bin) = postgresql_programs() else {
             assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "PostgreSQL is not installed");
             return;
         };
-        // Whoever PostgreSQL runs as must reach it.
+        // The account of PostgreSQL must be able to reach the directory.
         let plan = Plan::new(Path::new("/var/tmp"), crate::Pace::Touch);
         let first = Server::postgresql(&plan, &bin).unwrap();
         let scratch = first.scratch();

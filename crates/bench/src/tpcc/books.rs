@@ -1,8 +1,8 @@
-//! `Books`: what the rows of a warehouse add up to, and the twelve consistency conditions of clause 3.3.2 over them.
+//! `Books`: the sums over the rows of a warehouse, and the twelve consistency conditions of clause 3.3.2 over them.
 //!
-//! Who reads a database adds up; the conditions are here once, for every target. Conditions 1 to 10 and 12 hold at any moment.
-//! Condition 11 is of a database as it was loaded; each delivery takes one more from the new orders and is counted at its customer, so
-//! with these counted in it holds at any moment too.
+//! The reader of a database adds up; the conditions are written once, here, for every target. Conditions 1 to 10 and 12
+//! hold at any moment. Condition 11 is defined for a database as loaded. Each delivery removes one new order and is
+//! counted at its customer, so with these counts included it holds at any moment too.
 
 use collie_base::Map;
 
@@ -42,7 +42,7 @@ pub(crate) struct LinesBook {
     pub(crate) order: u32,
     pub(crate) count: u32,
     pub(crate) delivered: u32,
-    /// Of the delivered ones, in cents.
+    /// The amount of the delivered lines, in cents.
     pub(crate) amount: i64,
 }
 
@@ -62,26 +62,26 @@ pub(crate) struct Books {
 /// The history of all warehouses, in cents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Payments {
-    /// By warehouse and district that took them.
+    /// By the warehouse and district that received them.
     pub(crate) taken: Map<(u32, u32), i64>,
-    /// By warehouse, district and customer that made them.
+    /// By the warehouse, district and customer of the payer.
     pub(crate) made: Map<(u32, u32, u32), i64>,
 }
 
-/// What came of the conditions.
+/// The result of checking the conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Each breach, at most a few of each condition: "condition 2: ...".
+    /// The breaches, at most a few per condition: "condition 2: ...".
     pub(crate) breaches: Vec<String>,
-    /// How many things each condition was checked of: 1 to 12, and at 0 the numbers of rows that never change.
+    /// The number of checks per condition: 1 to 12, and at 0 those of the numbers of rows that never change.
     pub(crate) checked: [u64; 13],
 }
 
-/// Breaches that are told of each condition.
+/// Most breaches reported per condition.
 const TOLD: usize = 3;
 
 impl Verdict {
-    /// Returns whether every condition holds of everything, and each was checked of something.
+    /// Returns whether every condition holds everywhere and was checked at least once.
     pub(crate) fn holds(&self) -> bool {
         self.breaches.is_empty() && self.checked.iter().all(|count| *count > 0)
     }
@@ -111,7 +111,7 @@ impl Verdict {
     }
 }
 
-/// What the rows of one district add up to.
+/// The sums over the rows of one district.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     newest_order: u32,
@@ -124,10 +124,10 @@ struct Sum {
     deliveries: i64,
 }
 
-/// Checks every condition of everything in one state of the database.
+/// Checks every condition everywhere in one state of the database.
 ///
 /// # Errors
-/// The target's.
+/// Those of the target.
 pub(crate) fn check(target: &dyn Target, scale: &Scale) -> anyhow::Result<Verdict> {
     let mut reader = target.reader()?;
     let mut verdict = Verdict::default();
@@ -141,11 +141,11 @@ pub(crate) fn check(target: &dyn Target, scale: &Scale) -> anyhow::Result<Verdic
     Ok(verdict)
 }
 
-/// Adds up the rows of every warehouse in one state of the database: money and counts, in an order of their own. Two databases with the
-/// same rows have the same sums.
+/// Adds up the rows of every warehouse in one state of the database: money and counts, in a fixed order. Two databases
+/// with the same rows have the same sums.
 ///
 /// # Errors
-/// The target's.
+/// Those of the target.
 pub(crate) fn sums(target: &dyn Target, scale: &Scale) -> anyhow::Result<Vec<i64>> {
     let mut reader = target.reader()?;
     let payments = reader.payments()?;
@@ -168,10 +168,10 @@ pub(crate) fn sums(target: &dyn Target, scale: &Scale) -> anyhow::Result<Vec<i64
     Ok(sums)
 }
 
-/// Checks that a database that was just loaded is what was drawn.
+/// Checks that a freshly loaded database matches its population.
 ///
 /// # Errors
-/// The target's; what differs.
+/// Those of the target; differences.
 pub(crate) fn check_loaded(target: &dyn Target, population: &Population) -> anyhow::Result<()> {
     let scale = &population.scale;
     check(target, scale)?.ensure(target.name(), "after it was loaded")?;

@@ -8,12 +8,12 @@ use crate::kv::draw::Random;
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
-/// A of NURand for last names, customers and items.
+/// The constants A of NURand for last names, customers and items.
 const A_NAME: u32 = 255;
 const A_CUSTOMER: u32 = 1_023;
 const A_ITEM: u32 = 8_191;
 
-/// Values of one stream.
+/// The random values of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(Random);
 
@@ -27,7 +27,7 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    /// Draws them (C2).
+    /// Draws the constants (C2).
     pub(crate) fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, u32::MAX);
         let name_at_load = chance.within(0, A_NAME);
@@ -47,49 +47,49 @@ impl Chance {
         Self(Random::new(seed, stream))
     }
 
-    /// Another stream, drawn from this one.
+    /// Returns another stream, drawn from this one.
     pub(crate) fn fork(&mut self) -> Self {
         Self(Random::new(self.0.next(), 0))
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn within(&mut self, low: u32, high: u32) -> u32 {
         let span = u64::from(high - low) + 1;
         low + u32::try_from(self.0.below(span)).expect("below a span of u32")
     }
 
-    /// A place of `count`.
+    /// Returns an index below `count`.
     fn place(&mut self, count: usize) -> usize {
         usize::try_from(self.0.below(count as u64)).expect("below a usize")
     }
 
-    /// Whether one of `of` cases happens.
+    /// Returns whether one of `of` cases happens.
     pub(crate) fn one_in(&mut self, of: u32) -> bool {
         self.within(1, of) == 1
     }
 
-    /// A number above 0 and at most 1.
+    /// Returns a number above 0 and at most 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub(crate) fn share(&mut self) -> f64 {
         ((self.0.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// NURand: some numbers are drawn far more often than others.
+    /// Returns a number by NURand: some numbers are drawn far more often than others.
     fn uneven(&mut self, a: u32, c: u32, low: u32, high: u32) -> u32 {
         (((self.within(0, a) | self.within(low, high)) + c) % (high - low + 1)) + low
     }
 
-    /// The number of a last name of `names`, with the constant `c`.
+    /// Returns the number of one of `names` last names, with the constant `c`.
     fn name_number(&mut self, c: u32, names: u32) -> u32 {
         self.uneven(A_NAME, c, 0, names - 1)
     }
 
-    /// A last name for a customer to be loaded.
+    /// Returns a last name for a customer to be loaded.
     pub(crate) fn name_to_load(&mut self, constants: &Constants, names: u32) -> String {
         last_name(self.name_number(constants.name_at_load, names))
     }
 
-    /// A last name to look for.
+    /// Returns a last name to search for.
     pub(crate) fn name_to_find(&mut self, constants: &Constants, names: u32) -> String {
         last_name(self.name_number(constants.name, names))
     }
@@ -102,23 +102,23 @@ impl Chance {
         self.uneven(A_ITEM, constants.item, 1, items)
     }
 
-    /// `low` to `high` letters and digits.
+    /// Returns `low` to `high` letters and digits.
     pub(crate) fn text(&mut self, low: u32, high: u32) -> String {
         let length = self.within(low, high);
         (0..length).map(|_| char::from(LETTERS[self.place(LETTERS.len())])).collect()
     }
 
-    /// `length` digits.
+    /// Returns `length` digits.
     pub(crate) fn digits(&mut self, length: u32) -> String {
         (0..length).map(|_| char::from(b'0' + self.0.next().to_le_bytes()[0] % 10)).collect()
     }
 
-    /// Two capital letters.
+    /// Returns two capital letters.
     pub(crate) fn state(&mut self) -> String {
         (0..2).map(|_| char::from(LETTERS[10 + self.place(26)])).collect()
     }
 
-    /// Text of items and stock: in one of ten cases it says ORIGINAL somewhere.
+    /// Returns a text for items and stock; one in ten contains ORIGINAL.
     pub(crate) fn data(&mut self) -> String {
         const MARK: &str = "ORIGINAL";
         let mut data = self.text(26, 50);
@@ -129,7 +129,7 @@ impl Chance {
         data
     }
 
-    /// The numbers from 1 to `count`, in any order.
+    /// Returns the numbers from 1 to `count` in random order.
     pub(crate) fn permutation(&mut self, count: u32) -> Vec<u32> {
         let mut numbers: Vec<u32> = (1..=count).collect();
         for at in (1..numbers.len()).rev() {
@@ -139,7 +139,7 @@ impl Chance {
     }
 }
 
-/// Returns the last name of a number below 1,000: a syllable for each digit.
+/// Returns the last name for a number below 1,000: a syllable for each digit.
 pub(crate) fn last_name(number: u32) -> String {
     [number / 100, number / 10, number].map(|digit| SYLLABLES[digit as usize % 10]).concat()
 }
@@ -148,15 +148,15 @@ pub(crate) fn last_name(number: u32) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: names are made of the digits' syllables. Method: the specification's examples.
+    /// Goal: names consist of the syllables of the digits. Method: the specification's examples.
     #[test]
     fn last_names_are_syllables() {
         assert_eq!(last_name(371), "PRICALLYOUGHT");
         assert_eq!((last_name(0), last_name(999)), ("BARBARBAR".into(), "EINGEINGEING".into()));
     }
 
-    /// Goal: constants keep C2, uneven numbers stay within bounds and are uneven. Method: 200 seeds; 100,000 draws, of which the
-    /// most frequent tenth of the numbers takes far more than a tenth.
+    /// Goal: constants keep C2; uneven numbers stay within bounds and are uneven. Method: 200 seeds; 100,000 draws, of
+    /// which the most frequent tenth of the numbers takes far more than a tenth.
     #[test]
     fn uneven_numbers_are_within_bounds_and_uneven() {
         for seed in 0..200 {
@@ -174,7 +174,8 @@ mod tests {
         assert!(often > 20_000, "{often} of 100,000 in the most frequent tenth");
     }
 
-    /// Goal: what is drawn has its form, and streams repeat (C1). Method: many draws; the same stream twice, another one.
+    /// Goal: drawn values have the right form, and streams repeat (C1). Method: many draws; the same stream twice,
+    /// another one.
     #[test]
     fn values_have_their_form_and_repeat() {
         let draw = |stream| {

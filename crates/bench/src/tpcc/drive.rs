@@ -1,10 +1,11 @@
-//! `drive`: clients run requests on a target for a time, and everything they did is counted.
+//! `drive`: clients run requests on a target for a time; every transaction is counted.
 //!
 //! # Invariants
-//! - R1. A transaction counts where it ends within the measured time; warming up and what ends later do not.
-//! - R2. What is refused with 40001 or 40P01 is run again with the same input until it ends; any other error ends the run.
-//! - R3. A delivery that is deferred waits in a queue for a session of its own, and its latency counts from when it was asked for. A
-//!   full queue makes its client wait, so that no run ends with a backlog that nobody counted.
+//! - R1. A transaction counts if it ends within the measured time; those that end in the warm-up or later do not.
+//! - R2. A transaction refused with 40001 or 40P01 is run again with the same input until it ends; any other error ends
+//!   the run.
+//! - R3. A deferred delivery waits in a queue for a separate session, and its latency counts from its request. A full
+//!   queue makes the client wait, so that no run ends with an uncounted backlog.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,56 +22,56 @@ use super::scale::Scale;
 use super::tally::Tally;
 use super::target::{Failure, Session, Target};
 
-/// Attempts before a transaction is given up: far more than any luck.
+/// Attempts before a transaction is given up, far more than bad luck explains.
 const ATTEMPTS: u64 = 10_000;
-/// Clients for each session that delivers.
+/// Clients per delivering session.
 const CLIENTS_PER_DELIVERER: u32 = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How one run goes.
+/// The description of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) scale: Scale,
-    /// Of the population and, with `run`, of what is drawn.
+    /// The seed of the population and, together with `run`, of the draws.
     pub(crate) seed: u64,
     pub(crate) run: u32,
     pub(crate) clients: u32,
     pub(crate) warm_up: Duration,
     pub(crate) time: Duration,
     pub(crate) pacing: Pacing,
-    /// Whether deliveries are put into a queue.
+    /// Whether deliveries are queued.
     pub(crate) deferred: bool,
 }
 
 impl Course {
-    /// Returns the seed of what is drawn in this run: input, and moments.
+    /// Returns the seed for the draws of this run: inputs and moments.
     const fn drawn(&self) -> u64 {
         self.seed ^ (self.run as u64 + 1) << 40
     }
 }
 
-/// What came of it.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) tally: Tally,
-    /// When the measured time began, on the clock of the run.
+    /// The begin of the measured time, on the clock of the run.
     pub(crate) from_ns: u64,
     /// The measured time.
     pub(crate) ns: u64,
-    /// By which the log grew in it.
+    /// Bytes by which the log grew during the measured time.
     pub(crate) log_bytes: u64,
     /// With a rate: transactions that were due and not begun at the end.
     pub(crate) backlog: u64,
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Shared<'a> {
     course: Course,
     clock: &'a dyn Clock,
-    /// Fails, or is over, or somebody has had enough of it: nothing new is begun.
+    /// Set when the run fails or is over, or when the caller wants to end it: no transaction is begun any more.
     stop: &'a AtomicBool,
     ready: Barrier,
-    /// Set once all are ready.
+    /// Set once all threads are ready.
     began_ns: OnceLock<u64>,
     go: Barrier,
     arrivals: Arrivals,
@@ -94,7 +95,8 @@ impl Shared<'_> {
         *self.began_ns.get().expect("set before anybody goes")
     }
 
-    /// Waits for all; a thread that cannot begin waits too, so that the others go and see that the run is over.
+    /// Waits for all threads. A thread that cannot begin waits too, so that the others start and notice that the run is
+    /// over.
     fn start(&self) {
         self.ready.wait();
         self.go.wait();
@@ -108,16 +110,16 @@ fn nanos(time: Duration) -> u64 {
 /// Runs one course on `target`.
 ///
 /// # Errors
-/// The first of a transaction, but for those that are run again.
+/// The first error of a transaction, except those that are run again.
 pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>) -> anyhow::Result<Run> {
     drive_until(target, course, clock, &AtomicBool::new(false))
 }
 
-/// Runs one course on `target`, to its end or until somebody sets `stop`, which then takes the tenth of a second that threads rest at a time.
-/// It is set at the end in any case.
+/// Runs one course on `target`, to its end or until `stop` is set, which takes effect within a tenth of a second, the
+/// longest rest of a thread. At the end `stop` is set in any case.
 ///
 /// # Errors
-/// As of [`drive`].
+/// Those of [`drive`].
 pub(crate) fn drive_until(
     target: &dyn Target,
     course: Course,
@@ -179,7 +181,7 @@ pub(crate) fn drive_until(
     })
 }
 
-/// One client, to the end of the run.
+/// Runs one client to the end of the run.
 fn client(
     shared: &Shared<'_>,
     target: &dyn Target,
@@ -211,7 +213,7 @@ fn client(
             (asked_ns, think) = (shared.clock.now_ns(), thinking);
         }
         match asked.filter(|_| matches!(request, Request::Delivery(_))) {
-            // Whoever takes from the queue does so to its end.
+            // The deliverer empties the queue to its end.
             Some(asked) => drop(asked.send(Deferred { asked_ns, request })),
             None => finish(shared, &mut *session, &request, asked_ns, &mut tally)?,
         }
@@ -220,7 +222,7 @@ fn client(
     Ok(tally)
 }
 
-/// Runs deferred deliveries until nobody can ask for more.
+/// Runs deferred deliveries until no client can request more.
 fn deliverer(shared: &Shared<'_>, target: &dyn Target, queue: &Mutex<Receiver<Deferred>>) -> anyhow::Result<Tally> {
     let session = target.connect().inspect_err(|_| shared.stop.store(true, Relaxed));
     shared.start();
@@ -229,7 +231,7 @@ fn deliverer(shared: &Shared<'_>, target: &dyn Target, queue: &Mutex<Receiver<De
     loop {
         let next = queue.lock().recv();
         let Ok(Deferred { asked_ns, request }) = next else { break };
-        // After a failure the queue is emptied all the same: its clients wait for room in it.
+        // After a failure the queue is still emptied, since its clients wait for room in it.
         if let Some(open) = &mut session
             && let Err(error) = finish(shared, &mut **open, &request, asked_ns, &mut tally)
         {

@@ -1,7 +1,8 @@
-//! `Embedded`: the engine in this process, with rows as `layout` has them.
+//! `Embedded`: the engine in this process, with rows laid out by `layout`.
 //!
-//! Transactions are READ COMMITTED (or as [`Embedded::at`] says), each in one statement: what is changed is read again where another was first, so no update is
-//! lost; what else is read never changes. Those that only read are REPEATABLE READ.
+//! Writing transactions are READ COMMITTED (or as set by [`Embedded::at`]), each in one statement. A row that another
+//! transaction changed first is read again before it is changed, so no update is lost; the other rows that they read
+//! never change. Read-only transactions are REPEATABLE READ.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -22,11 +23,11 @@ use super::scale::{DISTRICTS, Scale};
 use super::target::{Answer, Failure, Reader, Session, Target, middle, restocked, share_out, total};
 use crate::Scratch;
 
-/// Rows of one transaction while loading.
+/// Rows per transaction while loading.
 const LOAD_ROWS: usize = 1_000;
-/// A scan of a whole range.
+/// No limit, for a scan of a whole range.
 const ALL: usize = usize::MAX;
-/// Most bytes of a customer's text.
+/// The largest length of a customer's text in bytes.
 const DATA_BYTES: usize = 500;
 
 /// The families of the tables.
@@ -80,23 +81,23 @@ impl Tables {
 pub(crate) struct Embedded {
     db: Db,
     tables: Arc<Tables>,
-    /// Numbers of the history's rows.
+    /// The next number of a row of the history.
     histories: Arc<AtomicU64>,
     env: Env,
     sync: bool,
-    /// Of transactions that write.
+    /// The isolation of writing transactions.
     isolation: Isolation,
-    /// Forgets `d_ytd` in Payment: the checks must see it.
+    /// Makes Payment omit `d_ytd`, so that a test sees the checks fail.
     #[cfg(test)]
     pub(crate) forgets_district_ytd: bool,
-    /// Behind `db`, so that it is closed when its files go.
+    /// Declared after `db`, so that the database is closed before its files are removed.
     _scratch: Scratch,
 }
 
 impl Embedded {
-    /// Makes a database in a directory of its own in `dir`; with `sync`, commits wait for the disk.
+    /// Creates a database in its own directory inside `dir`; with `sync`, commits wait for the disk.
     ///
-    /// # Errors
+    /// Those of the operating system and the engine.
     /// What the operating system says; the engine's.
     pub(crate) fn open(env: &Env, dir: &Path, options: Options, sync: bool) -> anyhow::Result<Self> {
         let scratch = Scratch::new(env, dir)?;
@@ -115,7 +116,7 @@ impl Embedded {
         })
     }
 
-    /// Has transactions that write run at `isolation`, READ COMMITTED unless it is said.
+    /// Sets the isolation of writing transactions; the default is READ COMMITTED.
     pub(crate) fn at(self, isolation: Isolation) -> Self {
         Self { isolation, ..self }
     }
@@ -144,7 +145,7 @@ impl Embedded {
     }
 }
 
-/// Inserts rows, a thousand in a transaction.
+/// Inserts rows, a thousand per transaction.
 struct Loader {
     session: collie_engine::Session,
     rows: usize,
@@ -281,7 +282,7 @@ fn missing(what: &str, key: &[u8]) -> Failure {
     Failure::Other(anyhow::anyhow!("{what} {key:?} is not there"))
 }
 
-/// A terminal's line to the engine.
+/// A terminal's session on the engine.
 struct Terminal {
     session: collie_engine::Session,
     tables: Arc<Tables>,
@@ -355,7 +356,7 @@ impl Terminal {
         Ok(self.session.begin_statement(StatementKind::ReadOnly)?)
     }
 
-    /// Goes on in a statement that sees what was committed meanwhile, and the transaction's own writes.
+    /// Continues in a new statement, which sees the commits made meanwhile and the transaction's own writes.
     fn look_again(&mut self) -> Result<(), Failure> {
         self.session.end_statement();
         Ok(self.session.begin_statement(StatementKind::Write)?)
@@ -381,7 +382,8 @@ impl Terminal {
         }
     }
 
-    /// Changes the row at `key` from its newest value. `change` may be called more than once, each time with a fresh value.
+    /// Changes the row at `key` from its newest value. `change` may be called more than once, each time with a new copy
+    /// of the value.
     fn update(
         &mut self,
         family: &Family,
@@ -418,7 +420,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// `None`: an item is not there, as a user's mistake.
+    /// Returns `None` if an item does not exist, as after a user's mistake.
     fn new_order(&mut self, t: &Tables, order: &NewOrder) -> Result<Option<Answer>, Failure> {
         let NewOrder { warehouse, district, customer, ref items } = *order;
         let warehouse_tax =
@@ -440,7 +442,7 @@ impl Terminal {
                 .session
                 .get_with(&t.item, &layout::key1(item.item), |row| (layout::i64_at(row, 0), is_original(row)))?;
             let Some((price, original)) = found else {
-                // Everything is done with the others, then nothing of it is kept (clause 2.4.2.3).
+                // The order is processed with the other items and then rolled back (clause 2.4.2.3).
                 mistaken = true;
                 continue;
             };
@@ -480,7 +482,7 @@ impl Terminal {
         Ok((!mistaken).then_some(Answer { rolled_back: false, amount, count: branded }))
     }
 
-    /// Returns the customer that is meant.
+    /// Returns the id of the customer that `who` names.
     fn customer(&self, t: &Tables, warehouse: u32, district: u32, who: &Who) -> Result<u32, Failure> {
         let last = match who {
             Who::Id(id) => return Ok(*id),
@@ -538,7 +540,7 @@ impl Terminal {
         row.extend(data);
         let number = self.histories.fetch_add(1, Relaxed);
         self.insert(&t.history, &layout::history_key(warehouse, district, number), &row)?;
-        // Last: everybody who pays in this warehouse waits for it.
+        // Last, since all payments in this warehouse wait for this row.
         self.update(&t.warehouse_ytd, "warehouse", &layout::key1(warehouse), |ytd| {
             layout::add_i64(ytd, 0, amount);
         })?;
@@ -567,7 +569,7 @@ impl Terminal {
         Ok(Answer { rolled_back: false, amount, count })
     }
 
-    /// Takes the oldest new order of a district away, if there is one.
+    /// Deletes the oldest new order of a district and returns its key, if there is one.
     fn take_oldest(&mut self, t: &Tables, warehouse: u32, district: u32) -> Result<Option<[u8; 9]>, Failure> {
         let range = KeyRange::prefix(&layout::key2(warehouse, district));
         loop {
@@ -581,7 +583,7 @@ impl Terminal {
                 match self.session.write(&t.new_order, &key, Basis::Snapshot, Write::Delete)? {
                     Outcome::Done => return Ok(Some(key)),
                     Outcome::Wait(blocker) => self.session.wait(blocker).block(None)?,
-                    // Another delivered it.
+                    // Another transaction delivered it.
                     _ => break,
                 }
             }
@@ -637,12 +639,12 @@ impl Terminal {
     }
 }
 
-/// Returns whether the text says so.
+/// Returns whether the text contains ORIGINAL.
 fn is_original(text: &[u8]) -> bool {
     text.windows(8).any(|part| part == b"ORIGINAL")
 }
 
-/// One state of the engine.
+/// A consistent snapshot of the engine.
 struct Snapshot<'t> {
     session: collie_engine::Session,
     tables: &'t Tables,
@@ -660,7 +662,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// District and number of a key of three.
+/// Returns district and number from a key of three parts.
 fn place_of(key: &[u8]) -> (u32, u32) {
     (u32::from(key[4]), layout::u32_at(key, 5))
 }

@@ -1,8 +1,9 @@
-//! Keys and values of the embedded engine: numbers big-endian in keys, so that they sort; fixed places in values.
+//! Keys and values of the embedded engine: in keys numbers are big-endian, so that they sort; in values they have fixed
+//! places.
 //!
 //! | family | key | value |
 //! |---|---|---|
-//! | `item` | item | price i64, name and data as text |
+//! | `item` | item | price i64, image u32, name and data as text |
 //! | `warehouse` | warehouse | tax u16, name, address |
 //! | `warehouse_ytd` | warehouse | i64 |
 //! | `district` | warehouse, district | tax u16, name, address |
@@ -11,7 +12,7 @@
 //! | `customer` | warehouse, district, customer | discount u16, bad credit u8, credit limit i64, since i64, then texts: last, first, phone, address |
 //! | `customer_money` | warehouse, district, customer | balance i64, paid i64, payments u32, deliveries u32 |
 //! | `customer_data` | warehouse, district, customer | text |
-//! | `customer_name` | warehouse, district, last, first (each 16 bytes, zeros behind), customer | nothing |
+//! | `customer_name` | warehouse, district, last, first (each 16 bytes, padded with zeros), customer | nothing |
 //! | `history` | warehouse, district, number u64 | customer's warehouse, district and number, at i64, amount i64, text |
 //! | `orders` | warehouse, district, order | customer u32, entered i64, carrier u8 (0: none), lines u8, all local u8 |
 //! | `orders_customer` | warehouse, district, customer, order | nothing |
@@ -20,16 +21,17 @@
 //! | `stock` | warehouse, item | quantity i32, ytd u32, orders u32, remote orders u32 |
 //! | `stock_text` | warehouse, item | info of ten districts, 24 bytes each; data |
 //!
-//! What changes stands apart from what does not, what two transactions change apart from each other, and the lines of an order
-//! together. The transactions know of it: TPC-C asks for tables whose parting no application sees (clause 1.6), so this is its
-//! workload, not its physical design.
+//! Columns that change are separate from those that do not, and columns that two transactions change are separate from
+//! each other; the lines of an order are stored together. The transactions depend on it, whereas TPC-C requires that
+//! applications do not see how tables are partitioned (clause 1.6). So this is TPC-C's workload, not its physical
+//! design.
 
 use super::population::{Address, Customer, District, History, Item, Line, Order, Stock, Warehouse};
 
 /// Bytes of a line, and of the text in it.
 pub(crate) const LINE_BYTES: usize = 49;
 pub(crate) const INFO_BYTES: usize = 24;
-/// Where a line says when it was delivered, and its amount.
+/// The offsets in a line of its delivery time and its amount.
 const DELIVERED_AT: usize = 8;
 const AMOUNT_AT: usize = 16;
 const NAME_BYTES: usize = 16;
@@ -92,7 +94,7 @@ impl Bytes {
     }
 }
 
-/// Reads the word at `at`. Values are this benchmark's own: one that is too short is a mistake of the engine.
+/// Reads the word at `at`. All values come from this benchmark, so one that is too short is an error of the engine.
 fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("N bytes")
 }
@@ -121,14 +123,14 @@ pub(crate) fn put_i64(bytes: &mut [u8], at: usize, value: i64) {
     bytes[at..at + 8].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Adds to the amount at `at`.
+/// Adds to the amount at `at`; returns the sum.
 pub(crate) fn add_i64(bytes: &mut [u8], at: usize, amount: i64) -> i64 {
     let sum = i64_at(bytes, at) + amount;
     put_i64(bytes, at, sum);
     sum
 }
 
-/// Adds to the count at `at`.
+/// Adds to the count at `at`; returns the sum.
 pub(crate) fn add_u32(bytes: &mut [u8], at: usize, count: u32) -> u32 {
     let sum = u32_at(bytes, at) + count;
     put_u32(bytes, at, sum);
@@ -139,7 +141,7 @@ pub(crate) fn key1(first: u32) -> [u8; 4] {
     first.to_be_bytes()
 }
 
-/// The key of a row of a district, or the begin of one.
+/// Returns the key of a district's row, or the prefix of the keys in a district.
 pub(crate) fn key2(warehouse: u32, district: u32) -> [u8; 5] {
     let mut key = [0; 5];
     key[..4].copy_from_slice(&warehouse.to_be_bytes());
@@ -147,7 +149,7 @@ pub(crate) fn key2(warehouse: u32, district: u32) -> [u8; 5] {
     key
 }
 
-/// The key of a customer or order.
+/// Returns the key of a customer or order.
 pub(crate) fn key3(warehouse: u32, district: u32, id: u32) -> [u8; 9] {
     let mut key = [0; 9];
     key[..5].copy_from_slice(&key2(warehouse, district));
@@ -155,7 +157,7 @@ pub(crate) fn key3(warehouse: u32, district: u32, id: u32) -> [u8; 9] {
     key
 }
 
-/// The key of an order by its customer, or with order 0 the begin of one.
+/// Returns the key of an order by its customer; with order 0, a lower bound of that customer's keys.
 pub(crate) fn key4(warehouse: u32, district: u32, customer: u32, order: u32) -> [u8; 13] {
     let mut key = [0; 13];
     key[..9].copy_from_slice(&key3(warehouse, district, customer));
@@ -177,7 +179,7 @@ pub(crate) fn history_key(warehouse: u32, district: u32, number: u64) -> [u8; 13
     key
 }
 
-/// The begin of the keys of customers of this name.
+/// Returns the prefix of the keys of customers with this last name.
 pub(crate) fn name_prefix(warehouse: u32, district: u32, last: &str) -> Vec<u8> {
     Bytes::default().u32(warehouse).u8(district).padded(last).done()
 }
@@ -204,7 +206,7 @@ pub(crate) fn customer(of: &Customer) -> Vec<u8> {
     bytes.text(&of.last).text(&of.first).text(&of.phone).address(&of.address).done()
 }
 
-/// Where `customer` says whether the credit is bad.
+/// The offset in `customer` of the flag for bad credit.
 pub(crate) const BAD_CREDIT_AT: usize = 2;
 
 pub(crate) fn customer_money(of: &Customer) -> Vec<u8> {
@@ -222,7 +224,7 @@ pub(crate) fn order(of: &Order) -> Vec<u8> {
     bytes.u8(u32::from(of.all_local)).done()
 }
 
-/// Where `order` says carrier and lines.
+/// The offsets in `order` of carrier and number of lines.
 pub(crate) const CARRIER_AT: usize = 12;
 pub(crate) const LINES_AT: usize = 13;
 
@@ -235,13 +237,13 @@ pub(crate) fn lines(of: &[Line]) -> Vec<u8> {
     bytes.done()
 }
 
-/// What a line says of item, delivery and amount.
+/// Returns a line's item, delivery time and amount.
 pub(crate) fn line(bytes: &[u8]) -> (u32, Option<i64>, i64) {
     let delivered = i64_at(bytes, DELIVERED_AT);
     (u32_at(bytes, 0), (delivered != 0).then_some(delivered), i64_at(bytes, AMOUNT_AT))
 }
 
-/// Writes into every line when it was delivered, and returns the sum of the amounts.
+/// Writes the delivery time into every line, and returns the sum of the amounts.
 pub(crate) fn deliver(lines: &mut [u8], now: i64) -> i64 {
     let mut sum = 0;
     for line in lines.chunks_exact_mut(LINE_BYTES) {

@@ -1,4 +1,5 @@
-//! `Line`: a session that runs statements, at a server or of the SQL layer in this process; the same ones, written once.
+//! `Line`: a session that runs statements, on a server or on the SQL layer in this process; the statements are the same
+//! for both.
 
 use anyhow::Context;
 use postgres::types::{FromSql, ToSql};
@@ -9,20 +10,20 @@ use super::target::Failure;
 /// Values of a statement, in the order of its parameters.
 pub(super) type Values<'v> = &'v [&'v (dyn ToSql + Sync)];
 
-/// Where rows to be loaded come from: text as COPY reads it, in pieces; empty at the end.
+/// The source of rows to be loaded: text in COPY's format, in pieces; empty at the end.
 pub(super) type Pieces<'p> = &'p mut (dyn FnMut() -> String + Send);
 
-/// Makes lines.
+/// A factory of lines.
 pub(crate) trait Lines: Sync {
     type Line: Line + 'static;
 
-    /// Opens one.
+    /// Opens a line.
     fn open(&self) -> anyhow::Result<Self::Line>;
 }
 
 /// One row of an answer.
 pub(crate) trait Cells {
-    /// Returns the value in a column; a type that does not fit is a mistake of this program.
+    /// Returns the value in a column. A type that does not fit is a bug of this program.
     fn get<'r, T: FromSql<'r>>(&'r self, column: usize) -> T;
 }
 
@@ -31,7 +32,7 @@ pub(crate) trait Line: Send {
     type Statement: Send;
     type Row: Cells;
 
-    /// Runs statements without values, and passes over their rows.
+    /// Runs statements without values, and ignores their rows.
     fn batch(&mut self, text: &str) -> Result<(), Failure>;
 
     fn prepare(&mut self, text: &str) -> Result<Self::Statement, Failure>;
