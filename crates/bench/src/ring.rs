@@ -60,8 +60,8 @@ impl Ring {
         }
     }
 
-    /// Copies a head and a body to position `at`, as cheaply as the log's own ring does: the head in one store, the body
-    /// in one copy, unless the record wraps.
+    /// Copies a head and a body to position `at`, as cheaply as the log's own ring does: the head in one store, the
+    /// body in one copy, unless the record wraps.
     ///
     /// # Safety
     /// The caller holds the turn of these positions (R1), as for [`Ring::write`].

@@ -6,7 +6,7 @@
 //! operation, and `ops/sec` counts all threads. Collie's own lines follow db_bench's line: how long commits take, how
 //! much of that the log takes, and how many bytes were written and are on disk per byte of the user.
 //!
-//! | file | what |
+//! | file | holds |
 //! |---|---|
 //! | `flags.rs`, `peer_flags.rs` | the flags: those with a meaning here, those without effect, those that are refused |
 //! | `draw.rs` | keys, values and random numbers |

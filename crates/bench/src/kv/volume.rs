@@ -3,7 +3,7 @@
 //!
 //! | figure | is |
 //! |---|---|
-//! | `WAF_lsm` | (flush + compaction) / flush: RocksDB's `W-Amp`; the log is in neither, so switching it off cannot change it |
+//! | `WAF_lsm` | (flush + compaction) / flush: RocksDB's `W-Amp`; without the log, so `disable_wal` cannot change it |
 //! | `WAF_total` | (log + flush + compaction) / keys and values written |
 //! | `WAF_dev` | bytes that the process has written to a device / keys and values written; Linux only |
 //! | `SAF` | (tables + kept log) / live keys and values |

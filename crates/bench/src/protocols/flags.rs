@@ -4,7 +4,6 @@
 //! worker's last record: while it is black, nothing of that worker below that end is unfinished. The boundary is the
 //! lowest of the black bounds and of the position read before the scan. (Border-Collie paper, SIGMOD 2020. No waiter is
 //! notified when the boundary moves, and one stopped worker holds it back; Collie's own protocols address both.)
-//! the boundary moves, and one stopped worker holds it: what Collie's own protocols add is about that.)
 //!
 //! # Ordering
 //! | store | pairs with | carries |

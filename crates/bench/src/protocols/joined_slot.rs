@@ -95,8 +95,8 @@ impl JoinedSlot {
 }
 
 // SAFETY: K1: the offset is the joined count before a compare-and-swap that raised it, so no two joiners share bytes,
-// and the next slot starts where the closed one ended (J2). K2: `pass` goes in order over slots whose joined bytes are
-// all released, and only `finish` releases.
+// and the next slot starts where the closed one ended (J2). K2: `pass` passes in order only slots whose joined bytes
+// are all released, and only `finish` releases.
 unsafe impl Protocol for JoinedSlot {
     type Handle = ();
     type Turn<'a> = &'a Slot;

@@ -6,7 +6,7 @@
 //! # Ordering
 //! | store | pairs with | carries |
 //! |---|---|---|
-//! | `boundary` Release, finisher | `boundary` Acquire, sink | the bytes of all ranges below; others' through the mutex |
+//! | `boundary` Release, finisher | `boundary` Acquire, sink | the bytes of all ranges below (others' by the mutex) |
 
 use std::{
     collections::BTreeMap,

@@ -9,7 +9,7 @@
 //! - L3. The position that it reports as visible to its readers is the one below which everything is replayed (H4 of
 //!   `thesis.rs`).
 //! - L4. A deferred transaction is replayed further only with a later commit. The thesis' system sends a message for
-//!   that when there are no commits; here a row of its own is updated on the primary every [`BEAT`].
+//!   that when there are no commits; here a separate row on the primary is updated every [`BEAT`].
 //! - L5. It is read by SQL sessions in this process, without a server. They are opened once all tables exist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

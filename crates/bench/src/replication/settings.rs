@@ -140,7 +140,7 @@ impl ReplicationSettings {
     /// Checks the settings.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first invalid setting.
     pub(super) fn check(&self, questions: &[&str]) -> anyhow::Result<()> {
         for asked in &self.questions {
             anyhow::ensure!(questions.contains(&asked.as_str()), "no question {asked}: use {}", questions.join(", "));

@@ -1,4 +1,5 @@
-//! `Thesis`: replays a log as the thesis' system does: one thread, one transaction after the other, in the order in which they began.
+//! `Thesis`: replays a log as the thesis' system does: one thread, one transaction after the other, in the order in
+//! which they began.
 //!
 //! In that system's log the order of the commits means nothing. Each commit names the begin of its transaction, and the
 //! begin of the oldest transaction that was open about then; a transaction is deferred until a commit says that no
@@ -15,8 +16,8 @@
 //! - H4. `applied` is a position below which no commit is deferred. Its Release pairs with the Acquire of
 //!   [`Applied::position`].
 //!
-//! Unlike the other replayer, it keeps no copy of the log that it reads. Like there, each transaction is one of its own
-//! database.
+//! Unlike the other replayer, it keeps no copy of the log that it reads. Like that one, it runs each transaction as one
+//! transaction of its own database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

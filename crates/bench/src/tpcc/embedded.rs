@@ -97,8 +97,8 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// Creates a database in its own directory inside `dir`; with `sync`, commits wait for the disk.
     ///
+    /// # Errors
     /// Those of the operating system and the engine.
-    /// What the operating system says; the engine's.
     pub(crate) fn open(env: &Env, dir: &Path, options: Options, sync: bool) -> anyhow::Result<Self> {
         let scratch = Scratch::new(env, dir)?;
         let (db, _report) = Db::open(&scratch.path().join("db"), options, env.clone(), &mut |_| ())?;

@@ -9,17 +9,20 @@
 //! | `district` | warehouse, district | tax u16, name, address |
 //! | `district_ytd` | warehouse, district | i64 |
 //! | `district_next` | warehouse, district | next order u32 |
-//! | `customer` | warehouse, district, customer | discount u16, bad credit u8, credit limit i64, since i64, then texts: last, first, phone, address |
+//! | `customer` | warehouse, district, customer | discount u16, bad credit u8, credit limit i64, since i64, texts |
 //! | `customer_money` | warehouse, district, customer | balance i64, paid i64, payments u32, deliveries u32 |
 //! | `customer_data` | warehouse, district, customer | text |
 //! | `customer_name` | warehouse, district, last, first (each 16 bytes, padded with zeros), customer | nothing |
-//! | `history` | warehouse, district, number u64 | customer's warehouse, district and number, at i64, amount i64, text |
+//! | `history` | warehouse, district, number u64 | customer's warehouse, district, number; at i64, amount i64, text |
 //! | `orders` | warehouse, district, order | customer u32, entered i64, carrier u8 (0: none), lines u8, all local u8 |
 //! | `orders_customer` | warehouse, district, customer, order | nothing |
 //! | `new_order` | warehouse, district, order | nothing |
-//! | `order_lines` | warehouse, district, order | its lines: each item u32, supplier u32, delivered i64 (0: not), amount i64, quantity u8, info 24 |
+//! | `order_lines` | warehouse, district, order | its lines |
 //! | `stock` | warehouse, item | quantity i32, ytd u32, orders u32, remote orders u32 |
 //! | `stock_text` | warehouse, item | info of ten districts, 24 bytes each; data |
+//!
+//! The texts of a customer are last name, first name, phone, address. A line of an order is item u32, supplier u32,
+//! delivered i64 (0: not), amount i64, quantity u8, info of 24 bytes.
 //!
 //! Columns that change are separate from those that do not, and columns that two transactions change are separate from
 //! each other; the lines of an order are stored together. The transactions depend on it, whereas TPC-C requires that

@@ -1,7 +1,7 @@
-//! Several experiments in one call: `--matrix=figures`, of which `--matrix=recover` is one, and `--matrix=wal-study`, as sections of a
-//! report.
+//! Several experiments in one call, as sections of a report: `--matrix=figures`, of which `--matrix=recover` is one,
+//! and `--matrix=wal-study`.
 //!
-//! | file | what |
+//! | file | holds |
 //! |---|---|
 //! | `cells.rs` | one setting, run by run, alternately on both databases |
 //! | `loads.rs` | the loads for which figures are promised, compared with the peer |
