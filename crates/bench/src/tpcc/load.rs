@@ -1,5 +1,5 @@
-//! [`TpccLoad`]: TPC-C's mix at a steady rate on a server that runs, until somebody stops it. Something to look at: no measurement, whose
-//! rules are `study.rs`.
+//! [`TpccLoad`]: TPC-C's mix at a steady rate against a running server until it is stopped. It is a demonstration,
+//! not a measurement; the rules for measurements are in `study.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,30 +18,30 @@ use super::tables::Wire;
 use super::target::Target as _;
 use crate::Latencies;
 
-/// Longer than anybody looks: ten years.
+/// Longer than any demonstration: ten years.
 const WITHOUT_END: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Of rows and requests.
+/// The seed of rows and requests.
 const SEED: u64 = 1;
 
-/// See the module's documentation.
+/// A load on one server. See the module's documentation.
 pub struct TpccLoad {
     wire: Wire,
     scale: Scale,
     clock: Arc<dyn Clock>,
 }
 
-/// What a load has done.
+/// The results of a load.
 #[derive(Clone, Debug)]
 pub struct LoadDone {
     /// Transactions that ended.
     pub transactions: u64,
-    /// Attempts that were refused with 40001 or 40P01, and made again.
+    /// Attempts that failed with 40001 or 40P01 and were repeated.
     pub retried: u64,
-    /// Transactions that were due and not begun when it ended.
+    /// Transactions that were due but had not begun at the end.
     pub backlog: u64,
-    /// How long it ran.
+    /// The duration of the load.
     pub time: Duration,
-    /// How long each transaction took, from when it was due.
+    /// The latency of each transaction, counted from when it was due.
     pub latencies: Latencies,
 }
 
@@ -49,27 +49,28 @@ impl TpccLoad {
     /// Makes the load of the server at `url`, with a hundredth of TPC-C's rows in each of `warehouses`.
     ///
     /// # Errors
-    /// It is no URL of a server.
+    /// `url` is not the URL of a server.
     pub fn small(url: &str, warehouses: u32, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let config: Config = url.parse().with_context(|| format!("{url} is no URL of a server"))?;
         let wire = Wire::new("collie", "-", config, "READ COMMITTED", true);
         Ok(Self { wire, scale: Scale::small(warehouses), clock })
     }
 
-    /// Makes the tables, in place of any of these names, and fills them; calls `on_warehouse` as each begins.
+    /// Creates the tables, replacing any with the same names, and fills them. Calls `on_warehouse` as each warehouse
+    /// begins.
     ///
     /// # Errors
-    /// The server's, or that it cannot be reached.
+    /// Those of the server, or the server cannot be reached.
     pub fn fill(&self, on_warehouse: &(dyn Fn() + Sync)) -> anyhow::Result<()> {
         let population = Population::new(self.scale, SEED, self.clock.wall_us());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         self.wire.load(&population, threads, &|_warehouse| on_warehouse())
     }
 
-    /// Asks for `per_s` transactions a second by `clients` sessions until somebody sets `stop`. Blocks until then.
+    /// Requests `per_s` transactions a second through `clients` sessions until `stop` is set. Blocks until then.
     ///
     /// # Errors
-    /// The first of a transaction, but for those that are made again; then `stop` is set too.
+    /// The first error of a transaction, except conflicts, which are repeated; then `stop` is set too.
     pub fn run(&self, clients: u32, per_s: f64, stop: &AtomicBool) -> anyhow::Result<LoadDone> {
         let course = Course {
             scale: self.scale,

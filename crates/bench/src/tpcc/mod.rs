@@ -1,25 +1,26 @@
-//! `collie bench tpcc`: the workload of TPC-C, written from its rules (revision 5.11), not from other code, on the engine in this process, on its
-//! SQL without a server between, and on any server that speaks PostgreSQL's protocol.
+//! `collie bench tpcc`: the TPC-C workload, written from its rules (revision 5.11) and not from other code. It runs on
+//! the engine in this process, on its SQL layer without a server, and on any server that speaks PostgreSQL's protocol.
 //!
-//! Not an audited TPC-C: there are no priced systems, no terminals with screens and no eight-hour runs. Schema, population, the five
-//! transactions, their mix, their input and the consistency conditions are the specification's, by clause numbers that were
-//! not compared with its text again; what differs is said in `docs/bench/tpcc.md`.
+//! This is not an audited TPC-C: there are no priced systems, no terminals with screens and no eight-hour runs. Schema,
+//! population, the five transactions, their mix, their input and the consistency conditions follow the specification;
+//! the clause numbers were not checked against its text again. `docs/bench/tpcc.md` lists the differences.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `scale.rs`, `chance.rs` | how many rows; random values |
-//! | `population.rs` | the rows there are at first |
-//! | `request.rs` | what a terminal asks for, in which proportion |
-//! | `pace.rs`, `drive.rs`, `tally.rs` | when; clients that run requests; what is counted |
+//! | `scale.rs`, `chance.rs` | row counts; random values |
+//! | `population.rs` | the initial rows |
+//! | `request.rs` | the requests of a terminal and their proportions |
+//! | `pace.rs`, `drive.rs`, `tally.rs` | arrival times; clients that run requests; counters |
 //! | `target.rs` | a database: [`target::Target`], its sessions and readers |
 //! | `embedded.rs`, `layout.rs` | the engine in this process, its keys and values |
-//! | `tables.rs`, `schema.rs`, `numeric.rs` | a database of SQL: its tables and statements |
-//! | `line.rs`, `own.rs` | a session of it: at a server, or of the SQL layer in this process |
-//! | `load.rs` | the mix at a steady rate, to look at: no measurement |
+//! | `tables.rs`, `schema.rs`, `numeric.rs` | an SQL database: its tables and statements |
+//! | `line.rs`, `own.rs` | a session of an SQL database: on a server, or of the SQL layer in this process |
+//! | `load.rs` | the mix at a steady rate, for demonstration, not measurement |
 //! | `books.rs` | the consistency conditions |
-//! | `settings.rs`, `study.rs` | what is asked for; the runs and their report |
+//! | `settings.rs`, `study.rs` | the settings; the runs and their report |
 //!
-//! `drive`, `target` and `pace` know no report: another benchmark can run the workload on a target of its own.
+//! `drive`, `target` and `pace` do not depend on the report, so another benchmark can run the workload on its own
+//! target.
 
 pub(crate) mod books;
 mod chance;

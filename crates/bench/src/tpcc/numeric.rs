@@ -1,8 +1,8 @@
-//! `Money` and `Rate`: PostgreSQL's numeric as its binary form has it, without a detour over text.
+//! `Money` and `Rate`: PostgreSQL's numeric in its binary form, without conversion through text.
 
 use postgres::types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 
-/// What a digit of the binary form counts to.
+/// The base of the digits in the binary form.
 const BASE: i64 = 10_000;
 const NEGATIVE: u16 = 0x4000;
 
@@ -25,12 +25,12 @@ fn read(raw: &[u8]) -> Option<i64> {
     let mut sum = 0_i64;
     for at in 0..count {
         let digit = i64::from(u16::from_be_bytes(word(4 + at)?));
-        // The place behind the point is -1, which is 1 of our units.
+        // The first digit after the decimal point has weight -1 and counts our units, so its power is 0.
         let power = i32::from(weight) - i32::try_from(at).ok()? + 1;
         match u32::try_from(power) {
             Ok(power) => sum = sum.checked_add(digit.checked_mul(BASE.checked_pow(power)?)?)?,
             Err(_) if digit == 0 => {}
-            Err(_) => return None, // finer than we count
+            Err(_) => return None, // finer than our unit
         }
     }
     match sign {
@@ -69,7 +69,7 @@ impl ToSql for Money {
             digits.push(u16::try_from(rest % BASE.unsigned_abs())?);
             rest /= BASE.unsigned_abs();
         }
-        // `digits` begins with the one behind the point, so the first in print has this weight.
+        // `digits` begins with the digit after the decimal point, so the most significant one has this weight.
         let weight = if digits.is_empty() { 0 } else { i16::try_from(digits.len())? - 2 };
         let zeros = digits.iter().take_while(|digit| **digit == 0).count();
         let shown: Vec<u16> = digits.into_iter().skip(zeros).rev().collect();
@@ -91,8 +91,8 @@ impl ToSql for Money {
 mod tests {
     use super::*;
 
-    /// Goal: amounts come back as they were sent, and have PostgreSQL's form. Method: amounts around every digit, both signs; the
-    /// bytes that PostgreSQL sends for 12345.67, 0.01 and 0.1234.
+    /// Goal: amounts survive the round trip and have PostgreSQL's form. Method: amounts around every digit boundary,
+    /// both signs; the bytes that PostgreSQL sends for 12345.67, 0.01 and 0.1234.
     #[test]
     fn amounts_survive_the_binary_form() {
         for cents in [0, 1, 99, 100, 12_345, 999_999, 1_000_000, 100_000_000, 999_999_999_999] {

@@ -1,6 +1,6 @@
-//! `OwnSql`: the SQL layer in this process, with no server and no protocol between: what its statements cost themselves.
+//! `OwnSql`: the SQL layer in this process, without server and protocol, to measure the cost of its statements alone.
 //!
-//! Values and rows go in and come out in the binary form that they have on the wire, so that the same types read them.
+//! Values and rows are passed in the binary form of the wire, so the same types read them.
 
 use std::future::Future;
 use std::ops::Range;
@@ -22,21 +22,21 @@ use super::line::{Cells, Line, Lines, Pieces, Values};
 use super::target::Failure;
 use crate::{Plan, Scratch};
 
-/// Name of the target in tables.
+/// The name of the target in tables.
 pub(super) const NAME: &str = "collie SQL, in process";
 
 /// A database in this process.
 pub(crate) struct OwnSql {
     database: Arc<Database>,
-    /// Behind the database, so that it is closed when its files go.
+    /// Declared after the database, so that its files are deleted after it is closed.
     _scratch: Scratch,
 }
 
 impl OwnSql {
-    /// Makes a database in a directory of its own in that of the plan.
+    /// Creates a database in its own directory inside the plan's directory.
     ///
     /// # Errors
-    /// What the operating system says; the database's.
+    /// Those of the operating system and of the database.
     pub(crate) fn open(plan: &Plan, options: Options) -> anyhow::Result<Self> {
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let path = scratch.path().join("db");
@@ -48,7 +48,7 @@ impl OwnSql {
 
 impl Drop for OwnSql {
     fn drop(&mut self) {
-        // It goes with its files; what could not be written is wanted by nobody.
+        // The files are deleted next, so an error at closing does not matter.
         let _closed = self.database.close();
     }
 }
@@ -61,7 +61,7 @@ impl Lines for OwnSql {
     }
 }
 
-/// Opens sessions of a database in this process, whoever has it.
+/// Opens sessions of a shared database in this process.
 #[derive(Clone)]
 pub(crate) struct OwnLines(pub(crate) Arc<Database>);
 
@@ -76,7 +76,7 @@ impl Lines for OwnLines {
 /// A session.
 pub(crate) struct OwnLine {
     session: Session,
-    /// Names of statements are numbers.
+    /// The number of prepared statements; their names are numbers.
     prepared: u32,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct OwnStatement {
 pub(crate) struct OwnRow {
     columns: Arc<[Type]>,
     bytes: Vec<u8>,
-    /// Where each value lies; `None` for NULL.
+    /// The range of each value; `None` for NULL.
     places: Vec<Option<Range<usize>>>,
 }
 
@@ -103,7 +103,7 @@ impl Cells for OwnRow {
     }
 }
 
-/// Takes the answer to one statement.
+/// Collects the answer to one statement.
 #[derive(Default)]
 struct Answer<'p> {
     columns: Arc<[Type]>,
@@ -176,7 +176,7 @@ impl OwnLine {
         answer.failed.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Ends a message of several steps, as the server does: what failed is undone.
+    /// Ends a message of several steps as the server does: notes a failure in the session, then syncs.
     fn sync<T>(&mut self, done: SqlResult<T>) -> Result<T, Failure> {
         if done.is_err() {
             block_on(self.session.failed());
@@ -242,7 +242,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for `future` on this thread.
+/// Runs `future` to completion on this thread, parking while it is pending.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let (mut context, mut future) = (TaskContext::from_waker(&waker), pin!(future));

@@ -1,9 +1,9 @@
 //! `Pacing`: when transactions begin.
 //!
 //! # Invariants
-//! - P1. With a rate, the moments are set before the run, by it and a seed alone, whether the database keeps up or not, and latency
-//!   counts from there. Nothing that is slow makes fewer transactions be asked for.
-//! - P2. Whoever draws the moments, each is handed out once, in order.
+//! - P1. With a rate, the arrival times are fixed before the run by the rate and a seed alone, and latency counts from
+//!   them. A slow database does not reduce the number of requested transactions.
+//! - P2. Each arrival time is handed out once, in order, regardless of which client takes it.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use super::request::Kind;
 /// When transactions begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pacing {
-    /// Each client begins the next once the last has ended.
+    /// Each client begins its next transaction when the last one has ended.
     FlatOut,
-    /// So many a second of all clients together, evenly (P1). Whichever client is free takes the next.
+    /// A number per second over all clients, evenly spaced (P1). The next free client takes the next one.
     Rate(f64),
-    /// So many a second on average, each independent of the others: a Poisson process, as many users make one (P1).
+    /// An average number per second with independent arrivals: a Poisson process, as many users produce it (P1).
     Poisson(f64),
-    /// None at first and more and more, each independent of the others: a Poisson process whose rate rises evenly to so many a second within
-    /// a time, and goes on rising (P1).
+    /// Independent arrivals at a rising rate: a Poisson process whose rate grows linearly from 0 to the given number
+    /// per second within the given time, and then continues to grow (P1).
     Rising(f64, Duration),
     /// Each client is a terminal with the keying and think times of clause 5.2.5.
     Terminals,
 }
 
 impl Pacing {
-    /// Returns how many transactions a second are asked for, if that is set; of a rate that rises, up to how many.
+    /// Returns the requested transactions per second, if a rate is set; for a rising rate, the given maximum.
     pub(crate) const fn rate(self) -> Option<f64> {
         match self {
             Self::Rate(per_s) | Self::Poisson(per_s) | Self::Rising(per_s, _) => Some(per_s),
@@ -39,10 +39,10 @@ impl Pacing {
     }
 }
 
-/// Stream of the moments among those of a seed.
+/// The stream of the arrival times among the streams of a seed.
 const STREAM: u32 = 1 << 30;
 
-/// Hands out the moments of a rate.
+/// Hands out the arrival times of a rate.
 #[derive(Debug)]
 pub(crate) struct Arrivals(Mutex<Moments>);
 
@@ -51,12 +51,12 @@ struct Moments {
     pacing: Pacing,
     chance: Chance,
     handed_out: u64,
-    /// Up to the one that was handed out last: the sum of intervals drawn with mean 1.
+    /// The arrival time last handed out, as a sum of intervals drawn with mean 1.
     units: f64,
 }
 
 impl Moments {
-    /// Returns when the next one is due, in nanoseconds since the start; 0 where no rate is set.
+    /// Returns the next arrival time in nanoseconds since the start; 0 if no rate is set.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times")]
     fn next_ns(&mut self) -> u64 {
         let number = self.handed_out;
@@ -69,7 +69,7 @@ impl Moments {
             }
             Pacing::Rising(per_s, within) => {
                 self.units -= self.chance.share().ln();
-                // Where as many are expected as were drawn: per_s t^2 / (2 within) by the time t.
+                // The time t at which the expected number of arrivals, per_s t^2 / (2 within), equals the drawn sum.
                 ((2.0 * within.as_secs_f64() * self.units / per_s).sqrt() * 1e9) as u64
             }
             Pacing::FlatOut | Pacing::Terminals => 0,
@@ -78,17 +78,17 @@ impl Moments {
 }
 
 impl Arrivals {
-    /// The moments of `pacing`, drawn from `seed`.
+    /// Makes the arrival times of `pacing`, drawn from `seed`.
     pub(crate) fn new(pacing: Pacing, seed: u64) -> Self {
         Self(Mutex::new(Moments { pacing, chance: Chance::new(seed, STREAM), handed_out: 0, units: 0.0 }))
     }
 
-    /// Returns when the next one is due, in nanoseconds since the start.
+    /// Returns the next arrival time in nanoseconds since the start; 0 if no rate is set.
     pub(crate) fn next_ns(&self) -> u64 {
         self.0.lock().next_ns()
     }
 
-    /// Returns how many of those due within `ns` were not handed out.
+    /// Returns the number of arrivals due within `ns` that were not handed out.
     pub(crate) fn left(&self, ns: u64) -> u64 {
         let mut moments = self.0.lock().clone();
         match moments.pacing.rate() {
@@ -98,14 +98,14 @@ impl Arrivals {
     }
 }
 
-/// Returns keying and think time for a transaction: fixed, and exponential cut at ten times its mean.
+/// Returns the keying and think times of a transaction: fixed, and exponential with a limit of ten times the mean.
 pub(crate) fn terminal_times(kind: Kind, chance: &mut Chance) -> [Duration; 2] {
     let (keying, think) = kind.times_s();
     let think = (-chance.share().ln()).min(10.0) * f64::from(think);
     [Duration::from_secs(keying.into()), Duration::from_secs_f64(think)]
 }
 
-/// Sleeps until `due_ns`, if it is not over.
+/// Sleeps until `due_ns`, unless it has passed.
 pub(crate) fn sleep_until(clock: &dyn Clock, due_ns: u64) {
     let now = clock.now_ns();
     if due_ns > now {
@@ -117,7 +117,7 @@ pub(crate) fn sleep_until(clock: &dyn Clock, due_ns: u64) {
 mod tests {
     use super::*;
 
-    /// Goal: moments are those of the rate whoever takes them, and what is left is counted. Method: numbers; without a rate.
+    /// Goal: arrivals follow the rate, and the rest is counted. Method: numbers; without a rate.
     #[test]
     fn arrivals_are_even() {
         let arrivals = Arrivals::new(Pacing::Rate(1_000.0), 1);
@@ -127,8 +127,9 @@ mod tests {
         assert_eq!(Arrivals::new(Pacing::FlatOut, 1).left(u64::MAX), 0);
     }
 
-    /// Goal: the moments of a Poisson process are the seed's, in order, and as irregular as it asks. Method: 20,000 twice and of another
-    /// seed; their intervals have the mean of the rate, and a standard deviation that is as long.
+    /// Goal: the arrivals of a Poisson process follow from the seed, in order, and are independent. Method: 20,000
+    /// twice and with another seed; the mean of their intervals matches the rate, and the standard deviation equals
+    /// the mean.
     #[test]
     fn poisson_arrivals_are_the_seeds_and_independent() {
         let draw = |seed| {
@@ -148,8 +149,9 @@ mod tests {
         assert_eq!(arrivals.left(due[150]), 50);
     }
 
-    /// Goal: a rate that rises is that of the seed, and as many come by any time as the square of that time says. Method: 80,000 expected in
-    /// four seconds, counted in each of them: 1, 3, 5 and 7 sixteenths; twice, and of another seed.
+    /// Goal: arrivals at a rising rate follow from the seed, and their number grows with the square of time. Method:
+    /// 80,000 expected in four seconds, counted in each of them: 1, 3, 5 and 7 sixteenths; twice, and with another
+    /// seed.
     #[test]
     fn rising_arrivals_come_faster_and_faster() {
         let draw = |seed| {

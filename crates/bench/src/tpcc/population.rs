@@ -1,16 +1,16 @@
-//! `Population`: the rows that a database has at first (clause 4.3.3), drawn from a seed: in any order, by any number of threads,
-//! they are the same.
+//! `Population`: the initial rows of a database (clause 4.3.3), drawn from a seed. They do not depend on the order in
+//! which they are generated or on the number of threads.
 //!
-//! Money is in cents, rates are in ten-thousandths. Moments are microseconds since 1970.
+//! Money is in cents, rates are in ten-thousandths. Times are microseconds since 1970.
 
 use super::chance::{Chance, Constants, last_name};
 use super::scale::{DISTRICTS, LINES, Scale};
 
-/// What each customer has paid at first.
+/// The initial payment of each customer.
 const FIRST_PAYMENT: i64 = 1_000;
 const CREDIT_LIMIT: i64 = 5_000_000;
 
-/// A place of business, or of a customer.
+/// The address of a warehouse, a district or a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) street_1: String,
@@ -112,13 +112,13 @@ pub(crate) struct Stock {
     pub(crate) data: String,
 }
 
-/// What rows are drawn from. Each kind of row of each warehouse has a stream of its own.
+/// The parameters that rows are drawn from. Each kind of row of each warehouse has its own stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Population {
     pub(crate) scale: Scale,
     pub(crate) seed: u64,
     pub(crate) constants: Constants,
-    /// The moment of loading.
+    /// The time of loading.
     pub(crate) now: i64,
 }
 
@@ -170,7 +170,7 @@ impl Population {
             name: chance.text(6, 10),
             address: address(&mut chance),
             tax: i64::from(chance.within(0, 2_000)),
-            // Of the districts, so that small scales agree too.
+            // The sum of the districts, so that the consistency conditions hold at small scales too.
             ytd: i64::from(DISTRICTS) * self.district_ytd(),
         };
         let districts = (1..=DISTRICTS).map(|district| District {
@@ -186,7 +186,7 @@ impl Population {
         (warehouse, districts)
     }
 
-    /// What its customers have paid.
+    /// Returns the sum of what the customers of a district have paid.
     fn district_ytd(&self) -> i64 {
         i64::from(self.scale.customers) * FIRST_PAYMENT
     }
@@ -229,7 +229,7 @@ impl Population {
         })
     }
 
-    /// Orders with their lines; those that are not delivered are new.
+    /// Returns the orders with their lines; undelivered orders are in NEW-ORDER too.
     pub(crate) fn orders(&self, warehouse: u32) -> impl Iterator<Item = Order> + use<> {
         let (mut chance, Self { scale, now, .. }) = (self.chance(Kind::Orders, warehouse), *self);
         (1..=DISTRICTS).flat_map(move |district| {

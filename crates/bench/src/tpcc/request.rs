@@ -1,4 +1,4 @@
-//! `Request`: what a terminal asks for, with all its input (clauses 2.4.1 to 2.8.1); `Deck`: in which proportion.
+//! `Request`: a request of a terminal with all its input (clauses 2.4.1 to 2.8.1); `Deck`: the proportions of requests.
 
 use super::chance::{Chance, Constants};
 use super::scale::{DISTRICTS, LINES, Scale};
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them, as the specification orders them.
+    /// All of them, in the order of the specification.
     pub(crate) const ALL: [Self; 5] =
         [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns how many of a deck of 23 cards it has (clause 5.2.4.2).
+    /// Returns the number of its cards in a deck of 23 (clause 5.2.4.2).
     const fn cards(self) -> usize {
         match self {
             Self::NewOrder | Self::Payment => 10,
@@ -58,13 +58,13 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Id(u32),
-    /// The middle one of those of this name, by first name.
+    /// The middle one, by first name, of the customers with this last name.
     Last(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderedItem {
-    /// Above the items there are when the user has made a mistake.
+    /// Larger than the number of items if the user has made a mistake.
     pub(crate) item: u32,
     pub(crate) supplier: u32,
     pub(crate) quantity: u32,
@@ -83,8 +83,8 @@ impl NewOrder {
         self.items.iter().all(|item| item.supplier == self.warehouse)
     }
 
-    /// Returns the places of its items by supplier and item: all orders take stock in this order, so that no two wait for each
-    /// other.
+    /// Returns the indices of its items ordered by supplier and item. All orders lock stock in this order, so they do
+    /// not deadlock.
     pub(crate) fn by_stock(&self) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.items.len()).collect();
         places.sort_by_key(|&place| (self.items[place].supplier, self.items[place].item));
@@ -145,7 +145,7 @@ impl Request {
     }
 }
 
-/// Cards of transactions: shuffled and dealt to the last, again and again.
+/// A deck of transaction cards: shuffled, dealt to the last card, and shuffled again.
 #[derive(Clone, Debug, Default)]
 struct Deck(Vec<Kind>);
 
@@ -167,14 +167,15 @@ pub(crate) struct Terminal {
     constants: Constants,
     pub(crate) chance: Chance,
     deck: Deck,
-    /// Warehouses that it is one of: one, or several in turn by chance where there are fewer terminals.
+    /// The terminal's warehouses: one, or, if there are fewer terminals than warehouses, several, of which each request
+    /// draws one.
     homes: Vec<u32>,
     /// The district whose stock it looks at.
     district: u32,
 }
 
 impl Terminal {
-    /// Terminal `number` of `terminals`. Terminals share the warehouses evenly, or serve several.
+    /// Makes terminal `number` of `terminals`. The terminals share the warehouses evenly, or each serves several.
     pub(crate) fn new(scale: Scale, constants: Constants, seed: u64, number: u32, terminals: u32) -> Self {
         let homes = if terminals >= scale.warehouses {
             vec![number % scale.warehouses + 1]
@@ -214,7 +215,7 @@ impl Terminal {
         }
     }
 
-    /// 60 of 100 by name.
+    /// Draws a customer, 60 of 100 times by name.
     fn who(&mut self) -> Who {
         if self.chance.within(1, 100) <= 60 {
             Who::Last(self.chance.name_to_find(&self.constants, self.scale.names()))
@@ -223,7 +224,7 @@ impl Terminal {
         }
     }
 
-    /// Another warehouse than `home`, if there is one.
+    /// Returns a warehouse other than `home`, if there is one.
     fn remote(&mut self, home: u32) -> u32 {
         match self.scale.warehouses {
             1 => home,
@@ -267,7 +268,8 @@ impl Terminal {
 mod tests {
     use super::*;
 
-    /// Goal: requests have the proportions of the specification. Method: 46,000 of one terminal of 4 warehouses, counted.
+    /// Goal: requests have the proportions of the specification. Method: 46,000 of one terminal of 4 warehouses,
+    /// counted.
     #[test]
     fn requests_have_the_proportions_of_the_specification() {
         let scale = Scale::standard(4);
@@ -303,7 +305,7 @@ mod tests {
         assert!((11_700..12_300).contains(&by_name), "{by_name} of 20,000 payments are by name");
     }
 
-    /// Goal: every warehouse is somebody's, and nobody's twice. Method: fewer, as many and more terminals than warehouses.
+    /// Goal: the terminals cover all warehouses equally. Method: fewer, as many and more terminals than warehouses.
     #[test]
     fn terminals_share_the_warehouses() {
         let scale = Scale::standard(5);

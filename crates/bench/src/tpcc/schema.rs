@@ -1,14 +1,14 @@
-//! The tables in SQL (clause 1.3), and their rows as COPY takes them.
+//! The SQL tables (clause 1.3), and their rows in COPY's text format.
 
 use std::fmt::Write as _;
 
 use super::population::{Address, Customer, District, History, Item, Order, Stock, Warehouse};
 
-/// The tables, those first that many rows go to.
+/// The names of the tables.
 pub(super) const TABLES: [&str; 9] =
     ["warehouse", "district", "customer", "history", "orders", "new_order", "order_line", "item", "stock"];
 
-/// The definitions. Foreign keys are not declared, as the specification leaves open.
+/// The definitions. Foreign keys are not declared; the specification leaves this open.
 pub(super) const DEFINITIONS: &str = "\
 CREATE TABLE warehouse (w_id int PRIMARY KEY, w_name varchar(10) NOT NULL, w_street_1 varchar(20) NOT NULL,
   w_street_2 varchar(20) NOT NULL, w_city varchar(20) NOT NULL, w_state char(2) NOT NULL, w_zip char(9) NOT NULL,
@@ -40,11 +40,11 @@ CREATE TABLE stock (s_w_id int, s_i_id int, s_quantity int NOT NULL, s_dist_01 c
   s_ytd int NOT NULL, s_order_cnt int NOT NULL, s_remote_cnt int NOT NULL, s_data varchar(50) NOT NULL,
   PRIMARY KEY (s_w_id, s_i_id));";
 
-/// Lines of COPY's text format. Letters and digits only: nothing is to be escaped.
+/// Lines of COPY's text format. They contain only letters and digits, so nothing is escaped.
 #[derive(Debug, Default)]
 pub(super) struct Lines(pub(super) String);
 
-/// Writes an amount in cents.
+/// Formats an amount in cents.
 struct Cents(i64);
 
 impl std::fmt::Display for Cents {
@@ -54,7 +54,7 @@ impl std::fmt::Display for Cents {
     }
 }
 
-/// Writes a rate in ten-thousandths.
+/// Formats a rate in ten-thousandths.
 struct Share(i64);
 
 impl std::fmt::Display for Share {
@@ -92,7 +92,7 @@ impl Lines {
         self.line(format_args!("{warehouse}\t{id}\t{name}\t{address}\t{tax}\t{ytd}\t{next_order}"));
     }
 
-    /// `now` is the moment of loading as the server writes it, here and below.
+    /// `now` is the time of loading as the server writes it, here and below.
     pub(super) fn customer(&mut self, of: &Customer, now: &str) {
         let Customer { warehouse, district, id, first, last, address, phone, payments, deliveries, data, .. } = of;
         let credit = if of.bad_credit { "BC" } else { "GC" };

@@ -1,4 +1,4 @@
-//! `TpccSettings`: what `collie bench tpcc` is to do.
+//! `TpccSettings`: the settings of `collie bench tpcc`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,47 +12,47 @@ use crate::{Pace, Plan};
 pub enum TpccTarget {
     /// The engine in this process.
     Embedded,
-    /// The same with commits answered before they are on disk, whatever the settings say of others.
+    /// The engine, with commits answered before they are on disk, regardless of [`TpccSettings::sync`].
     EmbeddedAsync,
-    /// Collie's SQL in this process, with no server between.
+    /// Collie's SQL layer in this process, without a server.
     EmbeddedSql,
-    /// Collie's server and PostgreSQL's, started for it.
+    /// Collie's server and PostgreSQL's, started for the benchmark.
     Servers,
-    /// A server that runs.
+    /// A running server.
     Url(String),
 }
 
-/// What is run, and how.
+/// The workload, its targets and how it is run.
 #[derive(Clone)]
 pub struct TpccSettings {
-    /// Clock, files, the program that serves, where files are made, and who is told what is being done.
+    /// The clock, the files, the server program, the directory for files, and the progress callback.
     pub plan: Plan,
-    /// They take turns, run by run.
+    /// The targets; they take turns, run by run.
     pub targets: Vec<TpccTarget>,
     /// Warehouses.
     pub warehouses: u32,
-    /// A hundredth of the rows of each warehouse.
+    /// Whether each warehouse has a hundredth of its rows.
     pub small: bool,
-    /// Sessions, beside those that deliver; `None`: ten for each warehouse with terminals, else 8 on servers; in the engine 64 where
-    /// commits wait for the disk, and one for each core where they do not.
+    /// Sessions, in addition to those that deliver. `None` means ten per warehouse with terminals; otherwise 8 with
+    /// SQL, and on the engine 64 if commits wait for the disk, or one per core if they do not.
     pub clients: Option<u32>,
-    /// Before each run, not counted.
+    /// The time before each run that is not counted.
     pub warm_up: Duration,
-    /// Of each run.
+    /// The time of each run.
     pub time: Duration,
     /// Runs on each target.
     pub runs: u32,
     /// When transactions begin.
     pub pacing: Pacing,
-    /// Level of transactions that write, on servers, as SQL names it.
+    /// The SQL isolation level of transactions that write, on targets with SQL.
     pub isolation: String,
     /// Whether commits wait for the disk.
     pub sync: bool,
-    /// Whether deliveries wait in a queue, for sessions of their own.
+    /// Whether deliveries are queued for separate sessions.
     pub deferred: bool,
-    /// Of all that is drawn.
+    /// The seed of all random values.
     pub seed: u64,
-    /// Whether tables that are on a server of a URL already go.
+    /// Whether existing tables on the server of a URL are replaced.
     pub reload: bool,
 }
 
@@ -81,10 +81,10 @@ impl TpccSettings {
         if self.small { Scale::small(self.warehouses) } else { Scale::standard(self.warehouses) }
     }
 
-    /// Says what is wrong with them.
+    /// Checks that the settings make sense.
     ///
     /// # Errors
-    /// It says so.
+    /// The first setting that does not.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!((1..=100_000).contains(&self.warehouses), "warehouses are between 1 and 100000");
         anyhow::ensure!(self.clients != Some(0) && self.runs > 0, "at least one client and one run");

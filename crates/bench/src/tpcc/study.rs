@@ -27,26 +27,26 @@ use crate::{
 
 /// Name of the embedded engine in tables.
 const ENGINE: &str = "collie engine";
-/// Clients of a server, unless more are asked for.
+/// The number of clients of a target with SQL, unless the settings give one.
 const CLIENTS: u32 = 8;
-/// Of the engine, where commits wait for the disk: many share a flush.
+/// The same for the engine if commits wait for the disk: many share a flush.
 const ENGINE_CLIENTS: u32 = 64;
-/// As `Target::level` has it.
+/// The name of this level in `Target::level`.
 const IN_MEMORY: &str = "memory";
 
-/// One target with what it did.
+/// A target and its runs.
 struct Ran<'t> {
     target: &'t dyn Target,
     clients: u32,
     runs: Vec<Run>,
 }
 
-/// Runs TPC-C as `settings` say. Each target is loaded unless it is a server that has the tables, checked for the twelve consistency
-/// conditions, run on in turn with the others, and checked again.
+/// Runs TPC-C with `settings`. Each target is loaded, unless it is a server that already has the tables, and checked
+/// for the twelve consistency conditions. Then the targets take turns, and each is checked again.
 ///
 /// # Errors
-/// A target that does not answer or has other tables; a transaction that fails; a condition that does not hold: then no figure is worth
-/// anything, and none is given.
+/// A target does not answer or has other tables; a transaction fails; a condition does not hold, in which case all
+/// figures are worthless and none is reported.
 pub fn tpcc_bench(settings: &TpccSettings) -> anyhow::Result<Report> {
     settings.check()?;
     let plan = &settings.plan;
@@ -135,7 +135,7 @@ fn course(settings: &TpccSettings, run: u32, clients: u32) -> Course {
     }
 }
 
-/// Sees to it that the tables are there, of the right scale and consistent.
+/// Ensures that the tables exist, have the right scale and are consistent.
 fn load(target: &dyn Target, settings: &TpccSettings) -> anyhow::Result<()> {
     let (plan, scale, name) = (&settings.plan, settings.scale(), target.name());
     match target.holds()? {
@@ -185,12 +185,12 @@ fn question(settings: &TpccSettings) -> String {
     )
 }
 
-/// Transactions of a run that ended, by second.
+/// Returns the transactions of a run that ended, per second.
 fn rate(run: &Run) -> f64 {
     per_s(run.tally.ended(), run.ns)
 }
 
-/// Transactions that ended in the worst whole second of a run: what stalls leave of the rate.
+/// Returns the transactions that ended in the worst whole second of a run, which shows stalls.
 fn slowest_second(run: &Run, seconds: u64) -> u64 {
     let of = |second: u64| run.tally.by_second.get(usize::try_from(second).ok()?).copied();
     (0..seconds).map(|second| of(second).unwrap_or(0)).min().unwrap_or(0)
@@ -243,7 +243,8 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
     }
 }
 
-/// What plots show of a target: the seconds of its first run, and how long New-Orders of all runs take.
+/// Returns the series for plots of a target: the throughput over its first run, and the latencies of New-Order over
+/// all runs.
 fn series(of: &Ran<'_>) -> Vec<Series> {
     let subject = format!("{}, {}", of.target.name(), of.target.level());
     let mut latencies = Latencies::default();
@@ -277,7 +278,7 @@ fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
         .runs("conflicts", &each(&|of| float(of.conflicts)))
         .runs("deadlocks", &each(&|of| float(of.deadlocks)));
     let row = if kind == Kind::NewOrder { row.runs("rolled_back", &each(&|of| float(of.rolled_back))) } else { row };
-    // Clauses 2.7.2.2 and 5.2.5.3: what people at terminals are promised.
+    // Clauses 2.7.2.2 and 5.2.5.3: the response times that terminals require.
     let (within_s, text) = match kind {
         Kind::Delivery if settings.deferred => (80.0, "p90 <= 80 s"),
         Kind::StockLevel => (20.0, "p90 <= 20 s"),

@@ -1,9 +1,9 @@
-//! `Tables`: TPC-C's tables in a database that speaks SQL: the same statements for every one, each prepared once in a session.
+//! `Tables`: TPC-C's tables in an SQL database. All targets use the same statements, each prepared once per session.
 //!
-//! Transactions that write run at the level asked for. At READ COMMITTED, the default, they are serializable nonetheless: what they
-//! change they change from its newest value in one statement, or have locked before; what else they read never changes. Those that
-//! only read are REPEATABLE READ. Rows are locked in one order everywhere: district, stock by warehouse and item; customer, district,
-//! warehouse.
+//! Transactions that write run at the requested isolation level. At READ COMMITTED, the default, they are still
+//! serializable: a row that changes is changed from its newest value in one statement, or is locked first; all other
+//! rows that they read never change. Transactions that only read are REPEATABLE READ. Rows are locked in one global
+//! order: district, then stock by warehouse and item; customer, district, warehouse.
 
 use anyhow::Context;
 use postgres::Config;
@@ -18,13 +18,13 @@ use super::scale::{DISTRICTS, LINES, Scale};
 use super::schema::{DEFINITIONS, Lines, TABLES};
 use super::target::{Answer, Failure, Reader, Session, Target, middle, share_out, total};
 
-/// Bytes gathered before they are handed to COPY.
+/// Bytes collected before they are passed to COPY.
 const COPY_BYTES: usize = 256 << 10;
-/// Fewest lines that are inserted: of an order one of whose items is not there.
+/// The smallest number of lines inserted: those of an order of which one item does not exist.
 const LINES_MIN: u32 = *LINES.start() - 1;
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// A database of SQL, and how it is used.
+/// An SQL database, and how it is used.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables<O> {
     name: String,
@@ -39,14 +39,14 @@ pub(crate) struct Tables<O> {
 pub(crate) type Wire = Tables<Server>;
 
 impl Wire {
-    /// `isolation` as SQL names it; with `sync`, commits wait for the disk.
+    /// Makes the target. `isolation` is named as in SQL; with `sync`, commits wait for the disk.
     pub(crate) fn new(name: &str, ring: &'static str, config: Config, isolation: &str, sync: bool) -> Self {
         Self::of(name, ring, Server(config), isolation, sync)
     }
 }
 
 impl<O: Opens> Tables<O> {
-    /// As [`Wire::new`], by whatever opens sessions.
+    /// Makes the target as [`Wire::new`] does, with the given way to open sessions.
     pub(crate) fn of(name: &str, ring: &'static str, lines: O, isolation: &str, sync: bool) -> Self {
         let begin = format!("BEGIN ISOLATION LEVEL {isolation}");
         Self { name: name.to_owned(), ring, lines, begin, sync }
@@ -59,7 +59,7 @@ impl<O: Opens> Tables<O> {
     }
 }
 
-/// Loads the rows that `each` makes lines of.
+/// Loads `rows`; `each` turns a row into lines.
 fn copy<L: Line, T>(
     line: &mut L,
     table: &str,
@@ -121,7 +121,7 @@ impl<O: Opens> Target for Tables<O> {
             say(&format!("warehouse {job} of {}", population.scale.warehouses));
             load_warehouse(&mut client, population, job, &now)
         })?;
-        // What a fair tuning of a peer asks for.
+        // A fair comparison requires this of a peer.
         for table in TABLES {
             client.batch(&format!("VACUUM ANALYZE {table}"))?;
         }
@@ -170,9 +170,9 @@ struct Statements<S> {
     items: S,
     insert_order: S,
     insert_new_order: S,
-    /// By district.
+    /// By district number.
     take_stock: Vec<S>,
-    /// By lines, from `LINES_MIN` on.
+    /// By number of lines, from `LINES_MIN` on.
     insert_lines: Vec<S>,
     by_name: S,
     pay: S,
@@ -294,7 +294,7 @@ impl<S> Statements<S> {
     }
 }
 
-/// A number of the tables: all are far below 2^31.
+/// Converts a number of the tables; all are far below 2^31.
 fn int(number: u32) -> i32 {
     number.cast_signed()
 }
@@ -310,7 +310,7 @@ impl<L: Line> Session for Terminal<L> {
     fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
         let answer = self.attempt(request);
         if answer.is_err() {
-            // A connection that is gone says so itself, next time.
+            // If the connection is lost, the next statement reports it.
             let _gone = self.client.batch("ROLLBACK");
         }
         answer
@@ -346,7 +346,8 @@ impl<L: Line> Terminal<L> {
         let ids: Vec<i32> = order.items.iter().map(|item| int(item.item)).collect();
         let found = client.query(&s.items, &[&ids])?;
         let item_of = |id: i32| found.iter().find(|row| row.get::<i32>(0) == id);
-        // The user's mistake is the last item. Everything is done with the others, then nothing of it is kept (clause 2.4.2.3).
+        // The user's mistake is the last item. The other items are processed in full, then everything is rolled back
+        // (clause 2.4.2.3).
         let mistaken = ids.last().is_some_and(|id| item_of(*id).is_none());
         let there = order.items.len() - usize::from(mistaken);
         let mut answer = Answer { rolled_back: mistaken, ..Answer::default() };
@@ -377,7 +378,7 @@ impl<L: Line> Terminal<L> {
         Ok(answer)
     }
 
-    /// Returns the customer that is meant.
+    /// Returns the id of the customer that `who` names.
     fn customer(&mut self, warehouse: i32, district: i32, who: &Who) -> Result<i32, Failure> {
         match who {
             Who::Id(id) => Ok(int(*id)),
@@ -406,7 +407,7 @@ impl<L: Line> Terminal<L> {
         let row = client.one(&s.pay, &[&of_warehouse, &of_district, &customer, &amount, &note])?;
         let Money(balance) = row.get(0);
         let of_district_name: String = client.one(&s.district_ytd, &[&warehouse, &district, &amount])?.get(0);
-        // Last of the rows that others want: everybody who pays in this warehouse waits for it.
+        // Locked last among the contended rows: all payments in this warehouse wait for it.
         let name: String = client.one(&s.warehouse_ytd, &[&warehouse, &amount])?.get(0);
         let data = format!("{name}    {of_district_name}");
         client.query(
@@ -440,7 +441,7 @@ impl<L: Line> Terminal<L> {
             if let Some(row) = self.client.opt(&self.statements.oldest, &[&warehouse, &district])? {
                 return Ok(Some(row.get(0)));
             }
-            // A statement that waited for a row that was then deleted returns none, though there may be others.
+            // A statement that waited for a row that was then deleted returns none, although there may be others.
             if self.client.opt(&self.statements.is_any_new, &[&warehouse, &district])?.is_none() {
                 return Ok(None);
             }
@@ -478,7 +479,7 @@ fn is_original(row: &impl Cells, column: usize) -> bool {
     row.get::<&str>(column).contains("ORIGINAL")
 }
 
-/// One state of a server.
+/// A consistent snapshot of a server.
 struct Snapshot<L>(L);
 
 impl<L: Line> Reader for Snapshot<L> {

@@ -1,23 +1,23 @@
-//! `Tally`: what one run counts, by kind of transaction.
+//! `Tally`: the counters of one run by kind of transaction.
 
 use super::request::Kind;
 use super::target::Answer;
 use crate::Latencies;
 
-/// Of one kind.
+/// The counters of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindTally {
-    /// Of those that ended, from when they were to begin: with a rate, from the moment that it sets.
+    /// Latencies of those that ended, counted from the intended start: with a rate, from the arrival time.
     pub(crate) latencies: Latencies,
-    /// Ended with the rollback that a user's mistake asks for; among those that ended.
+    /// Those that ended with the rollback that a user's mistake requires; included in `latencies`.
     pub(crate) rolled_back: u64,
-    /// Attempts refused with 40001 and made again.
+    /// Attempts that failed with 40001 and were repeated.
     pub(crate) conflicts: u64,
-    /// Attempts refused with 40P01 and made again.
+    /// Attempts that failed with 40P01 and were repeated.
     pub(crate) deadlocks: u64,
 }
 
-/// Of one run, or of one of its threads.
+/// The counters of one run, or of one of its threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     kinds: [KindTally; 5],
@@ -25,29 +25,30 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     /// Transactions that ended in each second.
     pub(crate) by_second: Vec<u64>,
-    /// When deliveries ended, in nanoseconds since the measured time began; in no order.
+    /// The times at which deliveries ended, in nanoseconds since the start of the measured time; unordered.
     pub(crate) deliveries_ns: Vec<u64>,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Tally {
-    /// Returns what was counted of a kind.
+    /// Returns the counters of a kind.
     pub(crate) const fn of(&self, kind: Kind) -> &KindTally {
         &self.kinds[kind as usize]
     }
 
-    /// Returns how many transactions ended.
+    /// Returns the number of transactions that ended.
     pub(crate) fn ended(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.latencies.count()).sum()
     }
 
-    /// Returns how many attempts were refused and made again.
+    /// Returns the number of attempts that failed and were repeated.
     pub(crate) fn retried(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.conflicts + kind.deadlocks).sum()
     }
 
-    /// Counts one that ended after `ns`, at `at_ns` since the measured time began, and the attempts before.
+    /// Counts a transaction that took `ns` and ended at `at_ns` since the start of the measured time, and its failed
+    /// attempts.
     pub(super) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, at_ns: u64, [conflicts, deadlocks]: [u64; 2]) {
         let of = &mut self.kinds[kind as usize];
         of.latencies.record(ns);

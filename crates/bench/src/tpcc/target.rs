@@ -1,27 +1,27 @@
-//! `Target`: a database that the transactions run on, and `Session`: one terminal's line to it.
+//! `Target`: a database that the transactions run on; `Session`: a terminal's connection to it.
 
 use super::books::{Books, Payments};
 use super::population::Population;
 use super::request::Request;
 use super::scale::Scale;
 
-/// What the terminal would show of a transaction that ended.
+/// The result that the terminal would display for a transaction that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Whether it was rolled back as the user's mistake asks for.
+    /// Whether it was rolled back because of the user's mistake.
     pub(crate) rolled_back: bool,
-    /// The sum of an order, the balance of a customer: in cents.
+    /// The sum of an order or the balance of a customer, in cents.
     pub(crate) amount: i64,
-    /// Branded items of an order, lines of one that is shown, orders delivered, items that run short.
+    /// Branded items of an order, lines of a displayed order, delivered orders, or items that run short.
     pub(crate) count: u32,
 }
 
-/// Why a transaction did not end.
+/// The reason why a transaction failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Another was first (SQLSTATE 40001): to be run again.
+    /// A conflict with another transaction (SQLSTATE 40001): the transaction is repeated.
     Conflict,
-    /// It waited in a circle (SQLSTATE 40P01): to be run again.
+    /// A deadlock (SQLSTATE 40P01): the transaction is repeated.
     Deadlock,
     /// Anything else.
     Other(anyhow::Error),
@@ -39,14 +39,14 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// One line of transactions.
+/// A connection that runs one transaction at a time.
 pub(crate) trait Session: Send {
-    /// Runs a transaction to its end and waits until it is as durable as the target promises. After a failure nothing of it is
-    /// there, and the session takes the next one.
+    /// Runs a transaction to its end and waits until it is as durable as the target promises. A failed transaction
+    /// leaves no effect, and the session accepts the next one.
     fn run(&mut self, request: &Request) -> Result<Answer, Failure>;
 }
 
-/// One state of the database, however long it is read.
+/// A consistent snapshot of the database, for as long as it is read.
 pub(crate) trait Reader {
     fn items(&mut self) -> anyhow::Result<u64>;
     fn payments(&mut self) -> anyhow::Result<Payments>;
@@ -55,15 +55,15 @@ pub(crate) trait Reader {
 
 /// A database.
 pub(crate) trait Target: Sync {
-    /// Its name in tables.
+    /// The name in tables.
     fn name(&self) -> &str;
-    /// How far a commit waits, as tables say it.
+    /// Returns how far a commit waits, as named in tables.
     fn level(&self) -> &'static str;
-    /// Where its log lies in memory.
+    /// Returns the place of its log in memory.
     fn ring(&self) -> &'static str;
-    /// Returns the scale of the rows that are there, as far as they tell; `None` without tables.
+    /// Returns the scale of the existing rows, as far as they show it; `None` without tables.
     fn holds(&self) -> anyhow::Result<Option<Scale>>;
-    /// Makes the tables, in place of what is there of that name, and loads them by several threads.
+    /// Creates the tables, replacing any with the same names, and loads them with several threads.
     fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()>;
     fn connect(&self) -> anyhow::Result<Box<dyn Session>>;
     fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>>;
@@ -71,22 +71,22 @@ pub(crate) trait Target: Sync {
     fn log_position(&self) -> anyhow::Result<u64>;
 }
 
-/// Returns what a customer pays for an order, in cents: rates are in ten-thousandths.
+/// Returns the total that a customer pays for an order, in cents; rates are in ten-thousandths.
 pub(crate) fn total(sum: i64, discount: i64, warehouse_tax: i64, district_tax: i64) -> i64 {
     sum * (10_000 - discount) / 10_000 * (10_000 + warehouse_tax + district_tax) / 10_000
 }
 
-/// Returns the quantity of stock after so many were ordered (clause 2.4.2.2).
+/// Returns the quantity of stock after `ordered` pieces were ordered (clause 2.4.2.2).
 pub(crate) const fn restocked(quantity: i32, ordered: i32) -> i32 {
     if quantity >= ordered + 10 { quantity - ordered } else { quantity - ordered + 91 }
 }
 
-/// Returns the place of the customer that a name means: the middle, rounded up.
+/// Returns the index of the customer that a name selects: the middle, rounded up.
 pub(crate) const fn middle(count: usize) -> usize {
     count.div_ceil(2) - 1
 }
 
-/// Lets `threads` threads take the numbers from 0 to `jobs`, each once.
+/// Distributes the numbers from 0 to `jobs` over `threads` threads, each number once.
 ///
 /// # Errors
 /// The first of a job; the other threads stop at their next one.

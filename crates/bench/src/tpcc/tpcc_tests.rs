@@ -1,5 +1,5 @@
-//! Tests of the workload: the rows at first, the conditions, the driver. On the embedded engine at a hundredth of the rows; the
-//! program's tests run it over the wire.
+//! Tests of the workload: the initial rows, the conditions, the driver. They use the embedded engine at a hundredth of
+//! the rows; the program's tests run the workload over the wire.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn loaded(dir: &Path, scale: Scale, threads: usize) -> Embedded {
     engine
 }
 
-/// Lets clients run so many requests each, and returns how many answers each kind had.
+/// Runs `each` requests on each client and returns the number of answers by kind.
 fn run_requests(target: &dyn Target, scale: Scale, clients: u32, each: u32) -> [u64; 5] {
     let ended: [AtomicU64; 5] = std::array::from_fn(|_| AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -49,8 +49,8 @@ fn run_requests(target: &dyn Target, scale: Scale, clients: u32, each: u32) -> [
     ended.map(AtomicU64::into_inner)
 }
 
-/// Goal: rows at first are those of the specification, whoever loads them. Method: two warehouses by one thread and by three; counts,
-/// conditions, and the books of both compared.
+/// Goal: initial rows follow the specification, regardless of the loading threads. Method: two warehouses by one
+/// thread and by three; counts, conditions, and the books of both compared.
 #[test]
 fn rows_at_first_are_those_of_the_specification() {
     let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(2));
@@ -67,7 +67,8 @@ fn rows_at_first_are_those_of_the_specification() {
     }
 }
 
-/// Goal: four clients who meet in one warehouse leave it consistent. Method: 230 requests each, so that every kind is dealt ten times.
+/// Goal: four clients that conflict in one warehouse leave it consistent. Method: 230 requests each, so that every
+/// kind is dealt ten times.
 #[test]
 fn clients_leave_the_engine_consistent() {
     let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(1));
@@ -80,7 +81,7 @@ fn clients_leave_the_engine_consistent() {
     assert!(books.customers.iter().map(|of| of.deliveries).sum::<u32>() > 100, "orders were delivered");
 }
 
-/// Goal: remote customers and remote stock leave three warehouses consistent. Method: as above, of three clients.
+/// Goal: remote customers and remote stock leave three warehouses consistent. Method: as above, with three clients.
 #[test]
 fn remote_warehouses_stay_consistent() {
     let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(3));
@@ -90,7 +91,7 @@ fn remote_warehouses_stay_consistent() {
     assert!(verdict.holds(), "{verdict:?}");
 }
 
-/// Goal: a transaction that forgets a column is seen. Method: a Payment that leaves d_ytd as it is.
+/// Goal: a transaction that omits a column is detected. Method: a Payment that leaves d_ytd unchanged.
 #[test]
 fn forgotten_column_is_seen() {
     let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(1));
@@ -106,7 +107,7 @@ fn forgotten_column_is_seen() {
     assert!(error.contains("w_ytd and the sum of d_ytd in warehouse 1"), "{error}");
 }
 
-/// Goal: each condition sees what it is there for. Method: books of a fresh database, each time with one mistake.
+/// Goal: each condition detects its mistake. Method: the books of a fresh database, with one mistake at a time.
 #[test]
 fn each_condition_sees_its_mistake() {
     type Mistake = fn(&mut Books, &mut Payments);
@@ -148,12 +149,12 @@ fn each_condition_sees_its_mistake() {
     }
 }
 
-/// A database that only answers.
+/// A database that only answers requests.
 #[derive(Debug, Default)]
 struct Fake {
-    /// Whether each request is refused once before it ends.
+    /// Whether each request fails once before it ends.
     refuses: bool,
-    /// Fails this kind for good.
+    /// The kind that always fails.
     fails: Option<Kind>,
     /// Set at the first request.
     stops: Option<Arc<AtomicBool>>,
@@ -232,8 +233,8 @@ fn course(pacing: Pacing, deferred: bool) -> Course {
     }
 }
 
-/// Goal: what is refused is run again and counted by its reason (R2); deferred deliveries end too. Method: a target that refuses each
-/// request once.
+/// Goal: failed attempts are repeated and counted by reason (R2); deferred deliveries end too. Method: a target that
+/// fails each request once.
 #[test]
 fn refused_transactions_are_run_again_and_counted() {
     let clock = Env::real().clock;
@@ -250,8 +251,8 @@ fn refused_transactions_are_run_again_and_counted() {
     }
 }
 
-/// Goal: a run ends with the error of its transaction, and does not hang. Method: a target that fails payments, one that fails
-/// deliveries, in line and deferred.
+/// Goal: a run ends with the error of its transaction and does not hang. Method: a target that fails payments, one
+/// that fails deliveries, in line and deferred.
 #[test]
 fn failing_transaction_ends_the_run() {
     let clock = Env::real().clock;
@@ -262,15 +263,16 @@ fn failing_transaction_ends_the_run() {
     }
 }
 
-/// Goal: a rate is asked for whatever the target does, and no faster. Method: a fast target; nothing ends beyond what was due.
+/// Goal: a run requests at its rate and no faster, regardless of the target. Method: a fast target; nothing ends
+/// beyond what was due.
 #[test]
 fn rate_is_what_was_asked_for() {
     let run = drive(&Fake::default(), course(Pacing::Rate(1_000.0), false), &Env::real().clock).unwrap();
     assert!(run.tally.ended() <= 220, "{} ended of 220 that were due", run.tally.ended());
 }
 
-/// Goal: a run without an end is over once somebody stops it, and its figures are of the time that it took. Method: a target that stops it at
-/// its first request.
+/// Goal: a run without an end ends when it is stopped, and its figures cover the time that it took. Method: a target
+/// that stops it at its first request.
 #[test]
 fn stopped_run_is_over() {
     let stop = Arc::new(AtomicBool::new(false));
@@ -284,7 +286,7 @@ fn stopped_run_is_over() {
     assert!(run.backlog <= due, "{run:?}: {due} were due");
 }
 
-/// Goal: what a terminal shows is computed as specified. Method: numbers by hand.
+/// Goal: displayed results are computed as specified. Method: numbers by hand.
 #[test]
 fn answers_are_computed_as_specified() {
     assert_eq!(total(10_000, 1_000, 500, 500), 9_900);

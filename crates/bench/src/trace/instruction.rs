@@ -1,43 +1,43 @@
-//! `Instruction`: what is to be known of the bytes at an address: whether it locks, repeats, branches, or is a mark.
+//! `Instruction`: the relevant properties of the bytes at an address: whether they lock, repeat, branch, or are a mark.
 //!
-//! Not a disassembler: lengths are known for exchanges alone. As in the log's `tests/assembly.rs`, an instruction is locked
-//! if it has the prefix `lock` or is an exchange with memory, and a full fence counts as one.
+//! This is not a disassembler: lengths are known only for exchanges. As in the log's `tests/assembly.rs`, an
+//! instruction is locked if it has the prefix `lock` or is an exchange with memory, and a full fence counts as locked.
 
-/// No instruction is longer.
+/// The length of the longest instruction.
 pub(super) const BYTES_MAX: usize = 15;
 
-/// What kind of instruction it is.
+/// The kind of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
-    /// A jump that may be taken or not.
+    /// A conditional jump.
     Branch,
     /// `lock xadd`.
     Add,
     /// An exchange with memory.
     Exchange,
-    /// Anything else that is locked, `mfence` included.
+    /// Any other locked instruction, `mfence` included.
     OtherLocked,
     /// Enters the kernel.
     SystemCall,
-    /// `xchg bx, bx`, which does nothing: begin or end of what is looked at.
+    /// `xchg bx, bx`, which does nothing: begin or end of a traced window.
     Mark,
 }
 
-/// Where the memory operand of an exchange lies.
+/// The place of the memory operand of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
-    /// Number of the register that is added, as the processor numbers them.
+    /// The processor's number of the base register.
     base: Option<u8>,
-    /// Another, and the power of two that it is multiplied with.
+    /// The number of the index register, and the power of two that it is multiplied by.
     index: Option<(u8, u8)>,
     offset: i64,
-    /// The offset counts from the next instruction, so many bytes on.
+    /// The offset counts from the next instruction, this many bytes ahead.
     from_next: Option<u64>,
 }
 
 impl Operand {
-    /// Returns the address, with the instruction itself at `at`.
+    /// Returns the address for an instruction at `at`.
     pub(super) fn address(&self, at: u64, register: impl Fn(u8) -> u64) -> u64 {
         let base = self.base.map_or(0, &register);
         let index = self.index.map_or(0, |(number, power)| register(number) << power);
@@ -46,19 +46,19 @@ impl Operand {
     }
 }
 
-/// An instruction, as far as it matters here.
+/// The relevant properties of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) kind: Kind,
-    /// Repeats by itself at one address.
+    /// Whether it repeats at one address.
     pub(super) repeats: bool,
-    /// What an exchange exchanges with, if its address can be told.
+    /// The operand of an exchange, if its address can be determined.
     pub(super) operand: Option<Operand>,
 }
 
 const REX_B: u8 = 1;
 const REX_X: u8 = 2;
-/// The numbers of the fields that mean something else: an index behind, no index, no base.
+/// Field values with a special meaning: a SIB byte follows, no index, no base.
 const SIB_FOLLOWS: u8 = 4;
 const NO_INDEX: u8 = 4;
 const NO_BASE: u8 = 5;
@@ -73,7 +73,7 @@ impl Instruction {
                 0xF0 => locked = true,
                 0xF2 | 0xF3 => repeated = true,
                 0x66 => short = true,
-                // Another segment or address size: the operand's address is not worked out.
+                // Another segment or address size: the operand's address is not computed.
                 0x64 | 0x65 | 0x67 => elsewhere = true,
                 0x26 | 0x2E | 0x36 | 0x3E => {}
                 _ => break,
@@ -108,7 +108,7 @@ impl Instruction {
     }
 }
 
-/// Decodes the operand whose description begins `rest`, `before` bytes into the instruction; the mode is not "register".
+/// Decodes the operand whose encoding begins `rest`, `before` bytes into the instruction; the mode is not "register".
 fn operand(rest: &[u8], before: usize, rex: u8) -> Operand {
     let byte = |at: usize| rest.get(at).copied().unwrap_or(0);
     let high = |bit: u8| if rex & bit == 0 { 0 } else { 8 };
@@ -147,7 +147,8 @@ mod tests {
         Instruction::decode(bytes).kind
     }
 
-    /// Goal: what locks is told from what looks like it. Method: encodings of each, with and without prefixes.
+    /// Goal: locked instructions are distinguished from similar ones. Method: encodings of each, with and without
+    /// prefixes.
     #[test]
     fn locked_instructions_are_told_from_others() {
         // lock xadd [rsi], rcx; lock xadd [r9 + 8], eax
@@ -181,8 +182,8 @@ mod tests {
         assert_eq!(kind(&[0x66; 32]), Kind::Plain);
     }
 
-    /// Goal: the address of what is exchanged is right. Method: each form of operand, registers that hold their number
-    /// times a thousand.
+    /// Goal: the address of an exchanged operand is right. Method: each form of operand, with registers that hold
+    /// their number times a thousand.
     #[test]
     fn exchange_operands_are_worked_out() {
         let address = |bytes: &[u8]| {
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(address(&[0x48, 0x87, 0x44, 0x24, 0x10]), Some(4016));
         assert_eq!(address(&[0x4A, 0x87, 0x44, 0x55, 0x01]), Some(25_001));
         assert_eq!(address(&[0x48, 0x87, 0x04, 0x95, 64, 0, 0, 0]), Some(8064));
-        // [rip + 16]: behind its 7 bytes; fs:[rdi] is not worked out
+        // [rip + 16]: after its 7 bytes; fs:[rdi] is not computed
         assert_eq!(address(&[0x48, 0x87, 0x05, 16, 0, 0, 0]), Some(1_000_023));
         assert_eq!(address(&[0x64, 0x48, 0x87, 0x07]), None);
     }

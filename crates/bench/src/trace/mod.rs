@@ -1,30 +1,30 @@
-//! One thread looked at from outside: what an append executes, and what others see while it is stopped in the midst of
-//! one. Without a hook in the code that is looked at.
+//! Traces one thread from outside: which instructions an append executes, and what other threads see while it is
+//! stopped within one. The traced code needs no hook.
 //!
-//! A child process, the same program again, attaches to one thread of this one as a debugger does. To count, it executes
-//! the thread an instruction at a time from one mark to the next and looks at the bytes of each. To stop it at a place, it
-//! has seen such a run before, sets a hardware breakpoint at the address, and lets the thread run at full speed until it
-//! is there; only in the midst of a copy it goes the last part step by step.
+//! A child process, the same program again, attaches to one thread of this one as a debugger does. To count, it
+//! single-steps the thread from one mark to the next and looks at the bytes of each instruction. To stop the thread at
+//! a place, it uses a run that it has counted before: it sets a hardware breakpoint at the address and lets the thread
+//! run at full speed until it arrives. Only within a copy does it single-step the last part.
 //!
 //! # What always holds
-//! - X1. The traced process never stays stopped: the tracer holds a thread for a bounded time, and the kernel detaches
-//!   what a tracer that died had attached. Nothing is killed with the tracer.
-//! - X2. A trap that arrives after the tracer has died is borne, not deadly: it has a handler that does nothing. What is
-//!   traced does not block signals.
-//! - X3. Counts are of instructions in user mode between the two marks, the marks left out; an instruction that repeats
+//! - X1. The traced process never stays stopped: the tracer holds a thread for a bounded time, and when a tracer dies
+//!   the kernel detaches its threads. Nothing is killed with the tracer.
+//! - X2. A trap that arrives after the tracer has died is harmless: its handler does nothing. The traced code does not
+//!   block signals.
+//! - X3. Counts cover instructions in user mode between the two marks, without the marks; an instruction that repeats
 //!   (`rep movsb`) counts once.
-//! - X4. What is told of the allocator are steps at addresses that one allocation ran through when it was learned. Every allocation
-//!   begins as that one did, so zero says that none was made; other numbers are no count of allocations.
+//! - X4. The allocator's figure counts steps at addresses that one allocation executed when it was learned. Every
+//!   allocation begins like that one, so zero proves that none was made; other numbers do not count allocations.
 //!
-//! Linux on x86-64 only; where there is something else, or the kernel refuses, the figures say so.
+//! Works on Linux on x86-64 only; on other systems, or if the kernel refuses, the figures say so.
 //!
 //! | file          | holds                                                     |
 //! |---------------|-----------------------------------------------------------|
-//! | `tracer`      | this side: the child, what is asked of it, the marks      |
-//! | `process`     | the child's side: what it is asked and answers            |
+//! | `tracer`      | this side: the child, the requests to it, the marks       |
+//! | `process`     | the child's side: requests and answers                    |
 //! | `tracee`      | a thread under ptrace; with the marks, the unsafe code    |
 //! | `window`      | the steps between two marks, and the places among them    |
-//! | `instruction` | what is to be known of the bytes of an instruction        |
+//! | `instruction` | the relevant properties of an instruction                 |
 
 mod tracer;
 mod window;
@@ -48,10 +48,10 @@ pub(crate) use tracer::{Hold, Tracer};
 pub(crate) use window::{Counts, Place};
 
 /// Serves as the tracer of the process that started this one: reads requests from standard input, answers on standard
-/// output, and returns at the end of the input. What a [`TracerProgram`] runs.
+/// output, and returns at the end of the input. A [`TracerProgram`] runs this.
 ///
 /// # Errors
-/// Another system than Linux on x86-64; an input that nobody but [`Tracer`] should send.
+/// The system is not Linux on x86-64, or the input does not come from [`Tracer`].
 pub fn trace_thread() -> anyhow::Result<()> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return process::serve();

@@ -3,13 +3,13 @@
 //! | request                       | answers                                                                       |
 //! |-------------------------------|-------------------------------------------------------------------------------|
 //! | none, at the start            | `ready`                                                                       |
-//! | `count THREAD WINDOWS`        | `attached`; `counted I,A,X,O,S,M ...`, a group a window                       |
-//! | `learn THREAD`                | `attached`; `learned COUNT`: what the first of two windows ran and the second did not is the allocator |
+//! | `count THREAD WINDOWS`        | `attached`; `counted I,A,X,O,S,M ...`, one group per window                   |
+//! | `learn THREAD`                | `attached`; `learned COUNT`: allocator addresses, run in the first window only |
 //! | `has PLACE`                   | `yes` or `no`                                                                 |
-//! | `hold THREAD PLACE MILLIS`    | `attached`; `held`; after `go`, or in time, `told` or `expired`; or `missed`  |
-//! | `hold ... step`               | as above, but a step at a time, and nothing is answered any more              |
+//! | `hold THREAD PLACE MILLIS`    | `attached`; `held`; then `told` (after `go`) or `expired`; or `missed`        |
+//! | `hold ... step`               | as above, but single-stepping, with no further answer                         |
 //!
-//! Instead of any of these: `refused WHY`, and the thread runs on. A place is known from the last window that was counted.
+//! Any of these may be `refused WHY` instead; then the thread continues. Places refer to the last counted window.
 
 use std::{collections::BTreeSet, fs::File, io, os::fd::AsFd};
 
@@ -22,10 +22,10 @@ use super::{
     window::{Counts, Place, Window},
 };
 
-/// Steps after which a thread that has not come to its mark is let go: far beyond any append.
+/// Steps after which a thread that has not reached its mark is released: far beyond any append.
 const STEPS_MAX: usize = 4_000_000;
 
-/// The two ends of the conversation.
+/// The two ends of the connection.
 struct Talk {
     from: File,
     to: File,
@@ -44,7 +44,7 @@ impl Talk {
         write_line(&self.to, line)
     }
 
-    /// Waits for a line, at most so long; returns whether there is one, or the end.
+    /// Waits at most `millis` for a line; returns whether there is one, or the end of the input.
     fn is_told_within(&self, millis: u32) -> io::Result<bool> {
         let mut ends = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
@@ -55,7 +55,7 @@ impl Talk {
 /// Answers until the input ends.
 pub(super) fn serve() -> anyhow::Result<()> {
     let (talk, mut window, mut allocator) = (Talk::open()?, Window::default(), BTreeSet::new());
-    // On a line of its own, whatever a test runner has printed.
+    // On its own line, regardless of what a test runner has printed.
     talk.say("\nready")?;
     while let Some(line) = read_line(&talk.from)? {
         let words: Vec<&str> = line.split(' ').collect();
@@ -105,7 +105,7 @@ fn step_over(tracee: &mut Tracee, _at: u64) -> io::Result<()> {
 /// Steps from the mark just passed to the next one.
 fn watch(tracee: &mut Tracee, begin: u64) -> io::Result<Window> {
     let mut window = Window::begin(begin);
-    // The word that was exchanged last, and what it then was.
+    // The address of the word that was exchanged last, and its value after the exchange.
     let mut exchanged = None;
     window.end = to_mark(tracee, |tracee, at| {
         let instruction = tracee.instruction(at)?;
@@ -125,7 +125,7 @@ fn watch(tracee: &mut Tracee, begin: u64) -> io::Result<Window> {
     Ok(window)
 }
 
-/// Watches a window with an allocation, and the same without one.
+/// Watches one window with an allocation and the same one without it.
 fn learn(talk: &Talk, allocator: &mut BTreeSet<u64>, thread: i32) -> io::Result<()> {
     let mut tracee = Tracee::attach(thread)?;
     talk.say("attached")?;
@@ -149,12 +149,12 @@ fn count(talk: &Talk, (last, allocator): (&mut Window, &BTreeSet<u64>), thread: 
         let Counts { instructions, adds, exchanges, others, system_calls, allocator } = last.counts(allocator);
         line.push_str(&format!(" {instructions},{adds},{exchanges},{others},{system_calls},{allocator}"));
     }
-    // Before the answer: who reads it may look whether the thread is traced.
+    // Detach before the answer: its reader may check whether the thread is traced.
     drop(tracee);
     talk.say(&line)
 }
 
-/// Brings the thread to the place; `false` if it came to the end without passing there.
+/// Brings the thread to the place; returns `false` if it reached the end without passing it.
 fn bring(tracee: &mut Tracee, window: &Window, place: Place) -> io::Result<bool> {
     let stop = window.stop(place).ok_or_else(|| io::Error::other(format!("no place {} in it", place.name())))?;
     tracee.break_at(&[window.begin])?;
@@ -184,7 +184,7 @@ fn hold(talk: &Talk, window: &Window, thread: i32, place: Place, millis: u32, st
     let mut tracee = Tracee::attach(thread)?;
     talk.say("attached")?;
     if steps {
-        // For the test that ends this process between two steps.
+        // For the test that kills this process between two steps.
         to_mark(&mut tracee, step_over)?;
         loop {
             tracee.step()?;

@@ -1,4 +1,4 @@
-//! The tracer counts what is there, holds a thread where it says, and does no harm.
+//! Tests that the tracer counts correctly, holds a thread at the named place, and does no harm.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,11 +11,11 @@ use crate::{
     subjects::{Kind, Setup, Visit, with_subject},
 };
 
-/// Said to this program when it is to be the tracer; to the test harness a name that no test has.
+/// The argument that makes this program the tracer; to the test harness it is a name that matches no test.
 const BE_THE_TRACER: &str = "be-the-tracer";
 
-/// Goal: a tracer does not outlive who started it. Method: this program again, told to be the tracer, with an input that
-/// is at its end. The other tests start it the same way and go on to ask it.
+/// Goal: a tracer does not outlive the process that started it. Method: this program again, started as the tracer,
+/// with an input at its end. The other tests start it the same way and then send requests.
 #[test]
 fn tracer_ends_with_its_input() {
     if std::env::args().any(|argument| argument == BE_THE_TRACER) {
@@ -27,13 +27,13 @@ fn tracer_ends_with_its_input() {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// The tracer of tests: this test alone, of this program.
+/// Returns the tracer of tests: this program, running only the test above.
 pub(crate) fn program() -> TracerProgram {
     let arguments = ["--exact", "trace::trace_tests::tracer_ends_with_its_input", BE_THE_TRACER].map(Into::into).into();
     TracerProgram { program: std::env::current_exe().expect("the program that runs"), arguments }
 }
 
-/// Starts the tracer; `None`, said aloud, where the kernel lets nobody trace.
+/// Starts the tracer; returns `None`, with a message, if the kernel forbids tracing.
 pub(crate) fn tracer() -> Option<Tracer> {
     let tracer = Tracer::start(&program()).expect("it is this program");
     match tracer.count(1, &mut || ()) {
@@ -76,8 +76,9 @@ fn counts(kind: Kind, tracer: &Tracer) -> Counts {
     with_subject(kind, &setup, Appends(tracer)).unwrap().expect("it is built")
 }
 
-/// Goal: what runs is what the log's `tests/assembly.rs` finds in the machine code: one locked addition, one exchange,
-/// nothing else that locks; and a mutex is seen where there is one. Method: appends counted, an instruction at a time.
+/// Goal: the executed instructions match what the log's `tests/assembly.rs` finds in the machine code: one locked
+/// addition, one exchange, no other lock; and a mutex is detected where there is one. Method: appends, counted by
+/// single-stepping.
 #[test]
 fn counted_appends_lock_as_the_machine_code_says() {
     let Some(tracer) = tracer() else { return };
@@ -92,8 +93,8 @@ fn counted_appends_lock_as_the_machine_code_says() {
     }
 }
 
-/// Goal: each instruction between the marks is counted, once. Method: a loop whose rounds differ; a copy by the instruction
-/// that repeats, whose length differs.
+/// Goal: each instruction between the marks is counted once. Method: a loop with varying rounds; a copy with a
+/// repeating instruction and varying length.
 #[test]
 fn loops_count_by_their_rounds_and_repeating_copies_once() {
     let Some(tracer) = tracer() else { return };
@@ -119,12 +120,12 @@ fn loops_count_by_their_rounds_and_repeating_copies_once() {
     assert_eq!(to, from);
 }
 
-/// Goal: an entry into the kernel and an allocation are seen, and neither where there is none. Method: a yield, a box, a sum.
+/// Goal: a system call and an allocation are detected, and neither where there is none. Method: a yield, a box, a sum.
 #[test]
 fn system_calls_and_allocations_are_seen() {
     let Some(tracer) = tracer() else { return };
     tracer.learn_allocator().unwrap();
-    // The first ones may fill what the allocator keeps at hand.
+    // The first windows may fill the allocator's caches.
     let last = |work: &mut dyn FnMut()| tracer.count(3, &mut || work()).unwrap()[2];
     assert_eq!(last(&mut std::thread::yield_now).system_calls, 1);
     let boxed = last(&mut || drop(std::hint::black_box(Box::new(std::hint::black_box([7_u8; 40])))));
@@ -135,9 +136,9 @@ fn system_calls_and_allocations_are_seen() {
     assert_eq!((sum.allocator, sum.system_calls), (0, 0), "{sum:?}");
 }
 
-/// Goal: whose record is staged holds up nobody, whose is not even published holds up everybody who waits; appending goes
-/// on in both. Method: a thread of the helping log is held at either place until told, and the other asks how far the log
-/// is complete: no time is measured.
+/// Goal: a thread whose record is staged delays no other; one whose record is not yet published delays all that wait
+/// for the boundary; appending continues in both cases. Method: a thread of the helping log is held at either place
+/// until released, and another one reads the boundary; no time is measured.
 #[test]
 fn held_after_staged_lets_others_be_acknowledged_and_held_before_does_not() {
     let Some(tracer) = tracer() else { return };
@@ -163,7 +164,8 @@ fn held_after_staged_lets_others_be_acknowledged_and_held_before_does_not() {
                 let hold = Hold { place, millis_max: 60_000 };
                 tracer.run_held(hold, &mut append, || attached.store(true, Ordering::Release)).expect("it is attached");
             });
-            // Its own answers are read by then; what follows is for us. Spun for: waking a waiter is not part of an append.
+            // Its own answers are read by then; what follows is for us. This spins, since waking a waiter is not part
+            // of an append.
             while !attached.load(Ordering::Acquire) && !held.is_finished() {
                 std::thread::yield_now();
             }
@@ -179,7 +181,8 @@ fn held_after_staged_lets_others_be_acknowledged_and_held_before_does_not() {
     }
 }
 
-/// Goal: a place that an append does not have is refused, and the append is made. Method: STAGED, of the base protocol.
+/// Goal: a request for a place that an append does not have is refused, and the append is made. Method: STAGED, of the
+/// base protocol.
 #[test]
 fn unknown_place_is_refused_and_the_append_is_made() {
     let Some(tracer) = tracer() else { return };
@@ -196,8 +199,8 @@ fn unknown_place_is_refused_and_the_append_is_made() {
     assert_eq!(made, 3);
 }
 
-/// Goal: a tracer that dies in the midst of stepping leaves the thread running and the process alive (X1, X2). Method:
-/// killed while it steps through a loop, which then has to end by itself.
+/// Goal: a tracer that dies while single-stepping leaves the thread running and the process alive (X1, X2). Method: it
+/// is killed while it steps through a loop, which must then end by itself.
 #[test]
 fn traced_thread_outlives_its_tracer() {
     let Some(mut tracer) = tracer() else { return };
@@ -217,7 +220,8 @@ fn traced_thread_outlives_its_tracer() {
     assert!(rounds.load(Ordering::Relaxed) >= 1000, "{after}");
 }
 
-/// Goal: a program that is no tracer is an error, not a wait for ever. Method: one that ends at once; one that is not there.
+/// Goal: a program that is not a tracer causes an error, not an endless wait. Method: one that exits at once; one that
+/// does not exist.
 #[test]
 fn other_programs_are_refused() {
     let start = |program: &str| {

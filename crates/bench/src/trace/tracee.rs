@@ -1,9 +1,9 @@
-//! `Tracee`: a thread of another process under ptrace, stopped whenever one of these functions is called; and what the
-//! traced process does itself: the mark in its code, and bearing a trap.
+//! `Tracee`: a thread of another process under ptrace, stopped whenever one of these functions is called. Also the
+//! parts that run in the traced process: the mark in its code, and the handler for stray traps.
 //!
 //! # Invariants
 //! - E1. `PTRACE_O_EXITKILL` is never set: the kernel detaches and resumes the thread when this process ends.
-//! - E2. No breakpoint stays behind: dropping clears them before it detaches.
+//! - E2. No breakpoint is left behind: dropping clears them before it detaches.
 
 use std::{collections::BTreeMap, io, mem::offset_of};
 
@@ -23,12 +23,12 @@ use super::instruction::{BYTES_MAX, Instruction, Operand};
 /// Two of the processor's four breakpoints.
 const BREAKPOINTS: usize = 2;
 
-/// A thread that this one traces. Detached when dropped.
+/// A thread that this one traces. Dropping detaches it.
 pub(super) struct Tracee {
     thread: Pid,
-    /// To be delivered when the thread goes on: it was sent to it, and tracing held it up.
+    /// A signal that was sent to the thread and intercepted by tracing; delivered when the thread continues.
     signal: Option<Signal>,
-    /// Instructions seen before: code does not change.
+    /// Decoded instructions; code does not change.
     seen: BTreeMap<u64, Instruction>,
 }
 
@@ -44,7 +44,7 @@ impl Tracee {
     /// Attaches to a thread and stops it.
     ///
     /// # Errors
-    /// What the kernel says; permissions, in most containers.
+    /// Those of the kernel; in most containers, missing permissions.
     pub(super) fn attach(thread: i32) -> io::Result<Self> {
         let thread = Pid::from_raw(thread);
         ptrace::seize(thread, ptrace::Options::empty()).map_err(|errno| error("attaching", errno))?;
@@ -54,7 +54,7 @@ impl Tracee {
         Ok(tracee)
     }
 
-    /// Waits until the thread has stopped for us; what else it stops for is passed on, and `resume` repeated.
+    /// Waits until the thread has stopped for us. Other stops are passed on, and `resume` is repeated.
     fn wait(&mut self, resume: impl Fn(Pid, Option<Signal>) -> nix::Result<()>) -> io::Result<()> {
         loop {
             match waitpid(self.thread, Some(WaitPidFlag::__WALL)) {
@@ -62,7 +62,8 @@ impl Tracee {
                     return Ok(());
                 }
                 Ok(WaitStatus::Stopped(_, signal)) => self.signal = Some(signal),
-                // The whole process was stopped from outside; this thread is to go on, or the one who asked waits for ever.
+                // The whole process was stopped from outside; this thread must continue, or the requesting thread
+                // waits forever.
                 Ok(WaitStatus::PtraceEvent(..)) | Err(Errno::EINTR) => {}
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
                     return Err(io::Error::other("the thread has ended"));
@@ -74,7 +75,7 @@ impl Tracee {
         }
     }
 
-    /// Executes one instruction, or one round of one that repeats.
+    /// Executes one instruction, or one iteration of a repeating one.
     pub(super) fn step(&mut self) -> io::Result<()> {
         ptrace::step(self.thread, self.signal.take()).map_err(|errno| error("stepping", errno))?;
         self.wait(ptrace::step)
@@ -115,14 +116,14 @@ impl Tracee {
             return Ok(*instruction);
         }
         let mut bytes = self.word(at)?.to_le_bytes().to_vec();
-        // The second half may lie on a page that is not there; then the instruction is in the first.
+        // The second half may be on an unmapped page; then the instruction is in the first half.
         bytes.extend(self.word(at + 8).unwrap_or(0).to_le_bytes());
         let instruction = Instruction::decode(&bytes[..=BYTES_MAX]);
         self.seen.insert(at, instruction);
         Ok(instruction)
     }
 
-    /// Returns the address of an operand of the instruction at `at`, which is the next one.
+    /// Returns the address of an operand of the instruction at `at`, which must be the next one.
     pub(super) fn operand(&self, at: u64, operand: Operand) -> io::Result<u64> {
         let registers = ptrace::getregs(self.thread).map_err(|errno| error("reading registers", errno))?;
         let r = &registers;
@@ -133,7 +134,7 @@ impl Tracee {
         Ok(operand.address(at, |number| numbered[usize::from(number & 15)]))
     }
 
-    /// Has [`Tracee::run`] stop before the instructions at these addresses, and at no others.
+    /// Makes [`Tracee::run`] stop before the instructions at these addresses, and at no others.
     pub(super) fn break_at(&self, addresses: &[u64]) -> io::Result<()> {
         assert!(addresses.len() <= BREAKPOINTS, "the processor has four, two are used");
         let register = |number: usize| offset_of!(user, u_debugreg) + number * size_of::<u64>();
@@ -141,7 +142,7 @@ impl Tracee {
         let mut control = 0;
         for (number, at) in addresses.iter().enumerate() {
             self.set_user(register(number), *at)?;
-            // Locally enabled; kind and length zero: execution.
+            // Locally enabled; kind and length are zero: execution.
             control |= 1 << (2 * number);
         }
         self.set_user(register(7), control)
@@ -150,7 +151,7 @@ impl Tracee {
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        // E2. Where the thread is gone or runs, both fail; then it ends, or our own end detaches it.
+        // E2. If the thread is gone or running, both calls fail; then it ends, or our exit detaches it.
         let _cleared = self.break_at(&[]);
         let _detached = ptrace::detach(self.thread, self.signal.take());
     }
@@ -159,27 +160,28 @@ impl Drop for Tracee {
 /// Marks a place for [`Tracee`]: an instruction that does nothing.
 #[inline(always)]
 pub(super) fn mark() {
-    // SAFETY: the register is exchanged with itself and keeps its value; no memory, no stack, no flags. The compiler is not
-    // told that memory stays untouched, so nothing measured moves across.
+    // SAFETY: the register is exchanged with itself and keeps its value; no memory, stack or flags are touched. The
+    // options do not say `nomem`, so the compiler moves no measured memory access across.
     unsafe { std::arch::asm!("xchg bx, bx", options(nostack, preserves_flags)) };
 }
 
 extern "C" fn bear(_signal: i32) {}
 
-/// Has this process bear the trap that arrives when a tracer dies between two steps: the step is over by then. To be called
-/// before each tracing: a step where signals are blocked (as they are while a thread is started) takes the handler away.
+/// Installs a handler for the trap that arrives when a tracer dies between two steps; the step is complete by then.
+/// Must be called before each tracing: a step while signals are blocked (as they are while a thread is started)
+/// removes the handler.
 pub(super) fn bear_traps() -> io::Result<()> {
     let action = SigAction::new(SigHandler::Handler(bear), SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler does nothing, so it may interrupt anything; nobody else in this program handles traps.
+    // SAFETY: the handler does nothing, so it may interrupt anything; no other code of this program handles traps.
     unsafe { sigaction(Signal::SIGTRAP, &action) }.map(drop).map_err(|errno| error("handling SIGTRAP", errno))
 }
 
-/// Copies by the instruction that repeats by itself.
+/// Copies with an instruction that repeats.
 #[cfg(test)]
 pub(super) fn copy_repeating(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len());
-    // SAFETY: both ranges are `from.len()` bytes and, one of them being exclusive, apart; the direction flag is clear, as
-    // the calling convention has it.
+    // SAFETY: both ranges are `from.len()` bytes long and disjoint, since one of them is exclusive; the direction flag
+    // is clear by the calling convention.
     unsafe {
         std::arch::asm!(
             "rep movsb",

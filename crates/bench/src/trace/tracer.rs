@@ -1,4 +1,4 @@
-//! `Tracer`: the child process that looks at threads of this one, and what it can be asked.
+//! `Tracer`: the child process that traces threads of this one, and its requests.
 
 use std::{
     ffi::OsString,
@@ -9,7 +9,7 @@ use std::{
 
 use super::{Counts, Place};
 
-/// What to run as the tracer: a program that calls [`trace_thread`](crate::trace_thread), this one as a rule.
+/// The program to run as the tracer. It calls [`trace_thread`](crate::trace_thread) and usually is this program.
 #[derive(Clone, Debug)]
 pub struct TracerProgram {
     /// The program.
@@ -18,25 +18,25 @@ pub struct TracerProgram {
     pub arguments: Vec<OsString>,
 }
 
-/// How a thread is to be held.
+/// Where and how long a thread is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
     pub(crate) place: Place,
-    /// For so long, or until [`Tracer::let_go`] if that comes first.
+    /// The time limit, unless [`Tracer::let_go`] comes first.
     pub(crate) millis_max: u32,
 }
 
-/// A tracer that was started. One thread at a time is looked at.
+/// A running tracer. It traces one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    /// Ends when its input does.
+    /// Exits at the end of its input.
     child: std::process::Child,
     to: File,
     from: File,
 }
 
-/// Reads up to the end of a line; `None` at the end of the input. A byte at a time: what follows the line may be somebody
-/// else's to read.
+/// Reads up to the end of a line; `None` at the end of the input. Reads single bytes, since another thread may read
+/// what follows the line.
 pub(super) fn read_line(mut from: &File) -> io::Result<Option<String>> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
@@ -50,7 +50,7 @@ pub(super) fn read_line(mut from: &File) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes one line at once.
+/// Writes one line with one write.
 pub(super) fn write_line(mut to: &File, line: &str) -> io::Result<()> {
     to.write_all(format!("{line}\n").as_bytes())
 }
@@ -84,10 +84,10 @@ fn this_thread() -> i32 {
     0
 }
 
-/// Lets `child` trace this process, which the kernel may forbid to a child otherwise (Yama).
+/// Allows `child` to trace this process, which the kernel may otherwise forbid (Yama).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn allow(child: &std::process::Child) -> io::Result<()> {
-    // Without Yama there is nothing to allow.
+    // Without Yama this fails, and no permission is needed.
     let _allowed =
         rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(rustix::process::Pid::from_child(child)));
     Ok(())
@@ -102,7 +102,7 @@ impl Tracer {
     /// Starts the program and waits until it is ready.
     ///
     /// # Errors
-    /// It cannot be started, or ends at once; another system.
+    /// The program cannot be started or exits at once; the system is not supported.
     pub(crate) fn start(program: &TracerProgram) -> io::Result<Self> {
         let mut command = std::process::Command::new(&program.program);
         command.args(&program.arguments).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
@@ -125,23 +125,23 @@ impl Tracer {
         }
     }
 
-    /// Reads the answer that must come now.
+    /// Reads an answer that must be `answer`.
     fn expect(&self, answer: &str) -> io::Result<()> {
         let heard = self.hear()?;
         if heard == answer { Ok(()) } else { Err(unexpected(&heard)) }
     }
 
-    /// Asks for something to be done with this thread; returns when the tracer has attached to it.
+    /// Sends a request about this thread; returns when the tracer has attached to it.
     fn ask(&self, request: &str) -> io::Result<()> {
         bear_traps()?;
         write_line(&self.to, request)?;
         self.expect("attached")
     }
 
-    /// Runs `work` so many times and counts what each executed.
+    /// Runs `work` `windows` times and counts what each run executed.
     ///
     /// # Errors
-    /// The kernel refuses; the reason is in the message. `work` may not have run then.
+    /// The kernel refuses, with the reason in the message. `work` may not have run then.
     pub(crate) fn count<F: FnMut()>(&self, windows: usize, work: &mut F) -> io::Result<Vec<Counts>> {
         self.ask(&format!("count {} {windows}", this_thread()))?;
         (0..windows).for_each(|_| marked(work));
@@ -152,14 +152,14 @@ impl Tracer {
         all.then_some(counts).ok_or_else(|| unexpected(&line))
     }
 
-    /// Learns which code an allocation runs through, so that [`Tracer::count`] tells steps in it.
+    /// Learns which code an allocation executes, so that [`Tracer::count`] reports steps in it.
     ///
     /// # Errors
-    /// The kernel refuses, or nothing was found.
+    /// The kernel refuses, or no such code was found.
     pub(crate) fn learn_allocator(&self) -> io::Result<()> {
         let bytes = std::cell::Cell::new(64);
         let mut allocate = || drop(std::hint::black_box(Vec::<u8>::with_capacity(std::hint::black_box(bytes.get()))));
-        // What happens once only is over then.
+        // This completes one-time initialization.
         allocate();
         allocate();
         self.ask(&format!("learn {}", this_thread()))?;
@@ -173,7 +173,7 @@ impl Tracer {
         }
     }
 
-    /// Returns whether the last one counted passed `place`.
+    /// Returns whether the last counted run passed `place`.
     ///
     /// # Errors
     /// The tracer is gone.
@@ -187,8 +187,8 @@ impl Tracer {
         }
     }
 
-    /// Runs `work`, held for a while at a place that the last one counted had too; `false` if it came through without
-    /// passing there.
+    /// Runs `work` and holds it for a while at a place that the last counted run had too. Returns `false` if it ended
+    /// without passing there.
     ///
     /// # Errors
     /// The kernel refuses, or there is no such place. `work` may not have run then.
@@ -201,8 +201,8 @@ impl Tracer {
         Ok(held)
     }
 
-    /// The first part of [`Tracer::hold`]: returns when `work` is through. The answers behind `on_attached` are left for
-    /// others to read.
+    /// Runs the first part of [`Tracer::hold`]; returns when `work` has ended. The answers after `on_attached` are left
+    /// for another thread to read.
     pub(super) fn run_held<F: FnMut()>(&self, hold: Hold, work: &mut F, on_attached: impl FnOnce()) -> io::Result<()> {
         let Hold { place, millis_max } = hold;
         self.ask(&format!("hold {} {} {millis_max}", this_thread(), place.name()))?;
@@ -211,7 +211,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Waits until the thread is held, or has come through without passing there: `false`.
+    /// Waits until the thread is held, or returns `false` if it has ended without passing there.
     pub(super) fn wait_held(&self) -> io::Result<bool> {
         let heard = self.hear()?;
         match heard.as_str() {
@@ -221,7 +221,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until the thread is let go; returns whether [`Tracer::let_go`] did it.
+    /// Waits until the thread is released; returns whether [`Tracer::let_go`] did it.
     pub(super) fn end_held(&self) -> io::Result<bool> {
         let heard = self.hear()?;
         match heard.as_str() {
@@ -231,14 +231,14 @@ impl Tracer {
         }
     }
 
-    /// Lets go the thread that is held.
+    /// Releases the held thread.
     #[cfg(test)]
     pub(super) fn let_go(&self) -> io::Result<()> {
         write_line(&self.to, "go")
     }
 
-    /// Has the tracer step through `work` without end and kills it in the midst, once `is_time` returns; `died` is called
-    /// when it is gone. Returns when `work` is through.
+    /// Makes the tracer single-step through `work` without end, and kills it once `is_time` returns; calls `died` when
+    /// it is gone. Returns when `work` has ended.
     #[cfg(test)]
     pub(super) fn die_stepping<F: FnMut()>(
         &mut self,
@@ -249,7 +249,7 @@ impl Tracer {
         let (Self { child, to, from }, thread) = (self, this_thread());
         bear_traps()?;
         std::thread::scope(|scope| {
-            // Before the stepping: starting a thread blocks signals.
+            // Started before the stepping: starting a thread blocks signals.
             let killed = scope.spawn(move || {
                 is_time();
                 let killed = child.kill().and_then(|()| child.wait());
@@ -278,7 +278,8 @@ fn parse(group: &str) -> Option<Counts> {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // Its input ends with `to`; it may be waiting in ptrace for a thread that is gone, so it is ended in any case.
+        // Its input ends with `to`, but it may be waiting in ptrace for a thread that is gone, so it is killed in any
+        // case.
         let _gone_already = self.child.kill();
         let _status = self.child.wait();
     }

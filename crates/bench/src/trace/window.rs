@@ -1,43 +1,45 @@
-//! `Window`: what a thread executed between two marks, and where among it an append can be stopped.
+//! `Window`: the instructions that a thread executed between two marks, and the places where an append can be stopped.
 //!
-//! The places are told from the locked instructions alone. Taking positions is the `lock xadd`, or the exchange that takes
-//! the mutex. What is left last is the flag, by an exchange, or the mutex, by the last locked instruction. Where the word
-//! that was exchanged changes once more, by a plain store, the exchange showed STAGED and the store shows white.
+//! The places are found from the locked instructions alone. Positions are reserved by the `lock xadd`, or by the
+//! exchange that takes the mutex. The last release is that of the flag, by an exchange, or of the mutex, by the last
+//! locked instruction. If the exchanged word changes once more, by a plain store, the exchange set STAGED and the
+//! store sets white.
 
-/// How many instructions of each kind were executed.
+/// The number of executed instructions of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// All of them.
     pub(crate) instructions: u64,
-    /// `lock xadd`: positions taken, on a line that all appenders share.
+    /// `lock xadd`: reservations of positions, on a cache line that all appenders share.
     pub(crate) adds: u64,
     /// Exchanges with memory.
     pub(crate) exchanges: u64,
-    /// Anything else that is locked.
+    /// Any other locked instructions.
     pub(crate) others: u64,
-    /// Entries into the kernel.
+    /// System calls.
     pub(crate) system_calls: u64,
-    /// Of all, those in the code that an allocation ran through ([`Tracer::learn_allocator`](super::Tracer::learn_allocator)).
+    /// Of all, those in the code that an allocation executed
+    /// ([`Tracer::learn_allocator`](super::Tracer::learn_allocator)).
     pub(crate) allocator: u64,
 }
 
 impl Counts {
-    /// Returns how many were locked.
+    /// Returns the number of locked instructions.
     pub(crate) fn locked(&self) -> u64 {
         self.adds + self.exchanges + self.others
     }
 }
 
-/// Where in an append its thread can be stopped.
+/// A place in an append where its thread can be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Right after taking positions (W2), or the mutex under which they are.
+    /// Right after reserving positions (W2), or taking the mutex under which they are reserved.
     Taken,
-    /// Right after the exchange that shows STAGED.
+    /// Right after the exchange that sets STAGED.
     Staged,
-    /// Half-way in steps through what copies the record.
+    /// Half-way through the steps that copy the record.
     MidCopy,
-    /// Right before the store that shows white, or leaves the mutex.
+    /// Right before the store that sets white, or releases the mutex.
     BeforeWhite,
 }
 
@@ -65,16 +67,16 @@ mod steps {
 
     use super::{super::instruction::Kind, Counts, Place};
 
-    /// One step of the thread: an instruction, or one round of one that repeats.
+    /// One step of the thread: an instruction, or one iteration of a repeating one.
     #[derive(Clone, Copy, Debug)]
     struct Step {
         at: u64,
         kind: Kind,
-        /// Another round of the instruction of the step before.
+        /// Whether it is another iteration of the instruction of the previous step.
         again: bool,
     }
 
-    /// Where to stop: when the thread has come to `address` for the time after `passes` others, and gone `steps` more.
+    /// A stop: the thread has passed `address` `passes` times, is there again, and has executed `steps` more.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(in super::super) struct Stop {
         pub(in super::super) address: u64,
@@ -89,7 +91,7 @@ mod steps {
         pub(in super::super) begin: u64,
         pub(in super::super) end: u64,
         steps: Vec<Step>,
-        /// The step that changed, by a plain store, the word that the last exchange changed.
+        /// The step whose plain store changed the word that the last exchange had changed.
         whitened: Option<usize>,
     }
 
@@ -107,12 +109,12 @@ mod steps {
             }
         }
 
-        /// Says that the last step changed the word that was exchanged before.
+        /// Records that the last step changed the word that was exchanged before.
         pub(in super::super) fn whitened(&mut self) {
             self.whitened = self.whitened.or(self.steps.len().checked_sub(1));
         }
 
-        /// Counts the steps; those in `allocator` by address.
+        /// Counts the steps, and those at addresses in `allocator`.
         pub(in super::super) fn counts(&self, allocator: &BTreeSet<u64>) -> Counts {
             let count = |wanted: &dyn Fn(&Step) -> bool| {
                 self.steps.iter().filter(|step| !step.again).filter(|step| wanted(step)).count() as u64
@@ -137,7 +139,7 @@ mod steps {
             let is_locked = |step: &Step| matches!(step.kind, Kind::Add | Kind::Exchange | Kind::OtherLocked);
             let taken = match self.steps.iter().position(|step| step.kind == Kind::Add) {
                 Some(add) => add + 1,
-                // The exchange can fail: behind the jump that is taken then.
+                // The exchange can fail, so this is after the jump that is taken then.
                 None => {
                     let lock = self.steps.iter().position(is_locked)?;
                     lock + 2 + self.steps[lock + 1..].iter().position(|step| step.kind == Kind::Branch)?
@@ -149,7 +151,7 @@ mod steps {
             let white = self.whitened.or_else(|| self.steps.iter().rposition(is_locked))?;
             let copy = staged.unwrap_or(taken);
             if white <= copy + 1 {
-                // Ends by a store that is not known here.
+                // The release is a store that is not recognized.
                 return (place == Place::Taken).then(|| self.at(taken, 0)).flatten();
             }
             match place {
@@ -186,7 +188,7 @@ mod steps {
             Some(Stop { address, passes, steps })
         }
 
-        /// Goal: each protocol is stopped where its name says. Method: appends of the three shapes, a dozen steps each.
+        /// Goal: each protocol is stopped at the named places. Method: appends of the three shapes, a dozen steps each.
         #[test]
         fn places_are_found_in_each_shape_of_append() {
             use Kind::{Add, Branch, Exchange, OtherLocked, Plain};
@@ -232,13 +234,13 @@ mod steps {
             assert_eq!(stops(&mutex), [stop(13, 0, 0), None, stop(13, 0, 1), stop(16, 0, 0)]);
             assert_eq!(mutex.counts(&BTreeSet::new()).locked(), 2);
 
-            // White by a store that no exchange announced: only the position is known.
+            // White is set by a store that no exchange announced: only the position is known.
             let linked = window(&[(10, Plain), (11, Add), (12, Plain), (13, Plain)], None);
             assert_eq!(stops(&linked), [stop(12, 0, 0), None, None, None]);
             assert_eq!(stops(&Window::default()), [None; 4]);
         }
 
-        /// Goal: an instruction that repeats counts once, a loop counts each time. Method: both.
+        /// Goal: a repeating instruction counts once, a loop counts each time. Method: both.
         #[test]
         fn rounds_of_one_instruction_count_once() {
             use Kind::Plain;
@@ -248,7 +250,7 @@ mod steps {
             assert_eq!(window(&[(5, Plain), (5, Plain)], None).counts(&none).instructions, 2);
         }
 
-        /// Goal: entries into the kernel and steps of the allocator are counted among the others. Method: a window with both.
+        /// Goal: system calls and steps of the allocator are counted among the others. Method: a window with both.
         #[test]
         fn system_calls_and_steps_of_the_allocator_are_counted() {
             let steps = [(1, Kind::Plain), (2, Kind::SystemCall), (8, Kind::Plain), (9, Kind::Plain)];
