@@ -1,4 +1,4 @@
-//! `Collecting`: the policies of collection that a pair is measured under, one after the other, while it runs.
+//! `Collecting`: the collection policies that a pair is measured under, one after the other, while it runs.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub(crate) fn policy_name(policy: PolicyKind) -> String {
     format!("P{number} {}", policy.name())
 }
 
-/// A policy begins anew when it is set: some ticks, and a control window, which says what the delay is without collection.
+/// A policy starts from its initial state when it is set: some ticks, and a control window that measures the delay
+/// without collection.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// See the module's documentation.
@@ -25,14 +26,14 @@ const SETTLE: Duration = Duration::from_millis(500);
 pub(crate) enum Collecting {
     /// P0.
     Nothing,
-    /// P1: whatever is offered, up to `training.collection_cpu`.
+    /// P1: everything that is offered, up to `training.collection_cpu`.
     Always,
     /// P6, the default.
     Headroom,
 }
 
 impl Collecting {
-    /// The first is what the others stand beside.
+    /// The first is the baseline of the others.
     pub(crate) const ALL: [Self; 3] = [Self::Nothing, Self::Always, Self::Headroom];
 
     /// Returns its name in tables.
@@ -44,10 +45,10 @@ impl Collecting {
         }
     }
 
-    /// Has the replica of `pair` collect so from now on.
+    /// Makes the replica of `pair` collect under this policy from now on.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(crate) fn begin(self, settings: &TrainingSettings, pair: &Pair) -> anyhow::Result<()> {
         let policy = match self {
             Self::Nothing => "none",
@@ -60,10 +61,10 @@ impl Collecting {
     }
 }
 
-/// Starts a pair that has TPC-C and the row that is watched, and whose replica may take samples, each process on a core of its own if there
-/// are two.
+/// Starts a pair with TPC-C and the watched row, whose replica may take samples. Each process has its own core if
+/// there are two.
 ///
-/// # Errors
+/// The pair does not start; the errors of the driver.
 /// It does not start; the driver's.
 pub(crate) fn loaded_pair(
     replication: &ReplicationSettings,
@@ -74,15 +75,15 @@ pub(crate) fn loaded_pair(
     let pair = pair::launch(replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
     pair.load(replication)?;
     let _look_us = watch::prepare(&pair, replication)?;
-    // A replica that takes no samples would be as fast under each policy.
+    // A replica that takes no samples would be equally fast under each policy.
     set_samples(&replication.plan, &pair, Node::Replica, true)?;
     Ok(pair)
 }
 
-/// Returns what `run` returned, and how many samples the replica of `pair` took meanwhile.
+/// Returns the result of `run`, and the number of samples that the replica of `pair` took meanwhile.
 ///
 /// # Errors
-/// Those of `run`; the driver's.
+/// Those of `run` and of the driver.
 pub(crate) fn with_samples<T>(pair: &Pair, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
     let before = Collected::of(pair, Node::Replica)?;
     let done = run()?;

@@ -1,5 +1,5 @@
-//! What `collie serve --beside-samples` has done beside each sample that is taken: what a dearer sampler does, or what more samples of the same
-//! call would cost. For the questions of this folder alone.
+//! The extra work of `collie serve --beside-samples` for each sample: that of a more expensive sampler, or that of
+//! more samples of the same call. Only for the questions of this folder.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -11,13 +11,13 @@ use collie_sync::ticks;
 
 use super::six_calls::SixCalls;
 
-/// Samples of a thread's ring, of as many words as one of Collie's has.
+/// Samples of a thread's ring; a sample has as many words as Collie's.
 const RING_SAMPLES: usize = 4096;
 type OwnSample = [u64; 12];
 
-/// How often it is done for each sample: 0 for nothing.
+/// How often the work is repeated for each sample; 0 for never.
 static TIMES: AtomicU32 = AtomicU32::new(0);
-/// Whether the kernel is asked, or else what Collie's sampler does is done again.
+/// Whether the work is six system calls; otherwise it is that of Collie's sampler.
 static ASKS_KERNEL: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
@@ -25,11 +25,12 @@ std::thread_local! {
     static OWN: RefCell<(Vec<OwnSample>, usize)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
-/// Has `what` done beside each sample of this process from now on: `own:TIMES` for what Collie's sampler does (two readings of the processor's
-/// counter, and a sample into a ring of the thread), `six-calls:TIMES` for six system calls. Returns what that is, in a line.
+/// Does `what` in addition to each sample of this process from now on: `own:TIMES` for the work of Collie's sampler
+/// (two readings of the processor's counter, and a sample into a ring of the thread), `six-calls:TIMES` for six system
+/// calls. Returns a line that describes it.
 ///
 /// # Errors
-/// It is neither; samples of this process have something else beside them.
+/// `what` is neither, or samples of this process already have other extra work.
 pub fn beside_samples(what: &str) -> anyhow::Result<String> {
     static OURS: AtomicBool = AtomicBool::new(false);
     let (kind, times) = what.split_once(':').context("what is done beside samples is own:TIMES or six-calls:TIMES")?;
@@ -53,7 +54,7 @@ pub fn beside_samples(what: &str) -> anyhow::Result<String> {
 }
 
 fn with_six(with: impl Fn(&mut SixCalls) -> std::io::Result<()>) {
-    // A thread that is being torn down does without. What the kernel says is of no interest here.
+    // A thread that is being torn down skips this. Errors of the kernel do not matter here.
     let _asked = SIX.try_with(|six| {
         let mut six = six.borrow_mut();
         let six = six.get_or_insert_with(SixCalls::of_any_kind);
@@ -87,8 +88,8 @@ fn ends() {
 mod tests {
     use super::*;
 
-    /// Goal: both kinds do as often as they were asked to, on the thread that samples, and 0 is nothing. Method: both calls by hand, counted
-    /// in what they keep; words that say something else.
+    /// Goal: both kinds run as often as requested, on the sampling thread, and 0 is never. Method: both calls by hand,
+    /// counted in what they store; invalid arguments.
     #[test]
     fn it_is_done_so_often() {
         let taken = || OWN.with(|own| own.borrow().1);

@@ -1,11 +1,11 @@
-//! `Interval`: what paired runs say of a ratio, and how sure that is: the median with its 95 % interval, by drawing the runs again and again
-//! (percentile bootstrap: Efron, Annals of Statistics, 1979).
+//! `Interval`: the median of paired ratios with its 95 % interval, by resampling the runs (percentile bootstrap:
+//! Efron, Annals of Statistics, 1979).
 //!
 //! # What always holds
 //! - S1. The same values and the same seed give the same interval.
-//! - S2. The interval lies within the lowest and the highest value, and holds the median.
-//! - S3. Of fewer than six values it is as wide as they are: their median lies between the extremes with less than 97 %, so that drawing
-//!   them again would claim more than there is.
+//! - S2. The interval lies within the lowest and the highest value, and contains the median.
+//! - S3. With fewer than six values it is the full range: the median lies between the extremes with less than 97 %, so
+//!   a bootstrap would claim too much.
 
 use collie_env::SimRandom;
 
@@ -13,25 +13,25 @@ use crate::Spread;
 use crate::measures::median;
 use crate::report::Figure;
 
-/// How often the values are drawn again.
+/// The number of resamples.
 const DRAWS: usize = 4_000;
-/// Of the draws that are left out, at each end.
+/// The share of resamples that is left out at each end.
 const TAIL: f64 = 0.025;
-/// See S3: between the extremes of n values the median lies with 1 - 2^(1-n), of six with 96.9 %.
+/// See S3: the median lies between the extremes of n values with probability 1 - 2^(1-n), of six with 96.9 %.
 const VALUES_MIN: usize = 6;
 
-/// See the module's documentation.
+/// A median with its interval. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     /// The middle value.
     pub(crate) median: f64,
-    /// Ends of the 95 % interval of the median.
+    /// The ends of the 95 % interval of the median.
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
 impl Interval {
-    /// Of the median of `values`; `None` of none.
+    /// Returns the interval of the median of `values`; `None` if there are none.
     pub(crate) fn of(values: &[f64], seed: u64) -> Option<Self> {
         let first = *values.first()?;
         let (low, high) = values.iter().fold((first, first), |(low, high), &value| (low.min(value), high.max(value)));
@@ -55,7 +55,7 @@ impl Interval {
         Some(Self { median: median_of_all, low: at(TAIL), high: at(1.0 - TAIL) })
     }
 
-    /// Returns it as a figure of a row; the key says that the range is an interval: `.._ci95`.
+    /// Returns it as a figure of a row; the suffix `.._ci95` of the key marks the range as an interval.
     pub(crate) fn figure(&self) -> Figure {
         Figure::Runs(Spread { median: self.median, low: self.low, high: self.high })
     }
@@ -66,17 +66,17 @@ fn below(random: &SimRandom, end: usize) -> usize {
     usize::try_from(random.below(end)).expect("below a number of runs")
 }
 
-/// Returns, run by run, how much `with` is of `without`. A run in which there was nothing without says nothing.
+/// Returns the ratio of `with` to `without`, run by run. Runs in which `without` is 0 are left out.
 pub(crate) fn paired_ratios(with: &[f64], without: &[f64]) -> Vec<f64> {
     let pairs = with.iter().zip(without);
     pairs.filter(|(_, without)| **without > 0.0).map(|(with, without)| with / without).collect()
 }
 
-/// Measures every arm once in each run: in their order, and in the next run backwards (A B B A), so that what changes evenly over time counts
-/// for all alike. Returns what `measure` returned, by arm and run.
+/// Measures every arm once in each run, in their order and in the next run backwards (A B B A), so that linear drift
+/// affects all arms equally. Returns the results of `measure` by arm and run.
 ///
 /// # Errors
-/// The first of `measure`, which is given arm and run.
+/// The first error of `measure`, which is called with arm and run.
 pub(crate) fn in_balanced_order<T>(
     arms: usize,
     runs: u32,
@@ -107,14 +107,16 @@ mod tests {
         assert_eq!((Interval::of(&[], 7), Interval::of(&[2.0; 9], 7).map(|of| of.high - of.low)), (None, Some(0.0)));
     }
 
-    /// Goal: the interval is that of the median, not wider and not narrower. Method: the exact interval of an odd number of values by their
-    /// order has known ends: of 25 distinct ones a drawn median falls on the k-th with a binomial probability; its 2.5 % and 97.5 % ends are
-    /// computed here from that, and the drawn ones are within one place.
+    /// Goal: the interval is that of the median, not wider and not narrower. Method: the interval of an odd number of
+    /// values by their order is known exactly: of 25 distinct ones a resampled median falls on the k-th with a
+    /// binomial probability. Its 2.5 % and 97.5 % ends are computed here from that, and the bootstrap's are within one
+    /// place.
     #[test]
     fn an_interval_is_that_of_the_binomial() {
         const COUNT: u32 = 25;
         let values: Vec<f64> = (1..=COUNT).map(f64::from).collect();
-        // The drawn median is at most the k-th value if at least 13 of 25 draws are: each is with probability k / 25.
+        // The resampled median is at most the k-th value if at least 13 of 25 draws are; each is with probability k /
+        // 25.
         let at_most = |k: u32| {
             let p = f64::from(k) / f64::from(COUNT);
             let mut choose = 1.0;
@@ -134,13 +136,13 @@ mod tests {
         assert!((found.high - quantile(1.0 - TAIL)).abs() <= 1.0, "{found:?}, {}", quantile(1.0 - TAIL));
     }
 
-    /// Goal: ratios are of the same run, and a run without anything says nothing. Method: three runs.
+    /// Goal: ratios compare the same run, and a run with 0 is left out. Method: three runs.
     #[test]
     fn ratios_are_of_the_same_run() {
         assert_eq!(paired_ratios(&[1.0, 6.0, 5.0], &[2.0, 3.0, 0.0]), [0.5, 2.0]);
     }
 
-    /// Goal: no arm is always the first. Method: three arms in three runs, in the order in which they are called.
+    /// Goal: no arm is always the first. Method: three arms in three runs, in the order of the calls.
     #[test]
     fn arms_take_turns_in_being_first() {
         let mut order = Vec::new();

@@ -1,9 +1,9 @@
-//! `cores`: where a primary and its replica run, so that neither takes the other's time.
+//! `cores`: the cores of a primary and its replica, chosen so that neither takes the other's time.
 
 use crate::Section;
 
-/// Returns the first two processors that this process may run on, one for a primary and one for its replica; `None` where there are fewer, or
-/// the system does not say.
+/// Returns the first two processors that this process may run on, one for a primary and one for its replica; `None` if
+/// there are fewer, or the system does not report them.
 pub(crate) fn two_cores() -> Option<[usize; 2]> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -22,7 +22,7 @@ fn listed(list: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Says in the notes of `section` where the processes of its pairs ran, and what that means for its figures.
+/// Notes in `section` on which cores the processes of its pairs ran, and what that means for its figures.
 pub(crate) fn note_cores(section: &mut Section, cores: Option<[usize; 2]>) {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     section.notes.push(match cores {
@@ -38,7 +38,8 @@ pub(crate) fn note_cores(section: &mut Section, cores: Option<[usize; 2]>) {
 mod tests {
     use super::*;
 
-    /// Goal: a list of processors is read as the kernel writes it. Method: one, ranges, both, nonsense; this machine's.
+    /// Goal: a list of processors in the kernel's format is read. Method: one, ranges, both, nonsense; that of this
+    /// machine.
     #[test]
     fn a_list_of_cores_is_read() {
         let all = |list| listed(list).collect::<Vec<_>>();

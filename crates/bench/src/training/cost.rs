@@ -1,5 +1,5 @@
-//! What does collecting cost the machines, of everything, for each thousand transactions a second? Primary and replica as they are by default,
-//! beside the same two with nothing collected, at the same arrival rate.
+//! How much of the machines' resources does collection use per thousand transactions a second? Primary and replica
+//! with defaults, compared with the same two without collection, at the same arrival rate.
 
 use super::bootstrap::{Interval, in_balanced_order};
 use super::cores::{note_cores, two_cores};
@@ -14,13 +14,13 @@ use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::report::{Figure, Row};
 use crate::tpcc::Pacing;
 
-/// Of the knee: a rate that both keep, so that what is asked for is done in both runs of a pair.
+/// The share of the knee: a rate that both keep, so that both runs of a pair complete the requested work.
 const SHARE: f64 = 0.6;
 const NODES: [(Node, &str); 2] = [(Node::Primary, "primary"), (Node::Replica, "replica")];
 /// Bytes of a mebibyte.
 const MIB: f64 = 1_048_576.0;
 
-/// What one run used, for each transaction; of memory what there was at its end.
+/// The resources that one run used per transaction; memory is that at its end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     /// By node.
@@ -30,7 +30,7 @@ struct Used {
     samples: [f64; 2],
     spent_us: [f64; 2],
     file_bytes: [f64; 2],
-    /// Over the loopback, of the load too: what a pair differs by is what collecting sends.
+    /// Bytes over the loopback, including the load; the difference of a pair is the traffic of collection.
     network_bytes: f64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Has both collect as they do by default, or neither.
+/// Makes both nodes collect as by default, or neither.
 fn turn(settings: &TrainingSettings, pair: &Pair, on: bool) -> anyhow::Result<()> {
     for (node, _) in NODES {
         set_samples(&settings.plan, pair, node, on)?;
@@ -80,7 +80,7 @@ fn turn(settings: &TrainingSettings, pair: &Pair, on: bool) -> anyhow::Result<()
     set(pair, Node::Replica, "training.collection_policy", if on { "headroom" } else { "none" })
 }
 
-/// Returns how many bytes this machine has sent to itself.
+/// Returns the number of bytes that this machine has sent to itself.
 fn loopback_bytes() -> Option<f64> {
     let devices = std::fs::read_to_string("/proc/net/dev").ok()?;
     let line = devices.lines().find_map(|line| line.trim_start().strip_prefix("lo:"))?;
@@ -97,7 +97,7 @@ fn one_run(settings: &TrainingSettings, pair: &Pair, run: u32, per_s: f64) -> an
     let done = pair.drive(&replication, run, Pacing::Poisson(per_s))?;
     pair.until_even(&replication)?;
     let after = (usage()?, loopback_bytes(), collected()?);
-    // What was used is of the whole run, with its warm-up, in which as many begin a second.
+    // Usage covers the whole run with its warm-up, which has the same rate of transactions.
     let whole_ns = float(done.ns) + replication.warm_up.as_secs_f64() * 1e9;
     let count = float(done.tally.ended()) * whole_ns / float(done.ns.max(1));
     anyhow::ensure!(count > 0.0, "nothing ended in a run of {:?}", settings.time);
@@ -117,7 +117,7 @@ fn one_run(settings: &TrainingSettings, pair: &Pair, run: u32, per_s: f64) -> an
     Ok(used)
 }
 
-/// Returns on less off of each pair.
+/// Returns the difference of on and off for each pair.
 fn differences(used: &[Vec<Used>], figure: impl Fn(&Used) -> f64) -> Vec<f64> {
     let [off, on] = used else { return Vec::new() };
     on.iter().zip(off).map(|(on, off)| figure(on) - figure(off)).collect()
@@ -130,7 +130,8 @@ fn difference(settings: &TrainingSettings, row: Row, key: &'static str, differen
 
 fn node_row(settings: &TrainingSettings, pair: &Pair, name: &str, node: usize, used: &[Vec<Used>], per_s: f64) -> Row {
     let each = |arm: usize, figure: &dyn Fn(&Used) -> f64| used[arm].iter().map(figure).collect::<Vec<_>>();
-    // Of a thousand transactions a second: microseconds for each are thousandths of a core, bytes for each are kilobytes a second.
+    // For a thousand transactions a second: 1000 us per transaction are one core, and bytes per transaction are
+    // kilobytes a second.
     let row = Row::new(name, "default, less nothing collected", "disk", pair.ring())
         .at(per_s)
         .runs("txn_cpu_us_without", &each(0, &|of| of.cpu_us[node]));
@@ -151,7 +152,7 @@ fn network_row(settings: &TrainingSettings, pair: &Pair, used: &[Vec<Used>], per
 mod tests {
     use super::*;
 
-    /// Goal: what is given is on less off, pair by pair. Method: two pairs.
+    /// Goal: the figures are on minus off, pair by pair. Method: two pairs.
     #[test]
     fn differences_are_of_pairs() {
         let of = |network_bytes: f64| Used { network_bytes, ..Used::default() };

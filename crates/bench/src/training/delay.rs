@@ -1,9 +1,10 @@
-//! How far is a replica behind over time, with collection off, always on, and as the policy has it? At four fifths of the knee, window by
-//! window. Figure 5.2 of the thesis with arms.
+//! How far is a replica behind over time, with collection off, always on, and under the policy? At four fifths of the
+//! knee, in windows. Figure 5.2 of the thesis with arms.
 //!
-//! A window is a second. It is out if its median delay is above B: a tenth more than that of the run of the same number without collection, or a
-//! millisecond more, whichever is more. A look counts for the commits since the one before; a window without commits is none. How many windows of
-//! the runs without collection are out beside the next one of them is what no policy can keep.
+//! A window is a second. It is out if its median delay is above B: a tenth more than that of the run of the same
+//! number without collection, or a millisecond more, whichever is more. A look covers the commits since the previous
+//! one; a window without commits does not count. The share of windows that are out when each run without collection is
+//! compared with the next one shows what no policy can meet.
 
 use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
@@ -18,14 +19,14 @@ use crate::replication::watch::Sample;
 use crate::report::{Figure, Row, Series};
 use crate::txn::count_of;
 
-/// Of the knee without collection.
+/// The share of the knee without collection.
 const SHARE: f64 = 0.8;
-/// A run is so much longer than one of another question.
+/// The factor by which a run is longer than those of other questions.
 const LONGER: u32 = 5;
-/// `training.collection_delay_bound` and `training.collection_delay_floor` as they are by default.
+/// The defaults of `training.collection_delay_bound` and `training.collection_delay_floor`.
 const BOUND_SHARE: f64 = 0.1;
 const BOUND_FLOOR_US: f64 = 1_000.0;
-/// Of its windows, P6 has this share inside.
+/// The target: P6 has at least this share of its windows inside.
 const INSIDE_MIN: f64 = 0.99;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -78,7 +79,8 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Returns the median delay of each second since `from_ns`, in microseconds; of one in which `delay` knows none, `None`.
+/// Returns the median delay of each second since `from_ns`, in microseconds; `None` for a second in which `delay`
+/// returns none.
 pub(crate) fn windows(samples: &[Sample], from_ns: u64, delay: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
     let mut all: Vec<Vec<f64>> = Vec::new();
     for sample in samples {
@@ -96,13 +98,13 @@ fn middle(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| median(values))
 }
 
-/// Returns B, of what the delay was without collection.
+/// Returns B for a delay without collection of `without_us`.
 fn bound_us(without_us: f64) -> f64 {
     ((1.0 + BOUND_SHARE) * without_us).max(without_us + BOUND_FLOOR_US)
 }
 
-/// Returns which share of the windows of all runs are inside, each run by the one without collection that is `shift` runs behind its own;
-/// `None` if there are none.
+/// Returns the share of the windows of all runs that are inside, comparing each run with the one without collection
+/// that is `shift` runs later; `None` if there are none.
 fn inside(with: &[Vec<f64>], without: &[Vec<f64>], shift: usize) -> Option<f64> {
     let (mut all, mut inside) = (0_usize, 0_usize);
     for (with, without) in with.iter().zip(without.iter().cycle().skip(shift)) {
@@ -124,7 +126,7 @@ fn figures(
         .runs("txn_per_s", &runs.iter().map(|of| per_s(of.run.tally.ended(), of.run.ns)).collect::<Vec<_>>())
         .figure("backlog_txns", Figure::Count(runs.iter().map(|of| of.run.backlog).max().unwrap_or(0)));
     let mut row = delays(row, &runs.iter().map(|of| &of.samples[..]).collect::<Vec<_>>());
-    // Runs without collection by the next one each: what is out there is by chance.
+    // Each run without collection is compared with the next one: windows that are out there are out by chance.
     let is_baseline = collecting == Collecting::Nothing;
     let share = if is_baseline && with.len() < 2 { None } else { inside(with, without, usize::from(is_baseline)) };
     row = match share {
@@ -153,8 +155,8 @@ mod tests {
         Sample { at_ns: 1_000 + ms * 1_000_000, behind: Some(Behind { us, bytes: 0.0 }), seen_us: 0.0 }
     }
 
-    /// Goal: a window is the median of a second, and one of which nothing is known is none. Method: samples of four seconds, the second of
-    /// which is silent and the third of which has none.
+    /// Goal: a window is the median of a second, and one without a known delay has none. Method: samples of four
+    /// seconds, the second of which has no delay and the third no sample.
     #[test]
     fn windows_are_seconds() {
         let samples = [sample(100, Some(10.0)), sample(900, Some(30.0)), sample(1_500, None), sample(3_000, Some(5.0))];
@@ -163,8 +165,8 @@ mod tests {
         assert_eq!(windows(&[], 1_000, clock), [] as [Option<f64>; 0]);
     }
 
-    /// Goal: B is a tenth more or a millisecond more, and a run is judged by that of its number. Method: both sides of 10 ms; two runs whose
-    /// baselines differ; one without a baseline.
+    /// Goal: B is a tenth more or a millisecond more, and a run is judged by the baseline with its number. Method:
+    /// both sides of 10 ms; two runs with different baselines; one without a baseline.
     #[test]
     fn windows_are_inside_the_bound_of_their_run() {
         assert_eq!((bound_us(500.0), bound_us(20_000.0).round()), (1_500.0, 22_000.0));

@@ -1,6 +1,7 @@
-//! Does a replica that measures itself fall ever further behind? A replica that replays by begin, one transaction after the other, as the thesis'
-//! system does, at 70 % of what it can replay, without and with a sampler that makes six system calls for each sample of everything; then
-//! Collie's replica at the same rate with the same sampler, which its policy governs. Figure 1.1 of the thesis.
+//! Does a replica that measures itself fall further and further behind? First a replica that replays transactions one
+//! by one in the order of their begin, as the thesis' system does, at 70 % of its replay rate, without and with a
+//! sampler that makes six system calls for each sample of everything; then Collie's replica at the same rate with the
+//! same sampler, governed by its policy. Figure 1.1 of the thesis.
 
 use super::arms::{Collecting, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
@@ -19,18 +20,18 @@ use crate::replication::watch::{growth_us, prepare};
 use crate::report::{Figure, Row, Series};
 use crate::txn::count_of;
 
-/// Of what the replica by begin replays.
+/// The share of the replay rate of the replica that replays by begin.
 const SHARE: f64 = 0.7;
-/// A run is so much longer than one of another question: what grows has to show.
+/// The factor by which a run is longer than those of other questions, so that growth shows.
 const LONGER: u32 = 5;
-/// What Collie's replica does beside each sample.
+/// The extra work of Collie's replica for each sample.
 const DEAR: [&str; 2] = ["--beside-samples", "six-calls:1"];
 
-/// What stands in a row.
+/// The measurements of one row.
 struct Arms {
     pair: Pair,
     what: [&'static str; 2],
-    /// By arm: without, with.
+    /// By arm: without and with the sampler.
     watched: Vec<Vec<Watched>>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let cores = two_cores();
     let (thesis, asked) = by_begin(settings, &long, pairs, cores, &mut section)?;
     arm_rows(settings, &thesis, asked, &mut section);
-    // Its replica is this process: gone before the next pair is measured.
+    // Its replica is this process, so it must end before the next pair is measured.
     drop(thesis);
     let ours = governed(settings, &long, pairs, cores, asked, &mut section)?;
     arm_rows(settings, &ours, asked, &mut section);
@@ -62,7 +63,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Measures the replica by begin; returns its runs, and the rate that was asked for.
+/// Measures the replica that replays by begin; returns its runs, and the requested rate.
 fn by_begin(
     settings: &TrainingSettings,
     long: &ReplicationSettings,
@@ -179,8 +180,8 @@ mod tests {
     use crate::replication::watch::Sample;
     use crate::tpcc::Run;
 
-    /// Goal: a second is that of all runs, and one in which nobody looked is left out. Method: two runs, the second one a second longer with
-    /// nothing in its second second.
+    /// Goal: a second covers all runs, and one without a look is left out. Method: two runs, the second one a second
+    /// longer with no sample in its second second.
     #[test]
     fn seconds_are_of_all_runs() {
         let of = |samples: &[(u64, f64)]| Watched {

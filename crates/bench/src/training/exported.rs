@@ -1,6 +1,6 @@
-//! How much throughput does it cost to export so many metrics? Every call is sampled and each sample exported again and again, by Collie's
-//! sampler and by one that makes six system calls. Figure 5.3 of the thesis, which looked for the number at which its own system loses the 11 %
-//! that PostgreSQL lost with its metrics on.
+//! How much throughput does it cost to export a number of metrics? Every call is sampled and each sample exported
+//! several times, by Collie's sampler and by one that makes six system calls. Figure 5.3 of the thesis, which looked
+//! for the number at which its own system loses the 11 % that PostgreSQL lost with its metrics on.
 
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
@@ -16,11 +16,11 @@ use crate::tpcc::Pacing;
 
 /// How often each sample is exported.
 const TIMES: [u32; 5] = [1, 3, 10, 30, 90];
-/// Those that show that it works.
+/// The shorter list for a test that it works.
 const FEW_TIMES: [u32; 2] = [1, 10];
-/// Of throughput, in percent: what PostgreSQL's metrics cost in the thesis.
+/// The loss of throughput in percent that PostgreSQL's metrics caused in the thesis.
 const LOSS_PERCENT: f64 = 11.0;
-/// How the sampler is called in tables and on the command line.
+/// The names of the samplers in tables and on the command line.
 const KINDS: [(&str, &str); 2] = [("collie's sampler", "own"), ("six system calls", "six-calls")];
 
 /// One number of exports.
@@ -62,7 +62,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Measures one number of exports, on a server of its own.
+/// Measures one number of exports on a separate server.
 fn one_number(
     settings: &TrainingSettings,
     (kind, word, times): (&str, &str, u32),
@@ -71,7 +71,7 @@ fn one_number(
     section: &mut Section,
 ) -> anyhow::Result<Point> {
     let replication = settings.replication();
-    // Collie's own sample is the first; of the other sampler there is one beside it from the first on.
+    // Collie's own sample is the first; the other sampler runs once in addition to it from the start.
     let beside = if word == "own" { times - 1 } else { times };
     let primary = vec!["--sample-everything".to_owned(), "--beside-samples".to_owned(), format!("{word}:{beside}")];
     let launch = Launch { name: kind.to_owned(), primary, cores, alone: true, ..Launch::default() };
@@ -87,7 +87,7 @@ fn one_number(
         anyhow::ensure!(done.tally.ended() > 0, "nothing ended in a run of {:?}", settings.time);
         let used = Usage::of(pair.primary_process())?.since(used);
         let collected = Collected::of(&pair, Node::Primary)?.since(collected);
-        // Samples and processor time are of the whole run, with its warm-up.
+        // Samples and processor time cover the whole run with its warm-up.
         let whole_ns = float(done.ns) + settings.warm_up.as_secs_f64() * 1e9;
         let count = float(done.tally.ended()) * whole_ns / float(done.ns.max(1));
         if arm == 1 {
@@ -117,8 +117,8 @@ fn one_number(
     Ok(Point { metrics_per_txn, loss_percent: if losses.is_empty() { 0.0 } else { median(&losses) } })
 }
 
-/// Returns at how many metrics a transaction the loss first reaches `percent`, between two points that were measured as a line over their
-/// logarithms; `None` if it does not.
+/// Returns the number of metrics per transaction at which the loss first reaches `percent`, interpolated between two
+/// measured points linearly in their logarithms; `None` if it does not.
 fn crossing(points: &[Point], percent: f64) -> Option<f64> {
     let at = points.iter().position(|point| point.loss_percent >= percent)?;
     let above = points[at];
@@ -132,7 +132,8 @@ fn crossing(points: &[Point], percent: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Goal: the number at which a loss is reached lies between the two around it. Method: halfway in the logarithm; at the first; never.
+    /// Goal: the number at which a loss is reached lies between the two points around it. Method: halfway in the
+    /// logarithm; at the first; never.
     #[test]
     fn a_crossing_is_between_two_points() {
         let point = |metrics_per_txn, loss_percent| Point { metrics_per_txn, loss_percent };

@@ -1,7 +1,7 @@
-//! `Kept`: how many samples a server kept of a time, and how much those tell once they are weighted.
+//! `Kept`: the number of samples that a server kept of a time window, and their effective number after weighting.
 //!
-//! A count that a server says belongs to the moment at which it closed a file, up to a minute after the samples were taken. Here it is the
-//! samples' own time that counts.
+//! A count reported by a server belongs to the time at which it closed a file, up to a minute after the samples were
+//! taken. Here the time of the samples themselves counts.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -12,20 +12,21 @@ use collie_samples::{CONTEXT_UNIT, SampleDir, SampleRow, samples_of, unit_of};
 use super::recorded::{Window, rows_of};
 use crate::txn::count_of;
 
-/// See the module's documentation.
+/// The kept samples. See the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Kept {
-    /// Samples of all units.
+    /// The number of samples of all units.
     pub(crate) samples: f64,
-    /// n_eff: of each unit's samples (sum w)^2 / sum w^2, where w is 1 / p, at most [`collie_samples::WEIGHT_MAX`], as a fit weighs them; the
-    /// sum over units, since each has models of its own. At most `samples`, which it is where all of a unit weigh the same.
+    /// n_eff: of each unit's samples (sum w)^2 / sum w^2, where w is 1 / p, at most [`collie_samples::WEIGHT_MAX`], as
+    /// in a fit; summed over units, since each has its own models. At most `samples`, and equal to it if all samples
+    /// of a unit have the same weight.
     pub(crate) effective: f64,
 }
 
-/// Returns what lies in the data directory `data` of samples that were taken out within each of `windows`. Reads every file once.
+/// Returns the samples in the data directory `data` that were taken within each of `windows`. Reads every file once.
 ///
 /// # Errors
-/// A file cannot be read, or is of a unit that this program does not know.
+/// A file cannot be read, or belongs to a unit that this program does not know.
 pub(crate) fn kept_in(env: &Env, data: &Path, windows: &[Window]) -> anyhow::Result<Vec<Kept>> {
     let dir = SampleDir::new(Arc::clone(&env.files), data);
     let names = dir.list()?;
@@ -54,10 +55,11 @@ mod tests {
     use super::*;
     use crate::training::recorded::tests::{damage, put_one_sample};
 
-    /// Goal: samples count in the window in which they were taken, in whichever file they lie; n_eff is (sum w)^2 / sum w^2 of each unit, with
-    /// weights of at most 100, and the sum over units. Method: by hand. First window: unit 13 with p = 1 twice and p = 0.25 once, weights 1, 1, 4:
-    /// 36 / 18 = 2; unit 9 with p = 0.5 four times: 4. Second: unit 13 with p = 0.02 and p = 0.0001, weights 50 and 100: 22,500 / 12,500 =
-    /// 1.8. Third: nothing. All are in one file for each unit.
+    /// Goal: samples count in the window in which they were taken, regardless of the file; n_eff is (sum w)^2 / sum
+    /// w^2 of each unit, with weights of at most 100, summed over units. Method: by hand. First window: unit 13 with p
+    /// = 1 twice and p = 0.25 once, weights 1, 1, 4: 36 / 18 = 2; unit 9 with p = 0.5 four times: 4. Second: unit 13
+    /// with p = 0.02 and p = 0.0001, weights 50 and 100: 22,500 / 12,500 = 1.8. Third: nothing. All are in one file
+    /// per unit.
     #[test]
     fn samples_count_where_they_were_taken_and_as_they_weigh() {
         let clock = Arc::new(SimClock::new());
@@ -75,13 +77,14 @@ mod tests {
             |from_ms: u64, to_ms: u64| Window { from_us: begun_us + from_ms * 1_000, to_us: begun_us + to_ms * 1_000 };
         let kept = kept_in(&env, "/data".as_ref(), &[window(0, 5), window(6, 20), window(30, 40)]).unwrap();
         assert_eq!(kept[0], Kept { samples: 7.0, effective: 6.0 });
-        // p is kept with 24 bits.
+        // p is stored with 24 bits.
         assert!(kept[1].samples == 2.0 && (kept[1].effective - 1.8).abs() < 1e-6, "{:?}", kept[1]);
         assert_eq!(kept[2], Kept::default());
         assert_eq!(kept_in(&env, "/none".as_ref(), &[window(0, 5)]).unwrap(), [Kept::default()]);
     }
 
-    /// Goal: a file that cannot be read is an error: figures of a part would look like all. Method: a file that loses its end.
+    /// Goal: a file that cannot be read is an error, since partial figures would look complete. Method: a truncated
+    /// file.
     #[test]
     fn a_damaged_file_is_an_error() {
         let (env, _disk) = Env::simulated(4);

@@ -1,8 +1,9 @@
-//! Which rate does a replica follow, and how far behind is it at which rate, with collection off, always on, and as the policy has it? Figure
-//! 5.1 of the thesis with arms.
+//! Up to which rate does a replica keep up, and how far behind is it at each rate, with collection off, always on, and
+//! under the policy? Figure 5.1 of the thesis with arms.
 //!
-//! The knee is what primary and replica sustain together: transactions of a run flat out, by its time and the time that the replica then took
-//! to be even. So a replica that falls behind lowers it, whoever of the two is the slower one.
+//! The knee is the rate that primary and replica sustain together: the transactions of a run flat out, divided by its
+//! time plus the time that the replica then took to catch up. So a replica that falls behind lowers it, and the slower
+//! of the two determines it.
 
 use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
@@ -19,9 +20,9 @@ use crate::txn::count_of;
 
 /// Rates, in percent of the knee without collection.
 const PERCENTS: [u32; 4] = [50, 70, 90, 100];
-/// By how much collecting may lower the knee.
+/// The largest share by which collecting may lower the knee.
 const LOWER_MAX: f64 = 0.02;
-/// Pairs of runs for one that watches the delay at each rate: there are many rates.
+/// Pairs of runs per run that watches the delay at each rate: there are many rates.
 const PAIRS_PER_WATCHED: u32 = 5;
 
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
@@ -51,7 +52,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Returns what both sustain, in transactions a second.
+/// Returns the rate that both sustain, in transactions per second.
 pub(crate) fn knee(pair: &Pair, settings: &ReplicationSettings, run: u32) -> anyhow::Result<f64> {
     let done = pair.drive(settings, run, Pacing::FlatOut)?;
     let begun = settings.plan.now_ns();
@@ -86,7 +87,7 @@ fn knee_rows(settings: &TrainingSettings, pair: &Pair, runs: &[Vec<(f64, f64)>],
     median(&knees(0))
 }
 
-/// Adds the delay at each rate under each policy.
+/// Adds rows with the delay at each rate under each policy.
 fn watched_rows(settings: &TrainingSettings, pair: &Pair, knee: f64, section: &mut Section) -> anyhow::Result<()> {
     let replication = settings.replication();
     let runs = (settings.runs / PAIRS_PER_WATCHED).max(1);

@@ -1,4 +1,5 @@
-//! Settings of collection that are changed while a server runs, so that both runs of a pair are of the same server with the same rows.
+//! Changes settings of collection while a server runs, so that both runs of a pair use the same server with the same
+//! rows.
 
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use postgres::Client;
 use crate::Plan;
 use crate::replication::pair::Pair;
 
-/// How long a server may take to do what it was told: its thread for samples looks every tenth of a second, and a second after its start.
+/// The time that a server may take to follow a request: its thread for samples looks every tenth of a second, and a
+/// second after its start.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Which server of a pair.
+/// A server of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Primary,
@@ -23,7 +25,7 @@ impl Node {
     /// Opens a session on it.
     ///
     /// # Errors
-    /// The driver's; there is no replica.
+    /// Those of the driver; there is no replica.
     pub(crate) fn connect(self, pair: &Pair) -> anyhow::Result<Client> {
         match self {
             Self::Primary => pair.connect(),
@@ -35,16 +37,16 @@ impl Node {
 /// Sets an option of `collie_set_option` on a node of `pair`.
 ///
 /// # Errors
-/// The driver's; there is no such option.
+/// Those of the driver; there is no such option.
 pub(crate) fn set(pair: &Pair, node: Node, name: &str, value: &str) -> anyhow::Result<()> {
     let call = format!("CALL collie_set_option('{name}', '{value}')");
     node.connect(pair)?.batch_execute(&call).with_context(|| format!("{}: {call}", pair.name()))
 }
 
-/// Turns samples of a node on or off, and waits until it is so.
+/// Turns samples of a node on or off, and waits until that has taken effect.
 ///
 /// # Errors
-/// The driver's; it is not so in a minute: the disk is full, or nobody takes samples out.
+/// Those of the driver; it takes no effect within a minute: the disk is full, or no thread drains samples.
 pub(crate) fn set_samples(plan: &Plan, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
     set(pair, node, "training.samples", if on { "on" } else { "off" })?;
     let wanted = if on { "collecting" } else { "off" };
@@ -66,21 +68,21 @@ pub(crate) fn set_samples(plan: &Plan, pair: &Pair, node: Node, on: bool) -> any
     }
 }
 
-/// What a node has collected since it was started.
+/// The counters of a node's collection since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Collected {
-    /// Samples that were taken, and those that were lost since nobody took them out in time.
+    /// Samples that were taken, and `lost` those that were dropped since they were not drained in time.
     pub(crate) samples: f64,
     pub(crate) lost: f64,
-    /// What it says that they have cost, in microseconds.
+    /// The cost that the node reports for them, in microseconds.
     pub(crate) spent_us: f64,
 }
 
 impl Collected {
-    /// Asks a node.
+    /// Reads the counters of a node.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(crate) fn of(pair: &Pair, node: Node) -> anyhow::Result<Self> {
         let mut session = node.connect(pair)?;
         let units =
@@ -89,7 +91,7 @@ impl Collected {
         Ok(Self { samples: units.get(0), lost: units.get(1), spent_us: policy.get(0) })
     }
 
-    /// Returns what came since `before`.
+    /// Returns the difference to `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             samples: self.samples - before.samples,

@@ -1,32 +1,33 @@
-//! The questions of `collie bench training`: what measuring itself costs, and what comes of it, for models to be learned from it.
+//! The questions of `collie bench training`: the cost of self-measurement, and its benefit for models that are learned
+//! from it.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `settings` | what is asked for |
-//! | `bootstrap` | what paired runs say of a ratio, and how sure that is |
-//! | `cores`, `neighbour` | where a primary and its replica run; a process that wants a core besides |
-//! | `live` | settings that are changed while a server runs, and what it has collected |
-//! | `usage` | what a process has used of the machine |
+//! | `settings` | the settings |
+//! | `bootstrap` | medians of paired ratios with their intervals |
+//! | `cores`, `neighbour` | the cores of a primary and its replica; a process that competes for a core |
+//! | `live` | settings that are changed while a server runs, and the counters of its collection |
+//! | `usage` | the resources that a process has used |
 //! | `arms` | the policies that a pair is measured under |
-//! | `sample` | one sample of an operating unit, and a call that none is taken of |
+//! | `sample` | one sample of an operating unit, and a call that is not sampled |
 //! | `policies_model` | policies in a model of a replica's queue, under eight disturbances |
 //! | `policies` | policies on a pair that is disturbed |
-//! | `safety` | what faults in the midst of a decision leave |
-//! | `active` | how many samples models need, by who decides what is sampled |
+//! | `safety` | the state after faults during a decision |
+//! | `active` | how many samples models need, by the method that decides what is sampled |
 //! | `accuracy` | whether models of a replica's samples are as good as its primary's |
 //! | `hardware` | how well models of two machines predict a third |
-//! | `decisions` | what decisions of models gain on real servers, and whether wrong ones harm |
-//! | `recording`, `recorded` | a load on servers whose samples are kept; what they left |
-//! | `kept` | how many samples a server kept of a time, and what they weigh |
-//! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
-//! | `beside` | the same, or Collie's own again, beside each sample of a server |
-//! | `overhead` | what collecting costs a primary |
-//! | `knee`, `delay` | which rate a replica follows that collects, and how far it is behind over time: questions `rate` and `time` |
-//! | `cost` | what collecting costs both machines |
+//! | `decisions` | how much decisions of models gain on real servers, and whether wrong ones harm |
+//! | `recording`, `recorded` | a load on servers whose samples are kept; those samples |
+//! | `kept` | the number of samples that a server kept of a time window, and their weight |
+//! | `six_calls` | a sampler that makes six system calls for each sample, as other systems do, for comparison |
+//! | `beside` | the same, or Collie's own again, in addition to each sample of a server |
+//! | `overhead` | the cost of collection for a primary |
+//! | `knee`, `delay` | the rate that a collecting replica sustains, and its delay: questions `rate` and `time` |
+//! | `cost` | the cost of collection for both machines |
 //! | `naive` | the sampler of six system calls in this process |
 //! | `diverging`, `exported` | figures 1.1 and 5.3 of the thesis: questions `fig-1-1` and `fig-5-3` |
 //!
-//! The sampler is the process's: a section that uses it leaves it off and its right to drain free.
+//! The sampler belongs to the process: a section that uses it leaves it off, and the right to drain it released.
 
 pub(crate) mod accuracy;
 pub(crate) mod active;

@@ -1,5 +1,5 @@
-//! `Naive`: while it lives every call of an operating unit in this process is sampled by six system calls: what a replica does to itself that
-//! measures as the thesis' system did.
+//! `Naive`: while it exists, every call of an operating unit in this process is sampled with six system calls, as by a
+//! replica that measures itself like the thesis' system.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,20 +12,20 @@ use collie_obs::{Batch, Drain, RateTable, Situation, offer_clock, publish};
 
 use super::beside::beside_samples;
 
-/// How often samples are taken out: a lane holds some thousands.
+/// The interval at which samples are drained: a lane holds some thousands.
 const EVERY: Duration = Duration::from_millis(20);
 
 fn now_ns() -> u64 {
     RealClock.now_ns()
 }
 
-/// See the module's documentation. The sampler is off and nobody's when it has gone.
+/// A running sampler. See the module's documentation. Dropping it turns the sampler off and releases it.
 #[derive(Debug)]
 pub(super) struct Naive {
     stop: Arc<AtomicBool>,
-    /// Returns how many samples were taken and how many were lost.
+    /// Returns the numbers of samples taken and lost.
     thread: Option<JoinHandle<(u64, u64)>>,
-    /// What is done beside each sample.
+    /// A description of the extra work for each sample.
     pub(super) what: String,
 }
 
@@ -33,7 +33,7 @@ impl Naive {
     /// Begins to sample.
     ///
     /// # Errors
-    /// Somebody else in this process takes samples.
+    /// Another part of this process already takes samples.
     pub(super) fn start() -> anyhow::Result<Self> {
         offer_clock(now_ns);
         let mut drain = Drain::open(&now_ns).context("somebody else in this process takes samples")?;
@@ -54,7 +54,7 @@ impl Naive {
         Ok(Self { stop, thread: Some(thread), what })
     }
 
-    /// Stops; returns how many samples were taken, and how many more were lost since nobody took them out in time.
+    /// Stops; returns how many samples were taken, and how many more were lost since they were not drained in time.
     pub(super) fn end(mut self) -> (u64, u64) {
         self.finish()
     }

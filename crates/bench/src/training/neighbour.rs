@@ -1,14 +1,14 @@
-//! `Neighbour`: a process that wants a core all the time, so that whoever else runs there gets a part of it.
+//! `Neighbour`: a process that competes for a core all the time, so that other processes there get only a part of it.
 
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// Spins on one core until dropped, or until this process ends.
+/// A process that spins on one core until it is dropped, or until this process ends.
 pub(crate) struct Neighbour(Child);
 
 impl Neighbour {
-    /// Starts one on `core`, or wherever the scheduler puts it.
+    /// Starts one on `core`, or on any core without one.
     ///
     /// # Errors
     /// `setpriv`, `taskset` or `sh` is missing.
@@ -26,7 +26,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // It may have ended by itself; nothing of it is wanted.
+        // It may have exited by itself; the result does not matter.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
     use crate::training::cores::two_cores;
 
-    /// Goal: it takes processor time on the core that is named, until it is dropped. Method: its ticks in /proc grow; the list of its cores
-    /// is that one; afterwards there is no such process.
+    /// Goal: it uses processor time on the named core until it is dropped. Method: its ticks in /proc grow; the list
+    /// of its cores is that one; afterwards there is no such process.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_neighbour_takes_time_until_it_goes() {
@@ -49,7 +49,7 @@ mod tests {
         let read = |file: &str| std::fs::read_to_string(format!("{dir}/{file}")).unwrap_or_default();
         let ticks = || read("stat").rsplit(')').next()?.split_whitespace().nth(11)?.parse::<u64>().ok();
         let begun_ns = RealClock.now_ns();
-        // It takes a tick of 10 ms once it has become the loop.
+        // It uses a tick of 10 ms once it has become the loop.
         while ticks().is_none_or(|ticks| ticks < 2) {
             assert!(RealClock.now_ns() - begun_ns < 30_000_000_000, "it takes no time: {}", read("stat"));
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,11 +1,12 @@
-//! What does collecting cost a primary? Its throughput, its latency and its processor time for each transaction with samples on, beside the same
-//! server without: as it is by default, with every call sampled, with every call sampled by six system calls, and where a replica collects.
+//! How much does collection cost a primary? Throughput, latency and processor time per transaction with samples on,
+//! compared with the same server without: with defaults, with every call sampled, with every call sampled by six
+//! system calls, and with a replica that collects.
 //!
 //! # What always holds
-//! - O1. Both runs of a pair are of one server with the same rows, with the same input drawn; only the setting differs. Arms that are alone
-//!   have no replica; one that there is has applied everything when a run begins.
-//! - O2. No figure is given of a database whose conditions of TPC-C do not hold afterwards, or that lacks a row of YCSB's table, or whose replica
-//!   has other rows.
+//! - O1. Both runs of a pair use one server with the same rows and the same random input; only the setting differs.
+//!   Arms without replication have no replica; with one, it has applied everything when a run begins.
+//! - O2. No figure is reported for a database that violates TPC-C's conditions afterwards, that lacks a row of YCSB's
+//!   table, or whose replica has other rows.
 
 use collie_server::log_lines;
 
@@ -23,19 +24,20 @@ use crate::tpcc::{Kind, Pacing};
 use crate::txn::count_of;
 use crate::ycsb::{self, FIELD_BYTES, FIELDS, ScrambledZipfian, THETA, UserTable, Workload};
 
-/// Of throughput and p99 of a primary as it is by default.
+/// The target: the largest cost in throughput and p99 of a primary with defaults.
 const COST_MAX: f64 = 0.005;
-/// Rows of YCSB's table; where everything is as short as can be.
+/// Rows of YCSB's table; `YCSB_ROWS_SMALL` in small runs.
 const YCSB_ROWS: u32 = 100_000;
 const YCSB_ROWS_SMALL: u32 = 1_000;
-/// A run of YCSB is so many times shorter than one of TPC-C: it asks for more in half the time, and there are two of it.
+/// The factor by which a run of YCSB is shorter than one of TPC-C: it completes more requests in half the time, and
+/// there are two of it.
 const YCSB_SHORTER: u32 = 2;
 
-/// What stands in the rows of one server.
+/// The parameters of one server's rows.
 struct Case {
     subject: &'static str,
     primary: &'static [&'static str],
-    /// Where collecting is turned on and off.
+    /// The node on which collecting is turned on and off.
     node: Node,
     is_default: bool,
 }
@@ -52,7 +54,7 @@ const CASES: [Case; 4] = [
     Case { subject: "the replica collects", primary: &[], node: Node::Replica, is_default: false },
 ];
 
-/// Which load a run was of.
+/// The load of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Tpcc,
@@ -77,7 +79,7 @@ impl Load {
         }
     }
 
-    /// Returns how its runs go.
+    /// Returns the settings of its runs.
     fn with(self, settings: &TrainingSettings) -> ReplicationSettings {
         let with = settings.replication();
         match self {
@@ -87,7 +89,7 @@ impl Load {
     }
 }
 
-/// What YCSB asks, and of which rows.
+/// The rows and requests of YCSB.
 struct Ycsb {
     table: UserTable,
     items: ScrambledZipfian,
@@ -99,7 +101,7 @@ impl Ycsb {
         Self { table: UserTable { rows, seed }, items: ScrambledZipfian::new(rows, THETA, seed) }
     }
 
-    /// Checks that all rows are there, and on a replica the same ones (O2).
+    /// Checks that all rows exist, and that a replica has the same ones (O2).
     fn check(&self, pair: &Pair, section: &mut Section) -> anyhow::Result<()> {
         let (rows, primary) = (self.table.rows, self.table.checksum(&mut pair.connect()?)?);
         let mut same = "";
@@ -119,7 +121,7 @@ impl Ycsb {
     }
 }
 
-/// What one run came to.
+/// The results of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ran {
     per_s: f64,
@@ -177,7 +179,7 @@ fn one_case(
     pair.load(&replication)?;
     ycsb.table.fill(&mut pair.connect()?)?;
     if case.node == Node::Replica {
-        // Whatever the primary does is in both runs.
+        // The primary does the same in both runs.
         set_samples(&settings.plan, &pair, Node::Primary, false)?;
     }
     for load in Load::ALL {
@@ -186,7 +188,7 @@ fn one_case(
             let state = if with { "with" } else { "without" };
             settings.plan.say(&format!("{}, {state}: run {} of {}", case.subject, run + 1, settings.runs));
             turn(settings, &pair, case.node, with)?;
-            // What the run before left to apply is not to be in this one.
+            // Unapplied work of the previous run must not be part of this one.
             pair.until_even(&replication)?;
             one_run(settings, &pair, case.node, ycsb, load, run)
         })?;
@@ -201,7 +203,7 @@ fn one_case(
     Ok(())
 }
 
-/// Returns what the primary said that begins so.
+/// Returns the first text of the primary's log that begins with `begins`.
 pub(crate) fn said(pair: &Pair, begins: &str) -> Option<String> {
     let words = pair.primary_words();
     let mut texts = words.lines().map(log_lines::text_of);
@@ -227,7 +229,7 @@ fn one_run(
     let with = load.with(settings);
     let process = pair.primary_process();
     let (collected, used) = (Collected::of(pair, node)?, Usage::of(process)?);
-    // Processor time and samples are of the whole run, with its warm-up, and so is the count that they are given by.
+    // Processor time and samples cover the whole run with its warm-up, and so does the count that they are divided by.
     let (ended, ns, p99_ns, of_all) = match load {
         Load::Tpcc => {
             let done = pair.drive(&with, run, Pacing::FlatOut)?;
@@ -236,7 +238,7 @@ fn one_run(
             (done.tally.ended(), done.ns, done.tally.of(Kind::NewOrder).latencies.at_per_mille(990), of_all)
         }
         Load::Ycsb(workload) => {
-            // As those of TPC-C, runs of another number draw something else.
+            // As with TPC-C, runs with another number draw other requests.
             let seed = with.seed ^ u64::from(run + 1) << 40;
             let clients = with.closed_loop(with.clients);
             let done = ycsb::run(workload, &ycsb.items, seed, clients, || pair.connect())?;
@@ -247,7 +249,7 @@ fn one_run(
     };
     anyhow::ensure!(ended > 0, "{}: nothing ended in a run of {:?}", pair.name(), with.time);
     let used = Usage::of(process)?.since(used);
-    // The period that turns samples off has taken out those of this run.
+    // The period that turns samples off has drained those of this run.
     turn(settings, pair, node, false)?;
     let collected = Collected::of(pair, node)?.since(collected);
     Ok(Ran {

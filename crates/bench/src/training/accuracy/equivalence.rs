@@ -1,33 +1,34 @@
-//! `Equivalence`: whether one model does as well as another on the same rows, within a margin: two one-sided tests (Schuirmann, 1987).
+//! `Equivalence`: whether one model is as good as another on the same rows, within a margin: two one-sided tests
+//! (Schuirmann, 1987).
 //!
-//! "No difference was found" is no evidence of equal models: few rows never find one. So what is tested is the claim that the difference is
-//! as large as the margin, and it has to be refuted at 5 %.
+//! Finding no difference is no evidence that models are equal: few rows never show one. So the tested hypothesis is
+//! that the difference is as large as the margin, and it must be refuted at 5 %.
 //!
-//! Rows that were taken one after the other are alike: a checkpoint or a neighbour on the machine makes a second slow for all of them.
-//! They count as blocks of time, and the blocks' sums are what spreads.
+//! Consecutive rows are correlated: a checkpoint, or a neighbour on the machine, slows all rows of a second. So rows
+//! are grouped into blocks of time, and the spread is that of the sums of blocks.
 //!
 //! # Invariants
 //! - E1. Both models are judged by the same rows with the same weights.
-//! - E2. Copies of rows, or larger weights for all of them, change nothing.
+//! - E2. Copies of rows, or larger weights for all of them, change no result.
 
 use super::student::at_most;
 
-/// Into how many blocks of equal time the rows are cut.
+/// The number of blocks of equal time that the rows are divided into.
 pub(super) const BLOCKS: usize = 20;
 /// With fewer blocks that have rows there is no verdict.
 pub(super) const BLOCKS_MIN: usize = 5;
 /// A claim is refuted below this probability.
 pub(super) const LEVEL: f64 = 0.05;
-/// What a model may be worse by: two points of relative error, or a twentieth of the reference's, whichever is more.
+/// The margin: two points of relative error, or a twentieth of the reference's error, whichever is more.
 const POINTS: f64 = 0.02;
 const FACTOR: f64 = 1.05;
 
-/// A row that both models were asked about.
+/// A row with the errors of both models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
-    /// When it was taken, in us since 1970.
+    /// The time of the sample, in us since 1970.
     pub(super) time_us: u64,
-    /// How many calls it stands for.
+    /// The number of calls that it represents.
     pub(super) weight: f64,
     /// Relative error of the model that is to be as good, 0.1 for 10 %.
     pub(super) candidate: f64,
@@ -35,12 +36,12 @@ pub(super) struct Judged {
     pub(super) reference: f64,
 }
 
-/// What the tests say.
+/// The results of the tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Equivalence {
-    /// Probability of what was seen, or of less, if the candidate were worse by the margin.
+    /// The probability of the observed mean, or a lower one, if the candidate were worse by the margin.
     pub(super) p_worse: f64,
-    /// Probability of what was seen, or of more, if it were better by the margin.
+    /// The probability of the observed mean, or a higher one, if the candidate were better by the margin.
     pub(super) p_better: f64,
 }
 
@@ -50,7 +51,7 @@ impl Equivalence {
         self.p_worse < LEVEL
     }
 
-    /// Returns whether it is neither worse nor better by the margin.
+    /// Returns whether the candidate is neither worse nor better by the margin.
     pub(super) fn is_equivalent(&self) -> bool {
         self.is_no_worse() && self.p_better < LEVEL
     }
@@ -64,7 +65,7 @@ struct Block {
     reference: f64,
 }
 
-/// Returns, for each of `blocks` blocks of equal time that has rows, the numbers of its rows, oldest first.
+/// Returns the row indices of each of `blocks` blocks of equal time that has rows, oldest block first.
 pub(super) fn blocks_of(times_us: &[u64], blocks: usize) -> Vec<Vec<usize>> {
     let (Some(first), Some(last)) = (times_us.iter().min(), times_us.iter().max()) else { return Vec::new() };
     let mut by_block = vec![Vec::new(); blocks];
@@ -77,8 +78,8 @@ pub(super) fn blocks_of(times_us: &[u64], blocks: usize) -> Vec<Vec<usize>> {
     by_block
 }
 
-/// Tests whether the candidate's error is within the margin of the reference's: two points, or a twentieth where that is more. `None`
-/// where fewer than [`BLOCKS_MIN`] blocks have rows.
+/// Tests whether the candidate's error is within the margin of the reference's. Returns `None` if fewer than
+/// [`BLOCKS_MIN`] blocks have rows.
 pub(super) fn equivalence(rows: &[Judged]) -> Option<Equivalence> {
     let times: Vec<u64> = rows.iter().map(|row| row.time_us).collect();
     let blocks: Vec<Block> = blocks_of(&times, BLOCKS)
@@ -96,7 +97,7 @@ pub(super) fn equivalence(rows: &[Judged]) -> Option<Equivalence> {
     }
     let weight: f64 = blocks.iter().map(|block| block.weight).sum();
     let reference = blocks.iter().map(|block| block.reference).sum::<f64>() / weight;
-    // At the place where both margins meet it does not matter which is taken.
+    // Where both margins are equal, either may be used.
     let is_by_factor = reference * (FACTOR - 1.0) > POINTS;
     let too_bad = |block: &Block| {
         if is_by_factor {
@@ -116,7 +117,8 @@ pub(super) fn equivalence(rows: &[Judged]) -> Option<Equivalence> {
     Some(Equivalence { p_worse, p_better })
 }
 
-/// Returns the probability of what was seen, or of less, if the weighted mean of `of` over all rows were 0: Student's t of the blocks' sums.
+/// Returns the probability of the observed mean, or a lower one, if the weighted mean of `of` over all rows were 0:
+/// Student's t of the sums of blocks.
 fn p_below_zero(blocks: &[Block], of: impl Fn(&Block) -> f64) -> f64 {
     let weight: f64 = blocks.iter().map(|block| block.weight).sum();
     let mean = blocks.iter().map(&of).sum::<f64>() / weight;
@@ -126,7 +128,7 @@ fn p_below_zero(blocks: &[Block], of: impl Fn(&Block) -> f64) -> f64 {
     if deviation > 0.0 {
         at_most(mean / deviation, count - 1)
     } else {
-        // All blocks say the same: nothing is left to chance.
+        // All blocks agree: there is no spread, so the mean decides.
         f64::from(u8::from(mean >= 0.0))
     }
 }
@@ -135,7 +137,7 @@ fn p_below_zero(blocks: &[Block], of: impl Fn(&Block) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// One row of weight 1 in each of `BLOCKS` blocks.
+    /// Returns one row of weight 1 in each of `BLOCKS` blocks.
     fn rows(of: impl Fn(usize) -> (f64, f64)) -> Vec<Judged> {
         let row = |at: usize| {
             let (candidate, reference) = of(at);
@@ -148,8 +150,9 @@ mod tests {
         if at.is_multiple_of(2) { 0.01 } else { -0.01 }
     }
 
-    /// Goal: with one row in each block the tests are Student's paired t tests against the margin. Method: differences of mean 0.005 that
-    /// alternate by 0.01: t = (0.005 - 0.02) / (s / sqrt(n)) with s from n - 1, in closed form; the other side likewise.
+    /// Goal: with one row per block the tests are Student's paired t tests against the margin. Method: differences of
+    /// mean 0.005 that alternate by 0.01: t = (0.005 - 0.02) / (s / sqrt(n)) with s from n - 1, in closed form; the
+    /// other side likewise.
     #[test]
     fn equal_blocks_give_the_paired_t_test() {
         let found = equivalence(&rows(|at| (0.105 + noise(at), 0.1))).unwrap();
@@ -160,8 +163,9 @@ mod tests {
         assert!(found.is_no_worse() && found.is_equivalent());
     }
 
-    /// Goal: at the margin a claim is not refuted, below it is, and a candidate that is much better is no worse but not equivalent.
-    /// Method: differences of exactly two points, of three, and of minus ten, with noise.
+    /// Goal: the hypothesis is not refuted at the margin and is refuted below it; a candidate that is much better is
+    /// no worse, but not equivalent. Method: differences of exactly two points, of three, and of minus ten, with
+    /// noise.
     #[test]
     fn margins_decide() {
         let at = |difference: f64| equivalence(&rows(|at| (0.2 + difference + noise(at), 0.2))).unwrap();
@@ -171,8 +175,8 @@ mod tests {
         assert!(better.is_no_worse() && !better.is_equivalent());
     }
 
-    /// Goal: where the reference is far off, a twentieth of its error counts. Method: errors of 1.0 and 1.04: more than two points, less
-    /// than a twentieth; then 1.06.
+    /// Goal: if the reference's error is large, the margin is a twentieth of it. Method: errors of 1.0 and 1.03: more
+    /// than two points, less than a twentieth; then 1.06.
     #[test]
     fn large_errors_have_a_margin_in_proportion() {
         let at = |candidate: f64| equivalence(&rows(|at| (candidate + noise(at), 1.0))).unwrap();
@@ -180,8 +184,8 @@ mod tests {
         assert!(!at(0.9).is_equivalent() && at(0.9).is_no_worse());
     }
 
-    /// Goal: rows of one moment are one observation, not many. Method: one row per block, then each a hundred times: the same p-values;
-    /// weights in place of copies likewise.
+    /// Goal: rows at one time are one observation, not many. Method: one row per block, then each a hundred times: the
+    /// same p-values; weights instead of copies likewise.
     #[test]
     fn copies_of_rows_prove_nothing() {
         let one = rows(|at| (0.105 + noise(at) * 3.0, 0.1));
@@ -191,7 +195,8 @@ mod tests {
         assert!((p(&one) - p(&many)).abs() < 1e-9 && (p(&one) - p(&heavy)).abs() < 1e-9);
     }
 
-    /// Goal: without spread the difference alone decides, and few blocks decide nothing. Method: equal errors; four moments; no rows.
+    /// Goal: without spread the difference alone decides, and too few blocks give no verdict. Method: equal errors;
+    /// four times; no rows.
     #[test]
     fn without_spread_the_difference_decides() {
         let same = equivalence(&rows(|_| (0.3, 0.3))).unwrap();
@@ -202,7 +207,7 @@ mod tests {
         assert_eq!(equivalence(&[]), None);
     }
 
-    /// Goal: blocks are of equal time, in order, and hold each row once. Method: times with a gap; one moment only.
+    /// Goal: blocks cover equal times, in order, and contain each row once. Method: times with a gap; a single time.
     #[test]
     fn blocks_are_of_equal_time() {
         assert_eq!(blocks_of(&[109, 100, 101, 150, 199], 10), [vec![0, 1, 2], vec![3], vec![4]]);

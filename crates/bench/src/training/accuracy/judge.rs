@@ -1,5 +1,5 @@
-//! `Verdict`: models of one unit from three sources, each fitted to as many samples, judged by the same rows of a run that none of them has
-//! seen.
+//! `Verdict`: models of one unit from three sources, each fitted to the same number of samples and judged by the same
+//! rows of a run that none of them has seen.
 
 use collie_train::TrainError;
 use collie_train::model::{FitOptions, Fitted, Samples, fit, relative_error};
@@ -9,57 +9,57 @@ use super::noise_floor::{NoiseFloor, noise_floor};
 use crate::training::bootstrap::{Interval, paired_ratios};
 use crate::training::recorded::evenly;
 
-/// With fewer samples of a source, or to be judged by, a unit is left out: a fit needs about as many.
+/// A unit with fewer samples of a source, or to be judged by, is left out: a fit needs about as many.
 pub(super) const ROWS_MIN: usize = 60;
 
-/// Elapsed times of one unit's calls.
+/// The elapsed times of one unit's calls, by source.
 pub(super) struct Sources {
-    /// Taken on the replica while the primary ran the load, and on that primary.
+    /// Taken on the replica while the primary ran the load; `primary` on that primary.
     pub(super) replica: Samples,
     pub(super) primary: Samples,
-    /// Taken on a server of its own, by the same load with another seed, where it is asked for.
+    /// Taken on a server without replica under the same load with another seed, if requested.
     pub(super) offline: Option<Samples>,
-    /// Taken on a primary in another run, by which all are judged.
+    /// Taken on a primary in another run, by which all models are judged.
     pub(super) held_out: Samples,
 }
 
-/// How far models of one source are off, 0.1 for 10 %.
+/// The errors of the models of one source, 0.1 for 10 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Errors {
-    /// Fitted to as many samples as those of the other sources.
+    /// Fitted to the same number of samples as the models of the other sources.
     pub(super) equal: f64,
-    /// Fitted to everything that the source gave in the same time.
+    /// Fitted to all samples that the source gave in the same time.
     pub(super) all: f64,
-    /// How many samples that was.
+    /// The number of all these samples.
     pub(super) rows: usize,
 }
 
-/// What was found out about one unit.
+/// The results for one unit.
 pub(super) struct Verdict {
-    /// To how many samples the models were fitted.
+    /// The number of samples that the models were fitted to.
     pub(super) rows: usize,
-    /// By how many they were judged.
+    /// The number of samples that the models were judged by.
     pub(super) judged: usize,
     pub(super) replica: Errors,
     pub(super) primary: Errors,
-    /// `None`: the offline runner gave too few, or was not asked for.
+    /// `None` if the offline runner gave too few samples or was not requested.
     pub(super) offline: Option<Errors>,
-    /// Errors of the replica's model by those of the primary's, over blocks of time.
+    /// The ratio of the replica model's error to the primary model's, over blocks of time.
     pub(super) ratio: Option<Interval>,
-    /// Whether the replica's model does as well as the primary's; `None`: the judged run has too few moments.
+    /// Whether the replica's model is as good as the primary's; `None` if the judged run has too few blocks of time.
     pub(super) equivalence: Option<Equivalence>,
-    /// The same of calls as the replica has seen; `None`: the judged run has none.
+    /// The same for calls within the range that the replica has seen; `None` if the judged run has none.
     pub(super) known: Option<Known>,
-    /// What no model of these features gets below.
+    /// The error that no model of these features can go below.
     pub(super) floor: Option<NoiseFloor>,
 }
 
-/// What was found out about calls whose features, and what is predicted of them, are within what the replica's model was fitted to. Outside of
-/// that a prediction is marked, and no decision is made by it: reads that are run again say nothing of writes.
+/// The results for calls whose features and predictions are within the range that the replica's model was fitted to.
+/// Outside of it a prediction is marked and no decision uses it: replayed reads carry no information about writes.
 pub(super) struct Known {
-    /// Their part of all calls.
+    /// Their share of all calls.
     pub(super) share: f64,
-    /// Errors of the models of equal samples.
+    /// The errors of the models of equal numbers of samples.
     pub(super) replica: f64,
     pub(super) primary: f64,
     pub(super) ratio: Option<Interval>,
@@ -83,7 +83,7 @@ impl Known {
 }
 
 impl Verdict {
-    /// Judges models of all sources; `Err` with the name of the first source that gave too little.
+    /// Judges models of all sources; returns `Err` with the name of the first source that gave too few samples.
     pub(super) fn of(sources: &Sources, seed: u64) -> Result<Self, &'static str> {
         let Sources { replica, primary, offline, held_out } = sources;
         for (name, samples) in [("the primary", primary), ("the held-out run", held_out), ("the replica", replica)] {
@@ -118,15 +118,15 @@ impl Verdict {
     }
 }
 
-/// What one source's models come to.
+/// The results for the models of one source.
 struct OfSource {
     errors: Errors,
-    /// Of the model of equal samples, by judged row; and whether that knows such calls.
+    /// The errors of the model of `rows` samples by judged row; `is_known` says whether the model knows such calls.
     each: Vec<f64>,
     is_known: Vec<bool>,
 }
 
-/// Fits a model to `rows` of the samples and one to all, and judges both.
+/// Fits one model to `rows` of the samples and one to all, and judges both.
 fn errors_of(samples: &Samples, rows: usize, held_out: &Samples) -> Result<OfSource, TrainError> {
     let options = FitOptions::default();
     let (each, is_known) = errors(&fit(&evenly(samples, rows), &options)?, held_out);
@@ -149,7 +149,7 @@ fn mean(each: &[f64], judged: &Samples) -> f64 {
     each.iter().zip(judged.weights()).map(|(error, weight)| error * weight).sum::<f64>() / weights
 }
 
-/// Returns the candidate's error by the reference's, block by block of time: the median with its interval.
+/// Returns the ratio of the candidate's error to the reference's by block of time: the median with its interval.
 fn ratio(judged: &[Judged], seed: u64) -> Option<Interval> {
     let times: Vec<u64> = judged.iter().map(|row| row.time_us).collect();
     let blocks = blocks_of(&times, BLOCKS);
@@ -167,7 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// Calls that take `factor` times a power of their one feature, with noise of a uniform tenth to either side.
+    /// Makes calls that take `factor` times a power of their only feature, with uniform noise of a tenth to either
+    /// side.
     fn calls(count: u32, factor: f64, seed: u64) -> Samples {
         let chance = SimRandom::new(seed);
         let mut samples = Samples::new(1, Complexity::Constant).unwrap();
@@ -186,8 +187,9 @@ mod tests {
         Sources { replica, primary: calls(900, 50.0, 2), offline, held_out: calls(800, 50.0, 4) }
     }
 
-    /// Goal: a replica whose calls cost what the primary's do is shown to be as good; all are fitted to as many samples, and the floor is that
-    /// of the noise. Method: a known law with noise of +-10 % from four seeds: the mean of |e^x - 1| over it is 5.0 %.
+    /// Goal: a replica whose calls cost the same as the primary's is shown to be as good; all models are fitted to the
+    /// same number of samples, and the floor is that of the noise. Method: a known law with noise of +-10 % from four
+    /// seeds: the mean of |e^x - 1| over it is 5.0 %.
     #[test]
     fn equal_sources_are_equivalent() {
         let verdict = Verdict::of(&sources(calls(700, 50.0, 1)), 7).unwrap();
@@ -202,7 +204,7 @@ mod tests {
         assert!(ratio.low <= 1.05 && 0.95 <= ratio.high, "{ratio:?}");
     }
 
-    /// Goal: a replica that is a fifth slower teaches a model that is told to be worse. Method: the same with a factor.
+    /// Goal: the model of a replica that is a fifth slower is reported as worse. Method: the same with a factor.
     #[test]
     fn a_slower_replica_is_told_from_the_primary() {
         let verdict = Verdict::of(&sources(calls(700, 60.0, 1)), 7).unwrap();
@@ -210,8 +212,8 @@ mod tests {
         assert!((verdict.replica.equal - 0.2).abs() < 0.05 && verdict.ratio.unwrap().low > 2.0);
     }
 
-    /// Goal: calls that the replica has seen are judged by themselves. Method: a replica that has seen none above half of the largest feature,
-    /// from where on calls take three times as long.
+    /// Goal: calls that the replica has seen are judged separately. Method: a replica that has seen none above half of
+    /// the largest feature, above which calls take three times as long.
     #[test]
     fn known_calls_are_judged_by_themselves() {
         let law = |count, seed, largest: u64| {
@@ -240,8 +242,8 @@ mod tests {
         );
     }
 
-    /// Goal: what is missing is named, and without an offline runner the others are judged. Method: each source cut to a few rows, and the
-    /// offline one to nothing.
+    /// Goal: the source with too few samples is named, and without an offline runner the others are judged. Method:
+    /// each source cut to a few rows, and the offline one to nothing.
     #[test]
     fn too_few_samples_are_named() {
         let few = || calls(59, 50.0, 5);

@@ -1,4 +1,5 @@
-//! `Learned`: what models of a replica's samples come to by the policy that it collected under: a row for each unit, and one of all.
+//! `Learned`: the results for models of a replica's samples, by the collection policy of the replica: a row for each
+//! unit, and one for all.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +11,31 @@ use crate::measures::median;
 use crate::report::{Figure, Row};
 use crate::training::arms::policy_name;
 
-/// What the middle of all units' errors is to be, or by which factor of the noise floor.
+/// The targets for the median error of all units: an absolute limit, or a factor of the noise floor.
 const ERROR_MAX: f64 = 0.15;
 const BY_FLOOR_MAX: f64 = 1.1;
-/// What takes part in a run keeps the log on disk.
+/// All nodes of a run keep the log on disk.
 const LEVEL: &str = "disk";
 const RING: &str = "auto 16 MiB";
 
-/// Returns whether replicas collect by it unless they are told otherwise: what targets are of.
+/// Returns whether replicas use `policy` by default; targets apply only to the default.
 pub(super) fn is_default(policy: PolicyKind) -> bool {
     policy == PolicyKind::Headroom
 }
 
-/// What was learned from a pair whose replica collected by a policy.
+/// The results for a pair whose replica collected by a policy.
 pub(super) struct Learned {
     policy: PolicyKind,
-    /// Samples that the replica gave, of all units.
+    /// The number of samples that the replica gave, of all units.
     replica_rows: usize,
-    /// Of units that had enough.
+    /// The verdicts of units with enough samples.
     verdicts: Vec<(&'static str, Verdict)>,
-    /// Units that had not, by who gave too few.
+    /// Units without a verdict, by the source that gave too few samples.
     missing: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
 impl Learned {
-    /// Nothing yet.
+    /// Makes an empty result.
     pub(super) fn new(policy: PolicyKind) -> Self {
         Self { policy, replica_rows: 0, verdicts: Vec::new(), missing: BTreeMap::new() }
     }
@@ -43,12 +44,12 @@ impl Learned {
         self.policy
     }
 
-    /// Returns whether there is a unit that had enough.
+    /// Returns whether any unit had enough samples.
     pub(super) fn has_verdicts(&self) -> bool {
         !self.verdicts.is_empty()
     }
 
-    /// Fits models of a unit and judges them.
+    /// Fits and judges the models of a unit.
     pub(super) fn add(&mut self, unit: &'static str, sources: &Sources, seed: u64) {
         self.replica_rows += sources.replica.len();
         match Verdict::of(sources, seed) {
@@ -63,7 +64,7 @@ impl Learned {
         units.chain([middle(self)]).collect()
     }
 
-    /// Says which units have no row.
+    /// Returns notes that name the units without a row.
     pub(super) fn left_out(&self) -> Vec<String> {
         let policy = policy_name(self.policy);
         if self.replica_rows == 0 {
@@ -76,7 +77,7 @@ impl Learned {
     }
 }
 
-/// Returns whether "worse" was refuted of calls as the replica has seen.
+/// Returns whether "worse" was refuted for calls in the range that the replica has seen.
 fn is_known_no_worse(verdict: &Verdict) -> bool {
     let known = verdict.known.as_ref().and_then(|known| known.equivalence);
     known.is_some_and(|tests| tests.is_no_worse())
@@ -131,7 +132,7 @@ fn row(policy: PolicyKind, unit: &str, verdict: &Verdict) -> Row {
     }
 }
 
-/// What there is to say of calls as the replica has seen.
+/// Adds the figures of calls in the range that the replica has seen.
 fn row_of_known(row: Row, known: &Known) -> Row {
     let row = row
         .runs("known_pct", &[percent(known.share)])
@@ -147,7 +148,7 @@ fn row_of_known(row: Row, known: &Known) -> Row {
     }
 }
 
-/// What there is to say of all units of a policy, or that there is nothing.
+/// Returns the row of all units of a policy, or one that says that there are no figures.
 fn middle(learned: &Learned) -> Row {
     let row = Row::new("all units", format!("median, {}", policy_name(learned.policy)), LEVEL, RING)
         .figure("replica_rows", count(learned.replica_rows));
@@ -221,8 +222,8 @@ mod tests {
         row.targets.iter().map(|target| target.met).collect()
     }
 
-    /// Goal: a row says percent, and its target is the test's, not the ratio's. Method: a unit that looks equal and is not shown to be; one
-    /// that is.
+    /// Goal: a row reports percent, and its target depends on the test, not on the ratio. Method: a unit that looks
+    /// equal and is not shown to be; one that is.
     #[test]
     fn a_row_tells_what_the_test_says() {
         let of = |p_worse| row(PolicyKind::Headroom, "SCAN", &verdict(0.2, 0.1, p_worse));
@@ -233,7 +234,8 @@ mod tests {
         assert_eq!(known, [50.0, 30.0, 0.04].map(Some));
     }
 
-    /// Goal: the middle of all units is within 15 %, or near the floor. Method: small errors; large ones at the floor; large ones above it.
+    /// Goal: the median of all units is within 15 %, or near the floor. Method: small errors; large ones at the floor;
+    /// large ones above it.
     #[test]
     fn the_middle_is_judged_by_the_floor_too() {
         let of = |errors: [(f64, f64); 3]| {
@@ -245,8 +247,8 @@ mod tests {
         assert_eq!(of([(0.3, 0.2), (0.32, 0.2), (0.9, 0.1)]), [false]);
     }
 
-    /// Goal: other policies than the default have figures and verdicts without targets, and units of which worse was refuted are counted.
-    /// Method: one unit shown to be as good, one not, under P2.
+    /// Goal: non-default policies have figures and verdicts without targets, and units for which "worse" was refuted
+    /// are counted. Method: one unit shown to be as good, one not, under P2.
     #[test]
     fn other_policies_are_told_without_targets() {
         let rows = learned(PolicyKind::HardLimit, vec![verdict(0.2, 0.1, 0.01), verdict(0.2, 0.1, 0.3)]).rows();
@@ -262,8 +264,8 @@ mod tests {
         assert_eq!(counts, ["2", "1", "2"]);
     }
 
-    /// Goal: a replica that gave nothing, or too little, has a row that says so, and a note. Method: no sample of any unit; some, of which no
-    /// unit has enough.
+    /// Goal: a replica that gave no samples, or too few, has a row that says so, and a note. Method: no sample of any
+    /// unit; some, but not enough for any unit.
     #[test]
     fn no_samples_are_told() {
         let few = || Samples::new(1, Complexity::Constant).unwrap();

@@ -1,16 +1,17 @@
-//! Are models that are fitted to a replica's samples as good as those of the primary's, by the policy that the replica collects under?
+//! Are models that are fitted to a replica's samples as good as those of the primary's? For each policy that the
+//! replica can collect under.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `runs` | the runs that samples are taken from: a pair for each policy, a lone server, and a pair whose primary judges |
-//! | `judge` | models of one unit from each source, and how far they are off on the run that none has seen |
-//! | `learned` | what there is to say of all units of a policy |
-//! | `equivalence`, `student` | whether one is as good as the other within a margin: two one-sided tests |
-//! | `noise_floor` | what no model of the same features gets below |
+//! | `runs` | the runs that give samples: a pair for each policy, a single server, and a pair whose primary judges |
+//! | `judge` | models of one unit from each source, and their errors on the run that none has seen |
+//! | `learned` | the results for all units of a policy |
+//! | `equivalence`, `student` | whether one model is as good as the other within a margin: two one-sided tests |
+//! | `noise_floor` | the error that no model of the same features can go below |
 //!
 //! # What always holds
-//! - A1. Models are judged by a run of its own: other rows, other requests, other processes.
-//! - A2. Models that are compared were fitted to as many samples, those of replica and primary from the same pair.
+//! - A1. Models are judged by a separate run: other rows, other requests, other processes.
+//! - A2. Compared models were fitted to the same number of samples, those of replica and primary from the same pair.
 
 mod equivalence;
 mod judge;
@@ -29,11 +30,12 @@ use super::cores::{note_cores, two_cores};
 use super::settings::TrainingSettings;
 use crate::Section;
 
-/// Most samples of a unit from each source. Of a small run fewer: trees take long in a program that was not optimized.
+/// The largest number of samples of a unit from each source. Lower for a small run: trees take long in an unoptimized
+/// program.
 const ROWS_MAX: usize = 20_000;
 const SMALL_ROWS_MAX: usize = 800;
 
-/// Returns how many samples of a unit are looked at.
+/// Returns the largest number of samples of a unit that are used.
 pub(crate) fn rows_max(settings: &TrainingSettings) -> usize {
     if settings.small { SMALL_ROWS_MAX } else { ROWS_MAX }
 }

@@ -1,10 +1,10 @@
-//! `noise_floor`: how far off a model is that knows everything there is to know from the features.
+//! `noise_floor`: the error of a model that knows everything that the features can tell.
 //!
-//! Calls with the same features do not take the same time. Models predict the mean of the logarithm; what is left around the mean of calls
-//! with identical features is what no model of these features can explain.
+//! Calls with the same features do not take the same time. Models predict the mean of the logarithm; the deviation
+//! from the mean of calls with identical features cannot be explained by any model of these features.
 //!
-//! A row's distance from the mean of its own group is too small, since the row is in it: with n rows by a factor of sqrt((n - 1) / n). It is
-//! stretched by that, so that pairs tell as much as large groups do.
+//! A row's deviation from the mean of its group is too small, since the row is part of the group: with n rows by a
+//! factor of sqrt((n - 1) / n). It is scaled up by that, so that pairs give the same result as large groups.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use collie_train::model::{Samples, relative_error};
 
 use crate::txn::count_of;
 
-/// With fewer rows that have a twin nothing is said.
+/// With fewer rows that have a twin there is no result.
 const ROWS_MIN: usize = 30;
 
-/// What is left when the features are known.
+/// The error that is left when the features are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NoiseFloor {
     /// Weighted mean relative error around the mean of identical calls, 0.1 for 10 %.
     pub(super) error: f64,
-    /// Weighted part of the rows that have a twin: those the error is of.
+    /// Weighted share of the rows that have a twin; the error covers these.
     pub(super) share: f64,
 }
 
-/// Returns the error that is left within rows of identical features; `None` where fewer than 30 rows have a twin.
+/// Returns the error within groups of rows with identical features; `None` if fewer than 30 rows have a twin.
 pub(super) fn noise_floor(samples: &Samples) -> Option<NoiseFloor> {
     let mut groups: BTreeMap<Vec<u64>, Vec<usize>> = BTreeMap::new();
     for row in 0..samples.len() {
@@ -62,14 +62,15 @@ mod tests {
         samples
     }
 
-    /// A draw of the normal distribution: twelve uniform ones, less six.
+    /// Draws from the normal distribution: the sum of twelve uniform values, minus six.
     fn normal(chance: &SimRandom) -> f64 {
         let uniform = || f64::from(u32::try_from(chance.u64() >> 32).unwrap()) / 2.0_f64.powi(32);
         (0..12).map(|_| uniform()).sum::<f64>() - 6.0
     }
 
-    /// Goal: the floor is the known error of log-normal noise, whether groups are large or pairs. Method: noise of 0.15, for which the mean
-    /// of |e^x - 1| is e^(s^2/2) (2 Phi(s) - 1) = 0.1206, in 20 groups of 1,000 and in 10,000 pairs.
+    /// Goal: the floor is the known error of log-normal noise, both for large groups and for pairs. Method: noise of
+    /// 0.15, for which the mean of |e^x - 1| is e^(s^2/2) (2 Phi(s) - 1) = 0.1206, in 20 groups of 1,000 and in 10,000
+    /// pairs.
     #[test]
     fn floor_of_log_normal_noise_is_its_closed_form() {
         for (groups, each) in [(20_u32, 1_000), (10_000, 2)] {
@@ -85,8 +86,8 @@ mod tests {
         }
     }
 
-    /// Goal: by hand: a pair of labels a and b is off by (b / a)^(+-1/sqrt 2). Method: twenty equal pairs, weights 1 and 3, and one row
-    /// without a twin that is heavier than all.
+    /// Goal: by hand: the error of a pair of labels a and b is that of (b / a)^(+-1/sqrt 2). Method: twenty equal
+    /// pairs, weights 1 and 3, and one row without a twin that is heavier than all.
     #[test]
     fn pairs_are_told_by_hand() {
         let pair = |group: u32| [(f64::from(group), 2.0, 1.0), (f64::from(group), 8.0, 3.0)];
@@ -98,7 +99,7 @@ mod tests {
         assert!((floor.share - 0.5).abs() < 1e-12);
     }
 
-    /// Goal: no repeats, no floor; no noise, a floor of 0. Method: rows that all differ; forty that are the same.
+    /// Goal: no repeated features, no floor; no noise, a floor of 0. Method: rows that all differ; forty equal rows.
     #[test]
     fn floor_needs_repeats() {
         assert_eq!(noise_floor(&samples((0..500).map(|row| (f64::from(row), 3.0, 1.0)))), None);

@@ -1,7 +1,9 @@
-//! `Runs`: the runs that models are fitted to and judged by: a pair for each policy, a lone server by the same load, and another pair.
+//! `Runs`: the runs that models are fitted to and judged by: a pair for each policy, a single server under the same
+//! load, and another pair.
 //!
-//! Pairs to learn from have the same rows and the same requests at the same moments; the lone server and the pair that judges have seeds of
-//! their own. Each has a directory of its own. All go at one rate, which is found on the first pair before anybody takes samples.
+//! The pairs to learn from have the same rows and the same requests at the same times; the single server and the
+//! judging pair have separate seeds. Each run has its own directory. All use one rate, which is measured on the first
+//! pair before any samples are taken.
 
 use anyhow::Context;
 use collie_train::policy::PolicyKind;
@@ -15,38 +17,38 @@ use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;
 
-/// Policies that a replica collects under, the default last.
+/// The policies that a replica collects under, the default last.
 const POLICIES: [PolicyKind; 4] = [PolicyKind::Nothing, PolicyKind::HardLimit, PolicyKind::Sigma, PolicyKind::Headroom];
-/// A run is so much longer than one of another question: models need samples. Where everything is as short as can be, less.
+/// The factor by which a run is longer than those of other questions: models need samples. Less in small runs.
 const LONGER: u32 = 15;
 const SMALL_LONGER: u32 = 10;
-/// Of what the primary reaches flat out: taking all samples is not to fill it.
+/// The rate in percent of the primary's maximum, so that taking all samples does not saturate it.
 const PERCENT: f64 = 50.0;
-/// Share of the primary's reads that a replica runs again: ten times what is the default, so that half a minute has enough of them. Where
-/// everything is as short as can be, all.
+/// The share of the primary's reads that a replica replays: ten times the default, so that half a minute gives enough
+/// of them. All of them in small runs.
 const READS: [&str; 2] = ["--set", "training.read_share=0.1"];
 const ALL_READS: [&str; 2] = ["--set", "training.read_share=1"];
 
-/// What a pair recorded whose replica collected by a policy.
+/// The samples of a pair whose replica collected by a policy.
 pub(super) struct Taught {
     pub(super) policy: PolicyKind,
     pub(super) replica: Recorded,
     pub(super) primary: Recorded,
 }
 
-/// What was recorded.
+/// The samples of all runs.
 pub(super) struct Runs {
     /// By policy, the default last.
     pub(super) taught: Vec<Taught>,
     pub(super) offline: Recorded,
     pub(super) held_out: Recorded,
-    /// Transactions a second of all of them.
+    /// Transactions per second of each run.
     pub(super) rate: f64,
     /// Length of each, in seconds.
     pub(super) seconds: f64,
 }
 
-/// What a run is done with.
+/// Returns the settings of run number `run`.
 fn with(settings: &TrainingSettings, run: u64) -> ReplicationSettings {
     let longer = if settings.small { SMALL_LONGER } else { LONGER };
     let (time, seed) = (settings.time * longer, settings.seed + run);
@@ -54,10 +56,10 @@ fn with(settings: &TrainingSettings, run: u64) -> ReplicationSettings {
 }
 
 impl Runs {
-    /// Runs all of them, one after the other.
+    /// Records all runs, one after the other.
     ///
     /// # Errors
-    /// A server does not start or keeps no samples; the driver's.
+    /// A server does not start or keeps no samples; the errors of the driver.
     pub(super) fn record(settings: &TrainingSettings) -> anyhow::Result<Self> {
         let [to_learn, alone, to_judge] = [0, 1, 2].map(|run| with(settings, run));
         let (mut taught, mut known) = (Vec::new(), None);
@@ -83,7 +85,8 @@ impl Runs {
     }
 }
 
-/// Starts a primary that samples everything once it is told to, with a replica that collects by `policy`, or alone, and loads it.
+/// Starts a primary that takes all samples once it is asked to, with a replica that collects by `policy` or without
+/// one, and loads it.
 fn start(
     settings: &TrainingSettings,
     name: &str,

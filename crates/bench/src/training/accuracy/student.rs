@@ -1,14 +1,15 @@
-//! `at_most`: Student's t distribution, for as many degrees of freedom as blocks of a run give.
+//! `at_most`: Student's t distribution, for the degrees of freedom that the blocks of a run give.
 //!
-//! Sums of finitely many terms for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4): no special functions.
+//! For whole degrees of freedom these are finite sums (Abramowitz and Stegun, 26.7.3 and 26.7.4), without special
+//! functions.
 
 use std::f64::consts::FRAC_2_PI;
 
-/// Returns the probability that a value of Student's t distribution with so many degrees of freedom, at least one, is at most `t`.
-/// A `t` beyond all bounds gives 0 or 1; one that is no number gives NaN.
+/// Returns the probability that a value of Student's t distribution with `degrees` degrees of freedom, at least one,
+/// is at most `t`. An infinite `t` gives 0 or 1; NaN gives NaN.
 pub(super) fn at_most(t: f64, degrees: u32) -> f64 {
     assert!(degrees > 0, "a spread comes from at least two values");
-    // The probability of the values nearer to 0 than t is, on both sides.
+    // The probability of the values nearer to 0 than `t`, on both sides.
     let nearer = within(t.abs(), degrees);
     0.5 + t.signum() * nearer / 2.0
 }
@@ -18,7 +19,7 @@ fn within(t: f64, degrees: u32) -> f64 {
     let angle = (t / f64::from(degrees).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
     let is_odd = degrees % 2 == 1;
-    // The first term of the series, and the number its factors begin behind.
+    // The first term of the series, and the number after which its factors begin.
     let (mut term, first) = if is_odd { (cosine, 1) } else { (1.0, 0) };
     let terms = if is_odd { (degrees - 1) / 2 } else { degrees / 2 };
     let mut sum = 0.0;
@@ -45,7 +46,8 @@ mod tests {
         }
     }
 
-    /// Goal: the distribution is Student's. Method: the closed forms for one to five degrees of freedom at six places on both sides.
+    /// Goal: the distribution is Student's. Method: the closed forms for one to five degrees of freedom at six points
+    /// on both sides.
     #[test]
     fn few_degrees_equal_their_closed_forms() {
         use std::f64::consts::PI;
@@ -66,8 +68,8 @@ mod tests {
         });
     }
 
-    /// Goal: quantiles are those of printed tables, and many degrees are the normal distribution. Method: three 95 % quantiles to the
-    /// digits that tables give; 4000 degrees at 1.96.
+    /// Goal: quantiles match printed tables, and many degrees approach the normal distribution. Method: three 95 %
+    /// quantiles to the digits of the tables; 4000 degrees at 1.96.
     #[test]
     fn quantiles_equal_printed_tables() {
         for (degrees, quantile) in [(9, 1.833), (19, 1.729), (30, 1.697)] {

@@ -1,34 +1,35 @@
-//! Units like those of a server, drawn: frequent ones and rare ones, of which most calls are small and few take most of the time.
+//! Synthetic units similar to those of a server: frequent and rare ones, most of whose calls are small while a few
+//! take most of the time.
 //!
-//! Sizes are of a bounded Pareto distribution; what a call costs is known but for noise that is log-normal. So the error of a model is
-//! that against the truth, and no noise is in it. By rate, tail and noise they are like what TPC-C's units showed; none is a
-//! recording of one.
+//! Sizes follow a bounded Pareto distribution; the cost of a call is known except for log-normal noise. So the error
+//! of a model is measured against the truth, without noise. Rates, tails and noise resemble those of TPC-C's units; no
+//! unit is a recording.
 
 use collie_train::{budget::Bucket, model::Complexity};
 
 use super::population::{Call, Held, Population, Source, Unit};
 use crate::tpcc::Chance;
 
-/// Mean errors that samples are counted to.
+/// The mean errors for which samples are counted.
 const ERRORS: [f64; 2] = [0.20, 0.12];
 
-/// Kinds of calls by which a model is judged: sizes less than a tenth of a binary magnitude apart.
+/// The number of kinds of calls that judge a model: sizes less than a tenth of a binary magnitude apart.
 const HELD: u32 = 200;
 
-/// The second feature is a number between these; the third says nothing.
+/// The range of the second feature; `THIRD` is that of the third, which has no effect.
 const SECOND: (u32, u32) = (1, 8);
 const THIRD: (u32, u32) = (0, 3);
 
-/// What a unit is like.
+/// The parameters of a unit.
 struct Kind {
     name: &'static str,
     calls_per_s: f64,
-    /// How fast large sizes become rare: of sizes above x there are x^-tail.
+    /// How fast large sizes become rare: the share of sizes above x is x^-tail.
     tail: f64,
     size_max: f64,
-    /// Standard deviation of ln of what a call costs, for calls of one kind.
+    /// The standard deviation of ln of the cost, for calls of one kind.
     noise: f64,
-    /// What a call of a size, and with a second feature, costs, in ns.
+    /// The cost in ns of a call with a size and a second feature.
     cost_ns: fn(f64, f64) -> f64,
 }
 
@@ -72,7 +73,7 @@ static KINDS: [Kind; 6] = [
         tail: 0.7,
         size_max: 3e4,
         noise: 0.25,
-        // Rows beyond what the caches hold.
+        // Rows beyond the size of the caches.
         cost_ns: |rows, columns| (200.0 + rows * (20.0 + columns)) * if rows > 1e4 { 3.0 } else { 1.0 },
     },
     Kind {
@@ -81,23 +82,23 @@ static KINDS: [Kind; 6] = [
         tail: 0.6,
         size_max: 1e4,
         noise: 0.3,
-        // Of thousands of rows.
+        // In thousands of rows.
         cost_ns: |rows, runs| 50_000.0 + 12_000.0 * rows * (rows + 1.0).ln() * (1.0 + runs.ln() / 4.0),
     },
 ];
 
 impl Kind {
-    /// Of sizes at most `size`, how many there are of all.
+    /// Returns the share of sizes that are at most `size`.
     fn share_below(&self, size: f64) -> f64 {
         (1.0 - size.powf(-self.tail)) / (1.0 - self.size_max.powf(-self.tail))
     }
 
-    /// Returns the size that `share` of all are at most.
+    /// Returns the size that a share of `share` does not exceed.
     fn size_at(&self, share: f64) -> f64 {
         (1.0 - share * (1.0 - self.size_max.powf(-self.tail))).powf(-self.tail.recip()).clamp(1.0, self.size_max)
     }
 
-    /// Returns the kinds of calls by which a model is judged, in steps of sizes that are equally far apart in their logarithm.
+    /// Returns the kinds of calls that judge a model, at sizes evenly spaced in their logarithm.
     fn held(&self) -> Vec<Held> {
         let mut chance = Chance::new(0, 0);
         let edge = |step: u32| self.size_max.powf(f64::from(step) / f64::from(HELD));
@@ -145,8 +146,8 @@ mod tests {
     use super::*;
     use crate::txn::count_of;
 
-    /// Goal: calls are drawn as often as their sizes are said to be. Method: of 20,000 calls of each unit, how many are below its 10th, 50th,
-    /// 90th and 99th percentile; weights of the kinds that judge sum up to one.
+    /// Goal: sizes follow the given distribution. Method: of 20,000 calls of each unit, how many are below its 10th,
+    /// 50th, 90th and 99th percentile; the weights of the judging kinds sum to one.
     #[test]
     fn sizes_are_those_of_a_bounded_pareto_distribution() {
         for kind in &KINDS {
@@ -163,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Goal: the tail is heavy where it is said to be: few calls take most of the time. Method: the part of the time that the largest
-    /// hundredth of scans takes, and that of the noise, whose median is 1.
+    /// Goal: the tail is heavy where it should be: few calls take most of the time. Method: the share of the time that
+    /// the largest hundredth of scans takes, and that of the noise, whose median is 1.
     #[test]
     fn few_calls_take_most_of_the_time() {
         let scan = KINDS.iter().find(|kind| kind.name == "scan").unwrap();

@@ -1,13 +1,14 @@
-//! `learn`: samples of a population, more and more of them, and how good models of them are.
+//! `learn`: takes more and more samples of a population, and measures how good the models fitted to them are.
 //!
-//! The stream of calls goes by in stages, each about as long as all before it together. In a stage every arm may take as many samples:
-//! a hundredth of the calls. After it, every unit's model is fitted to all that were kept so far.
+//! The stream of calls is divided into stages, each about as long as all before it together. In a stage every arm may
+//! take the same number of samples: a hundredth of the calls. After it, every unit's model is fitted to all samples
+//! kept so far.
 //!
 //! # What always holds
-//! - L1. All arms see the same units for the same time, and may take as many samples of them, on average.
-//! - L2. What an arm goes by is what the product goes by: P8 ([`allocate`]), the residuals of the model so far ([`Information`]), which are
-//!   1 before there is one, and counts of buckets ([`Thinner`]).
-//! - L3. Every sample counts as much as a fit would have it: 1 / p, at most 100.
+//! - L1. All arms see the same units for the same time, and may take the same number of samples of them, on average.
+//! - L2. An arm decides by the same inputs as the product: P8 ([`allocate`]), the residuals of the current model
+//!   ([`Information`]), which are 1 before there is one, and counts of buckets ([`Thinner`]).
+//! - L3. Every sample has the weight that a fit gives it: 1 / p, at most 100.
 
 use collie_train::budget::{Information, Share, Thinner, UnitBudget, WEIGHT_MAX, allocate};
 use collie_train::model::{FitOptions, Fitted, Sample, Samples, fit};
@@ -17,19 +18,19 @@ use super::population::{Call, Population, Unit};
 use crate::tpcc::Chance;
 use crate::txn::count_of;
 
-/// Part of the calls that may be sampled.
+/// The share of calls that may be sampled.
 const SHARE: f64 = 0.01;
-/// What a sample costs, in us: the same for all.
+/// The cost of a sample in us, equal for all.
 const COST_US: f64 = 1.0;
 
-/// Who decides what is sampled and kept.
+/// A method to decide which calls are sampled and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
-    /// Every call is as likely.
+    /// Every call is equally likely.
     Uniform,
-    /// P8 says of each unit how likely.
+    /// P8 sets the probability of each unit.
     Neyman,
-    /// P8, and of kinds of calls of which there are many, few are kept.
+    /// P8; in addition, few samples are kept of kinds of calls that are frequent.
     Buckets,
 }
 
@@ -45,18 +46,18 @@ impl Arm {
     }
 }
 
-/// What is known after a stage.
+/// The state after a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
-    /// Samples that were taken so far.
+    /// The number of samples taken so far.
     pub(super) taken: f64,
-    /// Those of them that were kept.
+    /// The number of those that were kept.
     pub(super) kept: f64,
-    /// Mean error of the units' models.
+    /// The mean error of the units' models.
     pub(super) error: f64,
 }
 
-/// One unit's samples so far, and what they taught.
+/// One unit's samples so far, and its model.
 struct Learner<'a> {
     unit: &'a Unit,
     id: UnitId,
@@ -67,7 +68,7 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    /// Takes a sample that was taken with probability `p`; returns whether it is kept.
+    /// Processes a sample that was taken with probability `p`; returns whether it is kept.
     fn take(&mut self, arm: Arm, call: &Call, p: f64, now_s: f64, draw: f64) -> Result<bool, TrainError> {
         let weight = if arm == Arm::Buckets {
             let Some(kept) = self.thinner.keep(call.bucket, p, now_s, draw) else { return Ok(false) };
@@ -85,7 +86,8 @@ impl Learner<'_> {
         Ok(true)
     }
 
-    /// Samples the calls of `seconds`, each with probability `p`, by geometric skips; returns how many were taken and kept.
+    /// Samples the calls of `seconds`, each with probability `p`, by geometric skips; returns the numbers of samples
+    /// taken and kept.
     fn sample(
         &mut self,
         arm: Arm,
@@ -111,7 +113,7 @@ impl Learner<'_> {
         }
     }
 
-    /// Fits a model to all that was kept. One with too few samples has none.
+    /// Fits a model to all kept samples; with too few samples there is no new model.
     fn fit(&mut self) -> Result<(), TrainError> {
         match fit(&self.samples, &FitOptions::default()) {
             Ok(fitted) => self.fitted = Some(fitted),
@@ -122,7 +124,7 @@ impl Learner<'_> {
     }
 }
 
-/// Returns with which probability each unit is sampled.
+/// Returns the sampling probability of each unit.
 fn probabilities(arm: Arm, learners: &[Learner<'_>], calls_per_s: f64) -> Vec<f64> {
     if arm == Arm::Uniform {
         return vec![SHARE; learners.len()];
@@ -139,11 +141,11 @@ fn probabilities(arm: Arm, learners: &[Learner<'_>], calls_per_s: f64) -> Vec<f6
     allocate(&budgets, SHARE * calls_per_s * COST_US).iter().map(|share: &Share| share.probability).collect()
 }
 
-/// Lets an arm learn until the error is at most the smallest that is asked for, or `taken_max` samples were taken. Returns what was known
-/// after each stage, the first of `first` samples.
+/// Runs an arm until the error is at most the smallest requested one, or `taken_max` samples were taken. Returns the
+/// state after each stage, the first of which has `first` samples.
 ///
 /// # Errors
-/// A population with calls that are none.
+/// The population contains invalid calls.
 pub(super) fn learn(
     population: &Population,
     arm: Arm,
@@ -170,7 +172,7 @@ pub(super) fn learn(
         let seconds = due / (SHARE * calls_per_s) - at_s;
         let probabilities = probabilities(arm, &learners, calls_per_s);
         for (learner, p) in learners.iter_mut().zip(probabilities) {
-            // What the residuals were of the model before the last is forgotten, as in a server.
+            // Residuals of earlier models are discarded, as in a server.
             learner.information = Information::default();
             let (taken, kept) = learner.sample(arm, (at_s, seconds), p, &mut chance.fork())?;
             (step.taken, step.kept) = (step.taken + taken, step.kept + kept);
@@ -190,16 +192,17 @@ pub(super) fn learn(
     }
 }
 
-/// Where an arm had the error that was asked for.
+/// The numbers of samples at which an arm reached the requested error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reached {
     pub(super) taken: f64,
     pub(super) kept: f64,
-    /// False: it had not yet, with so many.
+    /// False if these samples were not enough.
     pub(super) is_reached: bool,
 }
 
-/// Returns with how many samples the error was `error_max` for the first time: between two stages, along a straight line of logarithms.
+/// Returns the number of samples at which the error first was `error_max`, interpolated linearly in logarithms between
+/// two stages.
 pub(super) fn reached(steps: &[Step], error_max: f64) -> Reached {
     let last = steps.last().copied().unwrap_or(Step { taken: 0.0, kept: 0.0, error: 1.0 });
     let Some(at) = steps.iter().position(|step| step.error <= error_max) else {
@@ -219,8 +222,8 @@ mod tests {
     use super::*;
     use crate::training::active::drawn;
 
-    /// Goal: samples are as many as the probability makes them, and of all of the calls where it is 1. Method: of the most frequent unit,
-    /// calls of ten seconds, with three probabilities, without thinning.
+    /// Goal: the number of samples follows from the probability, and is all calls if that is 1. Method: the calls of
+    /// the most frequent unit in ten seconds, with three probabilities, without thinning.
     #[test]
     fn samples_are_as_many_as_calls_and_probability_make() {
         let population = drawn::population();
@@ -241,8 +244,9 @@ mod tests {
         }
     }
 
-    /// Goal: L1, and that each arm does what it is named for. Method: two stages of each arm over the drawn units: as many samples are taken; with as
-    /// many, P8's models are better from the first stage on; only the third arm throws some away, once there are many of a kind.
+    /// Goal: L1, and each arm does what its name says. Method: two stages of each arm over the synthetic units: the
+    /// same number of samples is taken; with it P8's models are better from the first stage on; only the third arm
+    /// discards samples, once there are many of a kind.
     #[test]
     fn arms_spend_the_same_on_different_calls() {
         let mut population = drawn::population();
@@ -259,7 +263,7 @@ mod tests {
         assert!(neyman[0].error < uniform[0].error && buckets[0].error < uniform[0].error, "{uniform:?} {neyman:?}");
     }
 
-    /// Goal: same seed, same samples. Method: one arm twice, and with another seed.
+    /// Goal: the same seed gives the same samples. Method: one arm twice, and with another seed.
     #[test]
     fn learning_is_its_seeds() {
         let population = drawn::population();
@@ -268,8 +272,9 @@ mod tests {
         assert_ne!(of(1), of(2));
     }
 
-    /// Goal: the number of samples is found between two stages. Method: a curve that falls as one by the root of samples, whose crossing
-    /// follows by hand; one that is below from the start; one that is never.
+    /// Goal: the number of samples is interpolated between two stages. Method: a curve that falls with the square root
+    /// of the number of samples, whose crossing is computed by hand; one that is below from the start; one that never
+    /// gets there.
     #[test]
     fn samples_to_an_error_are_between_the_stages() {
         let step = |taken: f64| Step { taken, kept: taken / 2.0, error: taken.powf(-0.5) };

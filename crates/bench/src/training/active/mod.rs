@@ -1,14 +1,14 @@
-//! How many samples does a model need that is as good as asked for? By who decides what is sampled: chance alone, P8, or P8 with counts of
-//! kinds of calls, as a replica does.
+//! How many samples does a model of a given error need? By the method that decides what is sampled: chance alone, P8,
+//! or P8 with counts of kinds of calls, as a replica uses it.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `population` | units, their calls, and by what models are judged |
-//! | `drawn` | units whose calls are drawn |
+//! | `population` | units, their calls, and the calls that judge models |
+//! | `drawn` | synthetic units |
 //! | `recorded` | units of sample files |
 //! | `learn` | samples in stages, and the error after each |
 //!
-//! No server is started, and no call is executed: what a call costs is a number.
+//! No server is started and no call is executed; the cost of a call is a number.
 
 mod drawn;
 mod learn;
@@ -24,12 +24,12 @@ use super::settings::TrainingSettings;
 use crate::report::{Figure, Row, Section, Series};
 use crate::{Pace, Plan};
 
-/// Samples of the first stage.
+/// The number of samples of the first stage.
 const FIRST: f64 = 200.0;
-/// So many times fewer are to be enough.
+/// The target: this many times fewer samples are enough.
 const FEWER: f64 = 3.0;
 
-/// Returns how many samples are taken at most: doubled from the first stage on.
+/// Returns the largest number of samples, which doubles with each stage from the first on.
 fn taken_max(plan: &Plan) -> f64 {
     let doublings = match plan.pace {
         Pace::Full => 9,
@@ -42,7 +42,7 @@ fn taken_max(plan: &Plan) -> f64 {
 /// Answers the question.
 ///
 /// # Errors
-/// Sample files that were named and cannot be read.
+/// A named sample file cannot be read.
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "active",
@@ -99,7 +99,7 @@ fn rows(settings: &TrainingSettings, population: &Population, section: &mut Sect
     Ok(())
 }
 
-/// Returns by seed how many times fewer samples were enough than for `uniform`: 0 where they were not enough.
+/// Returns by seed how many times fewer samples were enough than for `uniform`; 0 if they were not enough.
 fn fewer(ends: &[Reached], uniform: &[Reached], of: fn(&Reached) -> f64) -> Vec<f64> {
     let times = |(end, uniform): (&Reached, &Reached)| if end.is_reached { of(uniform) / of(end) } else { 0.0 };
     ends.iter().zip(uniform).map(times).collect()
@@ -123,7 +123,7 @@ fn row(arm: Arm, case: &str, ends: &[Reached], uniform: &[Reached], seed: u64) -
         .target(format!(">= {FEWER} times fewer kept than uniform (low end of the interval)"), is_met))
 }
 
-/// Returns the median error after each stage, over the samples that were kept by then.
+/// Returns the median error after each stage, over the number of samples kept by then.
 fn series(subject: &str, curves: &[Vec<Step>]) -> Series {
     let stages = curves.iter().map(Vec::len).min().unwrap_or(0);
     let median = |stage: usize, of: fn(&Step) -> f64| {

@@ -1,4 +1,4 @@
-//! `Population`: the calls that samples are drawn of, and the calls by which a model is judged.
+//! `Population`: the calls that samples are drawn from, and the calls that judge a model.
 
 use collie_train::{
     TrainError,
@@ -13,23 +13,23 @@ use crate::tpcc::Chance;
 pub(super) struct Call {
     pub(super) bucket: Bucket,
     pub(super) features: Vec<f64>,
-    /// What it cost, in ns.
+    /// The cost in ns.
     pub(super) label: f64,
 }
 
-/// A call, or a kind of calls, that no model is fitted to.
+/// A call, or a kind of calls, that judges models and that none is fitted to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Held {
     pub(super) features: Vec<f64>,
-    /// What it cost, in ns; where that is known, what such a call costs without noise.
+    /// The cost in ns; without noise if that is known.
     pub(super) label: f64,
-    /// For how many calls it stands.
+    /// The number of calls that it represents.
     pub(super) weight: f64,
 }
 
-/// Where calls of one unit come from.
+/// A source of the calls of one unit.
 pub(super) trait Source {
-    /// Draws one of its calls: each is as likely as it is frequent.
+    /// Draws one of its calls with the probability of its frequency.
     fn call(&self, chance: &mut Chance) -> Call;
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Returns by how much `fitted` is off: absolute error by what the calls cost, both summed over calls, so that a call counts as much as it
-    /// takes. Without a model all of it is.
+    /// Returns the error of `fitted`: the absolute error relative to the cost, both summed over calls, so that a call
+    /// counts in proportion to its cost. Without a model the error is 1.
     ///
     /// # Errors
-    /// The model is of another shape.
+    /// The model has another shape.
     pub(super) fn error(&self, fitted: Option<&Fitted>) -> Result<f64, TrainError> {
         let Some(fitted) = fitted else { return Ok(1.0) };
         let (mut off, mut all) = (0.0, 0.0);
@@ -60,12 +60,12 @@ impl Unit {
     }
 }
 
-/// Units that want samples.
+/// A set of units to sample.
 pub(super) struct Population {
-    /// What it is called in tables.
+    /// The name in tables.
     pub(super) name: String,
     pub(super) units: Vec<Unit>,
-    /// Mean errors of the units that samples are counted to, the largest first, 0.1 for 10 %.
+    /// The mean errors of the units for which samples are counted, the largest first, 0.1 for 10 %.
     pub(super) errors: Vec<f64>,
 }
 
@@ -75,7 +75,7 @@ impl Population {
         self.units.iter().map(|unit| unit.calls_per_s).sum()
     }
 
-    /// Returns the smallest error that samples are counted to.
+    /// Returns the smallest error for which samples are counted.
     pub(super) fn error_min(&self) -> f64 {
         self.errors.iter().copied().fold(1.0, f64::min)
     }

@@ -1,7 +1,8 @@
 //! Units as a server recorded them: the older samples of its files are the calls, the newest judge.
 //!
-//! What is drawn is drawn of the samples that were kept, each as often as it stands for calls, more than once if need be. The truth
-//! is not known: noise is in the error, so that samples are counted to an error little above that of a model of all of them.
+//! Calls are drawn from the kept samples, each as often as the calls that it represents, with repetition if necessary.
+//! The truth is not known and the error includes noise, so samples are counted for an error slightly above that of a
+//! model of all of them.
 
 use std::path::Path;
 
@@ -17,16 +18,16 @@ use crate::measures::float;
 use crate::tpcc::Chance;
 use crate::txn::count_of;
 
-/// A unit with fewer samples says little of itself.
+/// A unit with fewer samples is left out.
 const ROWS_MIN: usize = 1_000;
-/// The newest of a unit are taken, so many at most.
+/// The largest number of samples of a unit, the newest ones.
 const ROWS_MAX: usize = 100_000;
-/// The newest of those judge.
+/// The share of them that judges, the newest ones.
 const HELD_SHARE: f64 = 0.2;
-/// Samples are counted to so many times the error of a model of all of them.
+/// Samples are counted for this multiple of the error of a model of all of them.
 const ABOVE_ALL: f64 = 1.1;
 
-/// The calls of one unit, with how many calls there are up to each.
+/// The calls of one unit, with the cumulative number of calls up to each.
 struct Recorded {
     calls: Vec<Call>,
     weights_below: Vec<f64>,
@@ -56,7 +57,7 @@ impl Source for Recorded {
     }
 }
 
-/// For how many calls a sample stands, whatever a fit would cut off that.
+/// Returns the number of calls that a sample represents, without the limit that a fit applies.
 fn calls_of(row: &SampleRow) -> f64 {
     let weight = f64::from(row.sample.p).recip() * f64::from(row.sample.calls.max(1));
     if weight.is_finite() && weight > 0.0 { weight } else { 1.0 }
@@ -86,7 +87,7 @@ fn unit(schema: &'static UnitSchema, mut rows: Vec<SampleRow>) -> Unit {
     }
 }
 
-/// Returns the error of a model of all calls of a unit that are not held back.
+/// Returns the error of a model of all calls of a unit that do not judge.
 fn error_of_all(schema: &UnitSchema, rows: &[SampleRow], unit: &Unit) -> anyhow::Result<f64> {
     let mut samples = Samples::new(unit.feature_count, unit.complexity)?;
     for row in rows {
@@ -101,10 +102,10 @@ fn error_of_all(schema: &UnitSchema, rows: &[SampleRow], unit: &Unit) -> anyhow:
     Ok(unit.error(Some(&fit(&samples, &FitOptions::default())?))?)
 }
 
-/// Reads the newest samples of every unit of which there are enough, from the files below `data`.
+/// Reads the newest samples of every unit with enough of them, from the files below `data`.
 ///
 /// # Errors
-/// The files cannot be listed; there are too few samples of every unit.
+/// The files cannot be listed, or every unit has too few samples.
 pub(super) fn population(plan: &Plan, data: &Path) -> anyhow::Result<Population> {
     let dir = SampleDir::new(plan.env.files.clone(), data);
     let names = dir.list().with_context(|| format!("no samples in {}", data.display()))?;
@@ -112,7 +113,7 @@ pub(super) fn population(plan: &Plan, data: &Path) -> anyhow::Result<Population>
     for schema in UNITS {
         let mut rows = Vec::new();
         for name in names.iter().rev().filter(|name| name.unit == schema.id) {
-            // One of another version, or that is damaged, is passed over, as a fit does.
+            // A file of another version, or a damaged one, is skipped, as in a fit.
             let is_known = unit_of(name.unit, name.version).is_some();
             if let (true, Ok(file)) = (is_known && rows.len() < ROWS_MAX, dir.read(name)) {
                 rows.extend(file.rows);
@@ -145,7 +146,8 @@ mod tests {
     const DATA: &str = "/data";
     const ROWS: u32 = 2_000;
 
-    /// A plan over a disk with scans whose cost is known, one in ten of them taken with a tenth of the probability, and a few log flushes.
+    /// Returns a plan with a disk of scans with known cost, one in ten of them taken with a tenth of the probability,
+    /// and a few log flushes.
     fn recorded() -> Plan {
         let (env, _disk) = Env::simulated(7);
         let plan = Plan { env, ..Plan::new(Path::new(DATA), Pace::Touch) };
@@ -164,8 +166,9 @@ mod tests {
         plan
     }
 
-    /// Goal: units with enough samples are there, each call as often as it stands for calls, and the newest judge. Method: files with 2,000 scans,
-    /// a tenth of which stand for ten times as many calls, and ten flushes; 20,000 draws.
+    /// Goal: units with enough samples are read, each call as often as the calls that it represents, and the newest
+    /// judge. Method: files with 2,000 scans, a tenth of which represent ten times as many calls, and ten flushes;
+    /// 20,000 draws.
     #[test]
     fn recorded_calls_are_drawn_as_often_as_they_stand_for() {
         let population = population(&recorded(), Path::new(DATA)).unwrap();
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(population.name, "1 recorded units");
         let calls = 1_440.0 * 2.0 + 160.0 * 20.0;
         assert!((scan.calls_per_s - calls).abs() < 1e-3 * calls, "{}", scan.calls_per_s);
-        // Every tenth is taken with the lower probability: a number that is even, so that its rows are an even power of two.
+        // Every tenth has the lower probability; its number is even, so its rows are an even power of two.
         let mut chance = Chance::new(5, 0);
         let drawn: Vec<Call> = (0..20_000).map(|_| scan.source.call(&mut chance)).collect();
         let is_even = |rows: f64| [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0].contains(&rows);
@@ -184,7 +187,8 @@ mod tests {
         assert!(drawn.iter().all(|call| (call.label - 1_000.0 - 50.0 * call.features[0]).abs() < 1e-6));
     }
 
-    /// Goal: an error is reached with recorded units too, and it is little above that of all. Method: a few stages of the arm that a replica uses.
+    /// Goal: an error is reached with recorded units too, and it is slightly above that of all samples. Method: a few
+    /// stages of the arm that a replica uses.
     #[test]
     fn recorded_units_are_learned() {
         let population = population(&recorded(), Path::new(DATA)).unwrap();
@@ -194,7 +198,7 @@ mod tests {
         assert!(last.error <= first.error && last.error < 0.3, "{steps:?}");
     }
 
-    /// Goal: nothing to draw from is said. Method: a directory without files.
+    /// Goal: a lack of samples is reported. Method: a directory without files.
     #[test]
     fn a_directory_without_samples_is_refused() {
         let (env, _disk) = Env::simulated(7);

@@ -6,15 +6,15 @@ use postgres::Client;
 /// Values of settings: times in us, sizes in bytes.
 pub(super) type Values = Vec<(Setting, f64)>;
 
-/// A change that models proposed, as far as it has come.
+/// A change that models proposed, with its current state.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) setting: Setting,
     pub(super) old: f64,
     pub(super) new: f64,
-    /// What was predicted, as a part: 0.5 for half as much again.
+    /// The predicted gain as a ratio: 0.5 for half as much again.
     pub(super) gain: f64,
-    /// In a word or two, as `Verdict::word` has it.
+    /// The verdict, as in `Verdict::word`.
     pub(super) verdict: String,
     pub(super) reason: String,
 }
@@ -23,7 +23,7 @@ impl Change {
     /// Returns every change of a server, oldest first.
     ///
     /// # Errors
-    /// The driver's; a setting that decisions are not about.
+    /// Those of the driver; a setting that decisions do not cover.
     pub(super) fn all(session: &mut Client) -> anyhow::Result<Vec<Self>> {
         let text =
             "SELECT setting, old_value, new_value, gain, verdict, reason FROM collie_training.decisions ORDER BY id";
@@ -41,12 +41,12 @@ impl Change {
         matches!(self.verdict.as_str(), "trial" | "canary")
     }
 
-    /// Returns whether the new value is in force; on trial both are in turn.
+    /// Returns whether the new value is in force; on trial both values are in turn.
     pub(super) fn is_in_force(&self) -> bool {
         matches!(self.verdict.as_str(), "canary" | "kept")
     }
 
-    /// Tells it in a line.
+    /// Describes the change in a line.
     pub(super) fn told(&self) -> String {
         let value = |value| self.setting.text(value);
         format!(
@@ -60,19 +60,20 @@ impl Change {
     }
 }
 
-/// Returns the values that `changes` came to: `before` with the new values that are in force.
+/// Returns the result of `changes`: `before` with the new values that are in force.
 pub(super) fn values_after(before: &[(Setting, f64)], changes: &[Change]) -> Values {
     let new = changes.iter().filter(|change| change.is_in_force()).map(|change| (change.setting, change.new));
     with_values(before, &new.collect::<Vec<_>>())
 }
 
-/// Returns `before` with the values of `others` in their place; settings that are not in `before` are left out: the node has them not.
+/// Returns `before` with the values of `others` in their place. Settings that are not in `before` are left out, since
+/// the node does not have them.
 pub(super) fn with_values(before: &[(Setting, f64)], others: &[(Setting, f64)]) -> Values {
     let newest = |setting| others.iter().rfind(|(other, _)| *other == setting).map(|(_, value)| *value);
     before.iter().map(|&(setting, value)| (setting, newest(setting).unwrap_or(value))).collect()
 }
 
-/// Tells in a line by what `values` differ from `before`.
+/// Describes in a line how `values` differ from `before`.
 pub(super) fn told(values: &[(Setting, f64)], before: &[(Setting, f64)]) -> String {
     let differ = values.iter().filter(|one| !before.contains(one));
     let told: Vec<String> =
@@ -80,7 +81,7 @@ pub(super) fn told(values: &[(Setting, f64)], before: &[(Setting, f64)]) -> Stri
     if told.is_empty() { "as configured".to_owned() } else { told.join(", ") }
 }
 
-/// Reads the values in force out of a text of `/metrics`.
+/// Reads the values in force from a text of `/metrics`.
 pub(super) fn values_of_metrics(text: &str) -> Values {
     let value = |line: &str| {
         let (key, value) = line.strip_prefix("collie_training_setting{setting=\"")?.split_once("\"} ")?;
@@ -93,7 +94,7 @@ pub(super) fn values_of_metrics(text: &str) -> Values {
 pub(super) mod tests {
     use super::*;
 
-    /// A change of `store.gc_interval` from 2 to 4 ms.
+    /// Returns a change of `store.gc_interval` from 2 to 4 ms.
     pub(crate) fn change(verdict: &str) -> Change {
         let (verdict, reason) = (verdict.to_owned(), format!("{verdict}, for a reason"));
         Change { setting: Setting::GcInterval, old: 2000.0, new: 4000.0, gain: 0.5, verdict, reason }
@@ -101,8 +102,8 @@ pub(super) mod tests {
 
     const BEFORE: [(Setting, f64); 2] = [(Setting::FlushDelay, 10_000.0), (Setting::GcInterval, 2000.0)];
 
-    /// Goal: what is in force of a change counts, and nothing else; a setting that the node has not is not put. Method: each verdict; an
-    /// expert's value of a replica's setting.
+    /// Goal: only changes in force count, and settings that the node does not have are not set. Method: each verdict;
+    /// an expert's value of a replica's setting.
     #[test]
     fn only_what_is_in_force_is_what_the_loop_came_to() {
         for (verdict, value) in [("trial", 2000.0), ("canary", 4000.0), ("kept", 4000.0), ("rejected", 2000.0)] {
@@ -119,7 +120,7 @@ pub(super) mod tests {
         assert!(change("kept").told().contains("store.gc_interval 2000us -> 4000us, +50 % predicted"));
     }
 
-    /// Goal: values are read as a server tells them. Method: lines of `/metrics`, with others around them.
+    /// Goal: values are read in the server's format. Method: lines of `/metrics`, with others around them.
     #[test]
     fn values_in_force_are_read_from_metrics() {
         let text = "# HELP collie_training_setting Values.\n# TYPE collie_training_setting gauge\n\

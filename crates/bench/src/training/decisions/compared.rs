@@ -1,7 +1,9 @@
-//! `Compared`: a server under one load with three sets of values: as configured, an expert's, and what the loop came to.
+//! `Compared`: a server under one load with three sets of values: as configured, those of an expert, and the result of
+//! the loop.
 //!
 //! # What always holds
-//! - C1. All runs are of one server with the same rows, in balanced order; only values differ, and they are put by hand before each run.
+//! - C1. All runs use one server with the same rows, in balanced order; only values differ, and they are set by hand
+//!   before each run.
 
 use super::change::{Change, Values, told, with_values};
 use super::deciding::{Apply, Deciding, Sampled};
@@ -17,13 +19,13 @@ use crate::training::live::{Node, set_samples};
 use crate::training::settings::TrainingSettings;
 use crate::txn::count_of;
 
-/// What is called a loss: three parts in a hundred of throughput, or more of p99.
+/// The loss that counts: three percent of throughput, or of p99.
 const LOSS: f64 = 0.03;
 /// The arms, in the order of runs.
 const ARMS: [&str; 3] = ["as configured", "expert", "loop"];
 const LOOP: usize = 2;
 
-/// What one load came to.
+/// The results of one load.
 struct Compared {
     load: Load,
     ring: &'static str,
@@ -35,10 +37,10 @@ struct Compared {
     ran: Vec<Vec<Ran>>,
 }
 
-/// Measures one load; returns the throughput of what the loop came to, by that of the server as it was configured.
+/// Measures one load; returns the throughput with the loop's values relative to that with the configured values.
 ///
 /// # Errors
-/// A server does not start or keeps no samples; the driver's.
+/// A server does not start or keeps no samples; the errors of the driver.
 pub(super) fn measure(
     settings: &TrainingSettings,
     times: &Times,
@@ -82,7 +84,7 @@ impl Compared {
         self.ran[arm].iter().map(figure).collect()
     }
 
-    /// Adds a row for each arm; returns what the loop gains in throughput, as a ratio.
+    /// Adds a row for each arm; returns the loop's gain in throughput, as a ratio.
     fn rows(&self, seed: u64, section: &mut Section) -> f64 {
         let mut gained = 0.0;
         for (arm, name) in ARMS.into_iter().enumerate() {
@@ -127,8 +129,8 @@ mod tests {
     use super::super::change::{tests::change, values_after};
     use super::*;
 
-    /// Goal: the loop stands beside the server as it was configured, run by run, and a loss is one by the median. Method: three runs by hand
-    /// in which the loop gains a tenth of throughput and loses a fifth of p99.
+    /// Goal: the loop is compared with the configured server run by run, and a loss is judged by the median. Method:
+    /// three runs by hand in which the loop gains a tenth of throughput and loses a fifth of p99.
     #[test]
     fn the_loop_is_judged_by_the_median_of_pairs() {
         let before = vec![(Setting::GcInterval, 2000.0)];

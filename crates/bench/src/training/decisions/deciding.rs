@@ -1,10 +1,11 @@
-//! `Deciding`: a lone server that may decide about its own settings, and what it says of them.
+//! `Deciding`: a single server that may decide about its own settings, and its reports about them.
 //!
 //! # What always holds
-//! - D1. Where models are learned of samples or are as good as those, every call of every unit is sampled: by default a primary samples a thousandth,
-//!   and it would be minutes until it had enough to propose by. Wrong ones would be found out so soon that they proposed nothing: they are judged by
-//!   a thousand samples.
-//! - D2. What a server knows of models is in its directory: who starts one in the directory of another has what that one has learned.
+//! - D1. If models are fitted to samples, or are as good as such models, every call of every unit is sampled: by
+//!   default a primary samples a thousandth, and would need minutes until it could propose anything. Wrong models use
+//!   the default: they would be detected so early that they proposed nothing, since a thousand samples judge them.
+//! - D2. A server's knowledge of models is in its directory: a server started in the directory of another one has what
+//!   that one has learned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,39 +22,39 @@ use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments};
 use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 
-/// How long a server may take to do what it was told: far beyond what it takes.
+/// The time that a server may take to follow a request: far beyond what it needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 const SAID: &str = "listening for HTTP on ";
 
-/// What is done with what models propose: `training.apply`.
+/// What is done with the proposals of models: `training.apply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Apply {
-    /// Nothing; and no samples are kept before it is told to.
+    /// Nothing; and no samples are kept until they are requested.
     Off,
     Canary,
 }
 
-/// Which calls it samples (D1).
+/// The calls that the server samples (D1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sampled {
     All,
-    /// A thousandth, as users get it.
+    /// A thousandth, the default.
     ByDefault,
 }
 
-/// See the module's documentation.
+/// A running server. See the module's documentation.
 pub(super) struct Deciding {
     pair: Pair,
     http: String,
 }
 
 impl Deciding {
-    /// Starts one in `scratch`.
+    /// Starts a server in `scratch`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(super) fn start(
         settings: &TrainingSettings,
         name: &str,
@@ -78,10 +79,10 @@ impl Deciding {
         Ok(Self { pair, http })
     }
 
-    /// Starts one in a new directory that decides nothing, and samples every call once it is told to.
+    /// Starts a server in a new directory that decides nothing, and samples every call once it is asked to.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(super) fn start_new(settings: &TrainingSettings, name: &str) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
         Self::start(settings, name, scratch, (Apply::Off, Sampled::All))
@@ -94,7 +95,7 @@ impl Deciding {
     /// Stops it, and returns its directory.
     ///
     /// # Errors
-    /// None of a lone server.
+    /// None for a single server.
     pub(super) fn stop(self) -> anyhow::Result<Arc<Scratch>> {
         Ok(self.pair.stop()?.0)
     }
@@ -102,35 +103,35 @@ impl Deciding {
     /// Returns the values in force of the settings that decisions may be about here.
     ///
     /// # Errors
-    /// It does not answer, or has none.
+    /// The server does not answer, or reports no settings.
     pub(super) fn in_force(&self) -> anyhow::Result<Values> {
         let values = values_of_metrics(&get(&self.http, "/metrics")?);
         anyhow::ensure!(!values.is_empty(), "{}: /metrics has no settings", self.pair.name());
         Ok(values)
     }
 
-    /// Returns what was decided so far.
+    /// Returns the decisions so far.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(super) fn changes(&self) -> anyhow::Result<Vec<Change>> {
         Change::all(&mut self.pair.connect()?)
     }
 
-    /// Puts values by hand.
+    /// Sets values by hand.
     ///
     /// # Errors
-    /// The server does not take one.
+    /// The server refuses a value.
     pub(super) fn put(&self, values: &[(Setting, f64)]) -> anyhow::Result<()> {
         values
             .iter()
             .try_for_each(|(setting, value)| set(&self.pair, Node::Primary, setting.key(), &setting.text(*value)))
     }
 
-    /// Has it decide no more, and waits until a change in flight has ended with the old value, one of `before`; what was kept stays.
+    /// Stops decisions and waits until an open change has ended with the old value, one of `before`; kept changes stay.
     ///
     /// # Errors
-    /// It has not in a minute; the driver's.
+    /// That takes more than a minute; the errors of the driver.
     pub(super) fn decide_no_more(&self, plan: &Plan, before: &[(Setting, f64)]) -> anyhow::Result<()> {
         set(&self.pair, Node::Primary, "training.apply", "off")?;
         until(plan, "a change in flight does not end with the old value", || {
@@ -141,7 +142,7 @@ impl Deciding {
     }
 }
 
-/// Asks `look` until it returns something.
+/// Calls `look` until it returns a value.
 fn until<T>(plan: &Plan, what: &str, look: impl Fn() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let begun = plan.now_ns();
     loop {

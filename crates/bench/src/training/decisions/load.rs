@@ -1,4 +1,5 @@
-//! `Load`: what a server does while it decides about its settings, and what somebody with experience would set for it.
+//! `Load`: the load of a server while it decides about its settings, and the settings that an expert would choose for
+//! it.
 
 use collie_train::decision::Setting;
 
@@ -11,18 +12,18 @@ use crate::training::settings::TrainingSettings;
 
 const READ: &str = "SELECT n FROM small WHERE id = $1";
 const UPDATE: &str = "UPDATE small SET n = n + 1 WHERE id = $1";
-/// Each client's own rows, all of them in a statement: see [`BULK_ROWS`].
+/// Updates all rows of a client in one statement: see [`BULK_ROWS`].
 const OVERWRITE: &str = "UPDATE bulk SET n = n + 1 WHERE id > ($1::int - 1) * 200 AND id <= $1::int * 200";
 /// Rows of a client that one statement overwrites, of about half a kibibyte each.
 const BULK_ROWS: u32 = 200;
-/// Sees what there was before the updates of a run, for as long as that takes.
+/// Holds a snapshot from before the updates of a run, for the whole run.
 const OLD_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT sum(n) FROM small";
 
 /// Bytes of a mebibyte, and microseconds of a millisecond.
 const MIB: f64 = 1_048_576.0;
 const MS: f64 = 1_000.0;
 
-/// See the module's documentation.
+/// A load. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Tpcc,
@@ -32,18 +33,18 @@ pub(super) enum Load {
     Bulk,
 }
 
-/// What a person would set, and why. All of it is what decisions may choose too: none of it trades durability.
+/// The settings that an expert would choose, and why. Decisions may choose all of them too; none trades durability.
 pub(super) struct Expert {
     pub(super) settings: &'static [(Setting, f64)],
     pub(super) because: &'static str,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ran {
-    /// Answers a second; of TPC-C transactions.
+    /// Answers per second; for TPC-C, transactions per second.
     pub(super) per_s: f64,
-    /// Of an answer; of TPC-C of a New-Order.
+    /// The latency of an answer; for TPC-C, of a New-Order.
     pub(super) p99_us: f64,
 }
 
@@ -51,7 +52,7 @@ impl Load {
     pub(super) const ALL: [Self; 5] =
         [Self::Tpcc, Self::SmallInMemory, Self::SmallOnDisk, Self::OldSnapshot, Self::Bulk];
 
-    /// Returns its name in tables.
+    /// Returns the name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tpcc => "TPC-C",
@@ -70,12 +71,12 @@ impl Load {
         }
     }
 
-    /// The same as `synchronous_commit` has it.
+    /// Returns the same as a value of `synchronous_commit`.
     fn commit(self) -> &'static str {
         if self.level() == "disk" { "on" } else { "off" }
     }
 
-    /// Returns what a person would set for it.
+    /// Returns the settings that an expert would choose for it.
     pub(super) const fn expert(self) -> Expert {
         match self {
             Self::Tpcc => Expert {
@@ -105,10 +106,10 @@ impl Load {
         }
     }
 
-    /// Makes its rows.
+    /// Creates its rows.
     ///
     /// # Errors
-    /// The driver's.
+    /// Those of the driver.
     pub(super) fn prepare(self, settings: &TrainingSettings, pair: &Pair) -> anyhow::Result<()> {
         let clients = settings.clients;
         match self {
@@ -127,10 +128,10 @@ impl Load {
         }
     }
 
-    /// Runs it flat out, warm-up and time as `with` says. Runs of the same number ask for the same.
+    /// Runs it flat out, with the warm-up and the time of `with`. Runs with the same number send the same requests.
     ///
     /// # Errors
-    /// The driver's; nothing ended.
+    /// Those of the driver; no request ended.
     pub(super) fn run(self, with: &ReplicationSettings, pair: &Pair, run: u32) -> anyhow::Result<Ran> {
         let rows = |statements: &[&str]| small::run_rows(pair, with, with.clients, self.commit(), statements);
         let done = match self {
@@ -160,8 +161,8 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// Goal: an expert may set what decisions may choose, no more: the arms differ by judgement, not by what they risk. Method: the ranges of
-    /// docs/training.md.
+    /// Goal: an expert stays within what decisions may choose, so the arms differ by judgement and not by risk.
+    /// Method: the ranges of docs/training.md.
     #[test]
     fn an_expert_stays_within_the_ranges_of_decisions() {
         for load in Load::ALL {
@@ -180,7 +181,8 @@ mod tests {
         }
     }
 
-    /// Goal: a client overwrites its own rows, so that no two wait for each other. Method: the number in the statement.
+    /// Goal: a client overwrites its own rows, so that clients never wait for each other. Method: the number in the
+    /// statement.
     #[test]
     fn a_client_has_as_many_rows_as_its_statement_takes() {
         assert_eq!(OVERWRITE.matches(&format!("* {BULK_ROWS}")).count(), 2);

@@ -1,20 +1,21 @@
-//! What do decisions gain on real servers, and do wrong models harm?
+//! How much do decisions gain on real servers, and do wrong models harm?
 //!
 //! | file | noun |
 //! |---|---|
-//! | `load` | what servers do meanwhile, and what an expert would set for it |
-//! | `deciding` | a server that decides, and what it says of its settings |
+//! | `load` | the loads of servers, and an expert's settings for them |
+//! | `deciding` | a server that decides, and its reports about its settings |
 //! | `change` | a row of its decisions; values of settings |
 //! | `models` | models of a load's samples, and models of the wrong sign |
-//! | `tuned` | what a server comes to that decides under a load |
-//! | `compared` | that beside the server as configured, and as an expert has it |
-//! | `shift` | a change in flight while the load becomes another one |
+//! | `tuned` | the result of a server that decides under a load |
+//! | `compared` | that result compared with the configured values and an expert's |
+//! | `shift` | an open change while the load becomes another one |
 //! | `wrong` | models of the wrong sign |
-//! | `times` | how long each part goes on |
+//! | `times` | the duration of each part |
 //!
 //! # What always holds
-//! - D1. Nothing is claimed of a change that has not ended: a run that was too short for one says so in its row, without a target.
-//! - D2. What decisions come to is what servers say of themselves: `collie_training.decisions` and `/metrics`.
+//! - D1. Nothing is claimed about a change that has not ended: a run that was too short for one says so in its row,
+//!   without a target.
+//! - D2. Results of decisions are taken from the servers' own reports: `collie_training.decisions` and `/metrics`.
 
 mod change;
 mod compared;
@@ -33,11 +34,12 @@ use super::settings::TrainingSettings;
 use crate::Section;
 use crate::report::{Figure, Row};
 
-/// What is hoped for: so much more throughput, on so many of the loads.
+/// The goal: this gain in throughput, on this many of the loads.
 const GOAL: f64 = 1.3;
 const GOAL_LOADS: usize = 3;
 
-/// Has servers decide about their settings under each load, compares what they came to, shifts a load, and has wrong models propose.
+/// Lets servers decide about their settings under each load, compares the results, shifts a load, and tests wrong
+/// models.
 ///
 /// # Errors
 /// A server does not start, keeps no samples or does not answer.
@@ -77,7 +79,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// The loads together. Of some of them the goal says nothing.
+/// Returns the row of all loads. A subset of the loads has no target.
 fn goal(gained: &[f64]) -> Row {
     let reached = gained.iter().filter(|ratio| **ratio >= GOAL).count();
     let row = Row::new("all loads", "loop", "both", "auto 16 MiB")
@@ -93,7 +95,7 @@ fn goal(gained: &[f64]) -> Row {
 mod tests {
     use super::*;
 
-    /// Goal: the goal is one of all five loads. Method: three of five at it; two; three loads alone.
+    /// Goal: the target applies only to all five loads. Method: three of five at it; two; three loads alone.
     #[test]
     fn the_goal_is_of_all_loads() {
         let met = |gained: &[f64]| goal(gained).targets.first().map(|target| target.met);

@@ -1,4 +1,5 @@
-//! `learn` and `put_wrong`: models that are right, as far as samples of a load tell, and models that are wrong on purpose.
+//! `learn` and `put_wrong`: models that are right, as far as the samples of a load show, and models that are wrong on
+//! purpose.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,19 +18,20 @@ use crate::replication::ReplicationSettings;
 use crate::training::live::{Node, set_samples};
 use crate::training::settings::TrainingSettings;
 
-/// Units that a lone server's decisions ask models of.
+/// The units whose models the decisions of a single server use.
 const ASKED: [&str; 6] = ["LOG_FLUSH", "ROW_READ", "SCAN", "GC_TICK", "FLUSH_LEVELS", "COMPACT"];
-/// By what all settings are multiplied while samples are taken: a model that has seen one value only knows nothing of another one, and then
-/// nothing is proposed.
+/// The factors of all settings while samples are taken: a model that has seen only one value knows nothing about
+/// another one, and then nothing is proposed.
 const FACTORS: [f64; 3] = [1.0, 2.0, 0.5];
 fn asked() -> impl Iterator<Item = &'static UnitSchema> {
     UNITS.iter().filter(|unit| ASKED.contains(&unit.name))
 }
 
-/// Has the server keep samples of `load`, for so long under each of three values of its settings, which it then has again as they were.
+/// Makes the server keep samples of `load`, for a time under each of three values of its settings; then restores the
+/// settings.
 ///
 /// # Errors
-/// The driver's; the server keeps no samples, or does not take a value.
+/// Those of the driver; the server keeps no samples, or refuses a value.
 pub(super) fn record(settings: &TrainingSettings, times: &Times, load: Load, server: &Deciding) -> anyhow::Result<()> {
     let before = server.in_force()?;
     set_samples(&settings.plan, server.pair(), Node::Primary, true)?;
@@ -43,17 +45,18 @@ pub(super) fn record(settings: &TrainingSettings, times: &Times, load: Load, ser
     server.put(&before)
 }
 
-/// Fits models to the samples in the data directory `data`, and puts them into its `models`. Returns the names of the units that have one.
+/// Fits models to the samples in the data directory `data`, and stores them in its `models`. Returns the names of the
+/// units that have one.
 ///
 /// # Errors
-/// There are no samples, or a file of them cannot be read; a model cannot be written.
+/// There are no samples, or a sample file cannot be read; a model cannot be written.
 pub(super) fn learn(env: &Env, data: &Path, rows_max: usize) -> anyhow::Result<Vec<&'static str>> {
     let units: BTreeSet<u8> = asked().map(|unit| unit.id).collect();
     let models = data.join("models");
     let request = FitRequest { data, models: &models, units, node: None, rows_max, only_if_new: false };
     let (mut skipped, mut known) = (Vec::new(), Vec::new());
     fit(env, &request, &mut |error| skipped.push(error.to_string()), &mut |outcome| {
-        // Decisions go by the time that calls take, which every unit has first.
+        // Decisions use the elapsed time of calls, which is each unit's first label.
         if outcome.label == 0 && outcome.verdict == FitVerdict::Written {
             known.push(outcome.unit.name);
         }
@@ -63,7 +66,8 @@ pub(super) fn learn(env: &Env, data: &Path, rows_max: usize) -> anyhow::Result<V
     Ok(known)
 }
 
-/// Puts models with the wrong sign into the data directory `data`: they say that a call takes less time the more it has to do.
+/// Stores models with the wrong sign in the data directory `data`: they predict that a call takes less time the more
+/// work it has.
 ///
 /// # Errors
 /// A model cannot be fitted or written.
@@ -82,8 +86,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: units are found by their names, and wrong models are wrong: much to do takes less time than little, of every unit that is asked.
-    /// Method: the package that is stored is loaded, and asked of small and of large calls.
+    /// Goal: units are found by their names, and wrong models are wrong: for every unit in use, much work is predicted
+    /// to take less time than little. Method: the stored package is loaded and predicts small and large calls.
     #[test]
     fn wrong_models_say_that_work_saves_time() {
         assert_eq!(asked().count(), ASKED.len());
@@ -97,8 +101,8 @@ mod tests {
         }
     }
 
-    /// Goal: models are those of the samples that there are, in the place where a server looks; without samples there is an error. Method:
-    /// samples of one unit that decisions ask of and of one that they do not; none.
+    /// Goal: models are fitted to the existing samples and stored where a server looks; without samples there is an
+    /// error. Method: samples of one unit that decisions use and of one that they do not; none.
     #[test]
     fn models_are_learned_of_what_is_asked() {
         let (env, _disk) = Env::simulated(6);

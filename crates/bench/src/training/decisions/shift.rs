@@ -1,8 +1,9 @@
-//! What becomes of a change in flight when the load becomes another one?
+//! What happens to an open change when the load becomes another one?
 //!
-//! Models of the first load propose. Once a change is on trial, or after half of the time, clients go over from small transactions to overwrites of
-//! many rows. From then on throughput is measured window by window, until the change has ended and for as long again under the old value: that is
-//! what a loss is judged by, and what chance alone does is said beside it.
+//! Models of the first load propose. Once a change is on trial, or after half of the time, clients switch from small
+//! transactions to overwrites of many rows. From then on throughput is measured in windows, until the change has ended
+//! and for as long again under the old value. A loss is judged by these, and the effect of chance alone is reported
+//! with it.
 
 use super::change::Change;
 use super::deciding::{Apply, Deciding, Sampled};
@@ -17,19 +18,20 @@ use crate::training::settings::TrainingSettings;
 
 /// Before the shift, and after it.
 const LOADS: [Load; 2] = [Load::SmallInMemory, Load::Bulk];
-/// What is called a loss.
+/// The loss that counts.
 const LOSS: f64 = 0.03;
-/// So long a loss may last.
+/// The longest time that a loss may last, in seconds.
 const LOSS_S_MAX: f64 = 10.0;
-/// What the time after a change is measured by, at least.
+/// The minimum number of windows that measure the time after a change.
 const WINDOWS_MIN: usize = 5;
 
-/// What was seen.
+/// The observations.
 #[derive(Debug, Default)]
 struct Shifted {
-    /// The change that was in flight at the shift, and as it was when watching ended.
+    /// The change that was open at the shift, in its state when watching ended.
     change: Option<Change>,
-    /// Throughput from the shift to the end of the change, or of the time: length of a window and what ended in it a second.
+    /// Throughput from the shift to the end of the change, or of the time: the length of a window and its throughput
+    /// per second.
     changing: Vec<(f64, f64)>,
     /// The same afterwards, under the old value.
     after: Vec<(f64, f64)>,
@@ -91,7 +93,7 @@ pub(super) fn measure(settings: &TrainingSettings, times: &Times, section: &mut 
     Ok(())
 }
 
-/// Returns the longest time in a row, in seconds, in which throughput was more than 3 % below `usual`.
+/// Returns the longest uninterrupted time, in seconds, in which throughput was more than 3 % below `usual`.
 fn longest_loss_s(windows: &[(f64, f64)], usual: f64) -> f64 {
     let mut longest: f64 = 0.0;
     let mut now = 0.0;
@@ -128,7 +130,8 @@ mod tests {
     use super::super::change::tests::change;
     use super::*;
 
-    /// Goal: a loss is as long as its windows are, in a row. Method: two losses with a good window between them; what is just not one.
+    /// Goal: a loss is as long as its consecutive windows. Method: two losses with a good window between them; a
+    /// window just above the limit.
     #[test]
     fn the_longest_loss_is_of_windows_in_a_row() {
         let windows = [(1.0, 90.0), (1.0, 100.0), (2.0, 90.0), (1.5, 96.9), (1.0, 97.1)];
@@ -136,8 +139,8 @@ mod tests {
         assert!(longest_loss_s(&windows, 80.0) < 1e-9);
     }
 
-    /// Goal: only of a change that was in flight and has ended something is claimed. Method: none; one on trial still; one that was rejected
-    /// beside a short loss, and beside a long one.
+    /// Goal: claims are made only about a change that was open and has ended. Method: none; one still on trial; one
+    /// that was rejected with a short loss, and with a long one.
     #[test]
     fn nothing_is_claimed_of_what_has_not_ended() {
         let targets = |change: Option<Change>, loss_s: f64| {

@@ -1,4 +1,4 @@
-//! `Times`: how long each part of the question goes on.
+//! `Times`: the duration of each part of the question.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use super::load::Load;
 use super::wrong::Harm;
 use crate::training::settings::TrainingSettings;
 
-/// See the module's documentation.
+/// The durations. See the module's documentation.
 pub(super) struct Times {
-    /// Under which loads.
+    /// The loads to run under.
     pub(super) loads: &'static [Load],
-    /// Samples are taken for so long under each value of the settings.
+    /// The time for which samples are taken under each value of the settings.
     pub(super) record: Duration,
-    /// Most samples of a unit that models are fitted to.
+    /// The largest number of samples of a unit that a model is fitted to.
     pub(super) rows_max: usize,
-    /// A change is waited for so long. A server looks for one ten seconds after its start for the first time.
+    /// The time to wait for a change. A server first looks for one ten seconds after its start.
     pub(super) proposal: Duration,
-    /// The loop goes on so long at the most; a trial takes forty seconds of it.
+    /// The time limit of the loop; a trial takes forty seconds of it.
     pub(super) tuned: Duration,
-    /// It ends when a canary has gone on for so long: ten minutes would be needed until it is kept.
+    /// The time of a canary after which the loop ends; it would be kept only after ten minutes.
     pub(super) canary: Duration,
-    /// Between two looks at it, under load.
+    /// The time between two looks at it, under load.
     pub(super) look: Duration,
-    /// After a shift of the load a change is watched for so long at the most.
+    /// The longest time for which a change is watched after a shift of the load.
     pub(super) shifted: Duration,
-    /// One run with models of the wrong sign goes on so long at the most, and what harm its load does to changes.
+    /// The time limit of a run with models of the wrong sign; `wrong_runs` is the harm that the load of each does to
+    /// changes.
     pub(super) wrong: Duration,
     pub(super) wrong_runs: &'static [Harm],
 }
@@ -34,7 +35,8 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 impl Times {
-    /// Of a run in full, or of one as short as it can be: in that none of the loop's changes can end, and rows say so.
+    /// Returns the times of a full run, or of the shortest one, in which none of the loop's changes can end; rows say
+    /// so.
     pub(super) const fn of(settings: &TrainingSettings) -> Self {
         if settings.small {
             return Self {

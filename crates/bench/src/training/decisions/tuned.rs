@@ -1,4 +1,4 @@
-//! `Tuned`: what a server that decides about its settings comes to under a load.
+//! `Tuned`: the result of a server that decides about its settings under a load.
 
 use std::time::Duration;
 
@@ -9,27 +9,28 @@ use super::times::Times;
 use crate::replication::ReplicationSettings;
 use crate::training::settings::TrainingSettings;
 
-/// See the module's documentation.
+/// The result. See the module's documentation.
 pub(super) struct Tuned {
     pub(super) changes: Vec<Change>,
-    /// Values of a canary or of what was kept; of everything else as configured.
+    /// The new values of a canary or a kept change; all others as configured.
     pub(super) values: Values,
-    /// How long it took.
+    /// The duration of the loop.
     pub(super) time: Duration,
 }
 
-/// What is known of the loop at a look.
+/// The state of the loop at a look.
 #[derive(Clone, Copy, Debug)]
 struct Look<'a> {
     newest: Option<&'a Change>,
-    /// Since the begin.
+    /// The time since the start.
     waited: Duration,
-    /// Since the newest change was seen as a canary for the first time.
+    /// The time since the newest change was first seen as a canary.
     canary: Option<Duration>,
 }
 
 impl Look<'_> {
-    /// Returns whether nothing else is to be waited for: after a change that has ended there is none for ten minutes.
+    /// Returns whether no further change is to be expected: after a change that has ended there is none for ten
+    /// minutes.
     fn is_last(&self, times: &Times) -> bool {
         let is_done = match self.newest.map(|change| change.verdict.as_str()) {
             None => self.waited >= times.proposal,
@@ -41,11 +42,11 @@ impl Look<'_> {
     }
 }
 
-/// Has `server` decide under `load`, until a change has ended or has been a canary for a while, or time is over. Then it decides no more, and
-/// has the values `before` again.
+/// Lets `server` decide under `load` until a change has ended or has been a canary for a while, or time is over. Then
+/// decisions stop, and the values `before` are restored.
 ///
 /// # Errors
-/// The driver's.
+/// Those of the driver.
 pub(super) fn tune(
     settings: &TrainingSettings,
     times: &Times,
@@ -82,8 +83,8 @@ mod tests {
     use super::super::change::tests::change;
     use super::*;
 
-    /// Goal: the loop is watched for as long as something may come, and no longer. Method: looks by hand: before and after what is waited for
-    /// in each state.
+    /// Goal: the loop is watched as long as a change may come, and no longer. Method: looks by hand, before and after
+    /// the limit in each state.
     #[test]
     fn the_loop_ends_when_nothing_else_comes() {
         let times = Times::of(&TrainingSettings::new("/tmp".as_ref()));

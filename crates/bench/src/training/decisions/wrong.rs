@@ -1,8 +1,9 @@
-//! Do models of the wrong sign harm? They propose the reverse of what would help, and the load does worse while a value is changed.
+//! Do models of the wrong sign harm? They propose the reverse of what would help, and the load gets slower while a
+//! value is changed.
 //!
-//! How long a client's statement sleeps is what does the harm, so that it does not depend on the machine: either under the changed value of a
-//! trial, which then must reject it; or first under the old one, so that the trial passes, and under the new one once it is a canary, which then
-//! must be rolled back.
+//! The harm is a sleep in a client's statement, so that it does not depend on the machine. It occurs either under the
+//! changed value of a trial, which must then reject it; or first under the old one, so that the trial passes, and then
+//! under the new one during the canary, which must then be rolled back.
 
 use std::time::Duration;
 
@@ -15,19 +16,19 @@ use crate::measures::float;
 use crate::report::{Figure, Row};
 use crate::training::settings::TrainingSettings;
 
-/// Rows, ten versions of each behind the reader's snapshot: what a collector's interval is about.
+/// The rows, ten versions of each hidden from the reader's snapshot: the work that a collector's interval affects.
 const ROWS: [&str; 2] =
     ["CREATE TABLE notes (n int PRIMARY KEY, v int)", "INSERT INTO notes SELECT n, 0 FROM generate_series(0, 99) AS n"];
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM notes";
 const WRITE: &str = "UPDATE notes SET v = v + 1";
 const READS: &str = "SELECT sum((SELECT v FROM notes WHERE n = g % 100)) FROM generate_series(1, 500) AS g";
-/// How long a statement sleeps while it is to be slow, and while it is to be slower than that, in seconds.
+/// The sleep of a statement that is to be slow, and of one that is to be slower, in seconds.
 const SLOW: &str = "SELECT pg_sleep(0.25)";
 const SLOWER: &str = "SELECT pg_sleep(0.6)";
-/// So long a loss may last, in seconds.
+/// The longest time that a loss may last, in seconds.
 const LOSS_S_MAX: f64 = 10.0;
 
-/// When the load does badly.
+/// When the load is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     OnTrial,
@@ -44,7 +45,7 @@ impl Harm {
         }
     }
 
-    /// Returns what the next statement is, while a change is in flight.
+    /// Returns the next statement while a change is open.
     fn statement(self, is_canary: bool, is_changed: bool) -> &'static str {
         match (self, is_canary, is_changed) {
             (Self::OnTrial, _, true) | (Self::InCanary, false, false) => SLOW,
@@ -54,7 +55,7 @@ impl Harm {
     }
 }
 
-/// What one run came to.
+/// The results of one run.
 #[derive(Debug)]
 struct Outcome {
     changes: Vec<Change>,
@@ -62,7 +63,7 @@ struct Outcome {
     was_changed: bool,
     /// Whether the configured values were in force when the change had ended, and after a restart.
     is_restored: bool,
-    /// From the first slow statement of a canary to the old value, in seconds.
+    /// The time from the first slow statement of a canary to the old value, in seconds.
     harmed_s: Option<f64>,
 }
 
@@ -94,7 +95,7 @@ fn one_run(settings: &TrainingSettings, times: &Times, harm: Harm) -> anyhow::Re
     outcome.is_restored = server.in_force()? == before || outcome.changes.iter().any(Change::is_open);
     let server = Deciding::start(settings, NAME, server.stop()?, (Apply::Canary, Sampled::ByDefault))?;
     outcome.is_restored &= server.in_force()? == before;
-    // What was in flight when the server was stopped has ended by that.
+    // Reopening the server ends a change that was open when it was stopped.
     outcome.changes = server.changes()?;
     Ok(outcome)
 }
@@ -116,7 +117,7 @@ fn watch(
     let (begun, mut harmed_at) = (plan.now_ns(), None);
     let mut outcome = Outcome { changes: Vec::new(), was_changed: false, is_restored: false, harmed_s: None };
     loop {
-        // The values first: a change that ends in between is open in neither look, or in the second.
+        // Values are read first: a change that ends in between is open in neither look, or in the second.
         let is_changed = server.in_force()? != *before;
         outcome.changes = server.changes()?;
         outcome.was_changed |= is_changed;
@@ -139,7 +140,7 @@ fn watch(
     }
 }
 
-/// Counts the runs of one kind. Of runs in which nothing has ended by a verdict nothing is claimed.
+/// Counts the runs of one kind. Runs without a final verdict have no target.
 fn row(harm: Harm, outcomes: &[Outcome]) -> Row {
     let all = || outcomes.iter().flat_map(|outcome| &outcome.changes);
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -185,8 +186,8 @@ mod tests {
         row(Harm::OnTrial, outcomes).targets.iter().map(|target| target.met).collect()
     }
 
-    /// Goal: what was cut short is no pass, one change that is kept or not put back is a loss, and so is one that harmed for long. Method:
-    /// outcomes by hand.
+    /// Goal: an interrupted change is no pass, one change that is kept or not restored is a failure, and so is one
+    /// that harmed for long. Method: outcomes by hand.
     #[test]
     fn only_changes_that_ended_well_pass() {
         assert_eq!(met(&[outcome("rejected", true, None), outcome("rolled back", true, None)]), [true, true]);
@@ -200,7 +201,8 @@ mod tests {
         assert_eq!(met(&[]), [false; 0]);
     }
 
-    /// Goal: a load does badly where it says so, and nowhere else. Method: both kinds, on trial and in the canary, under both values.
+    /// Goal: a load is slow where its kind says so, and nowhere else. Method: both kinds, on trial and in the canary,
+    /// under both values.
     #[test]
     fn harm_is_done_where_it_is_said() {
         let of = |harm: Harm| {

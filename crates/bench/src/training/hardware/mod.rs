@@ -2,12 +2,13 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `nodes` | three machines that differ by their share of a core and by their disk, made of this one, and a run on each |
+//! | `nodes` | three machines, simulated on this one, with different core shares and disks; a run on each |
 //!
-//! The arithmetic is `collie_train`'s: what a fleet does with the samples of its nodes ([`leave_one_node_out`]).
+//! The arithmetic is that of `collie_train`, which a fleet uses for the samples of its nodes ([`leave_one_node_out`]).
 //!
 //! # What always holds
-//! - H1. The node that is judged gave nothing to the model of the others but the correction's samples, which are older than those that judge.
+//! - H1. The judged node contributes to the model of the others only the samples for the correction, which are older
+//!   than those that judge.
 
 mod nodes;
 
@@ -26,32 +27,32 @@ use crate::Section;
 use crate::measures::median;
 use crate::report::{Figure, Row};
 
-/// With fewer samples of a node a unit is left out: a fifth of them judges, and what is left has to be enough for a model.
+/// A unit with fewer samples of a node is left out: a fifth of them judges, and the rest must be enough for a model.
 const ROWS_MIN: usize = 120;
-/// What the middle of all units' errors is to be on the node that was not seen.
+/// The target for the median error of all units on the unseen node.
 const ERROR_MAX: f64 = 0.25;
 const LEVEL: &str = "disk";
 const RING: &str = "auto 16 MiB";
 
-/// How models do on one node that they have not seen, 0.1 for 10 %.
+/// The errors of models on a node that they have not seen, 0.1 for 10 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct OnNode {
-    /// With the constants of machines as features: as the model is, and with the node's correction.
+    /// With the constants of machines as features: of the model itself, and with the node's correction.
     with: NodeError,
-    /// Without them.
+    /// Without these constants.
     without: NodeError,
 }
 
-/// One unit.
+/// The results of one unit.
 struct OfUnit {
     name: &'static str,
-    /// Samples of each node.
+    /// The number of samples of each node.
     rows: usize,
     /// In the order of nodes.
     nodes: Vec<OnNode>,
 }
 
-/// Records a run on each node, and judges for each a model of the others.
+/// Records a run on each node, and judges on each a model of the others.
 ///
 /// # Errors
 /// A server does not start or keeps no samples; no unit has enough samples on all nodes.
@@ -75,7 +76,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             few.push(unit.name);
             continue;
         }
-        // As many of each node: none is the model of the others alone.
+        // The same number of each node, so that no node dominates the model of the others.
         let samples: Vec<Samples> = samples.iter().map(|samples| evenly(samples, rows)).collect();
         let judged = |constants: &[Vec<f64>]| leave_one_out(unit, &samples, constants);
         let (with, without) = (judged(&constants)?, judged(&vec![Vec::new(); constants.len()])?);
@@ -118,7 +119,7 @@ fn percent(error: f64) -> f64 {
     100.0 * error
 }
 
-/// One unit on one node.
+/// Returns the row of one unit on one node.
 fn row(unit: &OfUnit, node: usize) -> Row {
     let OnNode { with, without } = unit.nodes[node];
     let rows = Figure::Count(u64::try_from(unit.rows).unwrap_or(u64::MAX));
@@ -133,7 +134,7 @@ fn row(unit: &OfUnit, node: usize) -> Row {
         .target("the correction is no worse than none", with.pooled <= with.uncorrected)
 }
 
-/// The middle of all units on one node.
+/// Returns the row of the median of all units on one node.
 fn middle(units: &[OfUnit], node: usize) -> Row {
     let each = |of: fn(&OnNode) -> f64| units.iter().map(|unit| percent(of(&unit.nodes[node]))).collect::<Vec<_>>();
     let corrected = each(|on| on.with.pooled);
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows that are read on a node that takes `factor` times as long.
+    /// Returns reads of rows on a node that takes `factor` times as long.
     fn reads(factor: f64, seed: u64) -> Samples {
         let (unit, chance) = (unit_of(9, 1).unwrap(), SimRandom::new(seed));
         let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0)).unwrap();
@@ -197,8 +198,8 @@ mod tests {
         samples
     }
 
-    /// Goal: on a node of another speed the correction mends what the others' model cannot know, and the targets say so. Method: two nodes
-    /// of one speed and one of three times that; the same law for all.
+    /// Goal: on a node of another speed the correction repairs what the others' model cannot know, and the targets say
+    /// so. Method: two nodes of one speed and one that is three times slower; the same law for all.
     #[test]
     fn a_node_of_another_speed_is_met_by_its_correction() {
         let samples = [reads(100.0, 1), reads(100.0, 2), reads(300.0, 3)];
@@ -214,7 +215,7 @@ mod tests {
         assert!(row(&units[0], 2).median("own_pct").unwrap() < 10.0);
     }
 
-    /// Goal: a node is what it is called. Method: the three of them.
+    /// Goal: a node's description matches its parameters. Method: the three of them.
     #[test]
     fn nodes_say_what_they_are() {
         assert_eq!(NODES[0].told(), "A: a core alone, the disk of --dir");

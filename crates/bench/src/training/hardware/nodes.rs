@@ -1,4 +1,5 @@
-//! `Node`: a machine that differs from the others by what it gets of a processor, and by its disk; and the samples of a run on it.
+//! `Node`: a machine that differs from the others in its share of a processor and in its disk; and the samples of a
+//! run on it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,42 +12,42 @@ use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;
 
-/// A run is so much longer than one of another question. Where everything is as short as can be, less.
+/// The factor by which a run is longer than those of other questions; less in small runs.
 const LONGER: u32 = 10;
 const SMALL_LONGER: u32 = 6;
-/// Of what the slowest node reaches flat out.
+/// The rate in percent of the slowest node's maximum.
 const PERCENT: f64 = 50.0;
 /// A disk in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// What makes a machine another one.
+/// The properties that distinguish the machines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// What it is called in tables.
+    /// The name in tables.
     pub(super) name: &'static str,
-    /// How many others want its core all the time.
+    /// The number of processes that compete for its core all the time.
     neighbours: u32,
     is_in_memory: bool,
 }
 
-/// The last one is judged by; it is the slowest.
+/// The nodes; the last one is the slowest and sets the rate.
 pub(super) static NODES: [Node; 3] = [
     Node { name: "A", neighbours: 0, is_in_memory: false },
     Node { name: "B", neighbours: 1, is_in_memory: true },
     Node { name: "C", neighbours: 2, is_in_memory: false },
 ];
 
-/// Runs of all nodes, in their order.
+/// The runs of all nodes, in their order.
 pub(super) struct Runs {
     pub(super) recorded: Vec<Recorded>,
-    /// Transactions a second of all of them.
+    /// Transactions per second of each run.
     pub(super) rate: f64,
     /// Length of each, in seconds.
     pub(super) seconds: f64,
 }
 
 impl Node {
-    /// Returns what it is, for a note.
+    /// Describes the node for a note.
     pub(super) fn told(self) -> String {
         let share = match self.neighbours {
             0 => "a core alone".to_owned(),
@@ -63,7 +64,7 @@ impl Node {
         with
     }
 
-    /// Starts a server on it, beside its neighbours, and loads it: they are there before the server measures its machine.
+    /// Starts a server on the node and loads it. Its neighbours start first, since the server measures its machine.
     fn start(self, with: &ReplicationSettings) -> anyhow::Result<(Vec<Neighbour>, Pair)> {
         let cores = two_cores();
         let core = cores.map(|[first, _]| first);
@@ -77,10 +78,10 @@ impl Node {
 }
 
 impl Runs {
-    /// Runs the load on one node after the other, the slowest first: what it reaches says how fast all go.
+    /// Runs the load on one node after the other, the slowest first; its maximum sets the rate of all.
     ///
     /// # Errors
-    /// A server or a neighbour does not start; the driver's.
+    /// A server or a neighbour does not start; the errors of the driver.
     pub(super) fn record(settings: &TrainingSettings) -> anyhow::Result<Self> {
         let time = settings.time * if settings.small { SMALL_LONGER } else { LONGER };
         let short = |run: u64| ReplicationSettings { runs: 1, seed: settings.seed + run, ..settings.replication() };

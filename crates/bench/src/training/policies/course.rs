@@ -1,4 +1,5 @@
-//! `Course`: one run of a policy: TPC-C at a rate, the disturbances one after the other, and what was seen meanwhile.
+//! `Course`: one run of a policy: TPC-C at a rate, the disturbances one after the other, and the observations
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,59 +16,60 @@ use crate::training::kept::Kept;
 use crate::training::recorded::Window;
 use crate::training::settings::TrainingSettings;
 
-/// The load may last so many times as long as all phases should: it is stopped behind the last one.
+/// The factor by which the load may last longer than all phases should; it is stopped after the last one.
 const LOAD_LONGER: u32 = 20;
-/// Between two looks at the delay, and at what the policy says.
+/// The interval of looks at the delay; `POLICY_EVERY` is that of looks at the policy's state.
 const DELAY_EVERY: Duration = Duration::from_millis(20);
 const POLICY_EVERY: Duration = Duration::from_millis(100);
-/// How long a change of the policy may take to be seen.
+/// The time that a change of the policy may take to be visible.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the replica says of its policy.
+/// Reads the replica's report about its policy.
 const POLICY: &str = "SELECT policy, state, grant_us_per_s::float8, windows, out_windows, unknown_windows, \
                       (samples_spent_us + elastic_spent_us)::float8 FROM collie_training.policy";
 
-/// When a disturbance was.
+/// The times of a disturbance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     pub(super) begun_ns: u64,
-    /// When it was over.
+    /// The end of the disturbance.
     pub(super) over_ns: u64,
-    /// When the next one began.
+    /// The begin of the next one.
     pub(super) ended_ns: u64,
 }
 
-/// What the primary said of its replica.
+/// The primary's report about its replica.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delay {
     pub(super) at_ns: u64,
     pub(super) is_connected: bool,
-    /// Of the commits since the look before; `None`: there were none.
+    /// The delay of the commits since the previous look; `None` if there were none.
     pub(super) us: Option<f64>,
 }
 
-/// What the replica said of its policy. Counts are since it was started.
+/// The replica's report about its policy. Counts are since its start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     pub(super) state: String,
     pub(super) grant_us_per_s: f64,
-    /// Windows that were judged by the policy's own bound, those of them that were out, and those that could not be judged.
+    /// Windows that were judged by the policy's own bound, those of them that were out, and those that could not be
+    /// judged.
     pub(super) windows: [i64; 3],
     pub(super) spent_us: f64,
 }
 
-/// All of one run.
+/// The observations of one run.
 pub(super) struct Observed {
     /// In the order of [`Disturbance::ALL`].
     pub(super) phases: Vec<Phase>,
     pub(super) delays: Vec<Delay>,
     pub(super) readings: Vec<Reading>,
-    /// Of the load that there always was.
+    /// The run of the base load.
     pub(super) run: Run,
-    /// From the begin of the load until the replica was even.
+    /// From the begin of the load until the replica had caught up.
     pub(super) during: Window,
-    /// What the replica kept of it, once its files were read.
+    /// The samples that the replica kept of it, once its files were read.
     pub(super) kept: Kept,
-    /// Length of a window that is judged.
+    /// The length of a judged window.
     pub(super) window_ns: u64,
 }
 
@@ -79,7 +81,7 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Sets it.
+    /// Makes the stage.
     pub(super) fn new(pair: &'a Pair, settings: &'a TrainingSettings) -> Self {
         let lengths = match settings.plan.pace {
             Pace::Full => Lengths::FULL,
@@ -88,10 +90,10 @@ impl<'a> Stage<'a> {
         Self { settings, pair, lengths }
     }
 
-    /// Has the replica collect by `policy` from now on.
+    /// Makes the replica collect by `policy` from now on.
     ///
     /// # Errors
-    /// The driver's; it does not change.
+    /// Those of the driver; the policy does not change.
     pub(super) fn choose(&self, policy: PolicyKind) -> anyhow::Result<()> {
         let mut replica = self.pair.connect_replica()?;
         let call = format!("CALL collie_set_option('training.collection_policy', '{}')", policy.name());
@@ -109,10 +111,11 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs TPC-C at so many transactions a second while `disturber` makes one disturbance after the other, and waits until the replica is even.
+    /// Runs TPC-C at `rate` transactions per second while `disturber` makes one disturbance after the other, and waits
+    /// until the replica has caught up.
     ///
     /// # Errors
-    /// The driver's, the operating system's.
+    /// Those of the driver and of the operating system.
     pub(super) fn course(&self, disturber: &mut Disturber<'_>, run: u32, rate: f64) -> anyhow::Result<Observed> {
         let replication = self.settings.replication();
         let with = ReplicationSettings { time: self.lengths.all() * LOAD_LONGER, ..replication.clone() };
@@ -164,7 +167,7 @@ impl<'a> Stage<'a> {
             let due_ns = begun_ns + u64::try_from(self.lengths.on.as_nanos())?;
             disturber.disturb(kind, run, due_ns).with_context(|| kind.name())?;
             let over_ns = plan.now_ns();
-            // As long after what took longer than it should, too.
+            // A disturbance that took longer than planned is followed by the same time.
             sleep_until(&*plan.env.clock, over_ns.max(due_ns));
             self.sleep(self.lengths.after(kind))?;
             phases.push(Phase { begun_ns, over_ns, ended_ns: plan.now_ns() });
@@ -174,7 +177,7 @@ impl<'a> Stage<'a> {
 
     fn delays(&self, stop: &AtomicBool) -> anyhow::Result<Vec<Delay>> {
         let (mut primary, mut all, mut totals) = (self.pair.connect()?, Vec::new(), Totals::default());
-        // What was measured before is no part of it.
+        // This discards what was measured before.
         self.pair.behind(&mut primary, &mut totals)?;
         while !stop.load(Relaxed) {
             let at_ns = self.settings.plan.now_ns();
@@ -188,7 +191,7 @@ impl<'a> Stage<'a> {
     fn readings(&self, stop: &AtomicBool) -> anyhow::Result<Vec<Reading>> {
         let mut replica = self.pair.connect_replica()?;
         let (policy, mut all) = (replica.prepare(POLICY)?, Vec::new());
-        // One at least, and one after the end.
+        // At least one reading, and one after the end.
         loop {
             let is_last = stop.load(Relaxed);
             let row = replica.query_one(&policy, &[])?;
