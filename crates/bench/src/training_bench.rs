@@ -26,7 +26,7 @@ const SECTIONS: [(&str, Measure); 14] = [
     ("fig-5-3", exported::measure),
 ];
 
-/// The questions, in the order in which they are asked.
+/// The questions, in the order in which they are answered.
 pub const TRAINING_QUESTIONS: [&str; SECTIONS.len()] = {
     let (mut names, mut at) = ([""; SECTIONS.len()], 0);
     while at < names.len() {
@@ -36,11 +36,12 @@ pub const TRAINING_QUESTIONS: [&str; SECTIONS.len()] = {
     names
 };
 
-/// Asks the questions of `settings` about collecting for models, in order. One that fails, or panics, says so in the report
-/// ([`Report::failed`]), and the others are asked. After each, `so_far` is called with what is known by then.
+/// Answers the questions of `settings` about collecting for models, in order. One that fails, or panics, is reported
+/// as such ([`Report::failed`]), and the others are still answered. After each, `so_far` is called with the report up
+/// to then.
 ///
 /// # Errors
-/// An unknown question, settings without meaning; a directory that cannot be made; the first of `so_far`.
+/// An unknown question or settings that make no sense; a directory that cannot be made; the first error of `so_far`.
 pub fn training_bench(
     settings: &TrainingSettings,
     so_far: &mut dyn FnMut(&Report) -> anyhow::Result<()>,

@@ -24,8 +24,8 @@ const SECTIONS: [(&str, Measure); 11] = [
     ("long-statements", long_statements::measure),
 ];
 
-/// Measures transactions as `plan` says. A section that fails says so in the report ([`Report::failed`]), and the others are
-/// measured: a run is long. A server that is not there is no failure: its rows are missing, and a note says why.
+/// Measures transactions as `plan` says. A section that fails is reported as such ([`Report::failed`]), and the others
+/// are still measured, since a run is long. A missing server is no failure: its rows are missing, and a note says why.
 ///
 /// # Errors
 /// An unknown section; a directory that cannot be made.

@@ -1,9 +1,10 @@
-//! The benchmark of transactions runs, and its rows are whole. No figure is judged here: that would make a test depend on
-//! the machine. What goes over the wire is tested with the program, in `crates/cli/tests/bench.rs`.
+//! Tests that the benchmark of transactions runs and that its rows are complete. No figure is judged here: that would
+//! make a test depend on the machine. Sections over the wire are tested with the program, in
+//! `crates/cli/tests/bench.rs`.
 
 use crate::{Figure, Pace, Plan, Report, txn_bench};
 
-/// What a key of a figure ends with, or is.
+/// The valid keys of figures, or their suffixes.
 const UNITS: [&str; 10] =
     ["_ns", "_us", "reads", "_bytes", "_per_s", "_per_commit", "_percent", "_per_row", "_per_row_max", "idle_sessions"];
 
@@ -17,7 +18,7 @@ fn run(only: &str) -> Report {
     report
 }
 
-/// Checks what holds of every row (report T1, T2), that there are so many, and how many have targets.
+/// Checks the properties of every row (report T1, T2), the number of rows, and the number of targets.
 fn check(report: &Report, rows: usize, targets: usize) {
     let section = &report.sections[0];
     assert_eq!((section.rows.len(), report.verdicts().1), (rows, targets), "{section:?}");
@@ -32,22 +33,22 @@ fn check(report: &Report, rows: usize, targets: usize) {
     }
 }
 
-/// Goal: snapshots and looks at versions are measured on every number of threads. Method: a touch of each.
+/// Goal: snapshots and visibility checks are measured on every number of threads. Method: a touch of each.
 #[test]
 fn snapshots_and_visibility_have_a_row_for_every_number_of_threads() {
     check(&run("snapshot"), 11, 3);
     check(&run("visibility"), 8, 2);
 }
 
-/// Goal: commits and their latency are measured at every size, and beside the disk. Method: a touch of each.
+/// Goal: commits and their latency are measured at every size, and compared with the disk. Method: a touch of each.
 #[test]
 fn commits_have_a_row_for_every_size() {
     check(&run("commits"), 7, 1);
     check(&run("commit-latency"), 9, 0);
 }
 
-/// Goal: old snapshots and savepoints have a row without and one with; deadlocks of every size are found. Method: a touch
-/// of each; a cycle that is not found is an error of the section itself.
+/// Goal: old snapshots and savepoints have a row without and one with; deadlocks of every size are found. Method: a
+/// touch of each; a cycle that is not found is an error of the section itself.
 #[test]
 fn savepoints_old_snapshots_and_deadlocks_are_measured() {
     check(&run("old-snapshot"), 2, 3);
@@ -55,7 +56,8 @@ fn savepoints_old_snapshots_and_deadlocks_are_measured() {
     check(&run("deadlock"), 3, 3);
 }
 
-/// Goal: what needs a server is left out with a word where there is none. Method: the sections that have nothing else.
+/// Goal: sections that need a server are left out with a note if there is none. Method: the sections that measure only
+/// servers.
 #[test]
 fn sections_without_a_server_say_so() {
     for name in ["hot-row", "mixes", "read-only", "long-statements"] {
@@ -68,7 +70,7 @@ fn sections_without_a_server_say_so() {
     }
 }
 
-/// Goal: a misspelt section is an error that names the right ones. Method: ask for one.
+/// Goal: a misspelt section is an error that names the right ones. Method: a request for one.
 #[test]
 fn unknown_section_is_refused() {
     let plan = Plan { only: vec!["hotrow".to_owned()], ..Plan::new(std::env::temp_dir().as_path(), Pace::Touch) };

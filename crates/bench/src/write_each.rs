@@ -1,7 +1,7 @@
 //! `WriteEach`: a log without a buffer: one mutex, one write into a file per record, no sync.
 //!
-//! What many small logs do; the other end of the scale from a log that gathers records in memory. The file is filled
-//! once and written over from the front, so that growing it costs nothing here.
+//! Many small logs work like this; it is the opposite of a log that gathers records in memory. The file is filled once
+//! and overwritten from the front, so that growing it costs nothing here.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 
 const FILE_BYTES: u64 = 64 << 20;
 
-/// A log that writes each record by itself.
+/// A log that writes each record separately.
 pub(crate) struct WriteEach {
     file: Arc<dyn File>,
     next: Mutex<(u64, Vec<u8>)>,
@@ -25,7 +25,7 @@ impl WriteEach {
     /// Makes the file in `dir`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Those of the operating system.
     pub(crate) fn create(env: &Env, dir: &Path) -> io::Result<Self> {
         let file = crate::files::filled(env, &dir.join("each"), FILE_BYTES)?;
         Ok(Self { file, next: Mutex::default() })
@@ -46,7 +46,7 @@ impl Append for &WriteEach {
         *at
     }
 
-    /// Complete when it returned.
+    /// Returns at once: a record is complete when its append returns.
     fn wait_boundary(&mut self, _end: u64) {}
 }
 

@@ -1,8 +1,8 @@
-//! What does each policy do to a replica's delay, in a model of its apply queue? Under eight disturbances that no machine has to make, with a
-//! heavy sampler and with a cheap one (`collie_train::queue`).
+//! How does each policy affect a replica's delay, in a model of its apply queue? Under eight simulated disturbances,
+//! with an expensive sampler and with a cheap one (`collie_train::queue`).
 //!
-//! P0 to P6 as they are, and P6 with the rules around it that a server has (P2 as a guard, limits of a grant). It is the policies' own code
-//! that runs; the replica is a queue. What a real one does is question `policies`.
+//! P0 to P6 as they are, and P6 with the rules that a server adds to it (P2 as a guard, limits of a grant). The
+//! policies' own code runs; only the replica is simulated, as a queue. The question `policies` measures a real one.
 
 use collie_train::policy::{Governor, Policy, PolicyKind, Settings};
 use collie_train::queue::{Cell, Disturbance, Tick, table};
@@ -10,11 +10,11 @@ use collie_train::queue::{Cell, Disturbance, Tick, table};
 use super::settings::TrainingSettings;
 use crate::report::{Figure, Row, Section};
 
-/// Collection work that a commit could give rise to, in us: of a heavy sampler, of a cheap one.
+/// Collection work offered per commit, in us: of an expensive sampler and of a cheap one.
 const OFFERED_US: [f64; 2] = [40.0, 2.0];
-/// Cores of the machine in the model: they bound what a guarded policy may grant.
+/// Cores of the simulated machine: they limit what a guarded policy may grant.
 const CORES: u32 = 4;
-/// Targets: windows inside the bound, and how soon it is back after a burst.
+/// The targets: the share of windows inside the bound, and the recovery time after a burst.
 const INSIDE_PCT_MIN: f64 = 99.0;
 const RECOVERY_S_MAX: f64 = 2.0;
 
@@ -78,7 +78,7 @@ fn percent(share: f64) -> f64 {
     100.0 * share
 }
 
-/// Returns the figure of the longest of some recoveries.
+/// Returns the figure of the longest recovery.
 fn recovery(of: impl Iterator<Item = f64>) -> Figure {
     match of.reduce(f64::max) {
         None => Figure::Absent("it does not end"),
@@ -87,7 +87,7 @@ fn recovery(of: impl Iterator<Item = f64>) -> Figure {
     }
 }
 
-/// One policy under all disturbances: each figure is the middle one, with the lowest and the highest.
+/// Returns the row of one policy under all disturbances: each figure is the median, with the lowest and the highest.
 fn all(row: usize, offered_us: f64, cells: &[Cell]) -> Row {
     let each = |of: fn(&Cell) -> f64| cells.iter().map(of).collect::<Vec<_>>();
     let line = Row::new(name(row), format!("all eight, {offered_us} us offered per commit"), "model", "-")
@@ -137,8 +137,8 @@ mod tests {
         all
     }
 
-    /// Goal: the worst disturbance decides, and a policy that is not back says so. Method: one window in a hundred out under a burst, two,
-    /// and a burst from which it does not come back.
+    /// Goal: the worst disturbance decides, and a policy that does not recover says so. Method: one window in a
+    /// hundred out under a burst, two, and a burst without recovery.
     #[test]
     fn targets_are_of_the_worst_disturbance() {
         let guarded = PolicyKind::ALL.len();
@@ -151,7 +151,7 @@ mod tests {
         assert!(all(1, 40.0, &cells(0.5, None)).targets.is_empty(), "only P6 as a server runs it has targets");
     }
 
-    /// Goal: every policy has its name and its own rule. Method: names of all rows; what the first tick of some grants.
+    /// Goal: every policy has its name and its own rule. Method: the names of all rows; the first grants of some.
     #[test]
     fn rows_are_the_policies_by_number() {
         assert_eq!((name(0), name(6)), ("P0 none".to_owned(), "P6 headroom".to_owned()));

@@ -1,8 +1,8 @@
-//! `Recorded`: what a server's samples say of the time in which a load ran, read from the files that it left.
+//! `Recorded`: the samples of a server from the time in which a load ran, read from its files.
 //!
 //! # What always holds
-//! - D1. Only rows of the window count: samples of loading and of what came afterwards are not in it.
-//! - D2. A file that cannot be read is an error: figures of a part of the samples would look like all.
+//! - D1. Only rows of the window count: samples from loading or from after the run are not included.
+//! - D2. A file that cannot be read is an error, since partial figures would look complete.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,17 +14,17 @@ use collie_train::model::Samples;
 
 use crate::Scratch;
 
-/// From when to when, in us since 1970.
+/// A time window, in us since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// First.
+    /// The first time in it.
     pub(crate) from_us: u64,
-    /// Last.
+    /// The last time in it.
     pub(crate) to_us: u64,
 }
 
 impl Window {
-    /// Returns when `work` began and ended, with what it returned.
+    /// Returns the window in which `work` ran, with its result.
     ///
     /// # Errors
     /// Those of `work`; the clock is before 1970.
@@ -34,32 +34,33 @@ impl Window {
         Ok((Self { from_us, to_us: u64::try_from(clock.wall_us())? }, done))
     }
 
-    /// Returns whether a sample was taken out in it.
+    /// Returns whether a sample was taken in it.
     pub(crate) fn holds(&self, row: &SampleRow) -> bool {
         (self.from_us..=self.to_us).contains(&row.time_us)
     }
 }
 
-/// See the module's documentation.
+/// The samples of a server. See the module's documentation.
 pub(crate) struct Recorded {
     dir: SampleDir,
     window: Window,
-    /// The directory goes with the last who holds it.
+    /// Keeps the directory; the last owner deletes it.
     _scratch: Option<Arc<Scratch>>,
 }
 
 impl Recorded {
-    /// What a server that has ended left in `scratch`.
+    /// Makes it for a server in `scratch` that has exited.
     pub(crate) fn in_scratch(env: &Env, scratch: Arc<Scratch>, window: Window) -> Self {
         Self { _scratch: Some(Arc::clone(&scratch)), ..Self::in_data(env, &scratch.path().join("data"), window) }
     }
 
-    /// What lies in the data directory `data`.
+    /// Makes it for the data directory `data`.
     pub(crate) fn in_data(env: &Env, data: &Path, window: Window) -> Self {
         Self { dir: SampleDir::new(Arc::clone(&env.files), data), window, _scratch: None }
     }
 
-    /// Returns the elapsed times of a unit's calls with their features, in the order of time: at most `rows_max`, evenly over the window.
+    /// Returns the elapsed times of a unit's calls with their features, ordered by time: at most `rows_max`, spread
+    /// evenly over the window.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -82,7 +83,7 @@ impl Recorded {
     }
 }
 
-/// Returns all rows of a unit in those of the files `names` of `dir` that are its.
+/// Returns all rows of a unit in its files among the files `names` of `dir`.
 ///
 /// # Errors
 /// A file cannot be read (D2).
@@ -94,7 +95,7 @@ pub(crate) fn rows_of(dir: &SampleDir, names: &[FileName], unit: &UnitSchema) ->
     Ok(rows)
 }
 
-/// Returns `count` of the rows, or all where there are not more, evenly over their order.
+/// Returns `count` of the rows, spread evenly over their order, or all if there are no more.
 pub(crate) fn evenly(samples: &Samples, count: usize) -> Samples {
     let all = samples.len();
     if all <= count {
@@ -110,8 +111,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Goal: D1, and the rows of one unit alone, in order of time; what the machine is comes with them. Method: files of two units, one row
-    /// a millisecond on a simulated clock; windows that hold all, some and none.
+    /// Goal: D1, and only the rows of one unit, ordered by time, with the constants of the machine. Method: files of
+    /// two units, one row a millisecond on a simulated clock; windows that contain all, some and none.
     #[test]
     fn rows_of_the_window_are_read() {
         let clock = Arc::new(SimClock::new());
@@ -148,14 +149,14 @@ pub(crate) mod tests {
         sink.finish();
     }
 
-    /// Takes its last byte from the first file in `/data`.
+    /// Removes the last byte of the first file in `/data`.
     pub(crate) fn damage(env: &Env) {
         let names = SampleDir::new(Arc::clone(&env.files), "/data".as_ref()).list().unwrap();
         let file = env.files.open(&names[0].path("/data".as_ref()), collie_env::Access::ReadWrite).unwrap();
         file.set_len(file.len().unwrap() - 1).unwrap();
     }
 
-    /// Goal: D2. Method: a file that loses its end.
+    /// Goal: D2. Method: a truncated file.
     #[test]
     fn a_damaged_file_is_an_error() {
         let (env, _disk) = Env::simulated(4);

@@ -8,17 +8,17 @@ use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 use crate::tpcc::Pacing;
 
-/// Has a primary sample all of its calls, not a thousandth of them: else it would have too few samples to be compared with.
+/// Makes a primary sample all of its calls instead of a thousandth: otherwise it has too few samples for a comparison.
 pub(crate) const SAMPLE_EVERYTHING: &str = "--sample-everything";
-/// Has a server keep no samples until it is told to: those of loading would stand for most of what there is, and what is frequent is
-/// thinned.
+/// Makes a server keep no samples until they are requested: those of loading would be most of all samples, and
+/// frequent calls are thinned.
 pub(crate) const NOT_YET: [&str; 2] = ["--set", "training.samples=off"];
 
-/// Runs the load at so many transactions a second, begun by chance, on a loaded pair while its samples are kept, and stops it. Returns what
-/// the primary recorded, and what its replica did, if it has one.
+/// Runs the load with `per_s` Poisson arrivals per second on a loaded pair while its samples are kept, and stops the
+/// pair. Returns the samples of the primary, and those of its replica, if it has one.
 ///
 /// # Errors
-/// The driver's; a server keeps no samples.
+/// Those of the driver; a server keeps no samples.
 pub(crate) fn record(
     pair: Pair,
     with: &ReplicationSettings,
@@ -39,7 +39,7 @@ pub(crate) fn record(
     Ok((recorded(primary), replica.map(recorded)))
 }
 
-/// Returns words as arguments of a server.
+/// Returns `words` as arguments of a server.
 pub(crate) fn arguments(words: &[&[&str]]) -> Vec<String> {
     words.concat().into_iter().map(str::to_owned).collect()
 }

@@ -1,8 +1,9 @@
-//! What does a sample cost the thread that takes it, and a call that none is taken of?
+//! How much does a sample cost the thread that takes it, and how much does a call that is not sampled?
 //!
-//! A call site with nothing between its start and its stop, in bursts that a lane holds, emptied between them and outside the measured
-//! time. Beside it stand, from the same run: an empty loop, the two readings of the processor's counter that no sample can do without,
-//! and a sampler that makes six system calls. What a call executes is counted an instruction at a time, apart from the time.
+//! A call site with nothing between its start and its stop runs in bursts whose samples fit into a lane, which is
+//! drained between them, outside the measured time. For comparison the same run measures an empty loop, the two
+//! readings of the processor's counter that every sample needs, and a sampler that makes six system calls. The
+//! instructions of a call are counted by single-stepping, separately from the time.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -25,44 +26,45 @@ use crate::{
     trace::{Counts, Tracer},
 };
 
-/// Samples of a burst: a lane holds 4096.
+/// Samples of a burst; a lane holds 4096.
 const BURST_SAMPLES: f32 = 3_000.0;
-/// Most calls of a burst: short enough that most are over before the scheduler takes the processor away.
+/// The largest number of calls of a burst: short enough that most complete before the scheduler takes the processor
+/// away.
 const BURST_CALLS_MAX: f32 = 400_000.0;
-/// Bursts that touch what is used and are not counted.
+/// Uncounted bursts that warm the caches.
 const WARM_BURSTS: usize = 3;
 const TIME: Duration = Duration::from_millis(300);
-/// Calls that are executed an instruction at a time.
+/// Calls that are single-stepped.
 const TRACED: u64 = 100;
-/// What a sample may cost, in nanoseconds.
+/// The target for the cost of a sample, in nanoseconds.
 const SAMPLE_NS_MAX: f64 = 150.0;
 
 const READINGS: &str = "two readings of the counter (floor)";
 const SIX_CALLS: &str = "six system calls";
 
-/// What is done in each round of a burst.
+/// The work of each round of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
     Readings,
     /// A call with features.
     Call,
-    /// One with features and as many labels as there can be.
+    /// One with features and the maximum number of labels.
     Labels,
-    /// One with what was allocated in it, where the program counts that.
+    /// One with its allocations, if the program counts them.
     Allocations,
-    /// A run of as many calls as there can be.
+    /// A run of the maximum number of calls.
     Run,
     SixCalls,
 }
 
-/// What stands in a row.
+/// The parameters of a row.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kind: Kind,
     subject: &'static str,
     what: &'static str,
-    /// With which probability Collie takes a sample.
+    /// The probability with which Collie takes a sample.
     p: f32,
 }
 
@@ -82,7 +84,7 @@ static CASES: [Case; 12] = [
 ];
 
 impl Case {
-    /// Returns how many calls a burst has: about as many samples as a lane holds, and not more.
+    /// Returns the number of calls of a burst: about as many samples as a lane holds, and not more.
     fn burst_calls(&self) -> u32 {
         let calls = if self.p > 0.0 { (BURST_SAMPLES / self.p).min(BURST_CALLS_MAX) } else { BURST_CALLS_MAX };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two small constants")]
@@ -96,15 +98,16 @@ impl Case {
     }
 }
 
-/// What is to be done with the calls of a case.
+/// An operation on the calls of a case.
 trait Visit {
     type Out;
 
-    /// `call` is given the number of its round.
+    /// Takes `call`, which expects the number of its round.
     fn visit(self, call: impl FnMut(u32)) -> Self::Out;
 }
 
-/// Calls `visit` with what the case does in each round. Each has code of its own, so that nothing is called through a pointer.
+/// Calls `visit` with the work of each round of the case. Each case is monomorphized, so nothing is called through a
+/// pointer.
 fn with_call<V: Visit>(kind: Kind, six: Option<&mut SixCalls>, visit: V) -> Option<V::Out> {
     Some(match kind {
         Kind::Nothing => visit.visit(|number| {
@@ -146,7 +149,7 @@ fn with_call<V: Visit>(kind: Kind, six: Option<&mut SixCalls>, visit: V) -> Opti
     })
 }
 
-/// Takes out what bursts have left, between them.
+/// Drains the samples of bursts between them.
 struct Emptied {
     drain: Drain,
     batch: Batch,
@@ -166,7 +169,7 @@ fn now_ns() -> u64 {
     RealClock.now_ns()
 }
 
-/// Runs bursts for a while; nanoseconds per call of the middle one.
+/// Runs bursts for a while; returns the nanoseconds per call of the median burst.
 struct Bursts<'a> {
     plan: &'a Plan,
     case: &'a Case,
@@ -201,7 +204,7 @@ impl Visit for Bursts<'_> {
     }
 }
 
-/// Executes calls an instruction at a time.
+/// Single-steps calls.
 struct Traced<'a> {
     tracer: &'a Tracer,
     count: usize,
@@ -212,13 +215,13 @@ impl Visit for Traced<'_> {
 
     fn visit(self, mut call: impl FnMut(u32)) -> Self::Out {
         let mut one = || call(black_box(7));
-        // What happens once only is over then: the thread has its lane.
+        // This completes one-time initialization: the thread has its lane.
         (0..self.count).for_each(|_| one());
         self.tracer.count(self.count, &mut one)
     }
 }
 
-/// Returns what the calls of each case execute.
+/// Returns the instruction counts of the calls of each case.
 fn trace(plan: &Plan, six: &mut Option<SixCalls>, emptied: &mut Emptied) -> Result<Vec<Option<Vec<Counts>>>, String> {
     let tracer = plan.tracer()?;
     let count = usize::try_from(plan.amount(TRACED).max(3)).map_err(|error| error.to_string())?;
@@ -235,7 +238,7 @@ fn trace(plan: &Plan, six: &mut Option<SixCalls>, emptied: &mut Emptied) -> Resu
     Ok(all)
 }
 
-/// Returns the largest of a count over all calls: one that allocates only now and then is found.
+/// Returns the largest of a count over all calls, so that occasional allocations are found.
 fn most(counts: &[Counts], of: fn(&Counts) -> u64) -> u64 {
     counts.iter().map(of).max().unwrap_or(0)
 }
@@ -251,7 +254,7 @@ fn with_counts(row: Row, counts: Option<&[Counts]>) -> Row {
 /// Measures the cases in turn, run by run.
 ///
 /// # Errors
-/// Somebody else in this process takes samples.
+/// Another part of this process takes samples.
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let plan = &settings.plan;
     let question =
@@ -302,7 +305,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Says what has to be known of the figures.
+/// Adds the notes that are needed to interpret the figures.
 fn note(section: &mut Section, emptied: &Emptied, six: &Option<SixCalls>, traced: &Result<(), String>) {
     let notes = &mut section.notes;
     let Emptied { drain, taken, dropped, .. } = emptied;
@@ -330,9 +333,9 @@ fn note(section: &mut Section, emptied: &Emptied, six: &Option<SixCalls>, traced
 mod tests {
     use super::*;
 
-    /// Goal: every case has a row with its cost, what stands beside it and its targets, and the sampler is off afterwards; a question that
-    /// there is not names those that there are. Method: a touch with a tracer of this program; no figure is judged but the number of
-    /// system calls, which no machine changes.
+    /// Goal: every case has a row with its cost, its comparison and its targets, and the sampler is off afterwards; an
+    /// unknown question's error names the known ones. Method: a touch with a tracer of this program; no figure is
+    /// judged except the number of system calls, which does not depend on the machine.
     #[test]
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     fn every_case_has_a_row_and_the_sampler_is_off_afterwards() {
@@ -372,7 +375,8 @@ mod tests {
         }
     }
 
-    /// Goal: a burst leaves no more samples than a lane holds, with room for chance. Method: every case, six standard errors above.
+    /// Goal: a burst leaves no more samples than a lane holds, allowing for chance. Method: every case, six standard
+    /// errors above the mean.
     #[test]
     fn bursts_fit_into_a_lane() {
         const LANE_SAMPLES: f64 = 4096.0;

@@ -1,4 +1,4 @@
-//! `TrainingSettings`: what `collie bench training` is to do.
+//! `TrainingSettings`: the settings of `collie bench training`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use crate::replication::ReplicationSettings;
 use crate::{Pace, Plan};
 
-/// What is asked, and how.
+/// The questions and how they are answered.
 #[derive(Clone)]
 pub struct TrainingSettings {
-    /// Clock, files, which questions, the program that serves, where files are made, and who is told what is being done.
+    /// The clock, the files, the questions, the server program, the directory for files, and the progress callback.
     pub plan: Plan,
     /// Warehouses of TPC-C.
     pub warehouses: u32,
-    /// A hundredth of the rows of each warehouse, and short cases: shows that it works.
+    /// Whether each warehouse has a hundredth of its rows, and cases are short: tests that it works.
     pub small: bool,
     /// Sessions of TPC-C.
     pub clients: u32,
-    /// Before each run, not counted.
+    /// The time before each run that is not counted.
     pub warm_up: Duration,
-    /// Of each run.
+    /// The time of each run.
     pub time: Duration,
-    /// Runs of each arm: as many pairs of runs.
+    /// Runs of each arm, which is the number of pairs of runs.
     pub runs: u32,
-    /// A data directory whose sample files question `active` draws of, besides units of its own.
+    /// A data directory whose sample files question `active` draws from, in addition to its synthetic units.
     pub samples: Option<PathBuf>,
-    /// Of all that is drawn.
+    /// The seed of all random values.
     pub seed: u64,
 }
 
@@ -51,7 +51,7 @@ impl TrainingSettings {
         Self { warehouses: 1, time: self.time.min(Duration::from_secs(1)), runs: 6, ..self }
     }
 
-    /// Makes every case as short as it can be, on a hundredth of the rows: shows that it works. Figures mean nothing.
+    /// Makes every case as short as possible, on a hundredth of the rows, to test that it works. Figures mean nothing.
     #[must_use]
     pub fn quick(self) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl TrainingSettings {
         }
     }
 
-    /// Returns what a primary and its replica are measured with: a `time` of its own where a question says so.
+    /// Returns the settings for a primary and its replica; a question may use another `time`.
     pub(crate) fn replication(&self) -> ReplicationSettings {
         ReplicationSettings {
             plan: self.plan.clone(),
@@ -82,10 +82,10 @@ impl TrainingSettings {
         }
     }
 
-    /// Says what is wrong with them.
+    /// Checks that the settings make sense.
     ///
     /// # Errors
-    /// It says so.
+    /// The first setting that does not.
     pub(crate) fn check(&self, questions: &[&str]) -> anyhow::Result<()> {
         for only in &self.plan.only {
             anyhow::ensure!(questions.contains(&only.as_str()), "no question {only}: use {}", questions.join(", "));

@@ -1,35 +1,37 @@
-//! `SixCalls`: a sampler that asks the kernel six times for each sample, as the one does that replicated training was first tried with
-//! (Angulo, CMU-CS-19-129): a counter of the thread is reset, begun, ended and read, and its use of resources asked for twice.
+//! `SixCalls`: a sampler that makes six system calls for each sample, as the first system with replicated training did
+//! (Angulo, CMU-CS-19-129): it resets, starts, stops and reads a counter of the thread, and reads the thread's
+//! resource usage twice.
 //!
-//! Not a copy of that one: what is kept of a sample goes into a ring that is there already, so that the calls are what is measured.
+//! It is not a copy of that system: a sample is stored in a preallocated ring, so that only the calls are measured.
 
 use perf_event::{Builder, Counter, events::Software};
 
-/// Samples kept: a power of two, as many as a lane of Collie's has.
+/// The number of stored samples: a power of two, as in a lane of Collie's.
 const KEPT: usize = 4096;
 
-/// One sample: what the counter said, and by how much the thread's time of the system has grown.
+/// One sample: the counter's value, and the increase of the thread's system time.
 type Kept = [u64; 2];
 
-/// See the module's documentation.
+/// The sampler. See the module's documentation.
 pub(crate) struct SixCalls {
-    /// `None`: the use of resources is asked for in its place, as often.
+    /// If `None`, the resource usage is read instead, equally often.
     counter: Option<Counter>,
-    /// When the sample began.
+    /// The system time at the begin of the sample.
     before_us: u64,
     kept: Box<[Kept]>,
     taken: usize,
 }
 
 impl SixCalls {
-    /// Sets the counter up; `None` where the system has none for this process, or says nothing of a thread's resources.
+    /// Sets the counter up; returns `None` if the system has none for this process, or does not report a thread's
+    /// resources.
     pub(crate) fn new() -> Option<Self> {
         let counter = Builder::new().kind(Software::TASK_CLOCK).build().ok()?;
         system_us()?;
         Some(Self::with(Some(counter)))
     }
 
-    /// The same, where the system has no counter for this process with six questions about resources.
+    /// Does the same; if the system has no counter for this process, uses six reads of the resource usage.
     pub(crate) fn of_any_kind() -> Self {
         Self::new().unwrap_or_else(|| Self::with(None))
     }
@@ -38,19 +40,19 @@ impl SixCalls {
         Self { counter, before_us: 0, kept: vec![[0; 2]; KEPT].into(), taken: 0 }
     }
 
-    /// Takes a sample of nothing: what is told of it is what measuring costs.
+    /// Takes a sample of nothing: its values are the cost of measuring.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(crate) fn sample(&mut self) -> std::io::Result<()> {
         self.begin()?;
         self.end()
     }
 
-    /// Makes the three calls before what is measured.
+    /// Makes the three calls before the measured work.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(crate) fn begin(&mut self) -> std::io::Result<()> {
         match &mut self.counter {
             Some(counter) => {
@@ -65,10 +67,10 @@ impl SixCalls {
         Ok(())
     }
 
-    /// Makes the three calls after it, and keeps what they said.
+    /// Makes the three calls after it, and stores their values.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(crate) fn end(&mut self) -> std::io::Result<()> {
         let passed_us = system_us().unwrap_or(0).saturating_sub(self.before_us);
         let counted = match &mut self.counter {
@@ -93,7 +95,7 @@ impl SixCalls {
     }
 }
 
-/// Returns for how long the calling thread was in the kernel, in microseconds.
+/// Returns the calling thread's time in the kernel, in microseconds.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn system_us() -> Option<u64> {
     use nix::sys::resource::{UsageWho, getrusage};

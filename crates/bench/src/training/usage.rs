@@ -1,23 +1,23 @@
-//! `Usage`: what a process has used of the machine so far, as Linux says of it.
+//! `Usage`: the resources that a process has used so far, as reported by Linux.
 
 use anyhow::Context;
 
-/// See the module's documentation.
+/// Resource usage. See the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Processor time of the threads that it has: one that has ended takes its own with it.
+    /// Processor time of its current threads; that of threads that have exited is not included.
     pub(crate) cpu_ns: u64,
-    /// What it holds in memory now.
+    /// The resident memory now.
     pub(crate) resident_bytes: u64,
-    /// What it had the kernel write to disks.
+    /// Bytes that it made the kernel write to disks.
     pub(crate) written_bytes: u64,
 }
 
 impl Usage {
-    /// Of the process with this id, which is the caller's child.
+    /// Reads the usage of the process with this id, which is the caller's child.
     ///
     /// # Errors
-    /// It has ended; the kernel does not say.
+    /// The process has exited; the kernel does not report its usage.
     pub(crate) fn of(process: u32) -> anyhow::Result<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{process}/{name}");
@@ -35,7 +35,7 @@ impl Usage {
         Ok(Self { cpu_ns, resident_bytes: resident << 10, written_bytes })
     }
 
-    /// Returns what was used since `before`; of memory what it holds now.
+    /// Returns the usage since `before`; of memory the current value.
     pub(crate) const fn since(self, before: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -45,7 +45,7 @@ impl Usage {
     }
 }
 
-/// Returns the number behind `name` in lines such as `VmRSS:     123 kB`.
+/// Returns the number after `name` in lines such as `VmRSS:     123 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -55,8 +55,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Goal: what a process has used grows with what it does, and fields are those of their names. Method: this one, before and after a loop
-    /// that runs until the kernel has counted it; lines by hand; a process that there is not.
+    /// Goal: the usage of a process grows with its work, and fields match their names. Method: this process, before
+    /// and after a loop that runs until the kernel has counted it; lines by hand; a process that does not exist.
     #[test]
     #[cfg(target_os = "linux")]
     fn usage_grows_with_work() {

@@ -1,6 +1,6 @@
-//! How long does a commit take by the number of rows it wrote? From COMMIT to the answer, until every version carries its
-//! commit, and the whole transaction. What it wrote is in the log by then, but for the last piece, so the answer should not
-//! depend on the number of rows.
+//! How long does a commit take, by the number of rows it wrote? Measured from COMMIT to the answer, until every
+//! version carries its commit, and for the whole transaction. All but the last piece of its writes is in the log by
+//! then, so the answer should not depend on the number of rows.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use crate::{
 };
 
 const SIZES: [u64; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
-/// Of a case in one run; at least so many transactions.
+/// The time of a case in one run; at least `TRANSACTIONS_MIN` transactions.
 const TIME: Duration = Duration::from_millis(150);
 const TRANSACTIONS_MIN: usize = 3;
-/// How often somebody looks whether all is stamped.
+/// The interval of looks at whether all is stamped.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// Rows over the wire, each statement writing all of them.
+/// Rows over the wire; each statement writes all of them.
 const WIRE_SIZES: [u64; 3] = [1, 1_000, 100_000];
 const WIRE_TRANSACTIONS: u64 = 3;
 
-/// The middle transaction of a run.
+/// The times of the median transaction of a run.
 struct Times {
     acknowledged_us: f64,
     stamped_us: f64,
     whole_us: f64,
 }
 
-/// Returns the most rows that one transaction writes at this pace.
+/// Returns the largest number of rows that one transaction writes at this pace.
 fn rows_max(plan: &Plan) -> u64 {
     if plan.pace == Pace::Touch { 1_000 } else { SIZES[SIZES.len() - 1] }
 }
 
-/// Lets one session write `rows` rows and commit, again and again.
+/// Lets one session repeatedly write `rows` rows and commit.
 fn run_once(plan: &Plan, db: &Embedded, session: &mut Session, rows: u64, sync: bool) -> anyhow::Result<Times> {
     let (mut acknowledged, mut stamped, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     let (from, limit) = (plan.now_ns(), plan.time(TIME).as_nanos());

@@ -1,5 +1,5 @@
-//! How many commits a second without waiting for the disk? Each thread has rows of its own. In the engine on a disk that
-//! keeps nothing; and over the wire, beside PostgreSQL, with `synchronous_commit` off.
+//! How many commits per second are possible without waiting for the disk? Each thread has its own rows. Measured in
+//! the engine on a disk that keeps nothing, and over the wire with `synchronous_commit` off, compared with PostgreSQL.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Rows of each thread.
 const OWN_ROWS: u64 = 64;
 const TIME: Duration = Duration::from_millis(500);
-/// Commits that are executed an instruction at a time.
+/// Commits that are single-stepped.
 const TRACED: u64 = 50;
 
 const CLIENTS: usize = 8;
 const WIRE_TIME: Duration = Duration::from_secs(1);
-/// Clients have rows of their own here too.
+/// Clients have their own rows here too.
 const SCRIPT: &str = "\\set id :client_id * 64 + random(0, 63)\nUPDATE own SET n = n + 1 WHERE id = :id;\n";
 
-/// Lets so many threads commit for a while.
+/// Lets `threads` threads commit for a while.
 fn run_once(plan: &Plan, db: &Embedded, threads: usize) -> anyhow::Result<Load> {
     let worker = |thread: u64, mut session: Session| {
         let mut turn = 0;
@@ -45,7 +45,7 @@ fn run_once(plan: &Plan, db: &Embedded, threads: usize) -> anyhow::Result<Load> 
     Ok(together(plan, workers, lasting(plan, TIME))?.0)
 }
 
-/// Counts what a commit executes; why not, else.
+/// Counts the instructions of a commit, or returns why that failed.
 fn trace(plan: &Plan, db: &Embedded) -> Result<Vec<Counts>, String> {
     let tracer = plan.tracer()?;
     plan.say("commits: instruction by instruction");
@@ -57,13 +57,13 @@ fn trace(plan: &Plan, db: &Embedded) -> Result<Vec<Counts>, String> {
         }
     };
     let count = usize::try_from(plan.amount(TRACED).max(3)).unwrap_or(3);
-    // What happens once only is over then.
+    // This completes one-time initialization.
     (0..count).for_each(|_| commit());
     let counts = tracer.count(count, &mut commit).map_err(|error| error.to_string())?;
     failed.map_or(Ok(counts), Err)
 }
 
-/// Returns the middle one of a count over all commits.
+/// Returns the median of a count over all commits.
 fn middle(counts: &[Counts], of: fn(&Counts) -> u64) -> Figure {
     let mut sorted: Vec<u64> = counts.iter().map(of).collect();
     sorted.sort_unstable();
@@ -114,7 +114,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Rows for the most threads.
+/// Returns the number of rows for the most threads.
 fn count_to(each: u64) -> u64 {
     each * u64::try_from(THREADS[THREADS.len() - 1]).unwrap_or(u64::MAX)
 }

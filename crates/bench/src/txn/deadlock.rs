@@ -1,5 +1,5 @@
-//! How soon is a deadlock found? From the request that closes the cycle to the error. Beside PostgreSQL, which looks when
-//! somebody has waited for `deadlock_timeout`.
+//! How soon is a deadlock found? Measured from the request that closes the cycle to the error. Compared with
+//! PostgreSQL, which looks once a session has waited for `deadlock_timeout`.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::{
 const SIZES: [usize; 3] = [2, 8, 64];
 /// Cycles of one run.
 const CYCLES: u64 = 200;
-/// After which a cycle counts as not found.
+/// The time after which a cycle counts as not found.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long the first of two clients is given to begin its wait.
+/// The time that the first of two clients has to begin its wait.
 const SETTLE: Duration = Duration::from_millis(20);
 const TABLE: &str = "CREATE TABLE pair (id int PRIMARY KEY, n int NOT NULL); INSERT INTO pair VALUES (1, 0), (2, 0)";
 
-/// Asks for a row that another transaction holds; returns the wait.
+/// Requests a row that another transaction holds; returns the wait.
 fn ask(session: &mut Session, db: &Embedded, number: u64) -> anyhow::Result<WaitFuture> {
     let lock = Write::Lock(LockStrength::Update);
     match session.write(&db.family, &key(number), Basis::Snapshot, lock)? {
@@ -58,21 +58,22 @@ fn cycle_us(plan: &Plan, db: &Embedded, sessions: &mut [Session]) -> anyhow::Res
     Ok(us)
 }
 
-/// Returns the time of the middle cycle of a run.
+/// Returns the time of the median cycle of a run.
 fn run_once(plan: &Plan, db: &Embedded, sessions: &mut [Session]) -> anyhow::Result<f64> {
     let cycles =
         (0..plan.amount(CYCLES).max(3)).map(|_| cycle_us(plan, db, sessions)).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(median(&cycles))
 }
 
-/// Lets two clients lock two rows crosswise; returns the microseconds from the second crosswise request to the first error.
+/// Lets two clients lock two rows crosswise; returns the microseconds from the request that closes the cycle to the
+/// first error.
 fn crosswise_us(plan: &Plan, server: &Server) -> anyhow::Result<f64> {
     let mut clients = [server.connect()?, server.connect()?];
     for (client, id) in clients.iter_mut().zip([1, 2]) {
         client.batch_execute(&format!("BEGIN; UPDATE pair SET n = n + 1 WHERE id = {id}"))?;
     }
     let [first, second] = clients;
-    // Returns when the answer came, and whether it was the refusal. The end of the client ends its transaction.
+    // Returns the time of the answer, and whether it was the refusal. Dropping the client ends its transaction.
     let cross = |mut client: Client, id: u32| -> anyhow::Result<(u64, bool)> {
         let answer = client.batch_execute(&format!("UPDATE pair SET n = n + 1 WHERE id = {id}"));
         let now = plan.now_ns();

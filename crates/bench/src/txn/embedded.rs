@@ -1,4 +1,4 @@
-//! `Embedded`: a database in this process, and the few things that loads do to it.
+//! `Embedded`: a database in this process, and the few operations that loads run on it.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,14 +8,14 @@ use crate::{Plan, Scratch, null_files::NullFiles};
 
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 64;
-/// On the disk that keeps nothing: long, so that turning to the next file is rare.
+/// Segment size on the disk that keeps nothing: large, so that changing to the next file is rare.
 const SEGMENT_BYTES: u64 = 1 << 30;
 
 /// An open database with one family.
 pub(crate) struct Embedded {
     pub(crate) db: Db,
     pub(crate) family: Arc<Family>,
-    /// Behind `db`, so that it is closed when its files go.
+    /// Declared after `db`, so that its files are deleted after it is closed.
     _scratch: Option<Scratch>,
 }
 
@@ -28,19 +28,19 @@ impl Embedded {
     /// Opens a database whose log goes to a disk that keeps nothing.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(crate) fn in_memory() -> anyhow::Result<Self> {
         let mut options = Options::default();
         options.log.segment_bytes = SEGMENT_BYTES;
-        // Nothing is read back, and files that hold nothing cost nothing.
+        // Nothing is read back, and files without contents cost nothing.
         options.log.max_segments = 1 << 30;
         Self::open(Path::new("/db"), options, NullFiles::env(), None)
     }
 
-    /// Opens a database on the disk in question, with the defaults.
+    /// Opens a database on the disk under test, with the defaults.
     ///
     /// # Errors
-    /// What the operating system says; the engine's.
+    /// Those of the operating system and of the engine.
     pub(crate) fn on_disk(plan: &Plan) -> anyhow::Result<Self> {
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let dir = scratch.path().join("db");
@@ -57,7 +57,7 @@ impl Embedded {
     /// Inserts rows 0 to `rows`.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(crate) fn fill(&self, rows: u64) -> anyhow::Result<()> {
         let mut session = self.db.session()?;
         for first in (0..rows).step_by(1000) {
@@ -75,26 +75,26 @@ impl Embedded {
 /// Begins a transaction and in it a statement that may write.
 ///
 /// # Errors
-/// The engine's.
+/// Those of the engine.
 pub(crate) fn begin(session: &mut Session, isolation: Isolation) -> anyhow::Result<()> {
     session.begin(isolation, false)?;
     Ok(session.begin_statement(StatementKind::Write)?)
 }
 
-/// Writes a row that nobody else writes.
+/// Writes a row that no other session writes.
 ///
 /// # Errors
-/// The engine's; somebody else did write it.
+/// Those of the engine; another session did write it.
 pub(crate) fn update(session: &mut Session, family: &Family, number: u64) -> anyhow::Result<()> {
     let outcome = session.write(family, &key(number), Basis::Snapshot, Write::Put(&[0xA5; VALUE_BYTES]))?;
     anyhow::ensure!(outcome == Outcome::Done, "row {number}: {outcome:?}");
     Ok(())
 }
 
-/// Commits one row in a transaction of its own, to be on disk soon.
+/// Commits one row in its own transaction, without waiting for the disk.
 ///
 /// # Errors
-/// As of [`update`].
+/// Those of [`update`] and of the commit.
 pub(crate) fn update_alone(session: &mut Session, family: &Family, number: u64) -> anyhow::Result<()> {
     begin(session, Isolation::ReadCommitted)?;
     update(session, family, number)?;

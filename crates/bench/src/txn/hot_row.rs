@@ -1,5 +1,5 @@
-//! How many commits a second does one row bear when every client updates it and waits for the disk? Beside PostgreSQL,
-//! where the row is held until the disk has it, and beside the disk itself.
+//! How many commits per second can one row sustain when every client updates it and waits for the disk? Compared with
+//! PostgreSQL, which holds the row until it is on disk, and with the disk itself.
 
 use std::time::Duration;
 

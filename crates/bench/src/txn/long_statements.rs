@@ -1,5 +1,6 @@
-//! What do others wait for while one session does something long? The slowest read by key, new connection, cancel request and `/healthz` of
-//! all that were answered meanwhile. Beside PostgreSQL, which has a process for each session, and beside a server that does nothing else.
+//! What do other sessions wait for while one session runs something long? Reports the slowest read by key, new
+//! connection, cancel request and `/healthz` of all that were answered meanwhile. Compared with PostgreSQL, which has
+//! a process for each session, and with an otherwise idle server.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -17,18 +18,19 @@ use crate::{
     servers::{PEER, Server, Servers, free_port, in_turn},
 };
 
-/// Rows that the long statements go over.
+/// Rows that the long statements scan.
 const ROWS: u64 = 1_000_000;
 /// Values of the long list.
 const LISTED: u64 = 200_000;
-/// How long others are looked at beside nothing.
+/// The time for which requests are measured on an idle server.
 const IDLE: Duration = Duration::from_secs(2);
-/// Between two requests of one kind, so that ports do not run out: a hold-up is seen but for so much.
+/// The pause between two requests of one kind, so that ports do not run out. A delay is measured too short by up to
+/// this much.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What nobody should wait for.
+/// The target for every request.
 const LIMIT_US: f64 = 50_000.0;
 
-/// Something long that one session does.
+/// A long operation of one session.
 struct Work {
     name: &'static str,
     /// Not timed.
@@ -59,14 +61,14 @@ fn works(plan: &Plan) -> Vec<Work> {
     ]
 }
 
-/// Of one kind of request.
+/// The answers to one kind of request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answers {
     count: u64,
     slowest_ns: u64,
 }
 
-/// What others were answered meanwhile.
+/// The answers to the other requests meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     took_ns: u64,
@@ -76,13 +78,13 @@ struct Seen {
     healths: Answers,
 }
 
-/// A server, and where it answers `/healthz`.
+/// A server, and its address for `/healthz`.
 struct Subject<'s> {
     server: &'s Server,
     http: Option<&'s str>,
 }
 
-/// Asks again and again until `over`; `once` returns the nanoseconds that the answer took.
+/// Repeats requests until `over`; `once` returns the nanoseconds until its answer.
 fn ask(over: &AtomicBool, mut once: impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<Answers> {
     let mut answers = Answers::default();
     while answers.count == 0 || !over.load(Ordering::SeqCst) {
@@ -100,7 +102,7 @@ fn timed<T>(plan: &Plan, once: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Re
     Ok(plan.now_ns() - begun)
 }
 
-/// Has a statement run until it is cancelled; returns the nanoseconds from the request to the statement's answer.
+/// Runs a statement until it is cancelled; returns the nanoseconds from the request to the statement's answer.
 fn cancel(plan: &Plan, server: &Server, watcher: &mut Client) -> anyhow::Result<u64> {
     let mut client = server.connect()?;
     let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);
@@ -120,7 +122,7 @@ fn cancel(plan: &Plan, server: &Server, watcher: &mut Client) -> anyhow::Result<
 }
 
 impl Subject<'_> {
-    /// Has one session do `work`, and others ask meanwhile.
+    /// Lets one session do `work` while others send requests.
     fn look_beside(&self, plan: &Plan, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Seen> {
         let over = AtomicBool::new(false);
         let (mut reader, mut watcher) = (self.server.connect()?, self.server.connect()?);
@@ -147,7 +149,7 @@ impl Subject<'_> {
         })
     }
 
-    /// Makes the tables, and looks at everything once: beside nothing first.
+    /// Makes the tables, and measures all works once, starting with an idle server.
     fn run(&self, plan: &Plan, works: &[Work]) -> anyhow::Result<Vec<Seen>> {
         let mut client = self.server.connect()?;
         client.batch_execute(

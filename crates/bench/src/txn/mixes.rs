@@ -1,7 +1,9 @@
-//! What do mixed loads reach at each isolation level, how many transactions are refused, and what anomalies get through?
+//! What throughput do mixed loads reach at each isolation level, how many transactions fail with a conflict, and which
+//! anomalies occur?
 //!
-//! Two loads. pgbench's TPC-B, where every transaction updates one of ten rows. And pairs of doctors on call: whoever leaves
-//! has seen that the other one stays, so that two who leave at once leave nobody. Nothing is tried again.
+//! There are two loads: pgbench's TPC-B, where every transaction updates one of ten rows; and pairs of doctors on
+//! call, each of whom leaves only after seeing that the other one stays, so that two who leave at once leave a shift
+//! empty. Nothing is retried.
 
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ const LEVELS: [(&str, &str); 3] = [
 /// Level and clients of the TPC-B loads.
 const TPCB: [(usize, usize); 4] = [(0, 8), (0, 32), (1, 8), (2, 8)];
 const SCALE: u32 = 10;
-/// Of one run of either.
+/// The time of one run of either load.
 const TIME: Duration = Duration::from_secs(1);
 const SKEW_CLIENTS: usize = 8;
 
@@ -29,7 +31,7 @@ const SKEW_CLIENTS: usize = 8;
 const DUTY: &str = "CREATE TABLE duty (shift int, doctor int, on_call boolean NOT NULL, PRIMARY KEY (shift, doctor));\
     CREATE TABLE skew (shift int NOT NULL);\
     INSERT INTO duty SELECT s, d, true FROM generate_series(1, 50) s, generate_series(0, 1) d";
-/// A shift without anybody is written down, and both are called back.
+/// A shift without a doctor is recorded, and both are called back.
 const SKEW: &str = "\\set shift random(1, 50)\n\\set doctor random(0, 1)\nBEGIN;\n\
     SELECT count(*) AS present FROM duty WHERE shift = :shift AND on_call \\gset\n\
     \\if :present = 2\n\
@@ -84,7 +86,7 @@ fn tpcb(plan: &Plan, servers: &Servers, section: &mut Section) -> anyhow::Result
     Ok(())
 }
 
-/// Checks that what was moved is the same by account, teller and branch.
+/// Checks that the sums of accounts, tellers, branches and history agree.
 fn books(server: &Server) -> anyhow::Result<()> {
     let mut client = server.connect()?;
     let mut sum = |column: &str, table: &str| -> Result<i64, postgres::Error> {

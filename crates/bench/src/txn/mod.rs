@@ -1,13 +1,13 @@
-//! The questions of `collie bench txn`, one file each, and what they share.
+//! The questions of `collie bench txn`, one file each, and their shared parts.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `embedded` | the engine without a server: on a disk that keeps nothing, or on a real one |
-//! | `together` | threads that do one thing again and again |
+//! | `together` | threads that repeat one operation |
 //! | `wire` | rows of loads that pgbench ran |
 //! | the others | a section each |
 //!
-//! What goes over the wire runs on [`crate::servers`].
+//! Sections over the wire run on [`crate::servers`].
 
 pub(crate) mod commit_latency;
 pub(crate) mod commits;
@@ -27,7 +27,7 @@ pub(crate) mod wire;
 /// Rows of the embedded engine.
 pub(crate) const ENGINE: &str = "collie engine";
 
-/// Returns "1 thread", "2 threads".
+/// Returns for example "1 thread" or "2 threads".
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! What does one old snapshot cost those who write? Hot rows are updated all the time, first beside nobody, then beside a
-//! session that keeps its snapshot, then alone again, so that a machine that grows faster or slower meanwhile shows in the
-//! spread and not as a cost. Rate, versions per row, memory; in the engine, and over the wire beside
-//! PostgreSQL.
+//! How much does one old snapshot cost the writers? Hot rows are updated all the time, first without other sessions,
+//! then with a session that keeps its snapshot, then without it again, so that a machine that gets faster or slower
+//! meanwhile shows in the spread and not as a cost. Reports rate, versions per row and memory; in the engine, and over
+//! the wire compared with PostgreSQL.
 
 use std::time::Duration;
 
@@ -23,55 +23,57 @@ use crate::{
 /// Hot rows.
 const ROWS: u64 = 100;
 const WRITERS: u64 = 2;
-/// The life of the snapshot falls into so many runs, one behind the other; so does the time before and after it.
+/// The number of consecutive runs while the snapshot exists; the time before and after it has as many.
 const WINDOWS: u32 = 5;
-/// The time without one, before and again after.
+/// The time without a snapshot, before and again after.
 const BASELINE: Duration = Duration::from_secs(5);
-/// Memory that old versions may take before the benchmark gives up, which it says.
+/// The memory that old versions may take before the benchmark gives up and reports it.
 const GROWTH_MAX: u64 = 3 << 30;
-/// What the memory of a process may vary by and count as flat.
+/// The variation of a process's memory that counts as flat.
 const FLAT: u64 = 16 << 20;
 
 const CLIENTS: usize = 8;
 const SCRIPT: &str = "\\set id random(1, 100)\nUPDATE hot SET n = n + 1 WHERE id = :id;\n";
 const OLD_READ: &str = "SELECT n FROM hot WHERE id = 1";
 
-/// What was found out beside an old snapshot.
+/// The results with an old snapshot.
 #[derive(Default)]
 struct Found {
     /// By window.
     rates: Vec<f64>,
-    /// Versions of a hot row at the end of each window, the writers just stopped; empty where nobody counts.
+    /// Versions of a hot row at the end of each window, right after the writers stopped; empty where they are not
+    /// counted.
     versions: Vec<f64>,
     /// The same without an old snapshot.
     versions_without: Vec<f64>,
-    /// The most that a row has once everything is durable and collected: what is kept for the snapshot.
+    /// The maximum of a row once everything is durable and collected: the versions kept for the snapshot.
     at_rest_max: u64,
-    /// Bytes in memory before the snapshot, after the first window, and at the end.
+    /// Resident bytes before the snapshot, after the first window (`first`), and at the end (`last`).
     before: u64,
     first: u64,
     last: u64,
-    /// What the engine counts of old versions at the end.
+    /// The engine's count of bytes in old versions at the end.
     old_version_bytes: u64,
     old_read_us: f64,
     gave_up: bool,
 }
 
-/// Returns the bytes of a process that are in memory; 0 where the system does not say.
+/// Returns the resident bytes of a process; 0 if the system does not report them.
 fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Returns how many versions a hot row has: on average, and at most.
+/// Returns the number of versions of a hot row: the average and the maximum.
 fn versions(db: &Embedded) -> (f64, u64) {
     let count = |number| u64::try_from(db.family.version_count(&key(number))).unwrap_or(u64::MAX);
     let counts: Vec<u64> = (0..ROWS).map(count).collect();
     (float(counts.iter().sum()) / float(ROWS), counts.into_iter().max().unwrap_or(0))
 }
 
-/// Returns how many versions a hot row has at most when nobody writes, all is durable and the collector has done its work.
+/// Returns the maximum number of versions of a hot row when no session writes, all is durable and the collector has
+/// finished.
 fn versions_at_rest(db: &Embedded) -> anyhow::Result<u64> {
     if let Some(log) = db.db.log() {
         log.flush_wal(true)?;
@@ -80,13 +82,13 @@ fn versions_at_rest(db: &Embedded) -> anyhow::Result<u64> {
     Ok(versions(db).1)
 }
 
-/// Returns how many versions a hot row of PostgreSQL has, by its own statistics.
+/// Returns the number of versions of a hot row of PostgreSQL, by its own statistics.
 fn versions_of_peer(client: &mut postgres::Client) -> anyhow::Result<f64> {
     let dead: i64 = client.query_one("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'hot'", &[])?.get(0);
     Ok(1.0 + float(u64::try_from(dead)?) / float(ROWS))
 }
 
-/// Measures the engine: returns the rates without an old snapshot, and what was found with one.
+/// Measures the engine: returns the rates without an old snapshot, and the results with one.
 fn engine(plan: &Plan, section: &mut Section) -> anyhow::Result<(Vec<f64>, Found)> {
     let (db, me) = (Embedded::in_memory()?, std::process::id());
     db.fill(ROWS)?;
@@ -147,7 +149,8 @@ fn engine(plan: &Plan, section: &mut Section) -> anyhow::Result<(Vec<f64>, Found
     Ok((baseline, found))
 }
 
-/// Returns the bytes that a server's hot rows take: PostgreSQL's files, which it keeps in memory; Collie's process.
+/// Returns the bytes of a server's hot rows: for PostgreSQL those of its files, which it keeps in memory; for Collie
+/// those of the process.
 fn bytes(server: &Server, client: &mut postgres::Client) -> anyhow::Result<u64> {
     if !server.is_peer() {
         return Ok(resident(server.process()));
@@ -212,7 +215,7 @@ fn over_the_wire(plan: &Plan, server: &Server, section: &mut Section) -> anyhow:
     Ok((baseline, found))
 }
 
-/// Adds the rows of a subject, without and with an old snapshot; returns the share of the rate that stays.
+/// Returns the rows of a subject, without and with an old snapshot, and the share of the rate that remains.
 fn rows(plan: &Plan, names: (&str, &str, &str), baseline: &[f64], found: &Found) -> ([Row; 2], f64) {
     let (subject, ring, load) = names;
     let kept = median(&found.rates) / median(baseline);
@@ -234,7 +237,7 @@ fn rows(plan: &Plan, names: (&str, &str, &str), baseline: &[f64], found: &Found)
     ([without, with], kept)
 }
 
-/// Says that memory ran out before the time did.
+/// Adds a note if the memory limit was reached before the end.
 fn gave_up(section: &mut Section, subject: &str, found: &Found) {
     if found.gave_up {
         let windows = found.rates.len();

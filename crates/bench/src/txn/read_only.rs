@@ -1,5 +1,5 @@
-//! What do readers reach that do nothing else? Printed although a cheap snapshot gains little here: PostgreSQL has one too
-//! since version 14.
+//! What throughput do read-only clients reach? Reported although a cheap snapshot gains little here: PostgreSQL has
+//! had one too since version 14.
 
 use std::time::Duration;
 

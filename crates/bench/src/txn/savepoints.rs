@@ -1,6 +1,7 @@
-//! What do savepoints cost? Sixty-four sessions write a thousand rows each in a transaction, with a savepoint before every
-//! one, or with none, beside a reader whose snapshot is older than all of them. In the engine; and over the wire, beside
-//! PostgreSQL, which looks up the parents of sub-transactions once there are more than 64 of them.
+//! How much do savepoints cost? Sixty-four sessions write a thousand rows each in a transaction, with a savepoint
+//! before every row or with none, while a reader holds a snapshot that is older than all of them. In the engine, and
+//! over the wire compared with PostgreSQL, which looks up the parents of sub-transactions once there are more than 64
+//! of them.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -25,24 +26,24 @@ use crate::{
 const SESSIONS: u64 = 64;
 const SAVEPOINTS: u64 = 1_000;
 const TIME: Duration = Duration::from_millis(1500);
-/// The reader looks at this many rows, then pauses.
+/// The number of rows that the reader reads before it pauses.
 const READ_ROWS: u64 = 100;
 const READ_PAUSE: Duration = Duration::from_millis(10);
-/// Without and with; the first is the baseline.
+/// Without and with savepoints; the first is the baseline.
 const CASES: [&str; 2] = ["no savepoints", "1,000 savepoints a transaction"];
 
-/// What one run gave.
+/// The results of one run.
 struct Rates {
     updates: f64,
     reads: f64,
 }
 
-/// How many sessions and rows there are at this pace.
+/// Returns the numbers of sessions and rows at this pace.
 fn sizes(plan: &Plan) -> (u64, u64) {
     if plan.pace == Pace::Touch { (4, 50) } else { (SESSIONS, SAVEPOINTS) }
 }
 
-/// Reads rows of one old snapshot until told to stop; returns how many a second.
+/// Reads rows with one old snapshot until `stop` is set; returns the reads per second.
 fn read(plan: &Plan, db: &Embedded, stop: &AtomicBool) -> anyhow::Result<f64> {
     let mut session = db.db.session()?;
     session.begin(Isolation::RepeatableRead, true)?;
@@ -60,7 +61,7 @@ fn read(plan: &Plan, db: &Embedded, stop: &AtomicBool) -> anyhow::Result<f64> {
     Ok(per_s(count, plan.now_ns() - begun))
 }
 
-/// Lets all sessions write for a while beside the reader.
+/// Lets all sessions write for a while in parallel with the reader.
 fn run_once(plan: &Plan, db: &Embedded, with_savepoints: bool) -> anyhow::Result<Rates> {
     let (sessions, rows) = sizes(plan);
     let worker = |number: u64, mut session: Session| {
@@ -88,7 +89,7 @@ fn run_once(plan: &Plan, db: &Embedded, with_savepoints: bool) -> anyhow::Result
     })
 }
 
-/// The script of one transaction, sent as one message, so that the wire costs both cases the same.
+/// Returns the script of one transaction, sent as one message, so that both cases have the same cost of the wire.
 fn script(plan: &Plan, with_savepoints: bool) -> String {
     let mut text = "BEGIN".to_owned();
     for row in 0..sizes(plan).1 {
@@ -100,7 +101,7 @@ fn script(plan: &Plan, with_savepoints: bool) -> String {
     text + " \\; COMMIT;\n"
 }
 
-/// Runs one case over the wire, beside a session that reads one old snapshot.
+/// Runs one case over the wire, in parallel with a session that reads with one old snapshot.
 fn wire_once(plan: &Plan, server: &Server, with_savepoints: bool) -> anyhow::Result<Rates> {
     let (sessions, rows) = sizes(plan);
     let stop = AtomicBool::new(false);
@@ -123,7 +124,7 @@ fn wire_once(plan: &Plan, server: &Server, with_savepoints: bool) -> anyhow::Res
             &Load {
                 script: Script::Text(&text),
                 clients: usize::try_from(sessions)?,
-                // One of each client; a time could be over before the first is.
+                // One per client; a time limit could be over before the first one ends.
                 length: Length::Transactions(1),
                 protocol: "simple",
                 settings: "-c synchronous_commit=off",
@@ -135,7 +136,7 @@ fn wire_once(plan: &Plan, server: &Server, with_savepoints: bool) -> anyhow::Res
     })
 }
 
-/// Adds the two rows of a subject; returns them without and with savepoints.
+/// Returns the two rows of a subject, without and with savepoints.
 fn rows(plan: &Plan, subject: &str, ring: &str, cases: &[Vec<Rates>]) -> [Row; 2] {
     let of = |case: usize, figure: fn(&Rates) -> f64| cases[case].iter().map(figure).collect::<Vec<_>>();
     let row = |case: usize| {

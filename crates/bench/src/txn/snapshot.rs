@@ -1,7 +1,8 @@
-//! What does a snapshot cost, alone, on many threads, and beside many sessions that do nothing?
+//! How much does a snapshot cost: alone, on many threads, and with many idle sessions?
 //!
-//! What a statement pays: its begin registers the session and loads the boundary, its end lets go. Of a statement that
-//! cannot write (the boundary of what is settled) and of one that may (the boundary itself).
+//! Measures the cost for a statement: its begin registers the session and loads the boundary, its end releases it.
+//! Both for a statement that cannot write (it uses the quorum-durable boundary) and for one that may (it uses the
+//! boundary itself).
 
 use std::{
     sync::atomic::{
@@ -29,13 +30,13 @@ use crate::{
 
 const THREADS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const IDLE_SESSIONS: u64 = 10_000;
-/// Statements of one burst: a millisecond at the most.
+/// Statements of one burst, which takes at most a millisecond.
 const BURST: u64 = 20_000;
 const TIME: Duration = Duration::from_millis(150);
 const COMMIT_TIME: Duration = Duration::from_millis(400);
 const NEVER: &str = "a disk that keeps nothing never fails";
 
-/// Returns the cost of one snapshot, on so many threads at once.
+/// Returns the cost of one snapshot on `threads` threads in parallel.
 fn run_once(plan: &Plan, db: &Embedded, threads: usize, kind: StatementKind) -> anyhow::Result<f64> {
     let worker = |mut session: Session| {
         session.begin(Isolation::ReadCommitted, false)?;
@@ -50,7 +51,7 @@ fn run_once(plan: &Plan, db: &Embedded, threads: usize, kind: StatementKind) -> 
     Ok(cost_ns(plan, workers, BURST, TIME))
 }
 
-/// Returns the cost of what no registered snapshot can do without: announce, fence, load the boundary, say what it is, let go.
+/// Returns the minimum cost of a registered snapshot: announce, fence, load the boundary, publish it, release.
 fn floor_once(plan: &Plan) -> f64 {
     let (own, boundary) = (Padded::new(AtomicU64::new(u64::MAX)), Padded::new(AtomicU64::new(4096)));
     let work = || {
@@ -73,7 +74,7 @@ fn commits_once(plan: &Plan, db: &Embedded) -> anyhow::Result<f64> {
     Ok(load.rate())
 }
 
-/// Measures snapshots on many threads, then beside idle sessions.
+/// Measures snapshots on many threads, then with idle sessions.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "snapshot",
@@ -116,7 +117,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Measures one thread with and without idle sessions beside it, in turn.
+/// Measures one thread with and without idle sessions, in turn.
 fn idle(plan: &Plan) -> anyhow::Result<[Row; 2]> {
     let (quiet, crowded) = (Embedded::in_memory()?, Embedded::in_memory()?);
     quiet.fill(1)?;

@@ -1,4 +1,4 @@
-//! `together`: threads that each do one thing again and again, until they are told to stop.
+//! `together`: threads that each repeat one operation until they are stopped.
 
 use std::{
     sync::{
@@ -14,12 +14,12 @@ use crate::{
     thread_time::ThreadTime,
 };
 
-/// One call in so many is timed, so that reading the clock does not become the measure.
+/// One of this many calls is timed, so that reading the clock does not dominate.
 const TIMED: u64 = 64;
-/// How often somebody looks whether it is time to stop.
+/// The interval of checks whether it is time to stop.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What all threads together did.
+/// The work of all threads together.
 #[derive(Default)]
 pub(crate) struct Load {
     pub(crate) count: u64,
@@ -34,21 +34,22 @@ impl Load {
     }
 }
 
-/// Returns what says whether `time` has not passed since this was called.
+/// Returns a closure that returns true until `time` has passed since this call.
 pub(crate) fn during(plan: &Plan, time: Duration) -> impl FnMut() -> bool {
     let begun = plan.now_ns();
     move || u128::from(plan.now_ns() - begun) < time.as_nanos()
 }
 
-/// Like [`during`], for a time that is meant at full pace.
+/// Like [`during`], for a time given at full pace.
 pub(crate) fn lasting(plan: &Plan, time: Duration) -> impl FnMut() -> bool {
     during(plan, plan.time(time))
 }
 
-/// Runs each of `workers` on a thread of its own, again and again while `go_on` says so. Returns what they did, and the workers.
+/// Runs each of `workers` on its own thread repeatedly while `go_on` returns true. Returns the work done, and the
+/// workers.
 ///
 /// # Errors
-/// The first worker's that failed; all stop then.
+/// That of the first worker that failed; all stop then.
 pub(crate) fn together<W: FnMut() -> anyhow::Result<()> + Send>(
     plan: &Plan,
     workers: Vec<W>,
@@ -88,16 +89,16 @@ pub(crate) fn together<W: FnMut() -> anyhow::Result<()> + Send>(
             all.latencies.merge(&load.latencies);
             workers.push(work);
         }
-        // From the first one's start to the last one's end: what was done while they came to a stop is counted.
+        // From the first start to the last end, since calls that complete while threads stop are counted.
         all.ns = plan.now_ns() - begun_ns;
         Ok((all, workers))
     })
 }
 
-/// Like [`together`], with somebody on one more thread who does something else meanwhile. Returns what `workers` did.
+/// Like [`together`], with `beside` on one more thread in parallel. Returns the work of `workers`.
 ///
 /// # Errors
-/// The first that failed.
+/// That of the first thread that failed.
 pub(crate) fn together_beside<W: FnMut() -> anyhow::Result<()> + Send>(
     plan: &Plan,
     workers: Vec<W>,
@@ -121,7 +122,8 @@ pub(crate) fn together_beside<W: FnMut() -> anyhow::Result<()> + Send>(
     })
 }
 
-/// Calls `work` once with each number below `count`, dealt out to so many threads in turn: neighbours go to neighbours.
+/// Calls `work` once with each number below `count`. The numbers are dealt to the threads in turn, so adjacent numbers
+/// go to different threads.
 pub(crate) fn each_once(plan: &Plan, threads: usize, count: usize, work: impl Fn(usize) + Sync) -> Load {
     let ready = Barrier::new(threads);
     let run = |thread: usize| {
@@ -153,9 +155,9 @@ pub(crate) fn each_once(plan: &Plan, threads: usize, count: usize, work: impl Fn
     })
 }
 
-/// Runs each of `workers` on a thread of its own for `time` at full pace; a call does `burst` operations. Returns the
-/// nanoseconds on a processor that one operation takes: the middle call of the middle thread, so that neither a lost
-/// processor nor a cold cache is in it.
+/// Runs each of `workers` on its own thread for `time` at full pace; a call does `burst` operations. Returns the
+/// processor time of one operation in nanoseconds: that of the median call of the median thread, so that it includes
+/// neither preemption nor a cold cache.
 pub(crate) fn cost_ns<W: FnMut() + Send>(plan: &Plan, workers: Vec<W>, burst: u64, time: Duration) -> f64 {
     let (stop, ready) = (AtomicBool::new(false), Barrier::new(workers.len() + 1));
     let run = |mut work: W| {
@@ -186,8 +188,8 @@ mod tests {
     use super::*;
     use crate::Pace;
 
-    /// Goal: what is counted is what was done, and one failure stops all. Method: three workers that count too; then one
-    /// that fails beside two that never end.
+    /// Goal: all work is counted, and one failure stops all. Method: three workers that count too; then one that fails
+    /// with two that never end.
     #[test]
     fn calls_are_counted_and_a_failure_stops_all() {
         let (plan, done) = (Plan::new(Path::new("."), Pace::Touch), AtomicU64::new(0));

@@ -1,5 +1,6 @@
-//! What does it cost to find out whether a snapshot sees a version? Of one that says itself when it was committed, and of
-//! one whose transaction must be looked up because it has not been stamped yet; and of a row by its key, for scale.
+//! How much does it cost to decide whether a snapshot sees a version? For a version that carries its commit position,
+//! and for one whose transaction must be looked up because it is not stamped yet; and, for scale, a read of a row by
+//! its key.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -21,15 +22,16 @@ use crate::{
 };
 
 const THREADS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Versions that are looked at in turn: enough that no branch is learned by heart, few enough for the nearest cache.
+/// Versions that are checked in turn: enough that branches are not predicted from memory, few enough for the
+/// first-level cache.
 const VERSIONS: u64 = 1024;
-/// Looks at each in one burst.
+/// Checks of each version in one burst.
 const ROUNDS: u64 = 20;
 /// Rows that are read by key.
 const ROWS: u64 = 10_000;
 const TIME: Duration = Duration::from_millis(100);
 
-/// A log that forgets its records: transactions alone are measured here.
+/// A log that discards its records, so that only transactions are measured.
 struct Forgetting(Mutex<u64>);
 
 impl CommitLog for Forgetting {
@@ -63,12 +65,12 @@ impl CommitLog for Forgetting {
     }
 }
 
-/// Versions of committed transactions: the words they carry before and after stamping.
+/// Versions of committed transactions: their words before and after stamping.
 struct Versions {
     txns: std::sync::Arc<Txns<Forgetting>>,
     unstamped: Vec<AtomicU64>,
     stamped: Vec<AtomicU64>,
-    /// Half of the versions lie below it.
+    /// Half of the versions are below it.
     snapshot: Lsn,
 }
 
@@ -91,7 +93,7 @@ impl Versions {
         Ok(Self { txns, unstamped, stamped, snapshot: csns[csns.len() / 2] })
     }
 
-    /// Looks at each word `ROUNDS` times; returns how many are visible.
+    /// Checks each word `ROUNDS` times; returns how many are visible.
     fn look(&self, words: &[AtomicU64]) -> u64 {
         let mut visible = 0;
         for _ in 0..ROUNDS {
@@ -103,7 +105,7 @@ impl Versions {
         visible
     }
 
-    /// Returns the cost of one look, on so many threads at once.
+    /// Returns the cost of one check on `threads` threads in parallel.
     fn cost_ns(&self, plan: &Plan, words: &[AtomicU64], threads: usize) -> f64 {
         let work = || {
             std::hint::black_box(self.look(std::hint::black_box(words)));
@@ -112,7 +114,7 @@ impl Versions {
     }
 }
 
-/// Returns the cost of reading one row by its key, on so many threads at once.
+/// Returns the cost of reading one row by its key on `threads` threads in parallel.
 fn read_ns(plan: &Plan, db: &Embedded, threads: usize) -> anyhow::Result<f64> {
     let worker = || {
         let mut session = db.db.session()?;
@@ -121,7 +123,7 @@ fn read_ns(plan: &Plan, db: &Embedded, threads: usize) -> anyhow::Result<f64> {
         let mut number: u64 = 1;
         Ok(move || {
             for _ in 0..VERSIONS {
-                // Lehmer's generator: rows in no order.
+                // Lehmer's generator: rows in random order.
                 number = number.wrapping_mul(0xda94_2042_e4dd_58b5);
                 let read = session.get_with(&db.family, &key((number >> 33) % ROWS), |value| value.len());
                 assert!(matches!(read, Ok(Some(_))), "every row is there");

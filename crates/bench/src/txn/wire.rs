@@ -1,4 +1,4 @@
-//! What the sections over the wire share: the rows of loads that pgbench ran.
+//! The shared parts of the sections over the wire: rows of loads that pgbench ran.
 
 use super::counted;
 use crate::{
@@ -12,7 +12,7 @@ pub(crate) fn rates(runs: &[Done]) -> Vec<f64> {
     runs.iter().map(|done| done.tps).collect()
 }
 
-/// Returns what the peer reached under case `case`, if it runs.
+/// Returns the peer's rate in case `case`, if the peer runs.
 pub(crate) fn peer_rate(servers: &Servers, all: &[Vec<Vec<Done>>], case: usize) -> Option<f64> {
     servers.peer().map(|at| median(&rates(&all[at][case])))
 }
@@ -26,13 +26,13 @@ pub(crate) fn row(server: &Server, case: String, level: &'static str, runs: &[Do
         .runs("p99_us", &of(Done::p99_us))
 }
 
-/// Puts a row beside the peer's rate, and returns the ratio too.
+/// Adds the ratio to the peer's rate to a row, and returns the ratio too.
 pub(crate) fn beside_peer(row: Row, server: &Server, runs: &[Done], peer: Option<f64>) -> (Row, Option<f64>) {
     let ratio = server.by_peer(median(&rates(runs)), peer);
     (if let Some(ratio) = ratio { row.beside(PEER, ratio) } else { row }, ratio)
 }
 
-/// Returns "8 clients".
+/// Returns for example "8 clients".
 pub(crate) fn clients(count: usize) -> String {
     counted(count, "client")
 }

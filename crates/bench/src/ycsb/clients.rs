@@ -1,4 +1,4 @@
-//! `run`: sessions that ask for one request after the other, each a transaction of its own that does not wait for the disk.
+//! `run`: sessions that send one request after the other, each in its own transaction that does not wait for the disk.
 
 use postgres::{Client, Statement};
 
@@ -7,7 +7,7 @@ use super::workload::{Request, Requests, Workload};
 use super::zipfian::ScrambledZipfian;
 use crate::closed_loop::{Answered, ClosedLoop};
 
-/// Statements of a session.
+/// The statements of a session.
 struct Prepared {
     read: Statement,
     /// By field.
@@ -34,10 +34,10 @@ impl Prepared {
     }
 }
 
-/// Runs a workload on a table that is filled. Runs of the same `seed` ask for the same (Y1).
+/// Runs a workload on a filled table. Runs with the same `seed` send the same requests (Y1).
 ///
 /// # Errors
-/// The driver's; a row that there is not (Y2). The first of all; the others then stop.
+/// Those of the driver; a row that does not exist (Y2). Returns the first error of all clients; the others then stop.
 pub(crate) fn run(
     workload: Workload,
     items: &ScrambledZipfian,

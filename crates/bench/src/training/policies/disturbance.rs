@@ -1,4 +1,4 @@
-//! `Disturbance`: what is done to a pair, and for how long.
+//! `Disturbance`: the disturbances of a pair and their durations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,35 +16,35 @@ use crate::training::neighbour::Neighbour;
 use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 
-/// What is done.
+/// A kind of disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disturbance {
     /// Nothing.
     Steady,
     /// More clients write on the primary, as fast as they can.
     Burst,
-    /// More and more of the same load, up to what [`Disturbance::Peak`] has.
+    /// A growing amount of the same load, up to that of [`Disturbance::Peak`].
     Ramp,
     /// One transaction that changes many rows commits on the primary.
     LongTransaction,
-    /// Another process wants the replica's processor.
+    /// Another process competes for the replica's processor.
     Hog,
-    /// The replica's process stands still for a moment of every second, as if it waited for a disk that does not answer.
+    /// The replica's process is stopped for a moment of every second, as if it waited for a disk that does not answer.
     SlowDisk,
-    /// Nothing passes between primary and replica for a moment, then all of it.
+    /// Traffic between primary and replica is held for a moment, then delivered.
     NetworkStall,
-    /// More of the same load, as much as makes it nine tenths of what both nodes sustain.
+    /// More of the same load, so that the sum is nine tenths of what both nodes sustain.
     Peak,
-    /// Somebody overwrites large values on the primary, one transaction after the other.
+    /// A session overwrites large values on the primary, one transaction after the other.
     BulkWrite,
-    /// Another process writes to the same disk and syncs, again and again.
+    /// Another process repeatedly writes to the same disk and syncs.
     BusyDisk,
-    /// The replica's process stands still.
+    /// The replica's process is stopped.
     Stall,
 }
 
 impl Disturbance {
-    /// All of them, in their order: first those that the model has too.
+    /// All of them, in their order: first those that the model also has.
     pub(super) const ALL: [Self; 11] = [
         Self::Steady,
         Self::Burst,
@@ -59,7 +59,7 @@ impl Disturbance {
         Self::Stall,
     ];
 
-    /// Returns its name in tables.
+    /// Returns the name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Steady => "steady",
@@ -76,7 +76,7 @@ impl Disturbance {
         }
     }
 
-    /// Returns what load there is besides while it lasts, of which `more_per_s` makes that of [`Disturbance::Peak`].
+    /// Returns the additional load while it lasts; `more_per_s` more gives the load of [`Disturbance::Peak`].
     fn more(self, more_per_s: f64, on: Duration) -> Option<Pacing> {
         match self {
             Self::Ramp => Some(Pacing::Rising(more_per_s, on)),
@@ -85,7 +85,7 @@ impl Disturbance {
         }
     }
 
-    /// Returns the number that keeps what is drawn for it in a run apart from everything else that is drawn.
+    /// Returns a run number for its load, so that its random draws in a run differ from all others.
     fn run(self, run: u32) -> u32 {
         run + ((self as u32 + 1) << 16)
     }
@@ -93,38 +93,39 @@ impl Disturbance {
 
 /// Clients of a burst.
 const BURST_CLIENTS: usize = 4;
-/// Rows of a long transaction; in short runs.
+/// Rows of a long transaction; `LONG_ROWS_SMALL` in short runs.
 const LONG_ROWS: u32 = 20_000;
 const LONG_ROWS_SMALL: u32 = 500;
-/// A value that is overwritten in bulk, and how many are in a transaction.
+/// The size of a value that is overwritten in bulk; `BULK_ROWS` is the number of them in a transaction.
 const BULK_BYTES: u32 = 1_000;
 const BULK_ROWS: u32 = 500;
-/// What is written to the disk before each sync.
+/// Bytes written to the disk before each sync.
 const DISK_BYTES: usize = 4 << 20;
 /// As in the model (`collie_train::queue`).
 const SLOW_DISK: Stutter = Stutter { still: Duration::from_millis(60), every: Duration::from_secs(1) };
 const NETWORK_HELD_NS: u64 = 200_000_000;
 
-/// Who disturbs a pair: tables and files are there before anything is measured, and connections but those of more load.
+/// Disturbs a pair. Its tables, files and connections, except those of additional load, are made before anything is
+/// measured.
 pub(super) struct Disturber<'a> {
     settings: &'a TrainingSettings,
     pair: &'a Pair,
-    /// The replica's, where it has one of its own.
+    /// The replica's core, if it has its own.
     core: Option<usize>,
     more_per_s: f64,
     sessions: Vec<Client>,
-    /// Where the disk is kept busy.
+    /// The file that keeps the disk busy.
     file: Arc<dyn File>,
-    /// Goes after it.
+    /// Dropped after the file.
     _scratch: Scratch,
 }
 
 impl<'a> Disturber<'a> {
-    /// Makes the tables that it writes to. The load that there always is and `more_per_s` more transactions a second make that of
-    /// [`Disturbance::Peak`].
+    /// Makes the tables that it writes to. The base load and `more_per_s` more transactions per second together are
+    /// the load of [`Disturbance::Peak`].
     ///
     /// # Errors
-    /// The driver's, the file system's.
+    /// Those of the driver and of the file system.
     pub(super) fn new(
         settings: &'a TrainingSettings,
         pair: &'a Pair,
@@ -162,10 +163,10 @@ impl<'a> Disturber<'a> {
         Ok(self.pair.processes()?[1])
     }
 
-    /// Disturbs in run `run` until `due_ns`, or until what is done once is done.
+    /// Disturbs in run `run` until `due_ns`, or until a one-time disturbance is complete.
     ///
     /// # Errors
-    /// The driver's, the operating system's.
+    /// Those of the driver and of the operating system.
     pub(super) fn disturb(&mut self, kind: Disturbance, run: u32, due_ns: u64) -> anyhow::Result<()> {
         match kind {
             Disturbance::Steady => self.rest_until(due_ns),
@@ -199,7 +200,7 @@ impl<'a> Disturber<'a> {
         Ok(())
     }
 
-    /// Runs more of TPC-C beside what runs: two Poisson processes together are one of the sum of both rates.
+    /// Runs more of TPC-C in parallel: two Poisson processes together are one with the sum of both rates.
     fn load_more(&self, kind: Disturbance, run: u32, due_ns: u64) -> anyhow::Result<()> {
         let time = Duration::from_nanos(due_ns.saturating_sub(self.plan().now_ns()));
         let pacing = kind.more(self.more_per_s, time).context("it is no load")?;
@@ -238,12 +239,12 @@ impl<'a> Disturber<'a> {
     }
 }
 
-/// How long a disturbance lasts, how long is waited afterwards, and how long the windows are that are judged.
+/// The durations of a disturbance, of the time after it, and of the judged windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) on: Duration,
     after: Duration,
-    /// After a burst: its end is waited for until its target is missed.
+    /// After a burst: long enough for the recovery to miss its target.
     after_burst: Duration,
     pub(super) window: Duration,
 }
@@ -255,7 +256,7 @@ impl Lengths {
         after_burst: Duration::from_millis(2_600),
         window: Duration::from_secs(1),
     };
-    /// Shows that it works.
+    /// Short durations for a test that it works.
     pub(super) const QUICK: Self = Self {
         on: Duration::from_millis(100),
         after: Duration::from_millis(200),
@@ -263,12 +264,12 @@ impl Lengths {
         window: Duration::from_millis(100),
     };
 
-    /// Returns how long is waited after a disturbance.
+    /// Returns the time to wait after a disturbance.
     pub(super) fn after(&self, kind: Disturbance) -> Duration {
         if kind == Disturbance::Burst { self.after_burst } else { self.after }
     }
 
-    /// Returns how long all of them take, where none takes longer than it should.
+    /// Returns the duration of all of them, if none takes longer than planned.
     pub(super) fn all(&self) -> Duration {
         Disturbance::ALL.into_iter().map(|kind| self.on + self.after(kind)).sum()
     }
@@ -280,7 +281,7 @@ mod tests {
     use crate::training::policies::judge::{SETTLED_STEPS, STEP_NS};
     use crate::training::policies::rows::RECOVERY_S_MAX;
 
-    /// Goal: every disturbance has a name of its own, and what two of them draw in two runs is never the same. Method: all of them.
+    /// Goal: every disturbance has its own name, and no two of them draw the same in any two runs. Method: all of them.
     #[test]
     fn disturbances_are_told_apart() {
         let mut names: Vec<_> = Disturbance::ALL.map(Disturbance::name).to_vec();
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!((names.len(), runs.len()), (11, 32));
     }
 
-    /// Goal: more of the load comes with a ramp and with the peak alone, and as much in the end. Method: both, and all the others.
+    /// Goal: only ramp and peak add load, and they end with the same amount. Method: both, and all the others.
     #[test]
     fn more_load_is_that_of_ramp_and_peak() {
         let on = Duration::from_secs(1);
@@ -302,8 +303,9 @@ mod tests {
         assert_eq!(more[0].rate(), more[1].rate());
     }
 
-    /// Goal: a run that is back as late after a burst as its target allows is seen to be, and each phase has whole windows. Method: the steps
-    /// that fit behind a burst against the target and the steps in a row that make it.
+    /// Goal: a recovery after a burst that takes as long as its target allows is detected, and each phase has whole
+    /// windows. Method: the number of steps that fit after a burst, compared with the target plus the consecutive
+    /// steps that prove it.
     #[test]
     fn a_phase_is_long_enough_for_its_target() {
         let after_ns = Lengths::FULL.after(Disturbance::Burst).as_nanos();

@@ -1,7 +1,7 @@
-//! What windows of one run say against the same windows of a run without collection. Pure.
+//! Compares windows of one run with the same windows of a run without collection. Pure.
 //!
-//! Windows of one second, in quick runs of a tenth of that, are counted from the begin of each phase. How soon a run is back is looked at
-//! in steps of a fifth of a second from the end of the disturbance on.
+//! Windows of one second, in quick runs of a tenth of that, are counted from the begin of each phase. The recovery is
+//! measured in steps of a fifth of a second from the end of the disturbance on.
 
 use collie_train::policy::Settings;
 use collie_train::queue::settled;
@@ -10,17 +10,17 @@ use super::course::{Delay, Observed, Phase};
 use crate::measures::{float, median};
 use crate::txn::count_of;
 
-/// Length of a step after a disturbance, in ns.
+/// The length of a step after a disturbance, in ns.
 pub(super) const STEP_NS: u64 = 200_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// So many steps in a row inside the bound, and it is back.
+/// The consecutive steps inside the bound that prove a recovery.
 pub(super) const SETTLED_STEPS: usize = 3;
 
 /// Median delays of one phase, in us; `None` where the replica was not connected, or nothing was committed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Medians {
     pub(super) windows: Vec<Option<f64>>,
-    /// How long a window is.
+    /// The length of a window.
     window_ns: u64,
     /// From the end of the disturbance on.
     pub(super) steps: Vec<Option<f64>>,
@@ -28,14 +28,14 @@ pub(super) struct Medians {
     pub(super) all: Option<f64>,
 }
 
-/// Returns the median of what looks said, each of the commits since the one before.
+/// Returns the median of the delays at the looks, each of which covers the commits since the previous one.
 fn median_of(delays: &[Delay], from_ns: u64, until_ns: u64) -> Option<f64> {
     let within = || delays.iter().filter(|delay| (from_ns..until_ns).contains(&delay.at_ns));
     let all: Vec<f64> = within().filter_map(|delay| delay.us).collect();
     (!all.is_empty() && within().all(|delay| delay.is_connected)).then(|| median(&all))
 }
 
-/// Cuts `from_ns..until_ns` into whole parts, and returns the median of each.
+/// Divides `from_ns..until_ns` into whole parts, and returns the median of each.
 fn parts(delays: &[Delay], from_ns: u64, until_ns: u64, part_ns: u64) -> Vec<Option<f64>> {
     let count = until_ns.saturating_sub(from_ns) / part_ns;
     (0..count).map(|part| median_of(delays, from_ns + part * part_ns, from_ns + (part + 1) * part_ns)).collect()
@@ -58,17 +58,17 @@ pub(super) fn medians(of: &Observed) -> Vec<Medians> {
     of.phases.iter().map(|phase| Medians::of(&of.delays, phase, of.window_ns)).collect()
 }
 
-/// What is known of one phase of a run, or of several together.
+/// The result for one phase of a run, or for several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) windows: usize,
-    /// Those that were out of bound.
+    /// The number of windows that were out of bound.
     pub(super) out: usize,
-    /// Windows in which one of both runs said nothing.
+    /// The number of windows without a median in one of both runs.
     pub(super) unknown: usize,
-    /// By how much windows were above their limit, in ms times seconds.
+    /// The sum of the excess of windows over their limit, in ms times seconds.
     pub(super) violation_ms_s: f64,
-    /// Until it was back, in seconds, infinite if it was not; a step that is not known is not inside.
+    /// The time until recovery in seconds, infinite if there was none; a step without a median is not inside.
     pub(super) recovery_s: f64,
 }
 
@@ -97,7 +97,7 @@ impl Verdict {
         this
     }
 
-    /// Adds another: the longer recovery counts.
+    /// Merges another verdict: the longer recovery counts.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             windows: self.windows + other.windows,
@@ -108,7 +108,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the part of the windows that were out, in percent; `None` where none could be judged.
+    /// Returns the share of windows that were out, in percent; `None` if none could be judged.
     pub(super) fn out_pct(&self) -> Option<f64> {
         (self.windows > 0).then(|| 100.0 * count_of(self.out) / count_of(self.windows))
     }
@@ -124,9 +124,9 @@ mod tests {
 
     const PHASE: Phase = Phase { begun_ns: 7, over_ns: 1_000_000_007, ended_ns: 3_500_000_007 };
 
-    /// Goal: windows count from the begin of a phase, steps from the end of its disturbance, looks between which nothing was committed count for
-    /// nothing, and a window in which the replica was away is not known. Method: a delay that is its second; a look without a commit in the
-    /// second, and one without a replica in the third.
+    /// Goal: windows count from the begin of a phase, steps from the end of its disturbance; looks without commits do
+    /// not count, and a window in which the replica was disconnected is unknown. Method: a delay that equals its
+    /// second; a look without a commit in the second, and one without a replica in the third.
     #[test]
     fn delays_are_cut_by_phase() {
         let mut delays = delays(|ms| (ms != 1_500).then_some(ms as f64 / 1000.0));
@@ -140,8 +140,9 @@ mod tests {
         assert_eq!((medians.all, median_of(&[], 0, 9)), (None, None));
     }
 
-    /// Goal: windows are judged by the same window without, and a run is back where it stays. Method: a run that is 9 ms above its limit for
-    /// 1.4 s after the disturbance, beside itself, and beside a calm one; one that never comes back; one of which nothing is known.
+    /// Goal: windows are judged by the same window without collection, and a recovery counts where the delay stays
+    /// low. Method: a run that is 9 ms above its limit for 1.4 s after the disturbance, compared with itself and with
+    /// a calm one; one that never recovers; one without data.
     #[test]
     fn a_run_is_judged_by_the_same_run_without() {
         let calm = Medians::of(&delays(|_| Some(500.0)), &PHASE, SECOND_NS);

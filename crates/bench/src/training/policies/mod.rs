@@ -1,19 +1,19 @@
-//! What does each policy do to a real replica's delay? A primary and its replica under TPC-C at a fixed rate, and disturbances that can be made
-//! on one machine, under P0 to P6, each as a server runs it.
+//! How does each policy affect a real replica's delay? A primary and its replica under TPC-C at a fixed rate, and
+//! disturbances that one machine can produce, under P0 to P6, each as a server runs it.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `disturbance` | what is done to a pair, and for how long |
-//! | `stopped` | a process that stands still |
-//! | `course` | one run: the load, the disturbances one after the other, and what was seen meanwhile |
-//! | `judge` | windows of one run against the same windows without collection |
+//! | `disturbance` | the disturbances of a pair and their durations |
+//! | `stopped` | a stopped process |
+//! | `course` | one run: the load, the disturbances one after the other, and the observations meanwhile |
+//! | `judge` | windows of one run compared with the same windows without collection |
 //! | `rows` | figures and targets |
 //!
 //! # What always holds
-//! - D1. A delay is what the primary measures of its replica, commit by commit, asked every 20 ms, whatever the policy: a policy does not judge
-//!   itself.
-//! - D2. Runs of a pair have the same requests at the same moments, and the same disturbances.
-//! - D3. A replica that was stopped goes on, and what was held on its way to it passes, whatever fails.
+//! - D1. A delay is what the primary measures of its replica, commit by commit, read every 20 ms, under every policy:
+//!   a policy does not judge itself.
+//! - D2. Runs of a pair have the same requests at the same times, and the same disturbances.
+//! - D3. A stopped replica is continued and held traffic is delivered, whatever fails.
 
 mod course;
 mod disturbance;
@@ -38,16 +38,17 @@ use crate::measures::median;
 use crate::replication::pair::{Arm, Launch, launch};
 use crate::report::Section;
 
-/// Policies that are compared; the first is what the others are judged by.
+/// The compared policies; the first is the baseline of the others.
 const ARMS: [PolicyKind; 7] = PolicyKind::ALL;
-/// Of the knee, which both nodes sustain without collection: what TPC-C asks for, and what it does at the most of all disturbances.
+/// The shares of the knee, which both nodes sustain without collection: the rate of TPC-C, and the highest rate of all
+/// disturbances.
 const PERCENT: f64 = 50.0;
 const PEAK_PERCENT: f64 = 90.0;
-/// Runs that the knee is the median of.
+/// The number of runs whose median is the knee.
 const KNEE_RUNS: u32 = 3;
 
-/// Returns how many runs a policy has: half as many as are asked for, since each has a pair of phases for every disturbance; those without a
-/// target, but for the one that all are judged by, half of that.
+/// Returns the number of runs of a policy: half the requested number, since each has a pair of phases for every
+/// disturbance. Policies without a target, except the baseline, have half of that.
 fn runs(settings: &TrainingSettings, arm: PolicyKind) -> u32 {
     let runs = settings.runs.div_ceil(2);
     if matches!(arm, PolicyKind::Nothing | PolicyKind::Headroom) { runs } else { (runs / 2).max(1) }
@@ -56,7 +57,7 @@ fn runs(settings: &TrainingSettings, arm: PolicyKind) -> u32 {
 /// Answers the question.
 ///
 /// # Errors
-/// No program was named that serves; as of the pair, the driver, and what disturbs.
+/// No server program was named; the errors of the pair, of the driver, and of the disturbances.
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let (cores, replication) = (two_cores(), settings.replication());
     let runs = |arm: PolicyKind| runs(settings, arm);
@@ -93,7 +94,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let mut all: Vec<Vec<Observed>> = all.into_iter().map(|of| of.into_iter().flatten().collect()).collect();
     drop(disturber);
     let ring = pair.ring();
-    // The last files are closed when the replica ends.
+    // The last sample files are closed when the replica exits.
     let (_, replica) = pair.stop()?;
     let replica = replica.context("the pair has a replica")?;
     let windows: Vec<Window> = all.iter().flatten().map(|of| of.during).collect();
@@ -120,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: every policy is an arm, the one that has targets and the one that judges have all runs, and each has one. Method: full, short and
-    /// quick settings.
+    /// Goal: every policy is an arm; the one with targets and the baseline have all runs, and each has at least one.
+    /// Method: full, short and quick settings.
     #[test]
     fn policies_without_targets_have_fewer_runs() {
         assert_eq!((ARMS[0], ARMS.contains(&PolicyKind::Headroom)), (PolicyKind::Nothing, true));

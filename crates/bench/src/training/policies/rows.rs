@@ -13,17 +13,18 @@ use crate::training::settings::TrainingSettings;
 use crate::txn::count_of;
 use crate::{Pace, Spread};
 
-/// Targets: windows inside the bound under every disturbance, and how soon it is back after a burst.
+/// The targets: the share of windows inside the bound under every disturbance, and the recovery time after a burst.
 const INSIDE_PCT_MIN: f64 = 99.0;
 pub(super) const RECOVERY_S_MAX: f64 = 2.0;
 
-/// One run of a policy, phase by phase, and that by which it is judged.
+/// One run of a policy, phase by phase, and the run that it is compared with.
 struct Paired {
     with: Vec<Medians>,
     without: Vec<Medians>,
 }
 
-/// Pairs the runs of a policy with those without collection; these with each other, the next one each: what differs there is by chance.
+/// Pairs the runs of a policy with those without collection. The latter are paired with the next one each; their
+/// differences are by chance.
 fn pairs(policy: PolicyKind, runs: &[Observed], without: &[Observed]) -> Vec<Paired> {
     let shift = usize::from(policy == PolicyKind::Nothing);
     let all: Vec<Vec<Medians>> = without.iter().map(medians).collect();
@@ -41,7 +42,7 @@ fn of_seconds(recovery_s: f64) -> Figure {
     if recovery_s.is_infinite() { Figure::Absent("not back in time") } else { Figure::Runs(Spread::of(&[recovery_s])) }
 }
 
-/// Adds what several runs of the same phases showed.
+/// Adds the verdicts of several runs of the same phases.
 fn with_verdicts(row: Row, verdicts: &[Verdict]) -> Row {
     let Some(all) = verdicts.iter().copied().reduce(Verdict::and) else {
         return row.figure("windows_out_pct", Figure::Absent("one run only"));
@@ -55,7 +56,7 @@ fn with_verdicts(row: Row, verdicts: &[Verdict]) -> Row {
         .figure("recovery_max_s", of_seconds(all.recovery_s))
 }
 
-/// Adds median delays, and what they are of those without collection.
+/// Adds median delays, and their ratios to those without collection.
 fn with_delays(row: Row, with: &[Option<f64>], without: &[Option<f64>], seed: u64) -> Row {
     let known: Vec<(f64, f64)> = with.iter().zip(without).filter_map(|(with, without)| (*with).zip(*without)).collect();
     let (with, without): (Vec<f64>, Vec<f64>) = known.into_iter().unzip();
@@ -67,7 +68,7 @@ fn with_delays(row: Row, with: &[Option<f64>], without: &[Option<f64>], seed: u6
         .figure("delay_ratio_ci95", ratio.map_or(Figure::Absent("no delay without"), |ratio| ratio.figure()))
 }
 
-/// Returns a policy's rows: one over all disturbances, and one for each.
+/// Returns a policy's rows: one over all disturbances, and one for each disturbance.
 pub(super) fn rows(
     policy: PolicyKind,
     runs: &[Observed],
@@ -127,12 +128,12 @@ fn is_halt(reading: &Reading) -> bool {
     Halt::ALL.iter().any(|halt| halt.word() == reading.state)
 }
 
-/// Adds what the replica itself said, and what the load came to. Returns how often something was granted in a halt besides.
+/// Adds the replica's own reports, and the results of the load. Also returns how often work was granted during a halt.
 fn with_readings(row: Row, runs: &[Observed]) -> (Row, usize) {
     let readings = || runs.iter().flat_map(|run| &run.readings);
     let granted = readings().filter(|reading| is_halt(reading) && reading.grant_us_per_s > 0.0).count();
     let each = |of: &dyn Fn(&Observed) -> f64| runs.iter().map(of).collect::<Vec<_>>();
-    // What the run added to counts since the replica was started.
+    // The increase of counts that start at the replica's start.
     let added = |of: &dyn Fn(&Reading) -> f64| {
         each(&|run: &Observed| match (run.readings.first(), run.readings.last()) {
             (Some(first), Some(last)) => (of(last) - of(first)).max(0.0),
@@ -168,7 +169,7 @@ fn part(readings: &[Reading], is_so: impl Fn(&Reading) -> bool) -> f64 {
     count_of(readings.iter().filter(|reading| is_so(reading)).count()) / count_of(readings.len().max(1))
 }
 
-/// Says how figures were made.
+/// Returns notes about how the figures were made.
 pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
     let mut notes = vec![
         "a window of 1 s is out when its median delay, as the primary measures it, is above max(1.1 D0, D0 + 1 ms), D0 being that of the same window \
@@ -202,7 +203,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A run in which the delay is what `us` says of each phase's place and of the time since it began, in ms.
+    /// Returns a run in which `us` gives the delay from a phase's index and the time since its begin, in ms.
     fn observed(us: impl Fn(usize, u64) -> f64, readings: Vec<Reading>) -> Observed {
         let phase = |place: usize| {
             let begun_ns = place as u64 * 3 * SECOND_NS;
@@ -226,8 +227,8 @@ mod tests {
         rows[0].targets.iter().map(|target| target.met).collect()
     }
 
-    /// Goal: targets are those of the worst disturbance, of the burst, and of every look at the policy. Method: a policy that does no harm; one
-    /// that is late under the hog alone; one after the burst alone; one that grants in a halt.
+    /// Goal: targets cover the worst disturbance, the burst, and every look at the policy. Method: a harmless policy;
+    /// one that is late under the hog alone; one after the burst alone; one that grants work during a halt.
     #[test]
     fn targets_are_of_each_disturbance() {
         let calm = || observed(|_, _| 500.0, vec![reading("collecting", 9.0, 0), reading("far", 0.0, 2)]);
@@ -252,8 +253,8 @@ mod tests {
         assert_eq!(met(&of(observed(|_, _| 500.0, vec![reading("silent", 1.0, 0)]))), [true, true, false]);
     }
 
-    /// Goal: runs without collection are judged by each other, not by themselves. Method: one that is 9 ms late in every phase, beside a calm
-    /// one; one alone.
+    /// Goal: runs without collection are judged by each other, not by themselves. Method: one that is 9 ms late in
+    /// every phase, with a calm one; a single one.
     #[test]
     fn runs_without_collection_are_judged_by_the_next() {
         let runs = [observed(|_, _| 500.0, vec![]), observed(|_, _| 9_500.0, vec![])];

@@ -1,4 +1,4 @@
-//! `Stopped`: a process that stands still (SIGSTOP), and always goes on (D3).
+//! `Stopped`: a process that is stopped (SIGSTOP), and is always continued (D3).
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use collie_env::Clock;
 
 use crate::tpcc::sleep_until;
 
-/// A process that stands still until this goes.
+/// A process that is stopped until this is dropped.
 pub(super) struct Stopped(u32);
 
 fn signal(name: &str, process: u32) -> anyhow::Result<()> {
@@ -29,21 +29,21 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may be gone: then there is nothing to go on.
+        // If the process is gone, there is nothing to continue.
         let _gone = signal("-CONT", self.0);
     }
 }
 
-/// How long a process stands still, and how often.
+/// How long a process is stopped, and how often.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stutter {
     pub(super) still: Duration,
-    /// From one time to the next.
+    /// The time from one stop to the next.
     pub(super) every: Duration,
 }
 
 impl Stutter {
-    /// Has a process stand still again and again, from now on until `due_ns`, and returns then: it goes on.
+    /// Repeatedly stops a process until `due_ns`; the process runs when this returns.
     ///
     /// # Errors
     /// There is no such process.
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// The state of a process, as the kernel has it: R, S, T and so on; `None` of one that is gone.
+    /// Returns the kernel's state of a process: R, S, T and so on; `None` if it is gone.
     fn state(process: u32) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         stat.rsplit(')').next()?.trim().chars().next()
@@ -87,7 +87,7 @@ mod tests {
         panic!("{what}");
     }
 
-    /// A process that does nothing but sleep, and goes with this.
+    /// A process that only sleeps; dropping this kills it.
     struct Sleeper(Child);
 
     impl Sleeper {
@@ -111,7 +111,8 @@ mod tests {
         matches!(state(process), Some('R' | 'S'))
     }
 
-    /// Goal: D3. Method: a process is stopped, and let go on by the end of a scope that failed; one that there is not.
+    /// Goal: D3. Method: a process is stopped, and continued by the end of a scope that failed; one that does not
+    /// exist.
     #[test]
     fn what_was_stopped_goes_on() {
         let sleeper = Sleeper::start();
@@ -126,8 +127,9 @@ mod tests {
         assert!(Stopped::stop(u32::MAX / 2).is_err(), "there is no such process");
     }
 
-    /// Goal: a process stands still again and again, goes on in between, and in the end. Method: it is disturbed until a watcher has seen it
-    /// still, going on, and still again; each call of a tenth of a second returns with a process that goes on.
+    /// Goal: a process is stopped repeatedly, runs in between and at the end. Method: it is disturbed until a watcher
+    /// has seen it stopped, running, and stopped again; each call of a tenth of a second returns with a running
+    /// process.
     #[test]
     fn a_stutter_stops_and_goes_on() {
         let (sleeper, enough) = (Sleeper::start(), AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! Failovers of a real pair while its settings change, by the calls by which a person changes them and to the values between which a decision
-//! chooses.
+//! Failovers of a real pair while its settings change, with the calls that an operator uses and to the values between
+//! which a decision chooses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::replication::small::prepare;
 use crate::report::{Figure, Row, Section};
 use crate::training::settings::TrainingSettings;
 
-/// Between two changes: a trial makes one each second.
+/// The time between two changes; a trial makes one each second.
 const EVERY: Duration = Duration::from_millis(20);
-/// Settings and both ends of what a decision may choose; those that a node has not, in its role, it refuses.
+/// The settings and both ends of the range of decisions; a node refuses settings that it does not have in its role.
 const ENDS: [(&str, [&str; 2]); 6] = [
     ("wal.flush_delay", ["1ms", "40ms"]),
     ("wal.flush_bytes", ["64KiB", "8MiB"]),
@@ -27,7 +27,7 @@ const ENDS: [(&str, [&str; 2]); 6] = [
 /// Adds the row.
 ///
 /// # Errors
-/// The pair does not start; the driver's.
+/// The pair does not start; the errors of the driver.
 pub(super) fn rows(settings: &TrainingSettings, section: &mut Section) -> anyhow::Result<()> {
     let replication = settings.replication();
     let mut pair = collie(&replication, Waiting::Yes)?;
@@ -73,7 +73,8 @@ pub(super) fn rows(settings: &TrainingSettings, section: &mut Section) -> anyhow
     Ok(())
 }
 
-/// Changes the settings of a node in turn, to one end and to the other, until it is gone or `stop`; counts what it took.
+/// Changes the settings of a node in turn, to one end and to the other, until the node is gone or `stop` is set;
+/// counts the accepted changes.
 fn change_until(config: &Config, stop: &AtomicBool, changes: &AtomicU64) {
     let Ok(mut session) = config.connect(NoTls) else { return };
     for (name, value) in (0..2).cycle().flat_map(|end| ENDS.map(|(name, ends)| (name, ends[end]))) {

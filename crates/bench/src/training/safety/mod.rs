@@ -1,12 +1,13 @@
-//! What do faults in the midst of a decision leave? Of servers that are made up at every moment, of a real pair with its settings changing.
+//! What state do faults during a decision leave? On simulated servers at every moment, and on a real pair with
+//! changing settings.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `rehearsed` | decisions over servers that are made up (`collie_server::Rehearsal`): power cuts, disks that fail or fill, replicas that are cut off, clocks that jump, models of the wrong sign |
-//! | `failovers` | primaries that are killed while settings change, as a trial does, each second and more often |
+//! | `rehearsed` | decisions over simulated servers (`collie_server::Rehearsal`) under various faults |
+//! | `failovers` | primaries that are killed while settings change, as in a trial, each second and more often |
 //!
 //! # What always holds
-//! - D1. A case says how often what it is about has happened: one in which nothing was in flight would pass by that alone.
+//! - D1. A case counts how often its situation occurred: one with no open change would pass trivially.
 
 mod failovers;
 mod rehearsed;
@@ -17,7 +18,7 @@ use crate::Section;
 /// Answers the question.
 ///
 /// # Errors
-/// No program was named that serves; as of the pair and the driver.
+/// No server program was named; the errors of the pair and of the driver.
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "safety",

@@ -1,4 +1,4 @@
-//! Faults in the midst of decisions over servers that are made up.
+//! Faults during decisions over simulated servers.
 
 use collie_env::Fault;
 use collie_server::Rehearsal;
@@ -8,41 +8,41 @@ use crate::Pace;
 use crate::report::{Figure, Row, Section};
 use crate::training::settings::TrainingSettings;
 
-/// What a good change is worth, and what models promise of it and of a bad one.
+/// The gain of a good change, and the gain that models promise for it and for a bad one.
 const WORTH: f64 = 0.15;
 const PROMISED: f64 = 0.2;
-/// A decision has a look every ten seconds, forty of a trial, and a canary: so long until the canary is under way.
+/// The time until a canary is running: a decision looks every ten seconds, and a trial takes forty.
 const SECONDS: u64 = 70;
-/// From a look to a value that is kept.
+/// The time from a look to a kept value.
 const TO_THE_END: u64 = 700;
-/// From a look to a trial that has failed, or a canary that has been worse for as long as it may be.
+/// The time from a look to a failed trial, or to a canary that has been worse for as long as it may be.
 const TO_A_ROLLBACK: u64 = 200;
-/// How the disk may be found after a power cut: so many draws of what was not synced.
+/// The number of random states of unsynced data in which the disk may be after a power cut.
 const DRAWS: u64 = 3;
-/// What clocks jump by: an hour, a day, ten years, each way.
+/// The jumps of clocks: an hour, a day, ten years, in both directions.
 const JUMPS_S: [i64; 6] = [3_600, -3_600, 86_400, -86_400, 315_360_000, -315_360_000];
-/// From a cut to the old value, and how long a loss may last (ten seconds are promised).
+/// The limit from a cut to the old value; `LOSS_S_MAX` is that of a loss (the promise is ten seconds).
 const BACK_S_MAX: u64 = 1;
 const LOSS_S_MAX: u64 = 10;
-/// A loss that is to end so soon; smaller ones are within a second's noise.
+/// The smallest loss that must end in that time; smaller ones are within a second's noise.
 const LOSS_MIN: f64 = 0.05;
 
-/// What the cases of one fault came to.
+/// The results of the cases of one fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Tally {
-    /// Cases, and those in which a change was in flight when the fault came (D1).
+    /// Cases; `in_flight` counts those with an open change at the fault (D1).
     cases: u64,
     in_flight: u64,
-    /// Values that nothing keeps and that were in force when they must not be.
+    /// Values that are not kept and were in force when they must not be.
     survived: u64,
-    /// What a rehearsal says that must not have been done.
+    /// Violations that a rehearsal reports.
     violations: u64,
-    /// Longest time until the old value was back, in seconds.
+    /// The longest time until the old value was back, in seconds.
     back_s: u64,
 }
 
 impl Tally {
-    /// Adds a case after which only what was kept may be in force.
+    /// Adds a case after which only kept values may be in force.
     fn add(&mut self, after: &Rehearsal, was_in_flight: bool) {
         self.cases += 1;
         self.in_flight += u64::from(was_in_flight);
@@ -52,7 +52,7 @@ impl Tally {
     }
 }
 
-/// Returns how many servers each fault is tried on.
+/// Returns the number of servers that each fault is tried on.
 pub(super) fn servers(settings: &TrainingSettings) -> u64 {
     match settings.plan.pace {
         Pace::Full => 20,
@@ -109,7 +109,7 @@ fn row(fault: &str, tally: &Tally, is_timed: bool) -> Row {
         .target(format!("the old value is back within {BACK_S_MAX} s"), tally.back_s <= BACK_S_MAX)
 }
 
-/// Power cuts at each sync and each second of a decision; the clock jumps meanwhile.
+/// Cuts the power at each sync and each second of a decision; the clock jumps by `jump_s` meanwhile.
 fn power_cuts(seed: u64, jump_s: i64, tally: &mut Tally) -> anyhow::Result<()> {
     let mut node = Rehearsal::begin(seed, WORTH, PROMISED)?;
     for _ in 0..SECONDS {
@@ -125,18 +125,18 @@ fn power_cuts(seed: u64, jump_s: i64, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a node in which a decision has been under way for so long.
+/// Returns a node with a decision that has been running for `seconds`.
 fn begun(seed: u64, seconds: u64) -> anyhow::Result<Rehearsal> {
     let mut node = Rehearsal::begin(seed, WORTH, PROMISED)?;
     (0..seconds).for_each(|_| node.second());
     Ok(node)
 }
 
-/// The clock jumps at a second: the change goes on, or is rolled back and made again a cool-down later, and is kept in the end: a clock that was
-/// set back does not end decisions (D3 of `collie_train::decision`).
+/// Lets the clock jump at a second. The change continues, or is rolled back and repeated after a cool-down, and is
+/// kept in the end: setting a clock back does not end decisions (D3 of `collie_train::decision`).
 fn clock_jumps(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     for (number, jump_s) in JUMPS_S.into_iter().enumerate() {
-        // Over the seconds of a decision, another one for each server.
+        // Spread over the seconds of a decision, differently for each server.
         let mut node = begun(seed, (seed * 7 + number as u64 * 11) % SECONDS)?;
         let was_busy = node.is_busy();
         node.move_clock(jump_s);
@@ -150,7 +150,7 @@ fn clock_jumps(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each call of the disk on the way of a decision fails, by an error and by a full disk in turn; then the power goes.
+/// Lets each disk call of a decision fail, alternately with an error and with a full disk; then cuts the power.
 fn failing_calls(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     let calls = {
         let mut node = Rehearsal::begin(seed, WORTH, PROMISED)?;
@@ -177,14 +177,15 @@ fn failing_calls(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The disk takes nothing more from a second on: what is in flight then ends, and nothing that is not on disk is in force in the next life.
+/// Fills the disk from a second on: an open change then ends, and after a restart no value is in force that is not on
+/// disk.
 fn full_disk(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     for second in 0..SECONDS {
         let mut node = begun(seed, second)?;
         let was_busy = node.is_busy();
         node.set_full(true);
         (0..TO_THE_END).for_each(|_| node.second());
-        // A value is kept by its row: there was no room for one.
+        // A value is kept by its row, for which there was no room.
         tally.survived += u64::from(node.is_changed());
         for point in node.crash_points() {
             tally.add(&node.after(&point, second, 0)?, was_busy);
@@ -196,12 +197,12 @@ fn full_disk(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replicas are cut off from a second on: the old value is back at once, and no other is in force while they are away.
+/// Cuts replicas off from a second on: the old value is back at once, and no other is in force while they are away.
 fn partitions(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     for second in 0..SECONDS {
         let mut node = begun(seed, second)?;
         let was_busy = node.is_busy();
-        // A trial has one value, then the other: seconds of both belong to it until a pair is judged.
+        // A trial alternates between both values: seconds of both belong to it until a pair is judged.
         let is_canary = matches!(node.verdict(), Some(Verdict::Canary { .. }));
         node.set_delay_held(false);
         let mut back_s = 0;
@@ -218,7 +219,8 @@ fn partitions(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Models of the wrong sign: harm from 2 to 30 %, seen by the trial on every other server, hidden until the canary on the rest.
+/// Tests models of the wrong sign: harm from 2 to 30 %, visible to the trial on every other server, hidden until the
+/// canary on the rest.
 fn wrong_sign(first: u64, servers: u64) -> anyhow::Result<Row> {
     let (mut rejected, mut rolled_back, mut other, mut changed, mut longest_s) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     for number in 0..servers {
@@ -259,8 +261,8 @@ fn wrong_sign(first: u64, servers: u64) -> anyhow::Result<Row> {
 mod tests {
     use super::*;
 
-    /// Goal: each fault hits changes in flight and leaves nothing; what would be wrong is counted. Method: one server for each fault; a value
-    /// that is in force without a row that keeps it.
+    /// Goal: each fault hits open changes and leaves nothing behind; violations are counted. Method: one server for
+    /// each fault; a value in force without a row that keeps it.
     #[test]
     fn faults_are_counted_and_leave_nothing() {
         let cases: [fn(u64, &mut Tally) -> anyhow::Result<()>; 5] =
