@@ -1,11 +1,11 @@
-//! Fuzz targets: one function of bytes per decoder, the seeds to start from, and the mutations in between.
+//! Fuzz targets: one function of bytes per decoder, the seeds to start from, and the mutations.
 //!
-//! Not a fuzzer of its own: coverage feedback is left to an outside one, which calls a function of [`TARGETS`] and takes
-//! [`seeds::of`] as its corpus. What runs with the other tests is `tests/brief.rs`, which only mutates seeds.
+//! This is not a fuzzer itself: coverage feedback is left to an external one, which calls a function of [`TARGETS`]
+//! and takes [`seeds::of`] as its corpus. `tests/brief.rs`, which only mutates seeds, runs with the other tests.
 //!
 //! # Invariants
-//! - Z1. A target returns for every input: it neither panics nor runs on.
-//! - Z2. A target depends on nothing but its input, so that an input that fails once fails always.
+//! - Z1. A target returns for every input: it neither panics nor loops forever.
+//! - Z2. A target depends only on its input, so an input that fails once always fails.
 //! - Z3. Every target has seeds that its decoder accepts: mutations of garbage test only the first check.
 //!
 //! Checked by `tests/brief.rs`.

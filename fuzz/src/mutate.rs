@@ -1,8 +1,8 @@
-//! Mutations: turns seeds into inputs, the same ones for the same number.
+//! Mutations: turn seeds into inputs, the same ones for the same number.
 //!
-//! Not random in the sense of `collie_env`: nothing but [`Mutator::new`]'s number decides.
+//! The random numbers do not come from `collie_env`: they follow from the number given to [`Mutator::new`] alone.
 
-/// Integers at which decoders go wrong: the ends of each width.
+/// Integers for which decoders often fail: the limits of each width.
 const INTERESTING: [u64; 12] = [
     0,
     1,
@@ -18,7 +18,7 @@ const INTERESTING: [u64; 12] = [
     0xFFFF_FFFF_FFFF_FFFF,
 ];
 
-/// Longest input made, so that inserts and splices do not grow one without end.
+/// The length limit of an input, so that inserts and splices do not let one grow without end.
 const INPUT_BYTES_MAX: usize = 1 << 17;
 
 /// A source of inputs.
@@ -120,8 +120,8 @@ impl Mutator {
 mod tests {
     use super::*;
 
-    /// Goal: Z2 for the driver: one number is one series of inputs, and another is another. Method: three sources, one
-    /// hundred inputs each.
+    /// Goal: Z2 for the driver: one number gives one series of inputs, and another number another series. Method:
+    /// three sources, one hundred inputs each.
     #[test]
     fn inputs_follow_from_the_number_alone() {
         let corpus = [b"a seed".to_vec(), vec![0; 40], Vec::new()];

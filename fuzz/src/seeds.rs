@@ -1,6 +1,6 @@
-//! Seeds: inputs that the decoders accept, made with the encoders of the product wherever there is one.
+//! Seeds: inputs that the decoders accept, made with the product's encoders where there is one.
 //!
-//! Not files: a seed in code changes with the format it is of.
+//! They are not files: a seed in code changes together with its format.
 
 use std::{path::Path, sync::Arc};
 
@@ -48,7 +48,7 @@ pub(crate) const ROW_TYPES: &[u32] = &[
     oid::INTERVAL,
 ];
 
-/// Texts of intervals, of each form that is read.
+/// Texts of intervals in each accepted form.
 const INTERVALS: &[&str] = &[
     "1 year 2 mons -3 days +04:05:06.789",
     "@ 1 century 2 weeks ago",
@@ -64,7 +64,7 @@ const INTERVALS: &[&str] = &[
 /// Returns the seeds of a target.
 ///
 /// # Panics
-/// When there is no such target.
+/// There is no such target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "catalog_record" => catalog_record(),
@@ -107,7 +107,7 @@ fn startup(body: &[u8]) -> Vec<u8> {
     [&(u32_of(body.len()) + 4).to_be_bytes(), body].concat()
 }
 
-/// The first byte of each: odd for a session that has started; its value is also the size of the pieces.
+/// The first byte of each is odd for a session that has started; its value is also the size of the pieces.
 fn wire_frontend() -> Vec<Vec<u8>> {
     let simple = message(b'Q', b"SELECT 1; SELECT 'two'\0");
     let extended = [
@@ -134,7 +134,7 @@ fn wire_frontend() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The first byte of each: even for a primary's packets; the bits above 2 are the size of the pieces.
+/// The first byte of each is even for a primary's packets; the bits above 2 are the size of the pieces.
 fn replica_packets() -> Vec<Vec<u8>> {
     let (term, at, id) = (Term::new(3), Lsn::new(8192), HistoryId::new(7));
     let histories = vec![
@@ -227,7 +227,7 @@ fn replica_packets() -> Vec<Vec<u8>> {
     ]
 }
 
-/// No parameters, and one of each of a few types with NULL among them.
+/// No parameters, and one parameter of each of a few types, with NULL among them.
 fn sampled_parameters() -> Vec<Vec<u8>> {
     let parameter = |ty: u32, value: Option<&[u8]>| {
         let length = value.map_or(u32::MAX, |value| u32_of(value.len()));
@@ -348,7 +348,7 @@ const SQL: &[&str] = &[
     "SELECT ((((((((1))))))))) + - - + NOT NOT a IS NOT NULL BETWEEN 1 AND 2",
 ];
 
-/// The first byte of each: its lowest bit says CSV, the others the size of the pieces.
+/// The first byte of each has CSV in its lowest bit; the other bits are the size of the pieces.
 fn copy_input() -> Vec<Vec<u8>> {
     [
         &b"\xf01\ta\\tb\\\\\t\\N\n2\t\\x41\\101\t\r\n\\.\nrest"[..],
@@ -360,7 +360,7 @@ fn copy_input() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Every key with its default, and a few that are refused.
+/// Every key with its default, and a few invalid settings.
 fn config() -> Vec<Vec<u8>> {
     let keys = collie_server::config::KEYS;
     let mut found: Vec<Vec<u8>> = keys.iter().map(|key| format!("{}={}", key.name, key.default).into_bytes()).collect();
@@ -454,7 +454,8 @@ fn key_codec() -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns a table with its primary key, an index that computes, a check, a default and a foreign key, whose rows are the seeds of `catalog_record`.
+/// Returns a table with its primary key, an index on an expression, a check, a default and a foreign key. Its catalog
+/// rows are the seeds of `catalog_record`.
 pub(crate) fn relation() -> Relation {
     let column = |attnum: i16, name: &str, type_oid: u32, default: Option<&str>| Column {
         attnum,
@@ -545,7 +546,7 @@ mod tests {
         types::{IntervalStyle, interval::parse_interval},
     };
 
-    /// Goal: Z3. Method: each decoder whose answer can be seen takes each seed.
+    /// Goal: Z3. Method: each decoder with a visible result accepts each seed.
     #[test]
     fn decoders_accept_the_seeds() {
         for seed in catalog_record() {

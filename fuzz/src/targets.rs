@@ -1,8 +1,7 @@
-//! The targets themselves. Where a decoder has an inverse, a target also checks that what it accepts survives a round
-//! trip.
+//! The targets. If a decoder has an inverse, its target also checks that accepted input survives a round trip.
 //!
-//! Not a second decoder: the only format known here is the place of checksums in log segments, which a mutation must
-//! not be stopped by.
+//! A target is not a second decoder: it knows only the places of checksums, which would otherwise reject every
+//! mutation.
 
 use collie_base::checksum::{Crc32c, crc32c};
 use collie_sql::{
@@ -20,18 +19,18 @@ use collie_wal::format::{BLOCK_BYTES, FRAME_MAGIC, SEGMENT_MAGIC};
 
 use crate::seeds;
 
-/// Takes the first byte off, as a choice that the input makes.
+/// Takes the first byte off, as a choice of the input.
 fn choice(bytes: &[u8]) -> (u8, &[u8]) {
     bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
 }
 
-/// Messages of a client: the first byte says how they are cut and whether the session has started.
+/// Messages of a client: the first byte says how they are divided and whether the session has started.
 pub(crate) fn wire_frontend(bytes: &[u8]) {
     collie_wire::fuzz_frontend(bytes);
 }
 
-/// Packets of a primary or a replica: the first byte says which side, whether it is known, and how they are cut. Then as one packet
-/// whose seal holds.
+/// Packets of a primary or a replica: the first byte says which side, whether it is known, and how they are divided.
+/// Then the same as one packet with a valid seal.
 pub(crate) fn replica_packets(bytes: &[u8]) {
     collie_replica::packet::fuzz_packets(bytes);
     let mut sealed = bytes.to_vec();
@@ -46,7 +45,7 @@ pub(crate) fn sampled_parameters(bytes: &[u8]) {
     collie_sql::session::fuzz_parameters(bytes);
 }
 
-/// The file of a log's consumers, as it is and with the checksum that would make it hold.
+/// The file of a log's consumers, as it is and with a valid checksum.
 pub(crate) fn log_cursors(bytes: &[u8]) {
     collie_wal::fuzz_cursors(bytes);
     if let Some((head, body)) = bytes.split_at_checked(12) {
@@ -55,7 +54,7 @@ pub(crate) fn log_cursors(bytes: &[u8]) {
     }
 }
 
-/// A segment of the log, as it is and with the checksums that would make its headers hold.
+/// A segment of the log, as it is and with valid checksums of its headers.
 pub(crate) fn log_reader(bytes: &[u8]) {
     collie_wal::fuzz_reader(bytes);
     let mut sealed = bytes.to_vec();
@@ -63,7 +62,7 @@ pub(crate) fn log_reader(bytes: &[u8]) {
     collie_wal::fuzz_reader(&sealed);
 }
 
-/// Puts right checksums into the header block and every frame of a segment (offsets: the table in `wal::format`).
+/// Writes valid checksums into the header block and every frame of a segment (offsets: the table in `wal::format`).
 fn seal(segment: &mut [u8]) {
     let block = usize::try_from(BLOCK_BYTES).expect("a block fits memory");
     if segment.len() >= block && segment.starts_with(SEGMENT_MAGIC) {
@@ -86,7 +85,7 @@ fn seal(segment: &mut [u8]) {
     }
 }
 
-/// A MANIFEST of the levels, as it is and with the checksums that would make header and frames hold.
+/// A MANIFEST of the LSM levels, as it is and with valid checksums of header and frames.
 pub(crate) fn manifest(bytes: &[u8]) {
     collie_store::check_manifest(bytes);
     let mut sealed = bytes.to_vec();
@@ -108,7 +107,7 @@ pub(crate) fn manifest(bytes: &[u8]) {
     collie_store::check_manifest(&sealed);
 }
 
-/// The list of a backup's files, as it is and with the checksum that would make it hold.
+/// The list of a backup's files, as it is and with a valid checksum.
 pub(crate) fn backup_manifest(bytes: &[u8]) {
     collie_engine::check_backup_manifest(bytes);
     if let Some((head, body)) = bytes.split_at_checked(12) {
@@ -117,7 +116,7 @@ pub(crate) fn backup_manifest(bytes: &[u8]) {
     }
 }
 
-/// A journal of decisions: also records whose checksums fit, so that what is behind them is reached.
+/// A journal of decisions; also with records whose checksums are valid, so that the checks after them are reached.
 pub(crate) fn decision_journal(bytes: &[u8]) {
     collie_train::decision::fuzz_journal(bytes);
     let mut sealed = collie_train::decision::journal_header();
@@ -130,7 +129,7 @@ pub(crate) fn decision_journal(bytes: &[u8]) {
     collie_train::decision::fuzz_journal(&sealed);
 }
 
-/// A model package, as it is and with the hash and the checksum that would make it hold.
+/// A model package, as it is and with a valid hash and checksum.
 pub(crate) fn model_package(bytes: &[u8]) {
     collie_train::model::fuzz_package(bytes);
     let mut sealed = bytes.to_vec();
@@ -140,7 +139,7 @@ pub(crate) fn model_package(bytes: &[u8]) {
     }
 }
 
-/// A log record as people see it: a tag, then the payload.
+/// A log record as it is described to people: a tag, then the payload.
 pub(crate) fn redo_record(bytes: &[u8]) {
     let (tag, payload) = choice(bytes);
     let line = collie_engine::describe_record(tag, payload);
@@ -152,17 +151,17 @@ pub(crate) fn sql_parse(bytes: &[u8]) {
     collie_sql::parse::fuzz_parse(bytes);
 }
 
-/// Data of COPY FROM: the first byte says the format and how it is cut.
+/// Data of COPY FROM: the first byte says the format and how the data is divided.
 pub(crate) fn copy_input(bytes: &[u8]) {
     collie_sql::session::copy_format::fuzz_copy(bytes);
 }
 
-/// Settings, one `key=value` a line.
+/// Settings, one `key=value` per line.
 pub(crate) fn config(bytes: &[u8]) {
     collie_server::config::fuzz_config(&String::from_utf8_lossy(bytes));
 }
 
-/// A row of the catalog: the length of its key, the key, the value. What is read is also put together as a table.
+/// A row of the catalog: the length of its key, the key, the value. A decoded row is also assembled into a table.
 pub(crate) fn catalog_record(bytes: &[u8]) {
     let (key_bytes, rest) = choice(bytes);
     let (key, value) = rest.split_at(usize::from(key_bytes).min(rest.len()));
@@ -187,7 +186,7 @@ pub(crate) fn catalog_record(bytes: &[u8]) {
     drop(record::assemble(whole, columns, indexes, checks, foreign_keys));
 }
 
-/// A stored row of a table with a column of each type. What is read is written and read again.
+/// A stored row of a table with a column of each type. A decoded row is written and read again.
 pub(crate) fn row_codec(bytes: &[u8]) {
     let oids = seeds::ROW_TYPES;
     let layout = RowLayout::new(oids);
@@ -209,8 +208,8 @@ pub(crate) fn row_codec(bytes: &[u8]) {
     }
 }
 
-/// The text of an interval. What is read prints and reads back in each style, but for the smallest value of a field, which no text with `ago`
-/// can say.
+/// The text of an interval. A parsed interval is printed and parsed again in each style, except for the smallest value
+/// of a field, which no text with `ago` can express.
 pub(crate) fn interval_text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let styles =
@@ -228,7 +227,7 @@ pub(crate) fn interval_text(bytes: &[u8]) {
     }
 }
 
-/// A key over one of several lists of columns, which the first byte chooses. What is read is written and read again.
+/// A key over one of several lists of columns, chosen by the first byte. A decoded key is written and read again.
 pub(crate) fn key_codec(bytes: &[u8]) {
     let (which, bytes) = choice(bytes);
     let shapes = seeds::key_shapes();

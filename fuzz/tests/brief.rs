@@ -1,8 +1,8 @@
-//! Every target on mutated seeds, for a second or two each; `COLLIE_FUZZ_ITERATIONS` raises the number of inputs and
-//! `COLLIE_FUZZ_SEED` takes others. A failing input is printed as hexadecimal digits.
+//! Runs every target on mutated seeds, for a second or two each. `COLLIE_FUZZ_ITERATIONS` raises the number of inputs
+//! and `COLLIE_FUZZ_SEED` selects others. A failing input is printed as hexadecimal digits.
 //!
-//! Not a search: it finds what a decoder does wrong near good input, and keeps the targets alive for a fuzzer that is
-//! guided by coverage.
+//! This is not a search: it finds errors of decoders near valid input, and keeps the targets working for a fuzzer that
+//! is guided by coverage.
 
 use std::{
     env, iter,
@@ -14,7 +14,7 @@ use std::{
 
 use collie_fuzz::{TARGETS, Target, mutate::Mutator, seeds};
 
-/// How long one input may take: far beyond what any takes on a slow, shared machine.
+/// The time limit of one input: far more than any takes on a slow, shared machine.
 const HANG: Duration = Duration::from_secs(60);
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -25,7 +25,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Runs `target` on its seeds and then on mutations of them until `iterations`; says which input panics or hangs.
+/// Runs `target` on its seeds and then on mutations of them until `iterations`; returns an error that names an input
+/// that panics or hangs.
 fn drive(name: &str, target: Target, corpus: Vec<Vec<u8>>, iterations: u64) -> Result<(), String> {
     let seed = number("COLLIE_FUZZ_SEED", 1);
     let current = Arc::new(Mutex::new(Vec::new()));
@@ -76,8 +77,8 @@ macro_rules! brief {
             }
         )*
 
-        /// Goal: no target is forgotten, and seeds are worth mutating (Z3). Method: the list of tests against the list
-        /// of targets; each has two seeds or more, all different.
+        /// Goal: every target is tested, and seeds are worth mutating (Z3). Method: the list of tests compared with
+        /// the list of targets; each has two seeds or more, all different.
         #[test]
         fn every_target_has_a_test_and_seeds() {
             let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
@@ -113,7 +114,7 @@ brief! {
     wire_frontend: 40_000, "any bytes of a client are messages or an error.";
 }
 
-/// Goal: the driver notices. Method: a target that panics on a byte which no seed has.
+/// Goal: the driver reports failures. Method: a target that panics on a byte that no seed has.
 #[test]
 fn a_panicking_target_is_reported_with_its_input() {
     fn fragile(bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! The same load on every log: threads that append records of 100 bytes, each waiting as its level says.
+//! The same load on every log: threads that append records of 100 bytes, each waiting as its level requires.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use crate::peers::{ENTRIES, Entry, Level, Peer};
 const SIZE: usize = 100;
 const TIME: Duration = Duration::from_millis(1000);
 const FLOOR_TIME: Duration = Duration::from_millis(300);
-/// How often an append is timed where it does not wait for the disk: the clock costs as much as the append.
+/// One in this many appends is timed where it does not wait for the disk: the clock costs as much as the append.
 const TIMED: u64 = 64;
 
 /// Threads for each level.
@@ -26,7 +26,7 @@ fn threads(level: Level) -> &'static [usize] {
     }
 }
 
-/// What all threads did in one run.
+/// The work of all threads in one run.
 struct Load {
     count: u64,
     ns: u64,
@@ -50,7 +50,7 @@ fn run(plan: &Plan, peer: &dyn Peer, threads: usize, level: Level) -> anyhow::Re
     let every = if level == Level::Disk { 1 } else { TIMED };
     let work = |thread: usize| -> anyhow::Result<(u64, Latencies)> {
         let appender = peer.appender(thread, level);
-        // Everybody is waited for here, also one that has failed.
+        // All threads are waited for here, including those whose appender failed.
         ready.wait();
         let mut append = appender?;
         let (mut count, mut latencies) = (0_u64, Latencies::default());
@@ -87,11 +87,11 @@ fn run(plan: &Plan, peer: &dyn Peer, threads: usize, level: Level) -> anyhow::Re
     })
 }
 
-/// Runs every case of one log once, in order; `None` when it is not built.
+/// Runs every case of one log once, in order; returns `None` if the log is not built.
 fn run_all(plan: &Plan, entry: &Entry, floor: &mut DiskFloor) -> anyhow::Result<Option<Vec<Load>>> {
     let mut loads = Vec::new();
     let slice = plan.time(FLOOR_TIME);
-    // One log for all cases, in turn: filling its files takes longer than a case.
+    // One log for all cases, in turn, since filling its files takes longer than a case.
     let scratch = Scratch::new(&plan.env, &plan.dir)?;
     let Some(peer) = (entry.open)(&plan.env, scratch.path())? else { return Ok(None) };
     let mut before = floor.slice(slice)?;
@@ -160,7 +160,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report { machine: Machine::of(&plan.dir), runs: plan.runs(), sections: vec![section] })
 }
 
-/// Puts each of Collie's rows beside the best of the others with the same level and threads.
+/// Adds to each of Collie's rows the comparison with the best other log of the same level and threads.
 fn beside_the_best_peer(rows: &mut [Row]) {
     let others: Vec<Row> = rows.iter().filter(|row| !row.subject.starts_with("collie")).cloned().collect();
     for row in rows.iter_mut().filter(|row| row.subject.starts_with("collie")) {

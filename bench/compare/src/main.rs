@@ -1,8 +1,8 @@
-//! `collie-compare`: Collie's log beside other log libraries, from one program, on one disk, in one run.
+//! `collie-compare`: Collie's log compared with other log libraries, in one program, on one disk, in one run.
 //!
-//! Each peer gets the same records from the same threads and is asked for the same durability; a level that it does not
-//! have is left out. Slices of the floor (write 4 KiB over a filled file and sync) lie between the cases. What each one
-//! does with its files (fills them before, or grows them) is on its row, because a sync of a grown file costs more.
+//! Each peer gets the same records from the same threads, with the same durability; levels that it does not have are
+//! left out. Slices of the floor (write 4 KiB over a filled file and sync) lie between the cases. Each row says how
+//! the log manages its files (fills them in advance, or grows them), since a sync of a grown file costs more.
 
 mod load;
 mod peers;
@@ -14,19 +14,19 @@ use anyhow::Context;
 use clap::Parser;
 use collie_bench::{Pace, Plan, write_between};
 
-/// Of the section that `--readme` adds.
+/// The heading of the section that `--readme` adds.
 const HEADING: &str = "Beside other logs";
 
-/// Measure Collie's log beside raft-engine, wal-db, okaywal and two small logs of the usual kinds.
+/// Measure Collie's log and compare it with raft-engine, wal-db, okaywal and two small logs of the usual kinds.
 ///
-/// Prints a table with every figure beside the disk's own speed. Exit code 0 also when a target is missed.
+/// Prints a table that compares every figure with the disk's own speed. The exit code is 0 even if a target is missed.
 #[derive(Parser)]
 #[command(name = "collie-compare", version)]
 struct Args {
-    /// Three short runs a case instead of five long ones.
+    /// Run each case three times and short instead of five times and long.
     #[arg(long)]
     quick: bool,
-    /// Directory for the files that are measured, on the disk in question. They are removed at the end.
+    /// Directory for the measured files, on the disk under test. The files are removed at the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Write all figures as JSON into FILE; keys carry units.
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
     let read =
         |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
     let readme = args.readme.as_ref().map(read).transpose()?;
-    // Before the measuring: a document that cannot be written should not cost the time.
+    // Checked before measuring, so that a document that cannot be written does not waste the time.
     readme.as_ref().map(|text| write_between(text, "peers", HEADING, "")).transpose()?;
     let report = load::measure(&plan)?;
     print!("{}", report.table());

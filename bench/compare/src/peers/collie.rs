@@ -1,4 +1,4 @@
-//! Collie's log with its default settings, but for the protocol and where the ring is.
+//! Collie's log with its default settings, except for the protocol and the place of the ring.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Appender, Level, Peer};
 
 struct Collie(Log);
 
-/// Opens a log with `protocol`; `None` when it is not built.
+/// Opens a log with `protocol`; returns `None` if that is not built.
 pub(crate) fn open(env: &Env, dir: &Path, protocol: Protocol, ring: RingKind) -> anyhow::Result<Option<Box<dyn Peer>>> {
     match Log::open(env, dir, Options { protocol, ring, ..Options::default() }) {
         Ok((log, _found)) => Ok(Some(Box::new(Collie(log)))),

@@ -1,7 +1,6 @@
 //! `CwalLike`: the plain log: one mutex, one write per record, one sync per commit, a file that grows.
 //!
-//! Length, body and checksum per record, as CWal writes them; unlike CWal's, its sync is of the descriptor that was
-//! written to.
+//! A record has length, body and checksum, as in CWal; unlike CWal, it syncs the descriptor that was written to.
 
 use std::{path::Path, sync::Arc};
 
@@ -55,8 +54,8 @@ impl Peer for CwalLike {
 mod tests {
     use super::*;
 
-    /// Goal: it is an honest peer: what it acknowledges it has synced, in order. Method: 3 threads, then every record of
-    /// the file on a simulated disk after a power cut.
+    /// Goal: it is an honest peer: every acknowledged record is synced, in order. Method: 3 threads, then every record
+    /// of the file on a simulated disk after a power cut.
     #[test]
     fn every_acknowledged_record_is_in_the_file() {
         let (env, disk) = Env::simulated(1);

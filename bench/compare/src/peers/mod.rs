@@ -1,4 +1,4 @@
-//! The logs that are compared, each behind [`Peer`].
+//! The compared logs, each behind [`Peer`].
 
 mod collie;
 mod cwal_like;
@@ -24,7 +24,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Returns its name on rows.
+    /// Returns the name on rows.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -34,18 +34,18 @@ impl Level {
     }
 }
 
-/// Takes a record; returns when it is as safe as was asked for.
+/// Appends a record; returns when it is as safe as its level requires.
 pub(crate) type Appender<'a> = Box<dyn FnMut(&[u8]) -> anyhow::Result<()> + 'a>;
 
-/// Opens a log in an empty directory; `None` when it is not built.
+/// Opens a log in an empty directory; returns `None` if the log is not built.
 type Open = fn(&Env, &Path) -> anyhow::Result<Option<Box<dyn Peer>>>;
 
-/// A log, as much of it as is compared.
+/// The compared part of a log.
 pub(crate) trait Peer: Sync {
-    /// Makes what thread number `thread` appends with at `level`.
+    /// Makes the appender of thread number `thread` at `level`.
     fn appender(&self, thread: usize, level: Level) -> anyhow::Result<Appender<'_>>;
 
-    /// Does what an owner does now and then so that old files go.
+    /// Does the periodic work of a log's owner, so that old files are removed.
     fn tidy(&self) -> anyhow::Result<()> {
         Ok(())
     }
@@ -53,17 +53,17 @@ pub(crate) trait Peer: Sync {
 
 /// A log that can be opened.
 pub(crate) struct Entry {
-    /// Its name on rows.
+    /// The name on rows.
     pub(crate) name: &'static str,
-    /// What it does with its files.
+    /// A description of how it manages its files.
     pub(crate) files: &'static str,
-    /// The levels that it has.
+    /// The levels that it supports.
     pub(crate) levels: &'static [Level],
     pub(crate) open: Open,
 }
 
 impl Entry {
-    /// Returns where its records lie in memory.
+    /// Returns the place of its records in memory.
     pub(crate) fn ring(&self) -> &'static str {
         match self.name {
             SHARED_RING => "shared 16 MiB",
@@ -76,7 +76,7 @@ impl Entry {
 const ALL_LEVELS: &[Level] = &[Level::Disk, Level::Process, Level::Memory];
 const ON_KERNEL: &[Level] = &[Level::Disk, Level::Process];
 
-/// The row on which `process` is what it is in a server: the ring outlives the process, and no record makes a system call.
+/// The row that has the `process` level of a server: the ring outlives the process, and no record makes a system call.
 const SHARED_RING: &str = "collie base, shared ring";
 
 /// All logs, Collie's first.

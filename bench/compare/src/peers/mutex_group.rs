@@ -1,11 +1,12 @@
-//! `MutexGroup`: the usual good log: one mutex, a buffer in memory, a leader that writes and syncs for all, a filled file.
+//! `MutexGroup`: a typical good log: one mutex, a buffer in memory, a leader that writes and syncs for all, a filled
+//! file.
 //!
-//! Records are length, body, checksum. It wraps at the end of its file without caring what it writes over, so it cannot
-//! be recovered: a reference point, not a product.
+//! A record has length, body and checksum. The log wraps at the end of its file and overwrites older records, so it
+//! cannot be recovered: it is a reference point, not a product.
 //!
 //! # What always holds
-//! - M1. `State::flushing` is set by one thread at a time, and that thread alone writes the file.
-//! - M2. `durable` moves under the mutex, after the sync, and everybody who waits is woken then.
+//! - M1. `State::flushing` is set by one thread at a time, and only that thread writes the file.
+//! - M2. `durable` moves under the mutex, after the sync, and then all waiters are woken.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,18 +17,18 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::{Appender, Level, Peer};
 
 const FILE_BYTES: u64 = 64 << 20;
-/// Bytes that nobody waits for are written when so many have gathered.
+/// The buffered bytes at which records are written that no thread waits for.
 const FLUSH_BYTES: usize = 1 << 20;
-/// Appends wait when so many have.
+/// The buffered bytes above which appends wait.
 const BUFFER_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 struct State {
     buffer: Vec<u8>,
-    /// An emptied buffer, to be used again.
+    /// An emptied buffer for reuse.
     other: Vec<u8>,
     end: u64,
-    /// Where the next flush goes in the file.
+    /// The position of the next flush in the file.
     place: u64,
     durable: u64,
     flushing: bool,
@@ -53,12 +54,12 @@ impl MutexGroup {
         Ok(Self { state: Mutex::default(), flushed: Condvar::new(), file })
     }
 
-    /// Writes what has gathered, and syncs it if `sync`; the caller has seen that nobody does.
+    /// Writes the buffer, and syncs it if `sync`. The caller has checked that no other thread is flushing.
     fn flush(&self, mut state: MutexGuard<'_, State>, sync: bool) -> std::io::Result<()> {
         state.flushing = true;
         let other = std::mem::take(&mut state.other);
         let mut buffer = std::mem::replace(&mut state.buffer, other);
-        // Blocks of their own for each flush, as the log beside it has; the file is used round and round.
+        // Each flush begins at a new block, as in Collie's log; the file is used as a ring.
         if state.place + buffer.len() as u64 > FILE_BYTES {
             state.place = 0;
         }
@@ -88,7 +89,7 @@ impl MutexGroup {
             if state.flushing {
                 self.flushed.wait(&mut state);
             } else {
-                // Whoever flushed last may be waiting here with everybody else.
+                // The thread that flushed last may also be waiting here, so a waiter must flush.
                 self.flush(state, false)?;
                 state = self.state.lock();
             }
@@ -127,8 +128,8 @@ impl Peer for MutexGroup {
 mod tests {
     use super::*;
 
-    /// Goal: a full buffer stops nobody for good. Method: 4 threads append four buffers' worth that nobody waits for; that
-    /// it ends is the check.
+    /// Goal: a full buffer blocks no thread forever. Method: 4 threads append four buffers' worth that no thread waits
+    /// for; the test passes if it ends.
     #[test]
     fn a_full_buffer_is_emptied_by_who_waits() {
         let (env, _disk) = Env::simulated(1);
@@ -146,8 +147,8 @@ mod tests {
         assert_eq!(log.state.lock().end, 64 * ((1 << 20) + 8));
     }
 
-    /// Goal: it is an honest peer: what it acknowledges it has synced, whole and once. Method: 4 threads, then every
-    /// record that the file holds in the order of the flushes, on a simulated disk after a power cut.
+    /// Goal: it is an honest peer: every acknowledged record is synced, whole and once. Method: 4 threads, then every
+    /// record of the file in the order of the flushes, on a simulated disk after a power cut.
     #[test]
     fn every_acknowledged_record_is_in_the_file() {
         let (env, disk) = Env::simulated(1);

@@ -1,4 +1,4 @@
-//! okaywal: entries of chunks, always synced, group commit by a thread of its own.
+//! okaywal: entries of chunks, always synced, group commit by a separate thread.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Appender, Level, Peer};
 pub(crate) struct Okay(WriteAheadLog);
 
 impl Okay {
-    /// Opens it in `dir` with files long enough that checkpoints are rare.
+    /// Opens it in `dir` with files large enough that checkpoints are rare.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let configuration =
             Configuration::default_for(dir).preallocate_bytes(64 << 20).checkpoint_after_bytes(48 << 20);

@@ -1,4 +1,4 @@
-//! raft-engine: the log store of a key-value database; each thread writes to a region of its own.
+//! raft-engine: the log store of a key-value database; each thread writes to its own region.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{Appender, Level, Peer};
 pub(crate) struct Raft(Engine);
 
 impl Raft {
-    /// Opens it in `dir`, with files filled ahead or as it does by default.
+    /// Opens it in `dir`, with files filled in advance if `filled`, or else as by default.
     pub(crate) fn open(dir: &Path, filled: bool) -> anyhow::Result<Self> {
         let config = Config {
             dir: dir.to_string_lossy().into_owned(),

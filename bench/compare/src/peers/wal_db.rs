@@ -1,4 +1,4 @@
-//! wal-db: positions by one atomic step, a write per record, syncs shared.
+//! wal-db: reservation by one atomic operation, a write per record, shared syncs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `UserTable`: the rows that YCSB's requests are about, at a server.
+//! `UserTable`: the rows of YCSB on a server.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,22 +9,22 @@ use postgres::Client;
 
 use crate::tpcc::Chance;
 
-/// Fields of a row, and bytes of each.
+/// The number of fields of a row; `FIELD_BYTES` is the size of each.
 pub(crate) const FIELDS: u8 = 10;
 pub(crate) const FIELD_BYTES: u32 = 100;
-/// Rows of one transaction that loads, and of one statement that reads all: about 10 MiB.
+/// Rows of one loading transaction, and of one statement of a full read: about 10 MiB.
 const PIECE_ROWS: u32 = 10_000;
-/// Stream of the rows among those of a seed.
+/// The stream of the rows among the streams of a seed.
 const STREAM: u32 = u32::MAX;
 
-/// Table `usertable` of `rows` rows, filled from `seed`.
+/// Table `usertable` with `rows` rows, filled from `seed`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserTable {
     pub(crate) rows: u32,
     pub(crate) seed: u64,
 }
 
-/// Returns the key of an item; keys are ordered as items are.
+/// Returns the key of an item; keys have the order of the items.
 pub(super) fn key_of(item: u32) -> String {
     format!("user{item:010}")
 }
@@ -36,10 +36,10 @@ impl UserTable {
         (0..pieces).map(move |piece| (piece * PIECE_ROWS + 1, self.rows.min((piece + 1) * PIECE_ROWS)))
     }
 
-    /// Makes and fills it.
+    /// Creates and fills the table.
     ///
     /// # Errors
-    /// The driver's; there is such a table.
+    /// Those of the driver; the table exists already.
     pub(crate) fn fill(self, session: &mut Client) -> anyhow::Result<()> {
         let fields: Vec<String> = (0..FIELDS).map(|field| format!("field{field} text NOT NULL")).collect();
         let fields = fields.join(", ");
@@ -61,10 +61,10 @@ impl UserTable {
         Ok(())
     }
 
-    /// Reads all rows while nobody writes and returns the CRC-32C of them: nodes that have the same rows have the same.
+    /// Reads all rows while no session writes, and returns their CRC-32C, which is equal on nodes with equal rows.
     ///
     /// # Errors
-    /// The driver's; a row is missing, is too many, or has a field of another length.
+    /// Those of the driver; a row is missing, is too many, or has a field of another length.
     pub(crate) fn checksum(self, session: &mut Client) -> anyhow::Result<u32> {
         let all: i64 = session.query_one("SELECT count(*) FROM usertable", &[])?.get(0);
         anyhow::ensure!(all == i64::from(self.rows), "usertable has {all} rows, not {}", self.rows);
@@ -95,8 +95,8 @@ impl UserTable {
 mod tests {
     use super::*;
 
-    /// Goal: pieces are the whole table, and keys are as long as each other and ordered as items are. Method: tables at a piece's ends; the
-    /// largest item.
+    /// Goal: pieces cover the whole table, and keys have equal length and the order of the items. Method: tables at
+    /// the ends of a piece; the largest item.
     #[test]
     fn pieces_are_the_whole_table() {
         let of = |rows| UserTable { rows, seed: 1 }.pieces().collect::<Vec<_>>();

@@ -1,10 +1,10 @@
-//! `Workload`: what is asked for, in which proportion; `Requests`: one after the other, drawn from a seed.
+//! `Workload`: the requests and their proportions; `Requests`: a sequence of them, drawn from a seed.
 
 use super::table::{FIELD_BYTES, FIELDS};
 use super::zipfian::ScrambledZipfian;
 use crate::tpcc::Chance;
 
-/// YCSB's names.
+/// The workloads, with YCSB's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// Half reads, half updates.
@@ -14,7 +14,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// Returns how many requests of a hundred read.
+    /// Returns the percentage of requests that read.
     const fn reads_percent(self) -> u32 {
         match self {
             Self::A => 50,
@@ -23,10 +23,10 @@ impl Workload {
     }
 }
 
-/// One request, a transaction of its own.
+/// One request, which is a separate transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Takes all fields of an item's row.
+    /// Reads all fields of an item's row.
     Read { item: u32 },
     /// Writes one field of an item's row.
     Update { item: u32, field: usize, value: String },
@@ -40,7 +40,7 @@ pub(crate) struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// Those of a workload that `seed` and the number of a client make (Y1).
+    /// Makes the requests of a workload that follow from `seed` and the number of a client (Y1).
     pub(crate) fn new(workload: Workload, items: &'a ScrambledZipfian, seed: u64, client: u32) -> Self {
         Self { workload, items, chance: Chance::new(seed, client) }
     }
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::ycsb::THETA;
 
-    /// Goal: reads and updates come in the workload's proportion, updates write each field as often as any other, and values have their
-    /// length. Method: 20,000 requests of each workload, within five standard deviations.
+    /// Goal: reads and updates have the workload's proportion, updates write each field equally often, and values have
+    /// their length. Method: 20,000 requests of each workload, within five standard deviations.
     #[test]
     fn requests_come_in_proportion() {
         const REQUESTS: u32 = 20_000;

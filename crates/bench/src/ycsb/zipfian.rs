@@ -1,25 +1,25 @@
-//! `ScrambledZipfian`: draws items of which some come far more often than others, and these lie anywhere.
+//! `ScrambledZipfian`: draws items, some of which are far more frequent than others and are scattered over the table.
 //!
-//! The item of rank r comes with a probability in proportion to r^-theta, exactly: by a table of sums that is searched, not by an approximation
-//! as that of Gray et al. (SIGMOD 1994). Which item has which rank is a permutation of the seed. Cost: a dozen bytes for each item, and a binary
-//! search for each draw.
+//! The item of rank r has a probability in proportion to r^-theta, exactly: by search in a table of sums, not by an
+//! approximation such as that of Gray et al. (SIGMOD 1994). The seed's permutation assigns ranks to items. Cost: a
+//! dozen bytes per item, and a binary search per draw.
 
 use crate::tpcc::Chance;
 
 /// YCSB's zipfian constant.
 pub(crate) const THETA: f64 = 0.99;
-/// Stream of the permutation among those of a seed.
+/// The stream of the permutation among the streams of a seed.
 const STREAM: u32 = u32::MAX - 1;
 
-/// See the module's documentation.
+/// A distribution over items. See the module's documentation.
 pub(crate) struct ScrambledZipfian {
-    /// Probability of all ranks up to each; the last is 1.
+    /// The cumulative probability up to each rank; the last is 1.
     cumulative: Vec<f64>,
     item_of_rank: Vec<u32>,
 }
 
 impl ScrambledZipfian {
-    /// Of items 1 to `items`, at least one.
+    /// Makes the distribution over the items 1 to `items`, at least one.
     pub(crate) fn new(items: u32, theta: f64, seed: u64) -> Self {
         let mut sum = 0.0;
         let weigh = |rank: u32| {
@@ -36,7 +36,7 @@ impl ScrambledZipfian {
         self.item_of_rank[self.rank(chance.share())]
     }
 
-    /// Returns the first rank, from 0 on, at which `share` of all draws, at most 1, is reached.
+    /// Returns the first rank, from 0 on, whose cumulative probability is at least `share`, which is at most 1.
     fn rank(&self, share: f64) -> usize {
         self.cumulative.partition_point(|part| *part < share)
     }
@@ -48,8 +48,8 @@ mod tests {
 
     const ITEMS: u32 = 1_000;
 
-    /// Goal: ranks come as often as theory says. Method: 400,000 draws; the most frequent twenty each, and the rest in ten parts, are within five
-    /// standard deviations of what r^-0.99 makes of them, summed up here anew.
+    /// Goal: ranks are as frequent as in theory. Method: 400,000 draws; each of the twenty most frequent, and the rest
+    /// in ten parts, are within five standard deviations of the values from r^-0.99, computed separately here.
     #[test]
     fn ranks_come_as_often_as_theory_says() {
         const DRAWS: u32 = 400_000;
@@ -73,8 +73,8 @@ mod tests {
         }
     }
 
-    /// Goal: every item has one rank, and those that come often lie anywhere. Method: the table; the ten most frequent are in no tenth of the
-    /// items alone. The ends of what can be drawn are the first and the last rank.
+    /// Goal: every item has one rank, and frequent items are scattered. Method: the table; the ten most frequent are
+    /// not all in one tenth of the items. The extreme draws give the first and the last rank.
     #[test]
     fn every_item_has_a_rank_and_frequent_ones_are_scattered() {
         let zipfian = ScrambledZipfian::new(ITEMS, THETA, 5);
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(ScrambledZipfian::new(1, THETA, 5).draw(&mut Chance::new(1, 1)), 1);
     }
 
-    /// Goal: draws are the seed's. Method: the same twice; another seed of the table, and of the draws.
+    /// Goal: draws follow from the seed. Method: the same twice; another seed of the table, and of the draws.
     #[test]
     fn draws_repeat_by_seed() {
         let draw = |seed, stream| {
