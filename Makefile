@@ -71,12 +71,12 @@ deny:
 build: run-tools
 	$(CARGO) build --workspace --all-targets $(MISTAKES)
 
-# Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its protocols, and
-# with two flights; the log's lab draws both by itself. The client tests drive the binary that `build` made.
+# Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its
+# protocols, which the log's lab draws by itself. The client tests drive the binary that `build` made.
 unit: tools build
 	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace --no-fail-fast $(MISTAKES)
 	@wal=$$(realpath $$($(CARGO) test --workspace $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
-	failed=; for variant in PROTOCOL=oracle PROTOCOL=help FLIGHTS=2; do \
+	failed=; for variant in PROTOCOL=oracle PROTOCOL=help; do \
 		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip lab_tests:: || failed="$$failed $$variant"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 

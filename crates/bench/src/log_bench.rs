@@ -2,18 +2,17 @@
 
 use crate::{
     Machine, Plan, Report, Section,
-    measures::{append, boundary, copies, durable, flights, frozen, overhead, recovery, resume, threads},
+    measures::{append, boundary, copies, durable, frozen, overhead, recovery, resume, threads},
 };
 
 type Measure = fn(&Plan) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 10] = [
+const SECTIONS: [(&str, Measure); 9] = [
     ("append", append::measure),
     ("threads", threads::measure),
     ("boundary", boundary::measure),
     ("frozen", frozen::measure),
     ("durable", durable::measure),
-    ("flights", flights::measure),
     ("copies", copies::measure),
     ("resume", resume::measure),
     ("recovery", recovery::measure),

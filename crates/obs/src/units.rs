@@ -13,16 +13,16 @@ units! {
     { bytes: "bytes", is_commit: "flag", workers: "count", ring_fill_pct: "percent" } + {}
 
     /// A flush of the log: place, write, sync. `io_mode` 0: write and sync; 1: write only; 2: sync only.
-    2 v 1 LogFlush = "LOG_FLUSH" ["flights of the log; `records` of the first 256 KiB, times as many bytes as there were"]
+    2 v 1 LogFlush = "LOG_FLUSH" ["flushes of the log; `records` of the first 256 KiB, times as many bytes as there were"]
     { stream_bytes: "bytes", records: "count", flights: "count", us_since_last: "us", copies: "count", io_mode: "code" }
     + { write_ns: "ns", sync_ns: "ns", disk_bytes: "bytes" }
 
     /// A thread waits for the log to reach its commit. `level` 0: boundary; 1: written; 2: durable.
-    3 v 1 CommitWait = "COMMIT_WAIT" ["threads and futures that wait for the log; a thread's with the flights it leads"]
+    3 v 1 CommitWait = "COMMIT_WAIT" ["threads and futures that wait for the log; a thread's with the flushes it leads"]
     { level: "code", bytes_ahead: "bytes", flights: "count", waiters: "count", flush_ewma_us: "us" } + {}
 
     /// The boundary is computed from the slots.
-    4 v 1 BoundaryScan = "BOUNDARY_SCAN" ["`Reserve::advance`: before flights, and for who asks how far the log is"]
+    4 v 1 BoundaryScan = "BOUNDARY_SCAN" ["`Reserve::advance`: before flushes, and for callers that ask how far the log is"]
     { slots: "count", black: "count", staged: "count" } + {}
 
     /// A transaction begins. `kind` 0: READ COMMITTED; 1: REPEATABLE READ; 2: SERIALIZABLE.

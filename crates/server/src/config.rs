@@ -444,7 +444,6 @@ impl Config {
                 }
                 log.first_lsn = Lsn::new(first);
             }
-            "wal.flights" => log.flights = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.flush_bytes" => log.flush_bytes = bytes()?,
             "wal.flush_delay" => {
                 log.flush_delay = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;

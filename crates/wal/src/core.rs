@@ -62,7 +62,7 @@ impl Core {
         // Read before anything is written.
         let stored = copies.first_of(&env.files, |dir| StoredCursors::read(&*env.files, dir))?;
         let mut opened = recover::open(env, &copies, &options, follows)?;
-        let (env, mirror) = (opened.env, opened.course.mirror.clone());
+        let (env, mirror) = (opened.env, opened.writer.mirror.clone());
         if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
             return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
         }
@@ -77,7 +77,7 @@ impl Core {
         opened.recovered.ring = home.kind();
         let reserve = Reserve::new(&home, &options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(&home, reserve, segments, opened.course, (&options, follows), &env);
+        let flusher = Flusher::new(&home, reserve, segments, opened.writer, (&options, follows), &env);
         let core = Self {
             consumers: Consumers::new(&env, &options, &flusher.segments, stored, opened.lost_above),
             flusher,

@@ -539,7 +539,7 @@ fn flushes_before_its_delay() -> bool {
 fn primary_and_follower_run_side_by_side() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let env = Env::real();
-    let options = Options { flights: 2, recent_bytes: 100_000, ..Options::small() };
+    let options = Options { recent_bytes: 100_000, ..Options::small() };
     let first_record = Some((JUMP_TAG, b"a life".to_vec()));
     let (log, _) = Log::open(&env, dirs[0].path(), Options { first_record, ..options.clone() }).unwrap();
     let (follower, _) = Follower::open(&env, dirs[1].path(), options, JUMP_TAG).unwrap();

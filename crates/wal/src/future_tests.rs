@@ -61,17 +61,17 @@ fn ten_thousand_commits_in_flight_from_one_thread_complete_in_order() {
         *dropped = None;
     }
     assert_eq!(order.lock().len(), 0, "nothing was flushed yet");
-    let mut flights = 0;
+    let mut flushes = 0;
     while let Some(lead) = log.try_lead() {
         lead.run().unwrap();
-        flights += 1;
+        flushes += 1;
         let (written, durable) = (log.written(), log.durable());
         let reached =
             |number: &usize| ends[*number] <= if mark_of(*number) == Mark::Written { written } else { durable };
         let covered = (0..10_000).filter(|number| number % 7 > 0 && reached(number)).count();
-        assert_eq!(order.lock().len(), covered, "after flight {flights}");
+        assert_eq!(order.lock().len(), covered, "after flush {flushes}");
     }
-    assert!(flights > 3, "{flights}");
+    assert!(flushes > 3, "{flushes}");
     let order = std::mem::take(&mut *order.lock());
     for mark in [Mark::Written, Mark::Durable] {
         let woken: Vec<usize> = order.iter().copied().filter(|number| mark_of(*number) == mark).collect();
@@ -138,5 +138,5 @@ fn wakers_go_outside_the_mutex() {
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     let answered = answered.load(Ordering::Relaxed);
-    assert_eq!(answered, 2, "the waker of a tail that was replaced, and the one that its flight woke");
+    assert_eq!(answered, 2, "the waker of a tail that was replaced, and the one that its flush woke");
 }

@@ -1,20 +1,20 @@
-//! `Lead`: the right to run one flush, for a caller that wants to flush on a thread that it chooses.
+//! `Lead`: the permit to run one flush, for a caller that wants to flush on a thread that it chooses.
 
 use std::sync::Arc;
 
-use crate::{WalError, core::Core, flush::Right};
+use crate::{WalError, core::Core, flush::Permit};
 
-/// The right to run one flush; dropping it unused gives it back.
+/// The permit to run one flush; dropping it unused gives it back.
 #[derive(Debug)]
 #[must_use]
 pub struct Lead {
     core: Arc<Core>,
-    right: Option<Right>,
+    permit: Option<Permit>,
 }
 
 impl Lead {
-    pub(crate) fn new(core: Arc<Core>, right: Right) -> Self {
-        Self { core, right: Some(right) }
+    pub(crate) fn new(core: Arc<Core>, permit: Permit) -> Self {
+        Self { core, permit: Some(permit) }
     }
 
     /// Writes and syncs everything gathered so far (up to one frame) and wakes the waiters.
@@ -29,15 +29,15 @@ impl Lead {
     /// # Progress
     /// Blocks on the write and the sync, and on in-flight flushes that placed their frames before.
     pub fn run(mut self) -> Result<(), WalError> {
-        let right = self.right.take().expect("taken here and in drop only");
-        self.core.flusher.fly(right)
+        let permit = self.permit.take().expect("taken here and in drop only");
+        self.core.flusher.flush(permit)
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if let Some(right) = self.right.take() {
-            self.core.flusher.give_up(right);
+        if let Some(permit) = self.permit.take() {
+            self.core.flusher.give_back(permit);
         }
     }
 }

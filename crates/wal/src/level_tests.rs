@@ -7,7 +7,7 @@ use collie_env::{Env, SimFiles};
 
 use crate::{
     Level, Log, Lsn, Options, RecordKind, RingKind, WalError, WriteOptions,
-    flush::KEEPER_SLEEPS,
+    flush::FLUSHER_SLEEPS,
     testing::{eventually, tiny},
 };
 
@@ -190,9 +190,9 @@ fn manual_flush_waits_to_be_asked_or_for_half_a_ring() {
     let (ring, log) = (options.ring_bytes, open(&SimFiles::new(), options));
     let mut writer = log.writer();
     let (start, mut memory) = (log.written(), || writer.commit(0, &[0; 998], Level::Memory).unwrap().end);
-    let sleeps = || log.keeper_state().load(Ordering::Relaxed) == KEEPER_SLEEPS;
+    let sleeps = || log.background_state().load(Ordering::Relaxed) == FLUSHER_SLEEPS;
     memory();
-    eventually("a keeper with nothing to do", sleeps);
+    eventually("a background flusher with nothing to do", sleeps);
     assert_eq!((log.written(), log.boundary() > start), (start, true), "asleep over pending bytes");
     log.flush_wal(false).unwrap();
     assert_eq!(log.written(), log.boundary());
@@ -210,12 +210,14 @@ fn manual_flush_waits_to_be_asked_or_for_half_a_ring() {
 /// vain made each append five times as expensive. Method: hold the mutex that a thread needs to wake it, while more
 /// than `flush_bytes` are appended.
 #[test]
-fn manual_flush_wakes_no_keeper_below_half_a_ring() {
+fn manual_flush_wakes_no_background_flusher_below_half_a_ring() {
     let options = Options { manual_wal_flush: true, threads: true, ..tiny() };
     let (ring, flush_bytes, log) = (options.ring_bytes, options.flush_bytes, open(&SimFiles::new(), options));
     let mut writer = log.writer();
     let start = writer.commit(0, &[0; 998], Level::Memory).unwrap().end;
-    eventually("a keeper with nothing to do", || log.keeper_state().load(Ordering::Relaxed) == KEEPER_SLEEPS);
+    eventually("a background flusher with nothing to do", || {
+        log.background_state().load(Ordering::Relaxed) == FLUSHER_SLEEPS
+    });
     let held = log.core().flusher.queue.lock();
     let appends = std::thread::spawn(move || {
         let mut end = start;

@@ -238,7 +238,7 @@ impl Log {
         Reached::new(self.core().clone(), mark, lsn)
     }
 
-    /// Takes the right to flush on this thread now, if records wait to become durable and a flush may begin.
+    /// Takes the permit to flush on this thread now, if records wait to become durable and a flush may begin.
     ///
     /// # Progress
     /// Short mutexes; lock-free where it moves the boundary.
@@ -247,8 +247,8 @@ impl Log {
         if flusher.mark(Mark::Durable) >= flusher.reserve.advance() {
             return None;
         }
-        let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Sync)?;
-        Some(Lead::new(self.core().clone(), right))
+        let permit = flusher.begin(&mut flusher.queue.lock(), Purpose::Sync)?;
+        Some(Lead::new(self.core().clone(), permit))
     }
 
     /// Requests that everything appended so far becomes durable within `wal.flush_delay`, without waiting for it.
@@ -525,7 +525,7 @@ impl Log {
         self.flusher().refresh_full();
         if let Some(mirror) = &self.core().mirror {
             mirror.catch_up();
-            self.flusher().settle_copies();
+            self.flusher().link_copies();
         }
         self.flusher().tell();
         self.flush_wal(true)
@@ -558,8 +558,8 @@ impl Log {
     /// Writes the empty frame that follows a silence.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn heartbeat(&self) -> Result<(), WalError> {
-        let right = self.flusher().begin(&mut self.flusher().queue.lock(), Purpose::Heartbeat);
-        right.map_or(Ok(()), |right| self.flusher().fly(right))
+        let permit = self.flusher().begin(&mut self.flusher().queue.lock(), Purpose::Heartbeat);
+        permit.map_or(Ok(()), |permit| self.flusher().flush(permit))
     }
 
     /// Warns of the flush or slot that delays all others, as the preparer and waiting threads do.
@@ -576,8 +576,8 @@ impl Log {
 
     /// Returns the state of the background flusher.
     #[cfg(test)]
-    pub(crate) fn keeper_state(&self) -> &std::sync::atomic::AtomicU8 {
-        &self.flusher().keeper
+    pub(crate) fn background_state(&self) -> &std::sync::atomic::AtomicU8 {
+        &self.flusher().background
     }
 
     /// Returns the frames written last.

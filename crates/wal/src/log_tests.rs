@@ -93,7 +93,7 @@ fn records_of_threads_and_futures_come_back_in_order() {
 /// Goal: a future that no other thread helps gets its flush from the background flusher; a dropped one leaves nothing
 /// behind. Method: one thread.
 #[test]
-fn future_is_driven_by_the_keeper_and_may_be_dropped() {
+fn future_is_driven_by_the_background_flusher_and_may_be_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = Log::open(&Env::real(), dir.path(), Options::small()).unwrap();
     let mut writer = log.writer();
@@ -111,7 +111,7 @@ fn future_is_driven_by_the_keeper_and_may_be_dropped() {
 /// Goal: records that no caller waits for become durable after the delay, and after a silence an empty frame names
 /// their end. Method: append, request no flush, watch.
 #[test]
-fn keeper_flushes_what_nobody_waits_for_and_marks_the_silence() {
+fn background_flusher_flushes_unwaited_records_and_marks_the_silence() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = Log::open(&Env::real(), dir.path(), Options::small()).unwrap();
     let end = log.writer().commit(0, b"async", Level::Memory).unwrap().end;

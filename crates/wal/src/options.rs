@@ -11,8 +11,6 @@ pub(crate) const RECORD_OVERHEAD: u64 = 32;
 
 /// Largest payload of a record, whatever the settings are: the bound for a reader that does not know them.
 pub(crate) const RECORD_BYTES_LIMIT: u64 = 256 << 20;
-/// Largest number of flushes in flight at one time.
-pub(crate) const FLIGHTS_MAX: u64 = 8;
 /// Largest number of directories in `wal.copies`.
 const COPIES_MAX: u64 = 15;
 
@@ -164,9 +162,6 @@ pub struct Options {
     /// `wal.recent_size`: bytes of frames kept in memory for tails, at most 1 GiB; nothing is kept without a tail.
     /// Default 8 MiB.
     pub recent_bytes: u64,
-    /// `wal.flights`: flushes that may write and sync at one time, 1 to 8; more than one keep a device busy that syncs
-    /// in parallel. Default 1.
-    pub flights: u32,
     /// `wal.flush_delay`: how long records that no caller waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
     /// `wal.flush_bytes`: how many bytes that no caller waits for may gather, 4 KiB to half the ring. Default 1 MiB.
@@ -213,18 +208,6 @@ pub struct Options {
     pub threads: bool,
 }
 
-/// Returns the default of `wal.flights`.
-#[cfg(not(test))]
-fn flights_of_this_run() -> u32 {
-    1
-}
-
-/// Returns the `wal.flights` of a run of this crate's tests: the default, or the value of `COLLIE_WAL_FLIGHTS`.
-#[cfg(test)]
-fn flights_of_this_run() -> u32 {
-    std::env::var("COLLIE_WAL_FLIGHTS").map_or(1, |text| text.parse().expect("a number"))
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -241,7 +224,6 @@ impl Default for Options {
             frame_bytes: 1 << 20,
             max_record_bytes: RECORD_BYTES_LIMIT,
             recent_bytes: 8 << 20,
-            flights: flights_of_this_run(),
             flush_delay: Duration::from_millis(10),
             flush_bytes: 1 << 20,
             manual_wal_flush: false,
@@ -334,7 +316,6 @@ impl Options {
         bytes_within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
         bytes_within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
         bytes_within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
-        within("wal.flights", u64::from(self.flights), 1, FLIGHTS_MAX)?;
         within("wal.copies: directories", self.copies.len() as u64, 0, COPIES_MAX)?;
         if let Some(twice) = self.copies.iter().enumerate().find(|(at, dir)| self.copies[..*at].contains(dir)) {
             return refuse(format!("wal.copies names {} twice", twice.1.display()));

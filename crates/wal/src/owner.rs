@@ -24,7 +24,7 @@ impl Owner {
 
     /// Starts the background flusher, the preparer, and, with several copies, the thread that watches them.
     pub(crate) fn start_threads(&self) -> Result<(), WalError> {
-        self.spawn("wal-keeper", |core| core.flusher.run_keeper())?;
+        self.spawn("wal-flusher", |core| core.flusher.run_background())?;
         self.spawn("wal-preparer", |core| {
             core.flusher.segments.run_preparer(|| {
                 core.flusher.refresh_full();
@@ -34,7 +34,7 @@ impl Owner {
         if let Some(mirror) = &self.core.mirror {
             let core = self.core.clone();
             let started = mirror.start_watch(move || {
-                core.flusher.settle_copies();
+                core.flusher.link_copies();
                 core.flusher.tell();
             });
             started.map_err(|source| WalError::io("start a thread for", &self.core.dir, source))?;
@@ -56,10 +56,10 @@ impl Owner {
         flusher.reserve.stop(State::Closed);
         let outcome = if orderly { self.finish() } else { Ok(()) };
         flusher.end(State::Closed);
-        // Waits for in-flight flushes; a later one sees that the log is closed.
-        flusher.settle();
+        // A later flush sees that the log is closed.
+        flusher.wait_for_flush();
         flusher.queue.lock().stop = true;
-        flusher.keeper_poked.notify_one();
+        flusher.background_poked.notify_one();
         flusher.segments.stop();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -88,10 +88,10 @@ impl Owner {
         // Nothing is reserved any more, so this covers every record.
         flusher.wait(Mark::Durable, flusher.reserve.next())?;
         loop {
-            let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
-            match right {
-                Some(right) => {
-                    flusher.fly(right)?;
+            let permit = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
+            match permit {
+                Some(permit) => {
+                    flusher.flush(permit)?;
                     // A file that stays does no harm: the next open sees the closing frame.
                     let _removed = self.core.home.file().map(RingFile::remove);
                     return Ok(());

@@ -27,13 +27,13 @@ use collie_obs::{RecoverScan, word};
 use crate::{
     CopiesRequired, Options, RecoveryMode, RingKind, WalError,
     copies::{Copies, CopyDir, Gathered, Mirror},
-    course::{Counts, Course, sync_file},
     decode::whole_records,
     format::{BLOCK_BYTES, CopyCounts, Link, REASON_FOLLOW, REASON_OPEN, REASON_REWRITE, SegmentHeader},
+    frame_writer::{Beginning, FrameWriter, sync_file},
     last_life::{Ending, survey_with_ring, take_from_ring},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
-    spare::{Spare, give_back_tail, open_descriptions, prepare, prepare_again, prepare_what_fits},
+    spare::{Spare, give_back_tail, prepare, prepare_again, prepare_what_fits},
     survey::{Leftover, Note, Survey, survey_watched},
     window::Window,
 };
@@ -72,7 +72,7 @@ pub struct Recovered {
 pub(crate) struct Opened {
     /// The environment to continue with: its files write every copy.
     pub(crate) env: Env,
-    pub(crate) course: Course,
+    pub(crate) writer: FrameWriter,
     pub(crate) start: Start,
     pub(crate) recovered: Recovered,
     /// Where the damage began, if there was any: the log continues without the records that lay there.
@@ -241,7 +241,7 @@ fn open_mirrored(
     };
     // O1: from here on the new incarnation is durable, behind the closing frame or in a new segment.
     let behind = if next == found.end { opening.behind_clean_end(&found, ending, link)? } else { None };
-    let (course, spans) = match behind {
+    let (writer, spans) = match behind {
         Some(both) => both,
         None => opening.start_new_segment(&found, &from_ring, next, link)?,
     };
@@ -261,11 +261,11 @@ fn open_mirrored(
         None => opening.spares_from(leftovers)?,
     };
     let start = Start { spans, spares, next_number: opening.next_number, log_id };
-    if let Some(mirror) = &course.mirror {
+    if let Some(mirror) = &writer.mirror {
         mirror.opened();
     }
     let lost_above = found.damage.map(|_| link.previous_end);
-    Ok(Opened { env: env.clone(), course, start, recovered, lost_above })
+    Ok(Opened { env: env.clone(), writer, start, recovered, lost_above })
 }
 
 /// Removes half-prepared files of an earlier incarnation.
@@ -356,7 +356,7 @@ impl Opening<'_> {
         if let Some(spare) = found.leftovers.iter().find(fits) {
             return self.take(spare, header);
         }
-        let made = prepare(self.env, self.dir, header, self.options.flights, &|| false);
+        let made = prepare(self.env, self.dir, header, &|| false);
         if !plain || !matches!(&made, Err(WalError::Io { source, .. }) if is_full(source)) {
             return made;
         }
@@ -371,13 +371,13 @@ impl Opening<'_> {
         if !self.give_back_tails(found) {
             return made;
         }
-        prepare_what_fits(self.env, self.dir, header, least, self.options.flights, &|| false)
+        prepare_what_fits(self.env, self.dir, header, least, &|| false)
     }
 
     /// Turns a spare of the last incarnation into the new segment.
     fn take(&mut self, spare: &Leftover, header: SegmentHeader) -> Result<Spare, WalError> {
         self.taken = Some(spare.path.clone());
-        prepare_again(self.env, self.dir, &spare.path, header, self.options.flights)
+        prepare_again(self.env, self.dir, &spare.path, header)
     }
 
     /// Gives back the room behind the last frame of each segment, and returns whether there was any. Each opening
@@ -391,25 +391,18 @@ impl Opening<'_> {
         tails.sum::<u64>() > 0
     }
 
-    fn course(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Course {
-        Course {
-            files: spare.files,
-            path: spare.path,
-            salt: spare.header.salt,
-            segment_bytes: spare.header.segment_bytes,
-            offset: BLOCK_BYTES,
+    fn frame_writer(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> FrameWriter {
+        FrameWriter::new(Beginning {
+            spare,
             frame_number: found.frame_number_max,
             previous_crc: previous.map_or(0, |note| note.crc),
-            issued: found.end,
-            track: Arc::default(),
+            end: found.end,
             incarnation: link.incarnation,
             skip: link.skip,
             copies: link.copies,
             mirror: self.mirror.clone(),
-            end_marked: false,
             frame_bytes: usize::try_from(self.options.frame_bytes_max()).expect("at most 2 MiB"),
-            counts: Counts::default(),
-        }
+        })
     }
 
     /// Continues in the last segment behind its closing frame, if there is one and room behind it.
@@ -418,7 +411,7 @@ impl Opening<'_> {
         found: &Survey,
         ending: Ending,
         link: Link,
-    ) -> Result<Option<(Course, Vec<Span>)>, WalError> {
+    ) -> Result<Option<(FrameWriter, Vec<Span>)>, WalError> {
         let (Ending::Clean, Some(closing), Some(span)) = (ending, found.recent.back(), found.spans.last()) else {
             return Ok(None);
         };
@@ -428,22 +421,21 @@ impl Opening<'_> {
             return Ok(None);
         }
         let io = |source| WalError::io("open", &span.path, source);
-        let files = open_descriptions(self.env, &span.path, self.options.flights).map_err(io)?;
-        let file = &files[0];
+        let file = self.env.files.open(&span.path, Access::ReadWrite).map_err(io)?;
         let mut block = vec![0; usize::try_from(BLOCK_BYTES).expect("4096")];
         file.read_at(closing.offset, &mut block).map_err(io)?;
         // O1: the same bytes again, so that this sync covers them whatever the sync at closing did.
         file.write_at(closing.offset, &block).map_err(|source| WalError::io("write", &span.path, source))?;
-        let spare = Spare { files, path: span.path.clone(), header };
-        let mut course = self.course(spare, found, Some(closing), link);
-        course.offset = closing.next_offset;
-        course.write_payload(&[], found.end, found.end, Some(link), false)?;
-        course.sync()?;
+        let spare = Spare { file, path: span.path.clone(), header };
+        let mut writer = self.frame_writer(spare, found, Some(closing), link);
+        writer.continue_at(closing.next_offset);
+        writer.write_payload(&[], found.end, found.end, Some(link), false)?;
+        writer.sync()?;
         let mut spans = found.spans.clone();
         if let Some(last) = spans.last_mut() {
             last.until = None;
         }
-        Ok(Some((course, spans)))
+        Ok(Some((writer, spans)))
     }
 
     /// Starts a new segment: writes what the frames do not prove durable, then the records that only the ring had, then
@@ -454,7 +446,7 @@ impl Opening<'_> {
         from_ring: &[u8],
         next: Lsn,
         link: Link,
-    ) -> Result<(Course, Vec<Span>), WalError> {
+    ) -> Result<(FrameWriter, Vec<Span>), WalError> {
         // The first frame that ends there was synced before any other named that position as durable.
         let known = found.recent.iter().position(|note| note.end >= found.durable);
         // O4: the jumps behind it become void.
@@ -471,16 +463,16 @@ impl Opening<'_> {
         let least = self.options.segment_bytes_min().max(needed.next_multiple_of(BLOCK_BYTES));
         let spare = self.file_for(header, least, found)?;
         let (path, segment_bytes) = (spare.path.clone(), spare.header.segment_bytes);
-        let mut course = self.course(spare, found, anchor.as_ref(), link);
+        let mut writer = self.frame_writer(spare, found, anchor.as_ref(), link);
         let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };
         let mut first_link = Some(rewrite(from));
         if first > from {
             // An incarnation of the followed log begins there, in one frame as before (`follow` F3).
             let jump = Link { previous_end: from, reason: REASON_OPEN, ..link };
-            course.write_payload(&payload, first, from, Some(jump), false)?;
+            writer.write_payload(&payload, first, from, Some(jump), false)?;
             first_link = None;
         } else {
-            self.write_records(&mut course, found, &payload, [from, from], &mut first_link)?;
+            self.write_records(&mut writer, found, &payload, [from, from], &mut first_link)?;
         }
         let mut end = rewritten_to;
         if !from_ring.is_empty() {
@@ -488,16 +480,16 @@ impl Opening<'_> {
             if rewritten_to < found.end {
                 // Positions jumped when the last incarnation began. Here too they jump only behind what is durable, so
                 // that the records behind the jump can be told from those before it if this incarnation ends at once.
-                course.write_payload(&[], found.end, from, Some(rewrite(rewritten_to)), false)?;
-                course.sync_by(sync_file)?;
+                writer.write_payload(&[], found.end, from, Some(rewrite(rewritten_to)), false)?;
+                writer.sync_by(sync_file)?;
                 (first_link, durable) = (None, found.end);
             }
-            end = self.write_records(&mut course, found, from_ring, [found.end, durable], &mut first_link)?;
+            end = self.write_records(&mut writer, found, from_ring, [found.end, durable], &mut first_link)?;
         }
         // O1: this LINK makes the rewrite above count, and its sync makes all of it durable.
         let open = Link { previous_end: end, ..link };
-        course.write_payload(&[], next, from, Some(open), false)?;
-        course.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
+        writer.write_payload(&[], next, from, Some(open), false)?;
+        writer.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
         let mut spans = found.spans.clone();
         if let Some(anchor) = anchor {
             spans[anchor.span].until = Some(anchor.next_offset);
@@ -506,14 +498,14 @@ impl Opening<'_> {
             }
         }
         spans.push(Span { path, salt, segment_bytes, first: from, until: None, broken: false });
-        Ok((course, spans))
+        Ok((writer, spans))
     }
 
     /// Writes records from the position `at` on, in frames that name `durable`, and returns where they end; the first
     /// frame carries `link`.
     fn write_records(
         &self,
-        course: &mut Course,
+        writer: &mut FrameWriter,
         found: &Survey,
         records: &[u8],
         [mut at, durable]: [Lsn; 2],
@@ -521,7 +513,7 @@ impl Opening<'_> {
     ) -> Result<Lsn, WalError> {
         let mut rest = records;
         while !rest.is_empty() {
-            let piece = &rest[..rest.len().min(course.frame_bytes)];
+            let piece = &rest[..rest.len().min(writer.frame_bytes)];
             let whole = whole_records(piece).filter(|whole| *whole > 0);
             let Some(whole) = whole else {
                 return Err(WalError::Damaged {
@@ -533,7 +525,7 @@ impl Opening<'_> {
                     durable: found.durable,
                 });
             };
-            at = course.write_payload(&rest[..whole], at, durable, link.take(), false)?;
+            at = writer.write_payload(&rest[..whole], at, durable, link.take(), false)?;
             rest = &rest[whole..];
         }
         Ok(at)
@@ -586,7 +578,7 @@ impl Opening<'_> {
                 self.next_number += 1;
                 let segment_bytes = file.file_bytes;
                 let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-                match prepare_again(self.env, self.dir, &file.path, header, self.options.flights) {
+                match prepare_again(self.env, self.dir, &file.path, header) {
                     // It has a hole that there is no room to fill.
                     Err(WalError::Io { source, .. }) if is_full(&source) => {}
                     again => {

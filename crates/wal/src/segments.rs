@@ -33,9 +33,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::{
     WalError,
     format::SegmentHeader,
+    frame_writer::Anchor,
     holds::{Bound, Hold, Holds},
     spare::{self, Spare},
-    track::Anchor,
     warning::Warnings,
 };
 
@@ -103,8 +103,6 @@ pub(crate) struct Segments {
     /// Whether a thread prepares spares.
     has_preparer: bool,
     max_segments: usize,
-    /// Number of descriptions with which each file is opened.
-    flights: u32,
     warnings: Warnings,
     /// Positions that readers need (G7).
     pub(crate) holds: Arc<Holds>,
@@ -145,7 +143,6 @@ impl Segments {
             reserve_spares: if options.spares > 1 { RESERVE_SPARES } else { 0 },
             has_preparer: options.threads,
             max_segments: options.max_segments as usize,
-            flights: options.flights,
             warnings: options.warnings.clone(),
             holds: Holds::new(start.spans.first().map_or(Lsn::FIRST, |span| span.first)),
             inner: Mutex::new(Inner {
@@ -231,11 +228,11 @@ impl Segments {
             (header, freed)
         };
         let prepared = match &freed {
-            Some(file) => spare::prepare_again(&self.env, &self.dir, file, header, self.flights),
+            Some(file) => spare::prepare_again(&self.env, &self.dir, file, header),
             None => {
                 let stopped = || self.inner.lock().stop;
                 let least = self.segment_bytes_min;
-                spare::prepare_what_fits(&self.env, &self.dir, header, least, self.flights, &stopped)
+                spare::prepare_what_fits(&self.env, &self.dir, header, least, &stopped)
             }
         };
         if let (Err(_), Some(file)) = (&prepared, &freed) {
@@ -413,7 +410,7 @@ impl Segments {
             inner.lent += 1;
             spare
         };
-        drop(spare.files);
+        drop(spare.file);
         let removed = spare::remove(&self.env, &spare.path).is_ok();
         if !removed {
             self.end_loan();

@@ -34,7 +34,7 @@ use crate::{
     consumers::Attached,
     core::Core,
     decode::{self, whole_records},
-    flush::Haste,
+    flush::FlushDelayOverride,
     format::{KIND_DATA, KIND_LAST, KIND_UNLOGGED},
     frame_tail::FrameTail,
     record_count,
@@ -127,15 +127,15 @@ pub struct Shipper {
     seen: Option<Lsn>,
     advanced: Lsn,
     is_commit: fn(u8) -> bool,
-    _haste: Haste,
+    _flush_delay: FlushDelayOverride,
 }
 
 impl Shipper {
     pub(crate) fn new(core: Arc<Core>, name: &str, options: &ShipOptions) -> Result<Self, WalError> {
-        let haste = core.flusher.hurry(options.flush_delay);
+        let flush_delay = core.flusher.override_flush_delay(options.flush_delay);
         let (frames, Attached { lsn, .. }) = FrameTail::new(core, name, &options.tail)?;
         let (rest, is_commit) = (Rest::default(), options.is_commit);
-        Ok(Self { frames, rest, position: lsn, seen: None, advanced: lsn, is_commit, _haste: haste })
+        Ok(Self { frames, rest, position: lsn, seen: None, advanced: lsn, is_commit, _flush_delay: flush_delay })
     }
 
     /// Returns the name of its cursor.

@@ -19,7 +19,7 @@ use collie_env::{Clock as _, Env, Fault, RealClock, SimFiles, SimRandom};
 use crate::{
     Level, Log, Lsn, Mark, Options, Records, Recovered, ShipOptions, Shipment, Shipper, TAIL_CHECK_BYTES, Unpacker,
     WalError, decode,
-    flush::KEEPER_SILENT,
+    flush::FLUSHER_SILENT,
     frame_reader::FrameReader,
     read::inspect_resting,
     testing::{eventually, tiny},
@@ -490,11 +490,11 @@ fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
 /// `wal.flush_delay`, also if that wait had begun. Method: a `wal.flush_delay` of 10 s; on a busy machine one try may
 /// take as long, but not each one.
 #[test]
-fn shipper_hastens_the_flush_of_what_nobody_waits_for() {
-    assert!((0..3).any(|_| is_hastened()), "somebody waited for wal.flush_delay");
+fn shipper_shortens_the_delay_of_unwaited_records() {
+    assert!((0..3).any(|_| is_shortened()), "the flush waited for wal.flush_delay");
 }
 
-fn is_hastened() -> bool {
+fn is_shortened() -> bool {
     let options = Options { threads: true, flush_delay: Duration::from_secs(10), ..Options::small() };
     let (log, _) = open(&SimFiles::new(), options);
     let mut writer = log.writer();
@@ -519,17 +519,17 @@ fn is_hastened() -> bool {
 fn append_in_a_silence_does_not_wait_for_its_end() {
     let (log, _) = open(&SimFiles::new(), Options { threads: true, ..Options::small() });
     let mut writer = log.writer();
-    let silent = || log.keeper_state().load(Ordering::Relaxed) == KEEPER_SILENT;
+    let silent = || log.background_state().load(Ordering::Relaxed) == FLUSHER_SILENT;
     for _ in 0..5 {
         writer.commit(1, b"flushed", Level::Disk).unwrap();
         // The commit flushed by itself; the background flusher needs records to flush before a silence can begin.
-        let async_end = writer.append(1, &[b"flushed by the keeper"]).unwrap().end;
+        let async_end = writer.append(1, &[b"flushed in the background"]).unwrap().end;
         log.flush_soon();
-        eventually("the keeper listens to the silence", || log.durable() >= async_end && silent());
+        eventually("the background flusher waits for a silence", || log.durable() >= async_end && silent());
         let end = writer.append(1, &[b"into the silence"]).unwrap().end;
         log.flush_soon();
         let still_silent = silent();
-        assert!(!still_silent || log.durable() >= end, "the keeper was not woken");
+        assert!(!still_silent || log.durable() >= end, "the background flusher was not woken");
         eventually("it is durable", || log.durable() >= end);
     }
 }

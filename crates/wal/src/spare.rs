@@ -28,8 +28,8 @@ use crate::{
 /// A file that is ready to be written to.
 #[derive(Debug)]
 pub(crate) struct Spare {
-    /// Descriptions of the file, one for each in-flight flush: a failed sync is reported once per description.
-    pub(crate) files: Vec<Arc<dyn File>>,
+    /// Its description for reading and writing.
+    pub(crate) file: Arc<dyn File>,
     pub(crate) path: PathBuf,
     pub(crate) header: SegmentHeader,
 }
@@ -40,7 +40,6 @@ pub(crate) fn prepare(
     env: &Env,
     dir: &Path,
     header: SegmentHeader,
-    flights: u32,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Spare, WalError> {
     let name = segment_name(header.number);
@@ -64,10 +63,10 @@ pub(crate) fn prepare(
             }
         }
         finish(env, &*file, &temporary, &path, header)?;
-        with_descriptions(env, file, &path, flights)
+        Ok(file)
     };
     match fill() {
-        Ok(files) => Ok(Spare { files, path, header }),
+        Ok(file) => Ok(Spare { file, path, header }),
         Err(source) => {
             let _best_effort = env.files.remove(&temporary);
             Err(WalError::io("prepare", path, source))
@@ -82,10 +81,9 @@ pub(crate) fn prepare_what_fits(
     dir: &Path,
     header: SegmentHeader,
     least: u64,
-    flights: u32,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Spare, WalError> {
-    let whole = prepare(env, dir, header, flights, stopped);
+    let whole = prepare(env, dir, header, stopped);
     if !matches!(&whole, Err(WalError::Io { source, .. }) if is_full(source)) {
         return whole;
     }
@@ -95,26 +93,20 @@ pub(crate) fn prepare_what_fits(
     if !(least..header.segment_bytes).contains(&segment_bytes) {
         return whole;
     }
-    prepare(env, dir, SegmentHeader { segment_bytes, ..header }, flights, stopped)
+    prepare(env, dir, SegmentHeader { segment_bytes, ..header }, stopped)
 }
 
 /// Gives a new number and salt to a file that holds nothing of the log any more. Its content stays (H2).
-pub(crate) fn prepare_again(
-    env: &Env,
-    dir: &Path,
-    old: &Path,
-    header: SegmentHeader,
-    flights: u32,
-) -> Result<Spare, WalError> {
+pub(crate) fn prepare_again(env: &Env, dir: &Path, old: &Path, header: SegmentHeader) -> Result<Spare, WalError> {
     let path = dir.join(segment_name(header.number));
     let again = || {
         let file = env.files.open(old, Access::ReadWrite)?;
         file.fill_holes(header.segment_bytes)?; // those of `give_back_tail`
         finish(env, &*file, old, &path, header)?;
-        with_descriptions(env, file, &path, flights)
+        Ok(file)
     };
     again()
-        .map(|files| Spare { files, path: path.clone(), header })
+        .map(|file| Spare { file, path: path.clone(), header })
         .map_err(|source| WalError::io("prepare", old, source))
 }
 
@@ -159,16 +151,4 @@ fn finish(env: &Env, file: &dyn File, old: &Path, new: &Path, header: SegmentHea
     file.write_at(0, &header.encode())?;
     file.sync_data()?;
     if old == new { Ok(()) } else { env.files.replace(old, new) }
-}
-
-/// Opens a segment once for each in-flight flush.
-pub(crate) fn open_descriptions(env: &Env, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
-    (0..flights).map(|_| env.files.open(path, Access::ReadWrite)).collect()
-}
-
-/// Opens a segment as often as descriptions are missing in addition to `first`.
-fn with_descriptions(env: &Env, first: Arc<dyn File>, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
-    let mut files = vec![first];
-    files.extend(open_descriptions(env, path, flights - 1)?);
-    Ok(files)
 }

@@ -13,9 +13,9 @@ use collie_base::Lsn;
 /// The age at which a wait gets a warning; it gets another at each tenfold.
 pub(crate) const STALL_NS: u64 = 1_000_000_000;
 
-/// An in-flight flush.
+/// The start of the in-flight flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Oldest {
+pub(crate) struct Started {
     pub(crate) number: u64,
     pub(crate) began_ns: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) type Blocker = (usize, Lsn);
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     /// The flush reported last, and the age at which it is reported next.
-    flight: Option<(Oldest, u64)>,
+    flush: Option<(Started, u64)>,
     /// The slot seen last, since when, and the age at which it is reported next.
     slot: Option<(Blocker, u64, u64)>,
 }
@@ -39,18 +39,18 @@ impl Stalls {
         &mut self,
         dir: &Path,
         now_ns: u64,
-        oldest: Option<Oldest>,
+        started: Option<Started>,
         blocker: Option<Blocker>,
     ) -> Vec<String> {
         let mut lines = Vec::new();
-        if self.flight.is_some_and(|(said, _)| Some(said) != oldest) {
-            self.flight = None;
+        if self.flush.is_some_and(|(said, _)| Some(said) != started) {
+            self.flush = None;
             lines.push(format!("wal: the device of {} goes on", dir.display()));
         }
-        if let Some(oldest) = oldest {
-            let (age, due) = (now_ns.saturating_sub(oldest.began_ns), self.flight.map_or(STALL_NS, |(_, due)| due));
+        if let Some(started) = started {
+            let (age, due) = (now_ns.saturating_sub(started.began_ns), self.flush.map_or(STALL_NS, |(_, due)| due));
             if age >= due {
-                self.flight = Some((oldest, next_age(age)));
+                self.flush = Some((started, next_age(age)));
                 lines.push(format!(
                     "wal: a flush to {} has been on its way for {}; commits wait for the device",
                     dir.display(),
@@ -123,13 +123,13 @@ mod tests {
         std::thread::scope(|scope| {
             let mut writer = log.writer();
             let commit = scope.spawn(move || writer.commit(0, b"x", Level::Disk).unwrap());
-            eventually("a flight", || log.stat().oldest_flight.is_some());
+            eventually("a flush in flight", || log.stat().in_flight_age.is_some());
             for (tenths, lines) in [(9, 0), (3, 1), (50, 1), (40, 2), (800, 2), (200, 3)] {
                 clock.advance_ns(tenths * 100_000_000);
                 log.look_for_stalls();
                 assert_eq!(said.lock().len(), lines, "{said:?}");
             }
-            assert!(log.stat().oldest_flight.unwrap() >= std::time::Duration::from_secs(110));
+            assert!(log.stat().in_flight_age.unwrap() >= std::time::Duration::from_secs(110));
             disk.set_stalled(false);
             commit.join().unwrap();
         });
@@ -144,7 +144,7 @@ mod tests {
                 "wal: the device of /wal goes on",
             ]
         );
-        assert_eq!(log.stat().oldest_flight, None);
+        assert_eq!(log.stat().in_flight_age, None);
     }
 
     /// Goal: a slot that stays black for a second is reported, one that moves on is not. Method: a publish hook that

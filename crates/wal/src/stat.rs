@@ -16,7 +16,7 @@ pub struct Stat {
     pub frames: u64,
     /// Successful syncs of the log files.
     pub syncs: u64,
-    /// Those of them that in-flight flushes made.
+    /// Those of them that flushes made.
     pub timed_syncs: u64,
     /// The time that the `timed_syncs` took together.
     pub sync_time: Duration,
@@ -44,8 +44,8 @@ pub struct Stat {
     pub recent_bytes: u64,
     /// The consumers by name, and the files that each keeps.
     pub consumers: Vec<ConsumerStat>,
-    /// The age of the oldest in-flight flush, if there is one.
-    pub oldest_flight: Option<Duration>,
+    /// The age of the in-flight flush, if there is one.
+    pub in_flight_age: Option<Duration>,
     /// A problem that will stop commits unless an operator acts, if there is one.
     pub alarm: Option<String>,
     /// Why appends are refused for lack of room now, if they are.
@@ -61,14 +61,13 @@ impl Stat {
     /// Gathers the figures. Waits while a frame is placed or a file is turned.
     pub(crate) fn of(core: &Core) -> Self {
         let flusher = &core.flusher;
-        let (counts, syncs) = flusher.counts();
-        let (timed_syncs, sync_ns) = flusher.timed_syncs();
+        let counts = flusher.counters.counts();
         let (segments, spares) = flusher.segments.counts();
         Self {
             frames: counts.frames,
-            syncs,
-            timed_syncs,
-            sync_time: Duration::from_nanos(sync_ns),
+            syncs: counts.syncs,
+            timed_syncs: counts.timed_syncs,
+            sync_time: Duration::from_nanos(counts.sync_ns),
             stream_bytes: counts.stream_bytes,
             file_bytes: counts.file_bytes,
             rewrites: counts.rewrites,
@@ -81,7 +80,7 @@ impl Stat {
             spares,
             recent_bytes: flusher.recent.held_bytes(),
             consumers: core.consumers.stats(&flusher.segments.spans(), flusher.mark(Mark::Durable)),
-            oldest_flight: flusher.oldest_flight_age(),
+            in_flight_age: flusher.in_flight_age(),
             alarm: flusher.segments.alarm().or_else(|| flusher.segments.holds.closed()),
             full: flusher.segments.full(),
             poisoned: flusher.is_poisoned(),

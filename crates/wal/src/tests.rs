@@ -11,8 +11,8 @@ mod dead_rings_tests;
 mod duplicate_tests;
 #[path = "fault_tests.rs"]
 mod fault_tests;
-#[path = "flights_tests.rs"]
-mod flights_tests;
+#[path = "flush_tests.rs"]
+mod flush_tests;
 #[path = "follow_tests.rs"]
 mod follow_tests;
 #[path = "future_tests.rs"]

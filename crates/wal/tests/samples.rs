@@ -22,7 +22,7 @@ const COMMIT: u8 = 1;
 /// future waits until the test flushes; every call measured; five records, one of them in pieces, of which three
 /// commit.
 #[test]
-fn futures_scans_flights_shipments_and_opens_give_samples() {
+fn futures_scans_flushes_shipments_and_opens_give_samples() {
     offer_clock(now_ns);
     let mut drain = Drain::open(&now_ns).expect("nobody else drains");
     assert!(publish(&RateTable::all(1.0)));
@@ -62,10 +62,10 @@ fn futures_scans_flights_shipments_and_opens_give_samples() {
     let record_bytes = appended.end.bytes_since(appended.start);
     assert!(waits.iter().any(|wait| wait.features[0] == 2 && u64::from(wait.features[1]) >= record_bytes), "{waits:?}");
     assert!(of(4).iter().any(|scan| scan.features[0] > 0), "{:?}", of(4));
-    let flights = of(2).into_iter().filter(|flight| flight.lsn > appended.start.get()).collect::<Vec<_>>();
-    let records: u32 = flights.iter().map(|flight| flight.features[1]).sum();
-    assert_eq!(records, 4 + pieces, "{flights:?}");
-    assert!(flights.iter().all(|flight| (flight.features[0] > 0) == (flight.features[1] > 0)), "{flights:?}");
+    let flushes = of(2).into_iter().filter(|flush| flush.lsn > appended.start.get()).collect::<Vec<_>>();
+    let records: u32 = flushes.iter().map(|flush| flush.features[1]).sum();
+    assert_eq!(records, 4 + pieces, "{flushes:?}");
+    assert!(flushes.iter().all(|flight| (flight.features[0] > 0) == (flight.features[1] > 0)), "{flushes:?}");
     let [shipment] = of(23)[..] else { panic!("one shipment: {:?}", of(23)) };
     assert_eq!((shipment.lsn, shipment.features[0] as usize), (appended.start.get(), bytes.len()));
     assert_eq!(shipment.features[1], 3, "commits");

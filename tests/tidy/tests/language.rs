@@ -1,6 +1,7 @@
 //! The language of comments and documents: the standard terms of the field, in lines of at most 120 columns.
 //!
-//! `docs/glossary.md` has the terms. A name in backticks, a block of code and the target of a link are no prose.
+//! `docs/glossary.md` has the terms. A name in backticks, a block of code, the target of a link and a part that a program
+//! writes are no prose.
 
 use std::{path::Path, process::Command};
 
@@ -65,7 +66,7 @@ fn prose(line: &str) -> String {
 fn faults(path: &str, text: &str) -> Vec<String> {
     let is_code = path.ends_with(".rs");
     let banned = BANNED.iter().chain(BANNED_IN_CODE.iter().filter(|_| is_code));
-    let (mut faults, mut is_block) = (Vec::new(), false);
+    let (mut faults, mut is_block, mut is_generated) = (Vec::new(), false, false);
     for (number, line) in text.lines().enumerate() {
         let Some(line) = (if is_code { comment(line).map(|comment| (line, comment)) } else { Some((line, line)) })
         else {
@@ -73,6 +74,10 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             continue;
         };
         let (whole, said) = line;
+        is_generated = if is_generated { !said.ends_with("end -->") } else { said.ends_with("begin -->") };
+        if is_generated {
+            continue;
+        }
         let start = said.trim_start_matches(['/', '!', ' ']);
         if start.starts_with("```") {
             is_block = !is_block;
@@ -124,6 +129,7 @@ fn planted_faults_of_prose_are_found() {
         ("a.rs", "let who = \"told // beside\";"),
         ("a.rs", "/// Calls `keeper` of [`Who`] while a flush is in flight."),
         ("a.rs", "//! ```\n//! nobody\n//! ```"),
+        ("a.md", "<!-- x begin -->\nnobody\n<!-- x end -->\n"),
         ("a.md", "People who operate it; see [the page](keeper.md#told)."),
         ("a.md", &format!("| {} |", "cell ".repeat(40))),
     ] {

@@ -311,7 +311,8 @@ impl KvFlags {
             "db" => self.db = Some(value.into()),
             "disable_wal" if value == "all" => {
                 (self.disable_wal, self.no_log) = (true, true);
-                self.for_peer.push("--disable_wal=1".to_owned()); // it keeps a log all the same, and writes nothing to it
+                // It keeps a log all the same, and writes nothing to it.
+                self.for_peer.push("--disable_wal=1".to_owned());
                 return Ok(());
             }
             "disable_wal" => (self.disable_wal, self.no_log) = (flag()?, false),

@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
         let (reads, written) = (flags.reads.unwrap_or(flags.num), flags.writes.unwrap_or(flags.num));
         match workload {
             _ if writes => {
-                self.pace = Pace::new(flags.write_rate, 1); // nobody else writes
+                self.pace = Pace::new(flags.write_rate, 1); // no other thread writes
                 self.write_until_over()?;
             }
             Workload::FillSeq => self.write(written, |_, at| at)?,
@@ -343,7 +343,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, count: u64, missing: bool) -> anyhow::Result<()> {
         let mut at = 0;
         if missing {
-            self.key.push(b'.'); // as db_bench: a key that nobody wrote
+            self.key.push(b'.'); // as db_bench: a key that was never written
         }
         while self.goes_on(at, count) {
             let number = self.random.below(self.shared.flags.num);

@@ -4,7 +4,6 @@ pub(crate) mod append;
 pub(crate) mod boundary;
 pub(crate) mod copies;
 pub(crate) mod durable;
-pub(crate) mod flights;
 pub(crate) mod frozen;
 pub(crate) mod overhead;
 pub(crate) mod recovery;

@@ -2,7 +2,7 @@
 //! anomalies occur?
 //!
 //! There are two loads: pgbench's TPC-B, where every transaction updates one of ten rows; and pairs of doctors on
-//! call, each of whom leaves only after seeing that the other one stays, so that two who leave at once leave a shift
+//! call, each of which leaves only after seeing that the other one stays, so that two that leave at once leave a shift
 //! empty. Nothing is retried.
 
 use std::time::Duration;

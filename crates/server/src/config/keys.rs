@@ -418,12 +418,6 @@ pub const KEYS: &[Key] = &[
         "First position of the log of a database that is made; one that exists goes on where it is.",
     ),
     key(
-        "wal.flights",
-        Kind::Count,
-        "1",
-        "Log writes and syncs at one time, 1 to 8. More help where the device syncs in parallel.",
-    ),
-    key(
         "wal.flush_bytes",
         Kind::Bytes,
         "1MiB",

@@ -67,7 +67,7 @@ impl Database {
             poisoned: log.poisoned,
             full: log.full,
             alarm: log.alarm,
-            oldest_flush: log.oldest_flight,
+            oldest_flush: log.in_flight_age,
             bad_copies: log
                 .copies
                 .into_iter()

@@ -168,7 +168,7 @@ impl MirrorFile {
     ) -> io::Result<Vec<(usize, R)>> {
         let handles = self.handles.lock().clone();
         // The frame writer writes segments; a file without a segment's name is still being prepared.
-        let by = if self.is_segment() { By::Flight } else { By::Names };
+        let by = if self.is_segment() { By::Flush } else { By::Names };
         self.mirror.each(by, |index| {
             let (file, act) = (handles[index].clone()?, act.clone());
             Some(Box::new(move || act(&*file)))

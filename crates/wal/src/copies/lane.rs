@@ -80,14 +80,14 @@ impl Lane {
         })
     }
 
-    /// Waits until the calls submitted so far are done; returns `false` if none completes for as long as `patience`.
-    pub(super) fn drain(&self, patience: std::time::Duration) -> bool {
+    /// Waits until the calls submitted so far are done; returns `false` if none completes for as long as `limit`.
+    pub(super) fn drain(&self, limit: std::time::Duration) -> bool {
         let Some(shared) = &self.0 else { return true };
         let mut queue = shared.queue.lock();
         let given = queue.given;
         while queue.done < given && !queue.ended {
             let done = queue.done;
-            if shared.changed.wait_for(&mut queue, patience).timed_out() && queue.done == done {
+            if shared.changed.wait_for(&mut queue, limit).timed_out() && queue.done == done {
                 return false;
             }
         }
@@ -100,13 +100,13 @@ impl Lane {
         queue.running.then_some(queue.done)
     }
 
-    /// Ends the thread after the calls submitted so far. Waits for the end, but at most `patience` without a change.
-    pub(super) fn stop(&self, patience: std::time::Duration) {
+    /// Ends the thread after the calls submitted so far. Waits for the end, but at most `limit` without a change.
+    pub(super) fn stop(&self, limit: std::time::Duration) {
         let Some(shared) = &self.0 else { return };
         let mut queue = shared.queue.lock();
         queue.stop = true;
         shared.changed.notify_all();
-        while !queue.ended && !shared.changed.wait_for(&mut queue, patience).timed_out() {}
+        while !queue.ended && !shared.changed.wait_for(&mut queue, limit).timed_out() {}
     }
 }
 

@@ -320,7 +320,7 @@ fn power_cut_at_any_call_of_a_catch_up_loses_nothing() {
 fn copies_come_and_go_under_load() {
     let disk = SimFiles::new();
     let dirs = FaultyDirs::new(&disk);
-    let options = Options { threads: true, copy_stall: Duration::from_millis(500), flights: 3, ..with(&[COPY, THIRD]) };
+    let options = Options { threads: true, copy_stall: Duration::from_millis(500), ..with(&[COPY, THIRD]) };
     let env = Env { clock: Arc::new(RealClock), ..dirs.env(3) };
     let (log, _) = Log::open(&env, HOME.as_ref(), options.clone()).unwrap();
     std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ const LAG_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// A flush: writes and syncs of frames.
-    Flight,
+    Flush,
     /// Code that creates, renames and removes files.
     Names,
 }
@@ -109,13 +109,13 @@ impl Shared {
             let succeeded = (0..who.len()).filter(|at| who[*at].1 && done(at)).count();
             let pending = outcomes.of.iter().any(Option::is_none);
             let enough = succeeded >= self.needed();
-            let early = self.rules.quorum && by == By::Flight && !strict;
+            let early = self.rules.quorum && by == By::Flush && !strict;
             if !pending || (enough && (early || stalled)) {
                 break enough;
             }
             // With fewer than the minimum the call can only wait, as a log without copies does.
-            let patience = if enough && !strict { self.rules.stall } else { Duration::from_secs(3600) };
-            stalled = round.arrived.wait_for(&mut outcomes, patience).timed_out() && enough;
+            let limit = if enough && !strict { self.rules.stall } else { Duration::from_secs(3600) };
+            stalled = round.arrived.wait_for(&mut outcomes, limit).timed_out() && enough;
         };
         outcomes.closed = true;
         let of = std::mem::take(&mut outcomes.of);

@@ -1,47 +1,44 @@
 //! Group commit: which thread leads a flush, which threads wait for it, and which are woken.
 //!
-//! The first thread that needs a mark leads a flush for all; the others park. Up to `wal.flights` flushes are in flight
-//! at a time. Meanwhile new records gather, and the next leader is woken as soon as a flush ends: no timer is on that
-//! path. Threads park in the lane of the flush that will cover them, so that a flush wakes its own waiters and one next
+//! The first thread that needs a mark leads a flush for all; the others park. One flush is in flight at a time.
+//! Meanwhile new records gather, and the next leader is woken as soon as the flush completes: no timer is on that path.
+//! Threads park in the lane of the flush that will cover them, so that a flush wakes its own waiters and one next
 //! leader. Futures leave their waker, and the background flusher leads for them.
 //!
-//! A flush takes the right to flush (`begin`), places a frame while it holds the frame writer, writes it, syncs, and
-//! ends.
+//! A flush takes the permit (`begin`), places a frame with the frame writer, writes it, syncs, and completes.
 //!
 //! # Invariants
-//! - W1. Rights are handed out under the queue's mutex, at most `wal.flights` at a time, each with its own file
-//!   description. A flush that closes the log or writes an empty frame is alone.
+//! - W1. One flush is in flight at a time: the permit is handed out under the queue's mutex.
 //! - W2. A thread that parks has seen under the mutex that its mark is not reached, and a thread that moves a mark
 //!   takes the mutex before it wakes waiters: no wake-up is lost.
-//! - W3. When a flush ends and a waiter is left that no in-flight flush covers, a thread or the background flusher is
-//!   woken to lead.
-//! - W4. `durable <= written <= boundary`; both move as [`Track`] says (LOG-8).
-//! - W5. After a failed write or sync that file is left for good (LOG-9). Nothing is placed, and the next thread that
-//!   locks the frame writer waits for the other in-flight flushes and writes everything above `durable` elsewhere
-//!   (`course` A5). If that fails too, the log is poisoned: every wait fails.
-//! - W6. No I/O under the queue's mutex, nor under the track's, and no code of a waker under the former: it is not
-//!   woken, cloned or dropped there.
-//! - W7. The current file is left only while no flush writes or syncs: the thread that leaves it holds the frame writer
-//!   and waits for them. Lock order: frame writer, then queue or track.
+//! - W3. When a flush completes and a waiter is left, a thread or the background flusher is woken to lead.
+//! - W4. `durable <= written <= boundary`; both move as the frame writer says (LOG-8).
+//! - W5. After a failed write or sync that file is left for good (LOG-9): the flush writes everything above `durable`
+//!   elsewhere (A5 of `frame_writer`). If that fails too, the log is poisoned: every wait fails.
+//! - W6. No I/O under the queue's mutex, and no code of a waker: it is not woken, cloned or dropped there.
+//! - W7. Only the flush in flight has the frame writer, apart from an opening, a jump of positions and a close that
+//!   waits for it. Lock order: frame writer, then queue.
 //!
 //! | file | holds | keeps |
 //! |---|---|---|
-//! | `queue` | in-flight flushes and waiters, under one mutex | W1 |
-//! | `flight` | a flush from its right to its end | W4, W6 |
-//! | `mend` | work of a flush while no other write is in progress | W5, W7 |
+//! | `queue` | the in-flight flush and the waiters, under one mutex | W1 |
+//! | `in_flight` | a flush from its permit to its completion | W4, W6 |
+//! | `rewrite` | the work of a flush after an error, at the close, and for copies | W5, W7 |
 //! | `wait` | threads and futures that wait, and the wake-ups | W2, W3 |
-//! | `keeper` | the background flusher, which leads for futures and for records that no caller waits for | W3 |
-//! | `haste` | the flush delay override | |
-//! | `patience` | how long, and how many, records without a waiter may stay in memory | |
+//! | `background` | the background flusher, which leads for futures and for records that no caller waits for | W3 |
+//! | `delay_override` | the flush delay override | |
+//! | `limits` | how long, and how many, records without a waiter may stay in memory | |
+//! | `counters` | totals, read without a lock | |
 //!
-//! Checked by the concurrency test, the fault sweep, the crash lab and `flights_tests`.
+//! Checked by the concurrency test, the fault sweep, the crash lab and `flush_tests`.
 
-mod flight;
-mod haste;
-mod keeper;
-mod mend;
-mod patience;
+mod background;
+mod counters;
+mod delay_override;
+mod in_flight;
+mod limits;
 mod queue;
+mod rewrite;
 mod wait;
 
 use std::{
@@ -59,24 +56,25 @@ use parking_lot::{Condvar, Mutex};
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use self::keeper::{KEEPER_SILENT, KEEPER_SLEEPS};
-pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose, wait::MeasuredWait};
+pub(crate) use self::background::{FLUSHER_SILENT, FLUSHER_SLEEPS};
 use self::{
-    haste::Delays,
-    keeper::KEEPER_BUSY,
-    patience::Patience,
+    background::FLUSHER_BUSY,
+    delay_override::Delays,
+    limits::FlushLimits,
     queue::{LANES, Queue},
+};
+pub(crate) use self::{
+    counters::FlushCounters, delay_override::FlushDelayOverride, in_flight::Permit, queue::Purpose, wait::MeasuredWait,
 };
 use crate::{
     Mark, Options, WalError, Warnings,
     copies::Mirror,
-    course::{Counts, Course},
+    frame_writer::FrameWriter,
     recent::Recent,
     reserve::{Place, Reserve, State, Word},
     ring_file::{Home, WordAt},
     segments::Segments,
-    stall::{Oldest, Stalls},
-    track::Track,
+    stall::{Stalls, Started},
     watch::Watch,
 };
 
@@ -90,7 +88,7 @@ pub(crate) struct Flusher {
     pub(crate) follows: bool,
     /// Whether, below `flush_bytes`, only calls of the user flush (`wal.manual_wal_flush`).
     manual: bool,
-    patience: Patience,
+    limits: FlushLimits,
     warnings: Warnings,
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
@@ -109,16 +107,15 @@ pub(crate) struct Flusher {
     pub(crate) full: AtomicU8,
     // Leaders and waiters.
     pub(crate) queue: Mutex<Queue>,
-    flight_ended: [Condvar; LANES],
+    flush_ended: [Condvar; LANES],
     written_moved: Condvar,
-    pub(crate) keeper_poked: Condvar,
-    pub(crate) keeper: AtomicU8,
+    pub(crate) background_poked: Condvar,
+    /// What the background flusher does (`background`).
+    pub(crate) background: AtomicU8,
     delays: Arc<Delays>,
-    // The placed frames, and their outcomes.
-    course: Mutex<Course>,
-    track: Arc<Track>,
-    /// One for each flush in flight, for its frames.
-    buffers: Vec<Mutex<Vec<u8>>>,
+    /// Locked by the flush in flight (W7).
+    frame_writer: Mutex<FrameWriter>,
+    pub(crate) counters: Arc<FlushCounters>,
 }
 
 impl Flusher {
@@ -126,18 +123,18 @@ impl Flusher {
         home: &Home,
         reserve: Reserve,
         segments: Segments,
-        course: Course,
+        writer: FrameWriter,
         (options, follows): (&Options, bool),
         env: &Env,
     ) -> Self {
-        let (start, flights) = (course.issued, course.files.len());
-        let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
+        let start = writer.issued;
+        let recent = Recent::new(options.recent_bytes, start, &writer.path, writer.offset);
         Self {
             reserve,
             segments,
             follows,
             manual: options.manual_wal_flush,
-            patience: Patience::new(options, follows),
+            limits: FlushLimits::new(options, follows),
             warnings: options.warnings.clone(),
             clock: env.clock.clone(),
             stalls: Mutex::default(),
@@ -145,18 +142,17 @@ impl Flusher {
             durable: home.word(WordAt::Durable, || Word::new(start)),
             named: Word::new(start),
             full: AtomicU8::new(u8::from(follows)),
-            queue: Mutex::new(Queue::new(flights)),
-            flight_ended: std::array::from_fn(|_| Condvar::new()),
+            queue: Mutex::new(Queue::new()),
+            flush_ended: std::array::from_fn(|_| Condvar::new()),
             written_moved: Condvar::new(),
-            keeper_poked: Condvar::new(),
-            keeper: AtomicU8::new(KEEPER_BUSY),
+            background_poked: Condvar::new(),
+            background: AtomicU8::new(FLUSHER_BUSY),
             delays: Arc::default(),
             recent,
             watch: Watch::default(),
-            track: course.track.clone(),
-            mirror: course.mirror.clone(),
-            course: Mutex::new(course),
-            buffers: (0..flights).map(|_| Mutex::default()).collect(),
+            mirror: writer.mirror.clone(),
+            counters: writer.counters.clone(),
+            frame_writer: Mutex::new(writer),
         }
     }
 
@@ -191,11 +187,11 @@ impl Flusher {
             queue.state = state;
         }
         let waiting = queue.take_wakers();
-        self.flight_ended.iter().for_each(|condvar| {
+        self.flush_ended.iter().for_each(|condvar| {
             condvar.notify_all();
         });
         self.written_moved.notify_all();
-        self.keeper_poked.notify_one();
+        self.background_poked.notify_one();
         drop(queue);
         waiting.for_each(Waker::wake);
         self.watch.notify();
@@ -213,43 +209,30 @@ impl Flusher {
 
     /// Warns of the flush or slot that has delayed all others for long, if there is one.
     pub(crate) fn look_for_stalls(&self) {
-        let (oldest, blocker) = (self.oldest_flight(), self.reserve.blocker());
-        let lines = self.stalls.lock().look(self.segments.dir(), self.clock.now_ns(), oldest, blocker);
+        let (started, blocker) = (self.started(), self.reserve.blocker());
+        let lines = self.stalls.lock().look(self.segments.dir(), self.clock.now_ns(), started, blocker);
         lines.into_iter().for_each(|line| self.warnings.note(line));
         self.tell();
     }
 
-    fn oldest_flight(&self) -> Option<Oldest> {
-        let queue = self.queue.lock();
-        let oldest = queue.air.iter().find(|flight| !flight.landed);
-        oldest.map(|flight| Oldest { number: flight.number, began_ns: flight.began_ns })
+    fn started(&self) -> Option<Started> {
+        let in_flight = self.queue.lock().in_flight;
+        in_flight.map(|flush| Started { number: flush.number, began_ns: flush.began_ns })
     }
 
-    /// Returns the age of the oldest in-flight flush.
-    pub(crate) fn oldest_flight_age(&self) -> Option<Duration> {
-        let oldest = self.oldest_flight()?;
-        Some(Duration::from_nanos(self.clock.now_ns().saturating_sub(oldest.began_ns)))
+    /// Returns the age of the in-flight flush.
+    pub(crate) fn in_flight_age(&self) -> Option<Duration> {
+        let started = self.started()?;
+        Some(Duration::from_nanos(self.clock.now_ns().saturating_sub(started.began_ns)))
     }
 
-    /// Waits for the in-flight flushes.
-    pub(crate) fn settle(&self) {
-        let _course = self.course.lock();
-        self.track.wait_quiet();
+    /// Waits for the in-flight flush.
+    pub(crate) fn wait_for_flush(&self) {
+        drop(self.frame_writer.lock());
     }
 
     /// Returns whether a failure has stopped the log.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.queue.lock().state == State::Poisoned
-    }
-
-    /// Returns the number of syncs of flushes that succeeded, and their total duration in nanoseconds.
-    pub(crate) fn timed_syncs(&self) -> (u64, u64) {
-        self.track.lock().timed()
-    }
-
-    /// Returns the totals of the placed frames, and the number of syncs that succeeded.
-    pub(crate) fn counts(&self) -> (Counts, u64) {
-        let counts = self.course.lock().counts;
-        (counts, self.track.lock().syncs())
     }
 }

@@ -1,22 +1,17 @@
-//! `Queue`: the in-flight flushes, the waiters, and whether another flush may begin. All of it is read and written
-//! under its mutex (W1, W2), and nothing here blocks or wakes.
+//! `Queue`: the in-flight flush, the waiters, and whether another flush may begin. All of it is read and written under
+//! its mutex (W1, W2), and nothing here blocks or wakes.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    task::Waker,
-};
+use std::{collections::BTreeMap, task::Waker};
 
 use collie_base::Lsn;
 
-use crate::{Mark, options::FLIGHTS_MAX, reserve::State};
+use crate::{Mark, reserve::State};
 
 /// Futures that wait, by position and a unique number.
 pub(super) type Wakers = BTreeMap<(Lsn, u64), Waker>;
 
-/// Lanes to park in: one for each flush that is in flight or next. The lane of a flush is its number modulo this.
-pub(super) const LANES: usize = 16;
-const _: () =
-    assert!(LANES as u64 > 2 * FLIGHTS_MAX - 1, "landed flights wait for those before them: at most twice as many");
+/// Lanes to park in: one for the flush in flight, one for the next. The lane of a flush is its number modulo this.
+pub(super) const LANES: usize = 2;
 
 /// The purpose of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,28 +38,21 @@ impl Purpose {
     pub(super) fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Sync)
     }
-
-    /// Returns whether no other flush may be in flight with it (W1).
-    fn is_alone(self) -> bool {
-        matches!(self, Self::Close | Self::Heartbeat)
-    }
 }
 
-/// A flush that has begun and is still in the list.
+/// The flush that has begun and not completed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InAir {
+pub(super) struct InFlight {
     pub(super) number: u64,
     pub(super) purpose: Purpose,
     /// The position that it covers, on disk if it syncs.
     pub(super) target: Lsn,
-    /// Whether it has ended, and only waits for those before it.
-    pub(super) landed: bool,
     pub(super) began_ns: u64,
     /// Nanoseconds since the flush before it began.
     pub(super) since_last_ns: u64,
 }
 
-impl InAir {
+impl InFlight {
     fn covers(&self, mark: Mark, lsn: Lsn) -> bool {
         let reaches = if mark == Mark::Durable { self.purpose.syncs() } else { self.purpose.writes() };
         reaches && self.target >= lsn
@@ -74,12 +62,9 @@ impl InAir {
 /// The state of the flusher that its mutex protects.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Oldest first, numbered without a gap.
-    pub(super) air: VecDeque<InAir>,
-    /// File descriptions that no flush uses.
-    pub(super) free: Vec<usize>,
+    pub(super) in_flight: Option<InFlight>,
     /// Number of the flush that began last.
-    pub(crate) flight: u64,
+    pub(crate) flush: u64,
     /// The time at which it began; 0 if none has.
     pub(super) last_began_ns: u64,
     pub(super) parked: [usize; LANES],
@@ -92,11 +77,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(flights: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            air: VecDeque::new(),
-            free: (0..flights).rev().collect(),
-            flight: 0,
+            in_flight: None,
+            flush: 0,
             last_began_ns: 0,
             parked: [0; LANES],
             parked_written: 0,
@@ -108,23 +92,14 @@ impl Queue {
         }
     }
 
-    /// Returns the in-flight flush that will bring `mark` to `lsn`.
-    pub(super) fn ride(&self, mark: Mark, lsn: Lsn) -> Option<u64> {
-        self.air.iter().find(|flight| flight.covers(mark, lsn)).map(|flight| flight.number)
+    /// Returns the number of the in-flight flush if it will bring `mark` to `lsn`.
+    pub(super) fn covering(&self, mark: Mark, lsn: Lsn) -> Option<u64> {
+        self.in_flight.filter(|flush| flush.covers(mark, lsn)).map(|flush| flush.number)
     }
 
-    /// Returns whether a flush with `purpose` may begin (W1).
-    pub(super) fn may_begin(&self, purpose: Purpose) -> bool {
-        let mut flying = self.air.iter().filter(|flight| !flight.landed);
-        let blocked =
-            if purpose.is_alone() { flying.next().is_some() } else { flying.any(|flight| flight.purpose.is_alone()) };
-        !blocked && !self.free.is_empty() && self.state == State::Open
-    }
-
-    /// Returns the flush `number`, which has not ended.
-    pub(super) fn flying(&mut self, number: u64) -> &mut InAir {
-        let flight = self.air.iter_mut().find(|flight| flight.number == number && !flight.landed);
-        flight.expect("a flight lands once")
+    /// Returns whether a flush may begin (W1).
+    pub(super) fn may_begin(&self) -> bool {
+        self.in_flight.is_none() && self.state == State::Open
     }
 
     /// Returns the futures that wait for `mark`. It is not the boundary: futures for that wait in `reserve`.
@@ -157,8 +132,8 @@ impl Queue {
 }
 
 /// Returns the lane in which the waiters of a flush park.
-pub(super) fn lane(flight: u64) -> usize {
-    usize::try_from(flight % LANES as u64).expect("below the number of lanes")
+pub(super) fn lane(flush: u64) -> usize {
+    usize::try_from(flush % LANES as u64).expect("below the number of lanes")
 }
 
 /// Removes and returns the wakers whose position is reached.

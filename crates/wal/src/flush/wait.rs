@@ -59,9 +59,9 @@ impl Flusher {
     #[cold]
     fn about_wait(&self, mark: Mark, lsn: Lsn) -> CommitWait {
         let bytes_ahead = word(lsn.get().saturating_sub(self.mark(mark).get()));
-        let flush_ewma_us = word(self.track.lock().took_ewma_ns() / 1_000);
+        let flush_ewma_us = word(self.counters.sync_ewma_ns() / 1_000);
         let queue = self.queue.lock();
-        let flights = queue.air.iter().filter(|flight| !flight.landed).count();
+        let flights = u32::from(queue.in_flight.is_some());
         let futures = queue.durable_wakers.len() + queue.written_wakers.len();
         let waiters = queue.parked.iter().sum::<usize>() + queue.parked_written + futures;
         let level = match mark {
@@ -69,7 +69,7 @@ impl Flusher {
             Mark::Written => 1,
             Mark::Durable => 2,
         };
-        CommitWait { level, bytes_ahead, flights: word(flights), waiters: word(waiters), flush_ewma_us }
+        CommitWait { level, bytes_ahead, flights, waiters: word(waiters), flush_ewma_us }
     }
 
     fn wait_for(&self, mark: Mark, lsn: Lsn, purpose: Purpose) -> Result<(), WalError> {
@@ -79,7 +79,7 @@ impl Flusher {
         let mut queue = self.queue.lock();
         loop {
             if self.mark(mark) >= lsn {
-                if !queue.free.is_empty() {
+                if queue.in_flight.is_none() {
                     // This thread may have been woken to lead and need not: it passes the duty on (W3).
                     let _woken = self.pass_on(&queue);
                 }
@@ -88,25 +88,23 @@ impl Flusher {
             if queue.state != State::Open {
                 return Err(self.refusal(queue.state));
             }
-            let ride = queue.ride(mark, lsn);
-            if ride.is_none()
-                && let Some(right) = self.begin(&mut queue, purpose)
-            {
+            let covering = queue.covering(mark, lsn);
+            if let Some(permit) = self.begin(&mut queue, purpose) {
                 drop(queue);
-                if lsn <= right.target {
-                    self.fly(right)?;
+                if lsn <= permit.target {
+                    self.flush(permit)?;
                 } else {
-                    // A right is never held while waiting for the boundary.
-                    self.give_up(right);
+                    // The permit is never held while waiting for the boundary.
+                    self.give_back(permit);
                     self.wait_boundary(lsn)?;
                 }
                 queue = self.queue.lock();
                 continue;
             }
             let stalled = if mark == Mark::Durable {
-                let lane = lane(ride.unwrap_or(queue.flight + 1));
+                let lane = lane(covering.unwrap_or(queue.flush + 1));
                 queue.parked[lane] += 1;
-                let waited = self.flight_ended[lane].wait_for(&mut queue, STALL);
+                let waited = self.flush_ended[lane].wait_for(&mut queue, STALL);
                 queue.parked[lane] -= 1;
                 waited.timed_out()
             } else {
@@ -149,8 +147,8 @@ impl Flusher {
         let number = *id.get_or_insert(queue.next_waker);
         queue.next_waker = queue.next_waker.max(number + 1);
         let replaced = queue.wakers(mark).insert((lsn, number), waker);
-        if !queue.free.is_empty() && queue.ride(mark, lsn).is_none() {
-            self.keeper_poked.notify_one();
+        if queue.in_flight.is_none() {
+            self.background_poked.notify_one();
         }
         drop(queue);
         drop(replaced);
@@ -180,11 +178,11 @@ impl Flusher {
     /// Wakes one thread that will lead (W3): a thread that waits for the next flush, or the background flusher if
     /// futures wait. Returns whether a thread was woken.
     pub(super) fn pass_on(&self, queue: &MutexGuard<'_, Queue>) -> bool {
-        let next = lane(queue.flight + 1);
+        let next = lane(queue.flush + 1);
         if queue.parked[next] > 0 {
-            return self.flight_ended[next].notify_one();
+            return self.flush_ended[next].notify_one();
         }
         let futures = !queue.durable_wakers.is_empty() || !queue.written_wakers.is_empty();
-        futures && self.keeper_poked.notify_one()
+        futures && self.background_poked.notify_one()
     }
 }

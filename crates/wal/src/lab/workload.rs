@@ -84,8 +84,8 @@ pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
         segment_bytes,
         spares: [1, 1, 2, 3][index(random, 4)],
         frame_bytes: usual.frame_bytes << random.below(3),
+        recent_bytes: [usual.recent_bytes, usual.recent_bytes, 0, 8 << 10][index(random, 4)],
         sync_every: random.below(4),
-        flights: [1, 1, 2, 4][index(random, 4)],
         ..usual
     }
 }

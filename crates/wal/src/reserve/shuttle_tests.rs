@@ -18,7 +18,7 @@
 //!
 //! Shuttle does not check orderings (it is sequentially consistent: `loom_tests`), nor the order between two accesses
 //! of a cell that do not overlap. The election and the lanes of the flush use parking_lot directly, so no model reaches
-//! them; here as many flushes run as `wal.flights` allows, and each takes what is complete (`flights_tests`,
+//! them. Here two flushes run in parallel, one more than in a log, and each takes the complete records (`flush_tests`,
 //! `mix_tests` and the lab have the real ones).
 
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
@@ -70,11 +70,11 @@ const CROWD: Form = Form { workers: 5, records: 3, flushers: 1, looks: 1, ..BASE
 
 /// The flushes, by their positions.
 #[derive(Default)]
-struct Flights {
+struct Flushes {
     /// Everything below was taken by a flush.
     issued: Lsn,
     /// Flushes that ended before one in front of them: by start, their end and bytes.
-    landed: BTreeMap<Lsn, (Lsn, Vec<u8>)>,
+    completed: BTreeMap<Lsn, (Lsn, Vec<u8>)>,
     /// The bytes on disk.
     disk: Vec<u8>,
 }
@@ -84,8 +84,8 @@ struct Mix {
     form: Form,
     reserve: Reserve,
     durable: AtomicU64,
-    flights: Mutex<Flights>,
-    has_landed: Condvar,
+    flushes: Mutex<Flushes>,
+    has_completed: Condvar,
     /// By record: 0, or the start that `publish` got.
     published: Vec<AtomicU64>,
     /// Highest start of an acknowledged record.
@@ -125,8 +125,8 @@ impl Mix {
             form,
             reserve: Reserve { ring: Ring::new(&Home::Private, RING_BYTES), seats: Seats::new(5), rule },
             durable: AtomicU64::new(START.get()),
-            flights: Mutex::new(Flights { issued: START, ..Flights::default() }),
-            has_landed: Condvar::new(),
+            flushes: Mutex::new(Flushes { issued: START, ..Flushes::default() }),
+            has_completed: Condvar::new(),
             published: (0..form.workers * form.records).map(|_| AtomicU64::new(0)).collect(),
             acknowledged: AtomicU64::new(0),
         }
@@ -138,8 +138,8 @@ impl Mix {
 
     /// Takes everything that is complete and not taken yet; returns how far that is.
     fn flush(&self) -> Lsn {
-        let mut flights = self.flights.lock();
-        let from = flights.issued;
+        let mut flushes = self.flushes.lock();
+        let from = flushes.issued;
         let early = mutant!("FLAGS_BEFORE_BOUNDARY").then(|| match &self.reserve.rule {
             Rule::Help(slots, helping) => helping.staged(slots, from, Lsn::MAX),
             _ => unreachable!("a mistake of the helping protocol"),
@@ -148,8 +148,8 @@ impl Mix {
         if to <= from {
             return to;
         }
-        flights.issued = to;
-        drop(flights);
+        flushes.issued = to;
+        drop(flushes);
         let mut bytes = Vec::new();
         match early {
             // SAFETY: none: this is the mistake, and the model sees its race.
@@ -157,15 +157,15 @@ impl Mix {
             // SAFETY: ring R2: `issued` gives the range to this flush alone, and `to` came from a scan.
             None => unsafe { self.reserve.read_into(from, to, to, &mut bytes) },
         }
-        let mut flights = self.flights.lock();
-        flights.landed.insert(from, (to, bytes));
+        let mut flushes = self.flushes.lock();
+        flushes.completed.insert(from, (to, bytes));
         let mut durable = self.durable();
-        while let Some((end, bytes)) = flights.landed.remove(&durable) {
+        while let Some((end, bytes)) = flushes.completed.remove(&durable) {
             durable = end;
-            flights.disk.extend_from_slice(&bytes);
+            flushes.disk.extend_from_slice(&bytes);
         }
         self.durable.fetch_max(durable.get(), Ordering::Release);
-        self.has_landed.notify_all();
+        self.has_completed.notify_all();
         to
     }
 
@@ -264,7 +264,7 @@ impl Mix {
         }
         assert_eq!((self.reserve.next(), self.reserve.boundary(), self.durable()), (next, next, next), "M3: the marks");
         // Unlocked before the comparison: a failure while a lock is held is reported as something else.
-        let disk = std::mem::take(&mut self.flights.lock().disk);
+        let disk = std::mem::take(&mut self.flushes.lock().disk);
         assert_eq!(disk, appended, "M3: wrong bytes");
     }
 }
@@ -280,9 +280,9 @@ impl Room for Mix {
                 self.sleep(until, None);
                 continue;
             }
-            let mut flights = self.flights.lock();
+            let mut flushes = self.flushes.lock();
             while self.durable() < until {
-                flights = self.has_landed.wait(flights);
+                flushes = self.has_completed.wait(flushes);
             }
         }
         Ok(())

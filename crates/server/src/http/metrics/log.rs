@@ -40,7 +40,7 @@ pub(super) fn figures(out: &mut Exposition, figures: &StoreFigures) {
     count("collie_log_rewrites_total", "Files that were left after a write or sync failed.", log.rewrites);
     let help = "How long the syncs of flushes took.";
     out.one("collie_log_flush_sync_seconds_total", Kind::Counter, help, log.sync_time);
-    let age = log.oldest_flight.unwrap_or_default();
+    let age = log.in_flight_age.unwrap_or_default();
     out.one("collie_log_flush_age_seconds", Kind::Gauge, "How long the oldest flush has been on its way.", age);
     let mut gauge = |name: &str, help: &str, figure: u64| out.one(name, Kind::Gauge, help, figure);
     let size = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);

@@ -52,12 +52,12 @@ impl Knobs for LiveKnobs {
             // Only the smaller of the two delays is in force, and only that setting has a value.
             Setting::FlushDelay => {
                 let log = log()?;
-                let (delay, haste) = (log.flush_delay(), log.haste());
+                let (delay, haste) = (log.flush_delay(), log.flush_delay_override());
                 haste.is_none_or(|haste| haste >= delay).then_some(us(delay))
             }
             Setting::ReplicationFlushDelay => {
                 let log = log()?;
-                log.haste().filter(|haste| *haste < log.flush_delay()).map(us)
+                log.flush_delay_override().filter(|haste| *haste < log.flush_delay()).map(us)
             }
             Setting::FlushBytes => log().map(|log| log.flush_bytes() as f64),
             Setting::WriteBufferSize => Some(db.write_buffer_size() as f64),
@@ -80,7 +80,7 @@ impl Knobs for LiveKnobs {
                 log()?.set_flush_delay(Duration::from_micros(whole(value))).map_err(|error| error.to_string())
             }
             Setting::ReplicationFlushDelay => {
-                log()?.set_haste(Duration::from_micros(whole(value))).map_err(|error| error.to_string())
+                log()?.set_flush_delay_override(Duration::from_micros(whole(value))).map_err(|error| error.to_string())
             }
             Setting::FlushBytes => log()?.set_flush_bytes(whole(value)).map_err(|error| error.to_string()),
             Setting::WriteBufferSize => {

@@ -10,10 +10,10 @@
 //!
 //! | side | stores | fence | loads |
 //! |---|---|---|---|
-//! | append (`poke`) | its reservation | SeqCst | `keeper` |
-//! | keeper | `keeper` = sleeps, silent | SeqCst | the next free position |
+//! | append (`poke`) | its reservation | SeqCst | `background` |
+//! | background flusher | `background` = sleeps, silent | SeqCst | the next free position |
 //!
-//! Apart from that the loads and stores of `keeper` are Relaxed: it guards no data, the mutex does.
+//! Apart from that the loads and stores of `background` are Relaxed: it guards no data, the mutex does.
 
 use std::{
     sync::atomic::{Ordering, fence},
@@ -29,13 +29,13 @@ use super::{
 use crate::reserve::State;
 
 /// The background flusher runs, or will look again soon.
-pub(super) const KEEPER_BUSY: u8 = 0;
-/// It waits for `wal.flush_delay` to pass, or for the shorter delay of a `Haste`.
-const KEEPER_DELAYS: u8 = 1;
+pub(super) const FLUSHER_BUSY: u8 = 0;
+/// It waits for `wal.flush_delay` to pass, or for the shorter delay of a `FlushDelayOverride`.
+const FLUSHER_DELAYS: u8 = 1;
 /// It sleeps until it is notified.
-pub(crate) const KEEPER_SLEEPS: u8 = 2;
+pub(crate) const FLUSHER_SLEEPS: u8 = 2;
 /// It waits for a silence to end. An append that no caller waits for starts its delay at once, not after the silence.
-pub(crate) const KEEPER_SILENT: u8 = 3;
+pub(crate) const FLUSHER_SILENT: u8 = 3;
 
 /// After this silence an empty frame names the durable position, so that rot of the last full frame cannot look like an
 /// unfinished flush.
@@ -43,11 +43,11 @@ const SILENCE: Duration = Duration::from_millis(100);
 
 impl Flusher {
     /// Runs the background flusher until `stop` is set in the queue.
-    pub(crate) fn run_keeper(&self) {
+    pub(crate) fn run_background(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop {
             if queue.state != State::Open {
-                self.keeper_poked.wait(&mut queue);
+                self.background_poked.wait(&mut queue);
                 continue;
             }
             let (boundary, durable) = (self.reserve.advance(), self.durable.load());
@@ -62,10 +62,10 @@ impl Flusher {
             }
             let needed = needed.map(|(purpose, _)| purpose);
             let due = needed.or((pending >= self.flush_bytes()).then_some(Purpose::Sync));
-            if let Some(right) = due.and_then(|purpose| self.begin(&mut queue, purpose)) {
+            if let Some(permit) = due.and_then(|purpose| self.begin(&mut queue, purpose)) {
                 drop(queue);
                 // A failure has poisoned the log, and every waiter gets that error.
-                let _poisoned = self.fly(right);
+                let _poisoned = self.flush(permit);
                 queue = self.queue.lock();
                 continue;
             }
@@ -73,38 +73,38 @@ impl Flusher {
             let delayed = self.has_work() && !self.manual;
             let silent = !delayed && self.named.load() < durable && self.reserve.next() <= durable;
             if delayed || silent {
-                let flight = queue.flight;
-                self.keeper.store(if delayed { KEEPER_DELAYS } else { KEEPER_SILENT }, Ordering::Relaxed);
+                let last = queue.flush;
+                self.background.store(if delayed { FLUSHER_DELAYS } else { FLUSHER_SILENT }, Ordering::Relaxed);
                 // Pairs with the fence in `Flusher::poke`.
                 fence(Ordering::SeqCst);
                 if silent && self.has_work() {
-                    self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
+                    self.background.store(FLUSHER_BUSY, Ordering::Relaxed);
                     continue;
                 }
                 let time = if delayed { self.delays.shortest(self.flush_delay()) } else { SILENCE };
-                let timed_out = self.keeper_poked.wait_for(&mut queue, time).timed_out();
-                self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
+                let timed_out = self.background_poked.wait_for(&mut queue, time).timed_out();
+                self.background.store(FLUSHER_BUSY, Ordering::Relaxed);
                 let purpose = if delayed { Purpose::Sync } else { Purpose::Heartbeat };
-                let idle = delayed || queue.flight == flight;
+                let idle = delayed || queue.flush == last;
                 if timed_out
                     && idle
                     && !queue.stop
-                    && let Some(right) = self.begin(&mut queue, purpose)
+                    && let Some(permit) = self.begin(&mut queue, purpose)
                 {
                     drop(queue);
-                    let _poisoned = self.fly(right);
+                    let _poisoned = self.flush(permit);
                     queue = self.queue.lock();
                 }
                 continue;
             }
-            self.keeper.store(KEEPER_SLEEPS, Ordering::Relaxed);
+            self.background.store(FLUSHER_SLEEPS, Ordering::Relaxed);
             // Pairs with the fence in `Flusher::poke`.
             fence(Ordering::SeqCst);
             let woken_early = self.has_work() && !self.manual;
             if !woken_early {
-                self.keeper_poked.wait(&mut queue);
+                self.background_poked.wait(&mut queue);
             }
-            self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
+            self.background.store(FLUSHER_BUSY, Ordering::Relaxed);
         }
     }
 
@@ -128,12 +128,12 @@ impl Flusher {
             return; // it would look and sleep again
         }
         fence(Ordering::SeqCst);
-        let keeper = self.keeper.load(Ordering::Relaxed);
-        let waits_for_work = keeper == KEEPER_SLEEPS || keeper == KEEPER_SILENT;
-        if waits_for_work || (also_delayed && keeper == KEEPER_DELAYS) {
-            self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
+        let background = self.background.load(Ordering::Relaxed);
+        let waits_for_work = background == FLUSHER_SLEEPS || background == FLUSHER_SILENT;
+        if waits_for_work || (also_delayed && background == FLUSHER_DELAYS) {
+            self.background.store(FLUSHER_BUSY, Ordering::Relaxed);
             let _queue = self.queue.lock();
-            self.keeper_poked.notify_one();
+            self.background_poked.notify_one();
         }
     }
 }

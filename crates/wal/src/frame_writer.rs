@@ -1,19 +1,19 @@
-//! `Course`, the frame writer: where the next frame of the log goes and what it continues. It builds frames from the
-//! ring, turns to the next segment, and leaves a failed one.
+//! `FrameWriter`: where the next frame of the log goes, what it continues, and how far the log is written and durable. It
+//! builds frames from the ring, turns to the next segment, and leaves a failed one.
 //!
-//! Frames are placed one after the other by the thread that has locked the frame writer. In-flight flushes write and
-//! sync them in parallel (`flush`), each through its own file description. Opening, closing, turning and leaving a file
-//! write directly, while no flush is in flight.
+//! One thread at a time has it, the one that flushes (`flush`), or that opens or closes the log.
 //!
 //! # Invariants
-//! - A1. The frames of a log are placed in its order, by one thread at a time.
+//! - A1. The frames of a log are placed and written in its order, by one thread at a time.
 //! - A2. A frame holds whole records and never crosses a segment (LOG-2).
 //! - A3. A block below `durable` is never written again (LOG-3): `offset` only grows.
 //! - A4. The current file is synced before it is left with anything unsynced in it: a later sync goes to another file.
 //! - A5. After a failed write or sync a file is never written or synced again (LOG-9): everything behind the anchor is
 //!   written from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
+//! - A6. The anchor is the last frame that a sync covered which began after the frame was written (LOG-8). Each file has
+//!   one description, since a failed sync is reported once per description.
 //!
-//! Checked by the crash lab, `rewrite_tests` and `flights_tests`.
+//! Checked by the crash lab, `rewrite_tests` and `flush_tests`.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -24,6 +24,7 @@ use crate::{
     WalError,
     copies::Mirror,
     decode::whole_records,
+    flush::FlushCounters,
     format::{
         BLOCK_BYTES, CopyCounts, FRAME_BYTES_MAX, FrameHeader, HEADER, LINK_HEADER, Link, REASON_COPIES, REASON_OPEN,
         REASON_REWRITE, REASON_ROTATION,
@@ -31,47 +32,84 @@ use crate::{
     reserve::Reserve,
     segments::{Segments, Span},
     spare::Spare,
-    track::{Anchor, Track},
 };
 
-/// The place of the next frame, and the frame that it continues.
-#[derive(Debug)]
-pub(crate) struct Course {
-    /// Descriptions of the current file, one for each in-flight flush.
-    pub(crate) files: Vec<Arc<dyn File>>,
-    pub(crate) path: PathBuf,
+/// Where a frame ends, and the next one continues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    /// The segment that holds it.
     pub(crate) salt: u64,
-    pub(crate) segment_bytes: u64,
-    pub(crate) offset: u64,
+    /// Where it ends in the segment.
+    pub(crate) until: u64,
+    pub(crate) crc: u32,
+    pub(crate) end: Lsn,
+}
+
+/// The state in which a frame writer begins: nothing was placed in its file.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) spare: Spare,
+    /// The frame that the next one continues.
     pub(crate) frame_number: u64,
     pub(crate) previous_crc: u32,
-    /// End of the last frame placed.
-    pub(crate) issued: Lsn,
-    /// The state of the placed frames.
-    pub(crate) track: Arc<Track>,
+    pub(crate) end: Lsn,
     pub(crate) incarnation: u64,
     pub(crate) skip: u64,
-    /// The counts of copies in the last LINK.
     pub(crate) copies: CopyCounts,
+    pub(crate) mirror: Option<Mirror>,
+    pub(crate) frame_bytes: usize,
+}
+
+/// The place of the next frame, the frame that it continues, and the outcomes of those before.
+#[derive(Debug)]
+pub(crate) struct FrameWriter {
+    /// The only description of the current file that writes or syncs (A6).
+    file: Arc<dyn File>,
+    pub(crate) path: PathBuf,
+    salt: u64,
+    segment_bytes: u64,
+    pub(crate) offset: u64,
+    frame_number: u64,
+    previous_crc: u32,
+    /// End of the last frame placed.
+    pub(crate) issued: Lsn,
+    /// The last frame written.
+    written: Anchor,
+    /// The last durable frame (A6).
+    anchor: Anchor,
+    /// The first failure of the current file (A5).
+    broken: Option<String>,
+    /// Whether the rewrite after a failure failed too: then nothing is ever placed again.
+    is_lost: bool,
+    incarnation: u64,
+    skip: u64,
+    /// The counts of copies in the last LINK.
+    copies: CopyCounts,
     /// Writes the copies, if there are several.
     pub(crate) mirror: Option<Mirror>,
     /// Whether the last frame placed closes the log.
     pub(crate) end_marked: bool,
     /// Largest payload of a frame in bytes; any single record fits.
     pub(crate) frame_bytes: usize,
-    pub(crate) counts: Counts,
+    /// The last frame from the ring, kept for its memory and for samples.
+    buffer: Vec<u8>,
+    pub(crate) counters: Arc<FlushCounters>,
 }
 
 /// A frame that has its place and is still to be written there.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Placed {
-    /// Its number on the [`Track`].
-    pub(crate) leg: u64,
-    pub(crate) offset: u64,
+    offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// The position after its last record.
-    pub(crate) end: Lsn,
+    at: Anchor,
+}
+
+impl Placed {
+    /// Returns the position after its last record.
+    pub(crate) fn end(&self) -> Lsn {
+        self.at.end
+    }
 }
 
 /// Syncs a log file. While the log runs, no other code does.
@@ -80,40 +118,65 @@ pub(crate) fn sync_file(file: &dyn File) -> io::Result<()> {
     if mistake!("SYNC_RETRIED") && synced.is_err() { file.sync_data() } else { synced }
 }
 
-/// Totals of the placed frames.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) frames: u64,
-    pub(crate) stream_bytes: u64,
-    pub(crate) file_bytes: u64,
-    /// Number of files left because a write or sync of them failed.
-    pub(crate) rewrites: u64,
-}
+impl FrameWriter {
+    /// Creates a frame writer that continues in an unused file.
+    pub(crate) fn new(beginning: Beginning) -> Self {
+        let Beginning { spare, frame_number, previous_crc, end, incarnation, skip, copies, mirror, frame_bytes } =
+            beginning;
+        let Spare { file, path, header } = spare;
+        let at = Anchor { salt: header.salt, until: BLOCK_BYTES, crc: previous_crc, end };
+        Self {
+            file,
+            path,
+            salt: header.salt,
+            segment_bytes: header.segment_bytes,
+            offset: BLOCK_BYTES,
+            frame_number,
+            previous_crc,
+            issued: end,
+            written: at,
+            anchor: at,
+            broken: None,
+            is_lost: false,
+            incarnation,
+            skip,
+            copies,
+            mirror,
+            end_marked: false,
+            frame_bytes,
+            buffer: Vec::new(),
+            counters: Arc::default(),
+        }
+    }
 
-impl Course {
+    /// Continues behind a frame that is in the file already.
+    pub(crate) fn continue_at(&mut self, offset: u64) {
+        self.offset = offset;
+        (self.written.until, self.anchor.until) = (offset, offset);
+    }
+
     /// Continues in a spare.
     fn enter(&mut self, spare: Spare) {
-        self.files = spare.files;
+        self.file = spare.file;
         self.path = spare.path;
         self.salt = spare.header.salt;
         self.segment_bytes = spare.header.segment_bytes;
         self.offset = BLOCK_BYTES;
     }
 
-    /// Places one frame from the ring into `buffer`: the records from `issued` up to `boundary`, as many as fit into a
-    /// frame; an empty frame if `boundary` is `issued`. The frame names `durable` as durable.
+    /// Places one frame from the ring: the records from `issued` up to `boundary`, as many as fit into a frame; an empty
+    /// frame if `boundary` is `issued`. The frame names `durable` as durable.
     ///
-    /// If [`Course::must_turn`], no other write may be in progress, and the caller has synced before (A4).
+    /// If [`FrameWriter::must_turn`], the caller has synced before (A4).
     pub(crate) fn place_from_ring(
         &mut self,
         reserve: &Reserve,
         segments: &Segments,
         boundary: Lsn,
         durable: Lsn,
-        buffer: Vec<u8>,
     ) -> Result<Placed, WalError> {
         let link = if self.must_turn(boundary) { Some(self.turn(segments, REASON_ROTATION)?) } else { None };
-        Ok(self.place_ring_frame(reserve, [boundary, durable], self.frame_bytes as u64, link, buffer))
+        Ok(self.place_ring_frame(reserve, [boundary, durable], self.frame_bytes as u64, link))
     }
 
     /// Places the records from `issued` to `boundary`, as many as fit into `most` bytes, as one frame.
@@ -123,13 +186,13 @@ impl Course {
         [boundary, durable]: [Lsn; 2],
         most: u64,
         link: Option<Link>,
-        mut buffer: Vec<u8>,
     ) -> Placed {
+        let mut buffer = std::mem::take(&mut self.buffer);
         let most = most.min(boundary.bytes_since(self.issued));
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
         buffer.clear();
         buffer.resize(head, 0);
-        // SAFETY: ring R2: we hold the frame writer, `issued` is at or above `durable`, and `boundary` was loaded with
+        // SAFETY: ring R2: only this thread has the frame writer, `issued` is at or above `durable`, and `boundary` was loaded with
         // Acquire.
         unsafe { reserve.read_into(self.issued, self.issued.plus(most), boundary, &mut buffer) };
         if self.issued.plus(most) < boundary {
@@ -145,11 +208,11 @@ impl Course {
     /// # Errors
     /// The error of this rewrite; after it nothing may be written any more.
     pub(crate) fn rewrite(&mut self, reserve: &Reserve, segments: &Segments, to: Lsn) -> Result<(), WalError> {
-        let anchor = self.track.lock().anchor();
+        let anchor = self.anchor;
         let spare = segments.take_spare()?;
         self.enter(spare);
-        self.track.lock().restart(anchor);
-        self.counts.rewrites += 1;
+        (self.written, self.broken) = (anchor, None);
+        self.counters.rewrote();
         (self.previous_crc, self.issued) = (anchor.crc, anchor.end);
         let (incarnation, skip, copies) = (self.incarnation, self.skip, self.copies);
         let link = |previous_end, reason| Some(Link { incarnation, previous_end, skip, reason, copies });
@@ -159,8 +222,8 @@ impl Course {
         let most = if cfg!(test) { 2 * BLOCK_BYTES } else { u64::from(FRAME_BYTES_MAX) } - LINK_HEADER as u64;
         let most = most.max(self.frame_bytes as u64);
         while self.issued < to {
-            let placed = self.place_ring_frame(reserve, [to, anchor.end], most, first.take(), Vec::new());
-            self.write(&placed)?;
+            let placed = self.place_ring_frame(reserve, [to, anchor.end], most, first.take());
+            self.write(placed)?;
         }
         self.write_payload(&[], self.issued, anchor.end, link(self.issued, REASON_ROTATION), false)?;
         self.sync()?;
@@ -172,7 +235,7 @@ impl Course {
 
     /// Continues in the next segment, whose first frame carries the returned LINK.
     fn turn(&mut self, segments: &Segments, reason: u16) -> Result<Link, WalError> {
-        assert!(!self.track.lock().is_unsynced(), "A4: the segment is synced before it is left");
+        assert!(!self.is_unsynced(), "A4: the segment is synced before it is left");
         let spare = segments.turn(self.offset, self.issued)?;
         self.enter(spare);
         let (incarnation, skip) = (self.incarnation, self.skip);
@@ -196,7 +259,7 @@ impl Course {
     pub(crate) fn write_end(&mut self, segments: &Segments, durable: Lsn) -> Result<Lsn, WalError> {
         assert_eq!(self.issued, durable, "closing comes after the last flush");
         let turn = self.must_turn(self.issued);
-        if turn && self.track.lock().is_unsynced() {
+        if turn {
             self.sync()?;
         }
         let link = if turn { Some(self.turn(segments, REASON_ROTATION)?) } else { None };
@@ -226,8 +289,9 @@ impl Course {
         let mut buffer = vec![0; if link.is_some() { LINK_HEADER } else { HEADER }];
         buffer.extend_from_slice(payload);
         let placed = self.place(buffer, start, durable, link, end_mark);
-        self.write(&placed)?;
-        Ok(placed.end)
+        let end = placed.end();
+        self.write(placed)?;
+        Ok(end)
     }
 
     /// Seals the frame in `bytes`, whose header is still empty, and gives it the next place.
@@ -242,50 +306,98 @@ impl Course {
         self.offset += bytes.len() as u64;
         assert!(self.offset <= self.segment_bytes, "A2: a frame stays inside its segment");
         (self.previous_crc, self.issued, self.end_marked) = (crc, end, end_mark);
-        self.counts.frames += 1;
-        self.counts.stream_bytes += u64::from(payload_bytes);
-        self.counts.file_bytes += bytes.len() as u64;
-        let leg = self.track.lock().place(Anchor { salt, until: self.offset, crc, end });
-        Placed { leg, offset, bytes, end }
+        self.counters.placed(u64::from(payload_bytes), bytes.len() as u64);
+        Placed { offset, bytes, at: Anchor { salt, until: self.offset, crc, end } }
     }
 
-    /// Writes a frame while no other write is in progress.
-    fn write(&self, placed: &Placed) -> Result<(), WalError> {
-        let written = self.files[0].write_at(placed.offset, &placed.bytes);
-        let mut legs = self.track.lock();
-        match written {
-            Ok(()) => {
-                legs.wrote(placed.leg);
-                Ok(())
-            }
-            Err(source) => Err(legs.fail(WalError::io("write", &self.path, source))),
-        }
+    /// Writes a frame to its place.
+    ///
+    /// # Errors
+    /// `Io`; the file is [broken](FrameWriter::broken) then (A5).
+    pub(crate) fn write(&mut self, placed: Placed) -> Result<(), WalError> {
+        self.write_by(placed, |file, offset, bytes| file.write_at(offset, bytes))
     }
 
-    /// Makes all placed frames durable while no other write is in progress.
-    pub(crate) fn sync(&self) -> Result<(), WalError> {
+    /// As [`FrameWriter::write`], with `write` as the call.
+    pub(crate) fn write_by(
+        &mut self,
+        placed: Placed,
+        write: impl FnOnce(&dyn File, u64, &[u8]) -> io::Result<()>,
+    ) -> Result<(), WalError> {
+        let Placed { offset, bytes, at } = placed;
+        let written = write(&*self.file, offset, &bytes);
+        self.buffer = bytes;
+        written.map_err(|source| self.fail("write", source))?;
+        self.written = at;
+        Ok(())
+    }
+
+    /// Makes all written frames durable.
+    ///
+    /// # Errors
+    /// `Io`; the file is [broken](FrameWriter::broken) then (A5).
+    pub(crate) fn sync(&mut self) -> Result<(), WalError> {
         self.sync_by(sync_file)
     }
 
-    /// As [`Course::sync`], with `sync` as the sync call.
-    pub(crate) fn sync_by(&self, sync: impl FnOnce(&dyn File) -> io::Result<()>) -> Result<(), WalError> {
-        let Some(cover) = self.track.lock().sync_begins(None) else { return Ok(()) };
-        let synced = sync(&*self.files[0]);
-        let mut legs = self.track.lock();
-        match synced {
-            Ok(()) => {
-                let durable = legs.synced(cover);
-                assert_eq!(durable, self.issued, "everything placed was written");
-                Ok(())
-            }
-            Err(source) => Err(legs.fail(WalError::io("sync", &self.path, source))),
+    /// As [`FrameWriter::sync`], with `sync` as the call.
+    pub(crate) fn sync_by(&mut self, sync: impl FnOnce(&dyn File) -> io::Result<()>) -> Result<(), WalError> {
+        if !self.is_unsynced() {
+            return Ok(());
         }
+        let covered = self.written; // A6
+        sync(&*self.file).map_err(|source| self.fail("sync", source))?;
+        self.anchor = covered;
+        self.counters.synced();
+        Ok(())
+    }
+
+    /// Notes that a write or sync of the current file failed (A5); returns its error.
+    fn fail(&mut self, call: &'static str, source: io::Error) -> WalError {
+        let error = WalError::io(call, &self.path, source);
+        self.broken = Some(error.to_string());
+        error
+    }
+
+    /// Returns the failure of the current file, if there is one (A5).
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Notes that the rewrite after a failure failed too.
+    pub(crate) fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Returns whether that has been noted.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Returns the end of the records that the kernel has.
+    pub(crate) fn written(&self) -> Lsn {
+        self.written.end
+    }
+
+    /// Returns the end of the durable records (A6).
+    pub(crate) fn durable(&self) -> Lsn {
+        self.anchor.end
+    }
+
+    /// Returns whether a frame was written that is not durable, perhaps an empty one.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.written != self.anchor
+    }
+
+    /// Returns the last frame from the ring, if no other was placed since.
+    pub(crate) fn last_frame(&self) -> &[u8] {
+        &self.buffer
     }
 
     /// Records the current live copies in the LINK of a new segment, until the record matches (`copies::mirror` I4).
     /// Called after a sync of all placed frames and before they are acknowledged; `durable` is the position that was
     /// durable before that sync.
-    pub(crate) fn settle(&mut self, segments: &Segments, durable: Lsn) -> Result<(), WalError> {
+    pub(crate) fn link_copies(&mut self, segments: &Segments, durable: Lsn) -> Result<(), WalError> {
         while let Some(mirror) = self.mirror.clone().filter(|mirror| !mirror.is_settled()) {
             self.copies = mirror.counts();
             if mistake!("COPY_LINK_SKIPPED") {

@@ -1,4 +1,4 @@
-//! `Patience`: how long, and how many bytes of, records that no caller waits for may stay in memory (`wal.flush_delay`,
+//! `FlushLimits`: how long, and how many bytes of, records that no caller waits for may stay in memory (`wal.flush_delay`,
 //! `wal.flush_bytes`). These two settings of the log can change while it is open.
 //!
 //! The numbers are independent and publish no other data, so both are Relaxed: an append or the background flusher may
@@ -14,7 +14,7 @@ use crate::{Log, Options, WalError};
 
 /// The two limits, see the module.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct FlushLimits {
     delay_us: AtomicU64,
     bytes: AtomicU64,
 }
@@ -23,7 +23,7 @@ fn us(delay: Duration) -> u64 {
     u64::try_from(delay.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Patience {
+impl FlushLimits {
     /// Takes the limits of `options`. A log that follows another flushes everything at once, and one that is flushed by
     /// hand at half a ring.
     pub(super) fn new(options: &Options, follows: bool) -> Self {
@@ -39,18 +39,18 @@ impl Patience {
 impl Flusher {
     /// Returns how long records that no caller waits for may stay in memory.
     pub(crate) fn flush_delay(&self) -> Duration {
-        Duration::from_micros(self.patience.delay_us.load(Relaxed))
+        Duration::from_micros(self.limits.delay_us.load(Relaxed))
     }
 
     /// Returns the number of bytes at which such records are flushed without a delay.
     #[inline]
     pub(crate) fn flush_bytes(&self) -> u64 {
-        self.patience.bytes.load(Relaxed)
+        self.limits.bytes.load(Relaxed)
     }
 
     /// Changes how long records that no caller waits for may stay in memory.
     pub(crate) fn set_flush_delay(&self, delay: Duration) {
-        self.patience.delay_us.store(us(delay), Relaxed);
+        self.limits.delay_us.store(us(delay), Relaxed);
         // The background flusher may be in the middle of a longer wait.
         self.poke(true);
     }
@@ -66,7 +66,7 @@ impl Flusher {
         if self.manual {
             return Err(WalError::options("wal.flush_bytes: with wal.manual_wal_flush half a ring is the limit"));
         }
-        self.patience.bytes.store(bytes, Relaxed);
+        self.limits.bytes.store(bytes, Relaxed);
         self.poke(true);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `Haste`, the flush delay override: while a shipper follows the log closely (`replication.flush_delay`), records that
+//! `FlushDelayOverride`: while a shipper follows the log closely (`replication.flush_delay`), records that
 //! no caller waits for are flushed sooner than `wal.flush_delay` says.
 //!
 //! It costs writers nothing: only the background flusher reads it, when it is about to wait.
@@ -14,7 +14,7 @@ use crate::{Log, WalError};
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Requested {
     delays: BTreeMap<u64, Duration>,
     next_id: u64,
     /// The delay that replaces the requested ones, since a call changed it.
@@ -23,30 +23,30 @@ struct Asked {
 
 /// The requested delays.
 #[derive(Debug, Default)]
-pub(super) struct Delays(Mutex<Asked>);
+pub(super) struct Delays(Mutex<Requested>);
 
 impl Delays {
     /// Returns the shortest one, or its replacement; `None` if none is requested.
-    fn haste(&self) -> Option<Duration> {
-        let asked = self.0.lock();
-        let shortest = asked.delays.values().copied().min()?;
-        Some(asked.instead.unwrap_or(shortest))
+    fn shortest_requested(&self) -> Option<Duration> {
+        let requested = self.0.lock();
+        let shortest = requested.delays.values().copied().min()?;
+        Some(requested.instead.unwrap_or(shortest))
     }
 
     /// Returns the override if it is below `usual`, else `usual`.
     pub(super) fn shortest(&self, usual: Duration) -> Duration {
-        self.haste().map_or(usual, |haste| haste.min(usual))
+        self.shortest_requested().map_or(usual, |delay| delay.min(usual))
     }
 }
 
 /// A delay that is requested until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Haste {
+pub(crate) struct FlushDelayOverride {
     delays: Arc<Delays>,
     id: u64,
 }
 
-impl Drop for Haste {
+impl Drop for FlushDelayOverride {
     fn drop(&mut self) {
         self.delays.0.lock().delays.remove(&self.id);
     }
@@ -55,20 +55,20 @@ impl Drop for Haste {
 impl Flusher {
     /// Flushes records that no caller waits for after `delay` at the latest, until the returned guard is dropped; zero
     /// requests nothing.
-    pub(crate) fn hurry(&self, delay: Duration) -> Haste {
+    pub(crate) fn override_flush_delay(&self, delay: Duration) -> FlushDelayOverride {
         let delays = self.delays.clone();
         let id = {
-            let mut asked = delays.0.lock();
-            let id = asked.next_id;
-            asked.next_id += 1;
+            let mut requested = delays.0.lock();
+            let id = requested.next_id;
+            requested.next_id += 1;
             if delay > Duration::ZERO {
-                asked.delays.insert(id, delay);
+                requested.delays.insert(id, delay);
             }
             id
         };
         // The background flusher may be in the middle of a longer wait.
         self.poke(true);
-        Haste { delays, id }
+        FlushDelayOverride { delays, id }
     }
 }
 
@@ -80,8 +80,8 @@ impl Log {
     /// Short mutexes.
     ///
     /// [`ShipOptions::flush_delay`]: crate::ShipOptions::flush_delay
-    pub fn haste(&self) -> Option<Duration> {
-        self.flusher().delays.haste()
+    pub fn flush_delay_override(&self) -> Option<Duration> {
+        self.flusher().delays.shortest_requested()
     }
 
     /// Changes that delay for all present and future shippers until the log is closed, whatever they request.
@@ -94,7 +94,7 @@ impl Log {
     ///
     /// # Progress
     /// Short mutexes.
-    pub fn set_haste(&self, delay: Duration) -> Result<(), WalError> {
+    pub fn set_flush_delay_override(&self, delay: Duration) -> Result<(), WalError> {
         if delay.is_zero() || delay > DELAY_MAX {
             return Err(WalError::options("replication.flush_delay is out of bounds: use more than 0, at most 10 s"));
         }
@@ -115,23 +115,27 @@ mod tests {
     /// Goal: the shortest requested delay counts, or the one it was changed to, also for later requests; and only while
     /// there is a request. Method: two requests, a change, a request after it; a shorter usual delay.
     #[test]
-    fn haste_is_the_shortest_or_what_it_was_changed_to() {
+    fn override_is_the_shortest_request_or_its_replacement() {
         let (env, _disk) = Env::simulated(1);
         let options = Options { threads: false, ..Options::small() };
         let (log, _) = Log::open(&env, "/log".as_ref(), options).unwrap();
         let ms = Duration::from_millis;
-        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
-        let follows = [log.flusher().hurry(ms(7)), log.flusher().hurry(ms(5)), log.flusher().hurry(Duration::ZERO)];
-        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (Some(ms(5)), ms(5)));
+        assert_eq!((log.flush_delay_override(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
+        let follows = [
+            log.flusher().override_flush_delay(ms(7)),
+            log.flusher().override_flush_delay(ms(5)),
+            log.flusher().override_flush_delay(Duration::ZERO),
+        ];
+        assert_eq!((log.flush_delay_override(), log.flusher().delays.shortest(ms(9))), (Some(ms(5)), ms(5)));
         for bad in [Duration::ZERO, Duration::from_secs(11)] {
-            log.set_haste(bad).unwrap_err();
+            log.set_flush_delay_override(bad).unwrap_err();
         }
-        log.set_haste(ms(8)).unwrap();
-        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (Some(ms(8)), ms(8)));
+        log.set_flush_delay_override(ms(8)).unwrap();
+        assert_eq!((log.flush_delay_override(), log.flusher().delays.shortest(ms(9))), (Some(ms(8)), ms(8)));
         assert_eq!(log.flusher().delays.shortest(ms(2)), ms(2));
         drop(follows);
-        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
-        let _later = log.flusher().hurry(ms(3));
-        assert_eq!(log.haste(), Some(ms(8)));
+        assert_eq!((log.flush_delay_override(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
+        let _later = log.flusher().override_flush_delay(ms(3));
+        assert_eq!(log.flush_delay_override(), Some(ms(8)));
     }
 }
