@@ -15,7 +15,7 @@ use clap::Parser;
 use collie_bench::{Pace, Plan, write_between};
 
 /// The heading of the section that `--readme` adds.
-const HEADING: &str = "Beside other logs";
+const HEADING: &str = "Compared with other logs";
 
 /// Measure Collie's log and compare it with raft-engine, wal-db, okaywal and two small logs of the usual kinds.
 ///

@@ -1,4 +1,5 @@
-//! The in-flight flush: a write and a sync of which one fails, over every power cut, and the commits that wait meanwhile.
+//! The in-flight flush: a write and a sync of which one fails, over every power cut, and the commits that wait
+//! meanwhile.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -229,8 +230,9 @@ fn commits_behind_the_flush_in_flight_share_the_next_one() {
     assert_eq!(log.stat().frames - frames, 2, "one flush for the first, one for all others");
 }
 
-/// Goal: threads on small files lose nothing acknowledged at any moment, while files are turned and fail. Method: four threads commit while the test takes crash points; each has everything that was durable
-/// just before. With and without failing calls.
+/// Goal: threads on small files lose nothing acknowledged at any moment, while files are turned and fail. Method: four
+/// threads commit while the test takes crash points; each has everything that was durable just before. With and without
+/// failing calls.
 #[test]
 fn crash_points_of_threads_have_all_that_was_durable() {
     for round in 0..4_u64 {

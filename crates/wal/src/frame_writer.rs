@@ -1,5 +1,5 @@
-//! `FrameWriter`: where the next frame of the log goes, what it continues, and how far the log is written and durable. It
-//! builds frames from the ring, turns to the next segment, and leaves a failed one.
+//! `FrameWriter`: where the next frame of the log goes, what it continues, and how far the log is written and durable.
+//! It builds frames from the ring, turns to the next segment, and leaves a failed one.
 //!
 //! One thread at a time has it, the one that flushes (`flush`), or that opens or closes the log.
 //!
@@ -10,8 +10,8 @@
 //! - A4. The current file is synced before it is left with anything unsynced in it: a later sync goes to another file.
 //! - A5. After a failed write or sync a file is never written or synced again (LOG-9): everything behind the anchor is
 //!   written from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
-//! - A6. The anchor is the last frame that a sync covered which began after the frame was written (LOG-8). Each file has
-//!   one description, since a failed sync is reported once per description.
+//! - A6. The anchor is the last frame that a sync covered which began after the frame was written (LOG-8). Each file
+//!   has one description, since a failed sync is reported once per description.
 //!
 //! Checked by the crash lab, `rewrite_tests` and `flush_tests`.
 
@@ -164,8 +164,8 @@ impl FrameWriter {
         self.offset = BLOCK_BYTES;
     }
 
-    /// Places one frame from the ring: the records from `issued` up to `boundary`, as many as fit into a frame; an empty
-    /// frame if `boundary` is `issued`. The frame names `durable` as durable.
+    /// Places one frame from the ring: the records from `issued` up to `boundary`, as many as fit into a frame; an
+    /// empty frame if `boundary` is `issued`. The frame names `durable` as durable.
     ///
     /// If [`FrameWriter::must_turn`], the caller has synced before (A4).
     pub(crate) fn place_from_ring(
@@ -192,8 +192,8 @@ impl FrameWriter {
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
         buffer.clear();
         buffer.resize(head, 0);
-        // SAFETY: ring R2: only this thread has the frame writer, `issued` is at or above `durable`, and `boundary` was loaded with
-        // Acquire.
+        // SAFETY: ring R2: only this thread has the frame writer, `issued` is at or above `durable`, and `boundary` was
+        // loaded with Acquire.
         unsafe { reserve.read_into(self.issued, self.issued.plus(most), boundary, &mut buffer) };
         if self.issued.plus(most) < boundary {
             let whole = whole_records(&buffer[head..]);

@@ -183,7 +183,8 @@ impl Log {
     /// `Poisoned`, `Closed`: it never will.
     ///
     /// # Durability
-    /// For [`Mark::Durable`], every record below `lsn` survives a power cut; for [`Mark::Written`], the end of the process.
+    /// For [`Mark::Durable`], every record below `lsn` survives a power cut; for [`Mark::Written`], the end of the
+    /// process.
     ///
     /// # Progress
     /// Blocks on a flush: leads one if no in-flight flush covers `lsn`, else parks until one ends. For the boundary,

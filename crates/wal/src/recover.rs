@@ -345,8 +345,9 @@ impl Opening<'_> {
     /// is filled with zeros and synced first. No frame was begun in a spare, so after a crash here the next scan misses
     /// nothing (O3).
     ///
-    /// A new file is made if there is damage, since the old files stay as they are; with copies, which are told apart
-    /// by their content; and if a file has the name of another, since it may be the spare itself, under two names.
+    /// A new file is made if there is damage, since the old files stay as they are; with copies, which are
+    /// distinguished by their content; and if a file has the name of another, since it may be the spare itself, under
+    /// two names.
     ///
     /// On a full disk the file may be smaller, but has at least `least` bytes.
     fn file_for(&mut self, header: SegmentHeader, least: u64, found: &Survey) -> Result<Spare, WalError> {
@@ -479,7 +480,8 @@ impl Opening<'_> {
             let mut durable = from;
             if rewritten_to < found.end {
                 // Positions jumped when the last incarnation began. Here too they jump only behind what is durable, so
-                // that the records behind the jump can be told from those before it if this incarnation ends at once.
+                // that the records behind the jump can be distinguished from those before it if this incarnation ends
+                // at once.
                 writer.write_payload(&[], found.end, from, Some(rewrite(rewritten_to)), false)?;
                 writer.sync_by(sync_file)?;
                 (first_link, durable) = (None, found.end);

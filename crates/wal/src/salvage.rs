@@ -186,8 +186,8 @@ fn undamaged(looked: Result<Surveyed, WalError>) -> Result<Option<Surveyed>, Wal
     match looked {
         _ if mistake!("SALVAGE_PAST_THE_END") => Ok(None),
         Ok(both) => Ok(Some(both).filter(|(_, found)| found.damage.is_none())),
-        // An opening stops here. The files are there all the same, and copies that differ only by rot are told from
-        // diverged ones once all are merged.
+        // An opening stops here. The files are there all the same, and copies that differ only by rot are distinguished
+        // from diverged ones once all are merged.
         Err(WalError::WrongName { .. } | WalError::CopiesDiffer { .. }) => Ok(None),
         Err(error) => Err(error),
     }

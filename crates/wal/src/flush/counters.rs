@@ -1,4 +1,5 @@
-//! `FlushCounters`: totals of frames, bytes and syncs. They are read without a lock, so that no reader waits for a flush.
+//! `FlushCounters`: totals of frames, bytes and syncs. They are read without a lock, so that no reader waits for a
+//! flush.
 //!
 //! Each is independent and publishes no other data, so all loads and stores are Relaxed. Only the thread with the frame
 //! writer counts.

@@ -1,5 +1,5 @@
-//! `FlushLimits`: how long, and how many bytes of, records that no caller waits for may stay in memory (`wal.flush_delay`,
-//! `wal.flush_bytes`). These two settings of the log can change while it is open.
+//! `FlushLimits`: how long, and how many bytes of, records that no caller waits for may stay in memory
+//! (`wal.flush_delay`, `wal.flush_bytes`). These two settings of the log can change while it is open.
 //!
 //! The numbers are independent and publish no other data, so both are Relaxed: an append or the background flusher may
 //! use the old one for a little longer.

@@ -1,5 +1,5 @@
-//! Work of a flush outside of its usual course: the rewrite after an error, the closing frame, the record of copies that
-//! left or came back, and a jump of positions.
+//! Work of a flush outside of its usual course: the rewrite after an error, the closing frame, the record of copies
+//! that left or came back, and a jump of positions.
 
 use collie_base::Lsn;
 

@@ -23,7 +23,7 @@
 //! | `glsn` fetch_add AcqRel, owner   | `glsn` Acquire, scan       | black of every reservation below, and `used`    |
 //! | white, staged AcqRel, owner      | flag Acquire, scan         | bytes of the record and what publish did        |
 //! | `boundary` fetch_max AcqRel      | `boundary` Acquire, all    | everything below the boundary                   |
-//! | NOTIFY compare-exchange AcqRel   | swap AcqRel, owner         | the sleeper's entry and the position it is at   |
+//! | NOTIFY compare-exchange AcqRel   | swap AcqRel, owner         | the waiter's entry  and the position it is at   |
 //! | `used` Release, registration     | `used` Acquire, scan       | nothing by itself: see `glsn` and, for S6, flags |
 //! | `glsn` exchange AcqRel, closing  | `glsn` Acquire, scan       | `last`, and black of every reservation below    |
 //!
