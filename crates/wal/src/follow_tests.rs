@@ -286,8 +286,9 @@ fn follower_with_a_full_disk_stops_and_resumes_at_its_end() {
 }
 
 /// Goal: a sync that fails once costs nothing; a device that keeps failing poisons the log, and everything reported
-/// durable is there when it is opened again. The same at a jump, which cannot be rewritten elsewhere. Method: every
-/// write and sync of a short stream with one jump fails once, then also all after it.
+/// durable is there when it is opened again. The same at a jump, which cannot be rewritten elsewhere, and at the sync
+/// of an empty frame before it (T311). Method: every write and sync of a short stream with one jump and with silences
+/// fails once, then also all after it.
 #[test]
 fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
     let (_, mut stream) = primary(11, 2);
@@ -301,6 +302,7 @@ fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
             // If a file could not be prepared, the log tries again; a failed write is repaired or has poisoned the log.
             let fed = feed(&follower, &stream, 3);
             follower.flush()?;
+            let _skipped_or_poisoned = follower.log().heartbeat();
             match fed {
                 Ok(true) | Err(WalError::Io { .. } | WalError::Full { .. }) => {}
                 Ok(false) => return Ok(follower),
@@ -331,6 +333,39 @@ fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
         }
     }
     assert!(mended > 3 && poisoned > 3, "{mended} mended, {poisoned} poisoned");
+}
+
+/// Goal: if the sync before a jump fails, the next flush, that of a close or of other records, leaves that file: what
+/// it held unsynced, the empty frame of a silence, is no gap in the log (T311). Method: such a failure, either flush, a
+/// power cut, and an opening.
+#[test]
+fn a_failed_sync_before_a_jump_is_repaired_by_the_next_flush() {
+    let (_, stream) = primary(11, 2);
+    let jump = stream.iter().rposition(|raw| raw.prev_end < raw.start).unwrap();
+    for closes in [true, false] {
+        let disk = SimFiles::new();
+        let (follower, _) = follow(&disk, Options { first_lsn: stream[jump - 5].start, ..options() }).unwrap();
+        while follower.end() < stream[jump].prev_end {
+            assert!(feed(&follower, &stream[jump - 5..jump], 1).unwrap());
+        }
+        follower.flush().unwrap();
+        follower.log().heartbeat().unwrap();
+        disk.fail_write_or_sync(disk.writes_and_syncs() + 1, Fault::Eio);
+        let refused = feed(&follower, &stream[jump..], 1);
+        assert!(matches!(refused, Err(WalError::Io { .. })), "{refused:?}");
+        let end = follower.end();
+        if closes {
+            follower.close().unwrap();
+        } else {
+            follower.log().heartbeat().unwrap();
+            assert!(feed(&follower, &stream[jump..], 1).unwrap());
+            follower.log().abandon();
+        }
+        let disk = disk.power_cut(3);
+        let (follower, found) = follow(&disk, options()).unwrap();
+        assert!(found.end >= end, "{} was durable, the log ends at {}", end, found.end);
+        follower.close().unwrap();
+    }
 }
 
 /// Follows a short stream with a jump and long records, over kills, and opens the log in states of the disk at each

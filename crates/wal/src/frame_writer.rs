@@ -296,6 +296,7 @@ impl FrameWriter {
 
     /// Seals the frame in `bytes`, whose header is still empty, and gives it the next place.
     fn place(&mut self, mut bytes: Vec<u8>, start: Lsn, durable: Lsn, link: Option<Link>, end_mark: bool) -> Placed {
+        assert!(self.broken.is_none(), "A5: nothing is written to a file that failed");
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
         let payload_bytes = u32::try_from(bytes.len() - head).expect("a frame is at most 4 MiB");
         // The number is used up even if the write fails later: a failed write may have written the whole frame.

@@ -74,6 +74,10 @@ impl Flusher {
     fn flush_inner(&self, permit: &Permit) -> Result<(), WalError> {
         let _scope = self.follows.then(|| work_for(Source::Apply));
         let mut writer = self.frame_writer.lock();
+        // A file that failed under a jump of positions comes first: nothing may be placed in it (W5).
+        if self.rewrite(&mut writer, permit.target)? {
+            return self.after_rewrite(&mut writer, permit);
+        }
         let (span, before) = (collie_obs::start::<LogFlush>(), self.counters.counts());
         let mut times = span.is_some().then(Times::default);
         match self.write_and_sync(&mut writer, permit, times.as_mut()) {
@@ -96,11 +100,15 @@ impl Flusher {
                 if !self.rewrite(&mut writer, permit.target)? {
                     return Err(error);
                 }
-                // The rewrite covers the target of this flush, except for a closing frame.
-                return if permit.purpose == Purpose::Close { self.close_log(&mut writer) } else { Ok(()) };
+                return self.after_rewrite(&mut writer, permit);
             }
         }
         self.link_changed_copies(&mut writer, permit)
+    }
+
+    /// Ends a flush after a rewrite, which covers its target, except for a closing frame.
+    fn after_rewrite(&self, writer: &mut FrameWriter, permit: &Permit) -> Result<(), WalError> {
+        if permit.purpose == Purpose::Close { self.close_log(writer) } else { Ok(()) }
     }
 
     /// Places the frame of a flush, writes it and syncs. Returns whether there was anything to write or sync.
