@@ -84,6 +84,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
         bail!("no part has that in its name; there are: {}", names.join(", "));
     }
     let given = Duration::try_from_secs_f64(plan.hours * 3600.0).context("--hours is no time")?;
+    std::fs::create_dir_all(&plan.dir).with_context(|| format!("--dir {}", plan.dir.display()))?;
     let start_ns = RealClock.now_ns();
     let passed = || Duration::from_nanos(RealClock.now_ns() - start_ns);
     let mut lines: Vec<Line> = parts.iter().map(|_| Line::default()).collect();
