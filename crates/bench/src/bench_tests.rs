@@ -77,7 +77,7 @@ fn check_traced(append: &Report, frozen: &Report) {
         rows.map(|row| row.case.split(',').next().unwrap_or_default().to_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(places("collie help"), "W3 W2 STAGED mid-copy before-white");
-    for subject in ["collie base", "collie oracle", "mutex, buffered"] {
+    for subject in ["collie base", "collie mutex", "mutex, buffered"] {
         assert_eq!(places(subject), "W3 W2 mid-copy before-white", "{subject}");
     }
 }

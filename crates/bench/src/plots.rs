@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_plot_is_drawn_for_each_section_with_figures() {
         let mut append = Section::new("append", "?");
-        for (subject, ns) in [("collie oracle", 20.0), ("mutex, buffered", 30.0)] {
+        for (subject, ns) in [("collie mutex", 20.0), ("mutex, buffered", 30.0)] {
             for (at, factor) in [(64.0, 1.0), (256.0, 1.5), (1024.0, 4.0)] {
                 append.rows.push(Row::new(subject, "c", "memory", "r").at(at).runs("append_ns", &[ns * factor]));
             }
@@ -359,7 +359,7 @@ mod tests {
         let drawn = draw(&report, dir.path()).unwrap();
         assert_eq!(drawn, [dir.path().join("append.svg")]);
         let svg = std::fs::read_to_string(&drawn[0]).unwrap();
-        for word in ["<svg", "collie oracle", "mutex, buffered", "2 cores, a processor", "bytes of a record"] {
+        for word in ["<svg", "collie mutex", "mutex, buffered", "2 cores, a processor", "bytes of a record"] {
             assert!(svg.contains(word), "no {word}");
         }
         assert!(svg.ends_with(">\n"));

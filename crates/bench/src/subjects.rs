@@ -23,13 +23,13 @@ pub(crate) enum Kind {
     LinkBuffer,
     RangeMap,
     Flags,
-    Oracle,
+    Mutex,
     Base,
     Help,
 }
 
 /// Collie's own, in the order of preference if two are equal.
-pub(crate) const OWN: [Kind; 3] = [Kind::Oracle, Kind::Base, Kind::Help];
+pub(crate) const OWN: [Kind; 3] = [Kind::Mutex, Kind::Base, Kind::Help];
 
 /// All kinds, peers first.
 pub(crate) const ALL: [Kind; 10] = [
@@ -40,7 +40,7 @@ pub(crate) const ALL: [Kind; 10] = [
     Kind::LinkBuffer,
     Kind::RangeMap,
     Kind::Flags,
-    Kind::Oracle,
+    Kind::Mutex,
     Kind::Base,
     Kind::Help,
 ];
@@ -56,7 +56,7 @@ impl Kind {
             Self::LinkBuffer => "link buffer (MySQL 8)",
             Self::RangeMap => "range map (wal-db)",
             Self::Flags => "flags (Border-Collie, published)",
-            Self::Oracle => "collie oracle",
+            Self::Mutex => "collie mutex",
             Self::Base => "collie base",
             Self::Help => "collie help",
         }
@@ -65,7 +65,7 @@ impl Kind {
     /// Returns Collie's protocol, if it is one.
     pub(crate) fn protocol(self) -> Option<Protocol> {
         match self {
-            Self::Oracle => Some(Protocol::Oracle),
+            Self::Mutex => Some(Protocol::Mutex),
             Self::Base => Some(Protocol::Base),
             Self::Help => Some(Protocol::Help),
             _ => None,
@@ -77,7 +77,7 @@ impl Kind {
     pub(crate) fn shared_rmws(self) -> u32 {
         match self {
             // Locking and unlocking the mutex.
-            Self::WriteEach | Self::OneMutex | Self::Oracle => 2,
+            Self::WriteEach | Self::OneMutex | Self::Mutex => 2,
             // The insert lock, and the spinlock, which is released by a plain store.
             Self::InsertLocks => 3,
             // Joining and releasing.
@@ -125,7 +125,7 @@ pub(crate) fn with_subject<V: Visit>(kind: Kind, setup: &Setup, work: V) -> anyh
         Kind::LinkBuffer => work.visit(&harness::<LinkBuffer>(setup)),
         Kind::RangeMap => work.visit(&harness::<RangeMap>(setup)),
         Kind::Flags => work.visit(&harness::<Flags>(setup)),
-        Kind::Oracle | Kind::Base | Kind::Help => {
+        Kind::Mutex | Kind::Base | Kind::Help => {
             let protocol = kind.protocol().expect("these three have one");
             match Collie::open(protocol, setup.threads, setup.ring_bytes, setup.flush_bytes) {
                 Ok(log) => work.visit(&log),

@@ -74,7 +74,7 @@ impl Pace {
         let (what, speed) = match progress.phase {
             OpenPhase::Verify => ("checking the log", String::new()),
             OpenPhase::Levels => ("levels", format!(", {} rows/s", u128::from(rows) * 1000 / ms)),
-            OpenPhase::Survey => ("log, large transactions first", String::new()),
+            OpenPhase::ScanChunks => ("log, large transactions first", String::new()),
             OpenPhase::Replay | OpenPhase::Done => ("log", format!(", {} rows/s", u128::from(rows) * 1000 / ms)),
         };
         let todo = progress.bytes_total.saturating_sub(progress.bytes_done);
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(say(1999, at(OpenPhase::Replay, 0, 0)), None);
         let line = say(2999, at(OpenPhase::Replay, 40, 3000));
         assert_eq!(line.as_deref(), Some("recovery: log: 10% of 400 MiB, 3000 rows/s, about 9 s left"));
-        assert_eq!(say(3000, at(OpenPhase::Survey, 0, 0)), None);
-        let line = say(4000, at(OpenPhase::Survey, 200, 0));
+        assert_eq!(say(3000, at(OpenPhase::ScanChunks, 0, 0)), None);
+        let line = say(4000, at(OpenPhase::ScanChunks, 200, 0));
         assert_eq!(line.as_deref(), Some("recovery: log, large transactions first: 50% of 400 MiB, about 1 s left"));
         assert_eq!(say(4900, at(OpenPhase::Replay, 40, 3000)), None);
         let line = say(6900, at(OpenPhase::Replay, 80, 7000));

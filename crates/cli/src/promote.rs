@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use collie_base::Term;
-use collie_engine::{Promise, Who, log_dir_of};
+use collie_engine::{DirectoryIdentity, Promise, log_dir_of};
 use collie_env::Env;
 use collie_server::config::parse_time;
 
@@ -78,7 +78,7 @@ fn force(data: &std::path::Path, term: u64) -> anyhow::Result<ExitCode> {
     let lock = log.join("LOCK");
     let _held =
         env.files.lock(&lock).map_err(|error| anyhow::anyhow!("{}: {error}: stop its server first", lock.display()))?;
-    let who = Who::read(data, &env)?.with_context(|| format!("{} holds no database", data.display()))?;
+    let who = DirectoryIdentity::read(data, &env)?.with_context(|| format!("{} holds no database", data.display()))?;
     let told = if who.follows { "follows whoever leads in" } else { "leads in" };
     let forced = Promise::force(&env, data, Term::new(term));
     let before =

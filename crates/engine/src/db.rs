@@ -16,7 +16,7 @@ use crate::redo::tag;
 use crate::replica::HeldState;
 use crate::replica::hash::state_hash;
 use crate::shared::Shared;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 use crate::{
     Backup, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family, FlushStat,
     HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote, Session,
@@ -536,7 +536,7 @@ impl Db {
     /// pin, so it must not wait.
     pub fn rows_at(&self, cf: CfId, position: Lsn, visit: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(family) = self.shared.families.get(cf) {
-            let fates = Fates(&self.shared.txns);
+            let fates = TxnStatuses(&self.shared.txns);
             family.states(position, &fates, &mut |state| visit(state.key, state.value));
         }
     }
@@ -549,7 +549,7 @@ impl Db {
     /// [`EngineError::TooManySessions`].
     pub fn state_hash(&self, skipped: &[CfId]) -> Result<(Lsn, u64), EngineError> {
         let holder = self.shared.txns.hold_settled()?;
-        let (snapshot, fates) = (holder.snapshot(), Fates(&self.shared.txns));
+        let (snapshot, fates) = (holder.snapshot(), TxnStatuses(&self.shared.txns));
         let skipped = [skipped, &self.shared.dropped.hidden_from(snapshot)].concat();
         Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, &skipped)))
     }

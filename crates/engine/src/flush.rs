@@ -13,8 +13,8 @@
 //! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written, so that the newest
 //!   versions below `f` stay. It has a slot of its own (`jobs.rs`), so a flush never fails because sessions took
 //!   all of them.
-//! - F4. The rows of a failed flush are listed again; until the next recorded flush the tree is `uncertain`. A
-//!   tree that failed is rewritten by its next flush (`anew.rs`), and so is one with a rotten file (`scrub.rs`). A
+//! - F4. The rows of a failed flush are listed again; until the next recorded flush the tree is `uncertain`. A tree
+//!   that failed is rewritten by its next flush (`tree_rewrite.rs`), and so is one with a rotten file (`scrub.rs`). A
 //!   flush that fails does not keep other trees from being flushed.
 //! - F5. The log is needed from the lowest of: `durable`, loaded first; the positions that the unflushed rows of
 //!   families need; those that large transactions need; those of dropped families until MANIFEST records their
@@ -32,7 +32,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `anew.rs` | rewriting a tree that failed, or has rotted, from memory |
+//! | `tree_rewrite.rs` | rewriting a tree that failed, or has rotted, from memory |
 //! | `flush_troubles.rs` | [`FlushTroubles`]: flushes that fail, and why |
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
 //! | `carry.rs` | [`Carry`]: facts from released log that MANIFEST keeps |
@@ -67,7 +67,7 @@ use crate::planted::is_planted;
 use crate::quorum_note::QuorumNotes;
 use crate::relog::Relogs;
 use crate::shared::XID_BLOCK;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// A family that was taken out of memory and may come back if its drop is lost.
 #[derive(Debug)]
@@ -432,7 +432,7 @@ impl Base {
         let mut taken = Vec::new();
         for family in families.into_iter().filter(in_tree) {
             let rows = family.take_unflushed();
-            let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
+            let entries = family.flush_entries(&rows, at, &TxnStatuses(parts.txns));
             taken.push(Taken { family, rows, entries });
         }
         let rotten = rotten.filter(|rotten| rotten.tree == tree);

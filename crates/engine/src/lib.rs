@@ -20,9 +20,9 @@
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening the readable rest of a damaged log |
 //! | `session.rs`, `session/ending.rs` | [`Session`]: transactions, and how they end |
 //! | `calls.rs` | arguments and results of calls |
-//! | `tried.rs` | how often a row was tried |
+//! | `write_retries.rs` | how often a row was tried |
 //! | `traced.rs` | sessions that record their calls and results (feature `trace-oracle`) |
-//! | `wait.rs`, `needs.rs` | waits; conditions of an acknowledgement |
+//! | `wait.rs`, `ack_condition.rs` | waits; conditions of an acknowledgement |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at an opening |
 //! | `replica/` | databases that follow the log of another one |
 //! | `read_set.rs` | the read set of a SERIALIZABLE transaction |
@@ -33,7 +33,7 @@
 //! | `background.rs` | the background threads |
 //! | `memory.rs` | the limit of the memory that all rows occupy |
 //! | `flush.rs`, `flusher.rs`, `flush_troubles.rs` | flushing families to levels, and failures of it |
-//! | `anew.rs` | rewriting a tree that failed or rotted |
+//! | `tree_rewrite.rs` | rewriting a tree that failed or rotted |
 //! | `relog.rs`, `large.rs`, `carry.rs` | re-logging small families, and releasing the log below |
 //! | `scrub.rs` | rot of the levels: finding it, and having the tree rewritten |
 //! | `hand_over.rs`, `write_pause.rs` | switchover on the primary: writers wait, the log takes no more records |
@@ -41,7 +41,7 @@
 //! | `backup/` | checkpoints and backups, and restoring from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread worked in it |
 //! | `control.rs`, `history_list.rs`, `frame.rs` | the control file; its newest histories; the frame of such files |
-//! | `who.rs`, `promise.rs` | the identity of a directory; the promised term |
+//! | `directory_identity.rs`, `promise.rs` | the identity of a directory; the promised term |
 //! | `owner.rs` | the check that only its owner can change a directory |
 //! | `describe.rs` | records as text |
 //!
@@ -72,8 +72,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ack_condition;
 mod advisory;
-mod anew;
 mod apply;
 mod background;
 mod backup;
@@ -81,10 +81,10 @@ mod calls;
 mod carry;
 mod commit_times;
 mod control;
-mod course;
 mod db;
 mod describe;
 mod descriptors;
+mod directory_identity;
 mod drawn;
 mod dropped;
 mod error;
@@ -117,7 +117,6 @@ mod loom_tests;
 mod measured;
 mod memory;
 mod names;
-mod needs;
 mod no_log;
 mod old_versions;
 mod open;
@@ -146,10 +145,11 @@ mod shuttle_tests;
 mod time_marks;
 #[cfg(feature = "trace-oracle")]
 mod traced;
-mod tried;
+mod tree_rewrite;
+mod txn_chunks;
 mod wait;
-mod who;
 mod write_pause;
+mod write_retries;
 mod writes;
 
 pub use advisory::Advisory;
@@ -174,6 +174,7 @@ pub use collie_txn::{
 pub use commit_times::Logged;
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
+pub use directory_identity::{DirectoryIdentity, forget_histories_from};
 pub use drawn::DrawnCommit;
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
@@ -199,7 +200,6 @@ pub use settled::{CommitLevel, Confirmed};
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 pub use wait::{Ack, WaitFuture};
-pub use who::{Who, forget_histories_from};
 
 /// Checks the types that a server moves between its threads.
 const _: () = {

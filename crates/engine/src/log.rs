@@ -22,9 +22,9 @@ use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
 use parking_lot::{Mutex, RwLock};
 
+use crate::ack_condition::Marks;
 use crate::drawn::Draw;
 use crate::log_times::{Part, counted};
-use crate::needs::Marks;
 use crate::redo::tag as redo_tag;
 use crate::replica::followed::Followed;
 use crate::settled::Settled;

@@ -26,11 +26,11 @@ use collie_txn::{
 use collie_wal::{Mark, ModelLog, ModelSink, ModelWriter, Protocol};
 
 use crate::{
+    ack_condition::{AckCondition, Marks},
     families::Families,
     garbage::{Garbage, Reach},
-    needs::{Marks, Needs},
     settled::{CommitLevel, Confirm, ConfirmWait, Confirmed, Settled},
-    writes::{Fates, Writes},
+    writes::{TxnStatuses, Writes},
 };
 
 /// The log of a model as the transactions' log, with replicas if they are counted.
@@ -146,14 +146,14 @@ impl World {
     fn writer_of(self: &Arc<Self>, key: &[u8]) -> (Worker, Arc<Row>) {
         let mut worker = self.worker(Isolation::ReadCommitted);
         let snapshot = worker.begin_statement();
-        let Tried::Done(row) = worker.write(key, snapshot, 1) else { panic!("nobody else") };
+        let WriteRetries::Done(row) = worker.write(key, snapshot, 1) else { panic!("nobody else") };
         worker.session.end_statement(&mut worker.t);
         (worker, row)
     }
 
     fn read(&self, key: &[u8], snapshot: Lsn) -> Option<u8> {
         let view = View { snapshot, me: None, command: 0 };
-        self.family.read(key, &view, &Fates(&self.txns), &pin()).map(|value| value[0])
+        self.family.read(key, &view, &TxnStatuses(&self.txns), &pin()).map(|value| value[0])
     }
 }
 
@@ -168,7 +168,7 @@ struct Worker {
 }
 
 /// Outcome of a write.
-enum Tried {
+enum WriteRetries {
     Done(Arc<Row>),
     Wait,
     /// The row was changed at this position, above the snapshot.
@@ -193,20 +193,20 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, key: &[u8], snapshot: Lsn, value: u8) -> Tried {
+    fn write(&mut self, key: &[u8], snapshot: Lsn, value: u8) -> WriteRetries {
         let view = View { snapshot, me: Some(self.xid), command: self.t.command() };
         let repeatable = self.t.isolation() == Isolation::RepeatableRead;
         let rules = WriteRules { xid: self.xid, repeatable };
         let basis = collie_store::Basis::Snapshot;
-        let fates = Fates(&self.world.txns);
+        let fates = TxnStatuses(&self.world.txns);
         match self.world.family.write(key, Change::Put(&[value]), basis, &view, &rules, &fates) {
             WriteOutcome::Done(pending) => {
                 let row = Arc::clone(pending.row());
                 self.writes.push(self.world.family.id(), pending);
-                Tried::Done(row)
+                WriteRetries::Done(row)
             }
-            WriteOutcome::Wait(_) => Tried::Wait,
-            WriteOutcome::Conflict(csn) | WriteOutcome::Changed { csn, .. } => Tried::Changed(csn),
+            WriteOutcome::Wait(_) => WriteRetries::Wait,
+            WriteOutcome::Conflict(csn) | WriteOutcome::Changed { csn, .. } => WriteRetries::Changed(csn),
             other => panic!("{other:?}"),
         }
     }
@@ -232,8 +232,8 @@ fn add(mut worker: Worker) -> (Lsn, Ran) {
     let snapshot = worker.begin_statement();
     let seen = worker.world.read(KEYS[0], snapshot).expect("the row is never deleted");
     match worker.write(KEYS[0], snapshot, seen + 1) {
-        Tried::Done(_) => (snapshot, worker.commit()),
-        Tried::Wait | Tried::Changed(_) => (snapshot, worker.roll_back()),
+        WriteRetries::Done(_) => (snapshot, worker.commit()),
+        WriteRetries::Wait | WriteRetries::Changed(_) => (snapshot, worker.roll_back()),
     }
 }
 
@@ -291,7 +291,7 @@ fn next_snapshot() {
         }
     });
     let snapshot = session.begin_statement();
-    if let Tried::Changed(csn) = session.write(KEYS[0], snapshot, 2) {
+    if let WriteRetries::Changed(csn) = session.write(KEYS[0], snapshot, 2) {
         session.session.saw(csn);
         session.session.end_statement(&mut session.t);
         let next = session.begin_statement();
@@ -447,7 +447,7 @@ fn settled(form: Form) {
                 true => CommitLevel::Local,
                 false => CommitLevel::Async,
             };
-            let mut needs = Needs::committed(at.end, level, form.counts);
+            let mut needs = AckCondition::committed(at.end, level, form.counts);
             let tell = || messages[usize::from(!waits)].store(at.start.get(), Ordering::Release);
             if needs.missing(&world.txns).is_none() {
                 if mutant!("REPLY_BEFORE_ACKNOWLEDGED") {
@@ -525,7 +525,7 @@ fn counted_late(asked: bool) {
     let ran = worker.commit();
     let at = ran.committed.expect("it committed");
     world.log().flush();
-    let mut needs = Needs::committed(at.end, CommitLevel::RemoteFlush, true);
+    let mut needs = AckCondition::committed(at.end, CommitLevel::RemoteFlush, true);
     if needs.missing(&world.txns).is_none() {
         let is_told = needs.met(&world.txns);
         assert!(is_told || !asked, "D3: a commit that nobody has confirmed looks confirmed");

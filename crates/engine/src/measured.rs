@@ -9,12 +9,12 @@ use collie_obs::{
     moment_for, start, start_wait, word,
 };
 use collie_store::{Family, Pending, Pin, ScanRequest, View};
-use collie_txn::{Blocker, Isolation, RowWish, Txns};
+use collie_txn::{Blocker, Isolation, RowLockRequest, Txns};
 
 use crate::Write;
 use crate::log::EngineLog;
 use crate::redo_buffer::RedoBuffer;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// Records a read of a row by its key.
 #[cold]
@@ -22,7 +22,7 @@ pub(crate) fn row_read(
     ended: Ended<RowRead>,
     (family, key): (&Family, &[u8]),
     value_bytes: Option<usize>,
-    (view, fates, pin): (&View, &Fates<'_>, &Pin),
+    (view, fates, pin): (&View, &TxnStatuses<'_>, &Pin),
 ) {
     let chain_steps = word(family.read_steps(key, view, fates, pin));
     let (value_bytes, found) = (word(value_bytes.unwrap_or(0)), u32::from(value_bytes.is_some()));
@@ -48,7 +48,7 @@ pub(crate) fn scan(
     ended: Ended<Scan>,
     (family, request, reverse): (&Family, ScanRequest<'_>, bool),
     [examined, visited, bytes]: [usize; 3],
-    (view, fates): (&View, &Fates<'_>),
+    (view, fates): (&View, &TxnStatuses<'_>),
 ) {
     let first = ScanRequest { limit: examined.clamp(1, STEPS_OF_ROWS), ..request };
     let [rows, steps] = family.scan_steps(first, view, fates);
@@ -82,7 +82,7 @@ impl MeasuredLockWait {
     /// Begins to measure the wait for `blocker`; waits for tables are no unit.
     #[inline]
     pub(crate) fn start(blocker: &Blocker, txns: &Txns<EngineLog>) -> Option<Self> {
-        let Blocker::Row(RowWish { strength, holder, .. }) = blocker else { return None };
+        let Blocker::Row(RowLockRequest { strength, holder, .. }) = blocker else { return None };
         let mut wait = start_wait()?;
         let held_since = txns.first_write(*holder).unwrap_or(0);
         wait.restart();

@@ -27,7 +27,7 @@ use std::ops::{Bound, ControlFlow};
 
 use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use collie_base::{CfId, Lsn};
-use collie_store::{Fate, Resolve, ScanRequest, View, Word};
+use collie_store::{Resolve, ScanRequest, TxnStatus, View, Word};
 
 use crate::families::Families;
 use crate::{EngineError, KeyRange};
@@ -153,8 +153,8 @@ pub(crate) fn read(key: &[u8], value: &[u8]) -> Result<NameRow, EngineError> {
 struct Loaded;
 
 impl Resolve for Loaded {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or(Fate::Aborted)
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp).unwrap_or(TxnStatus::Aborted)
     }
 }
 

@@ -23,7 +23,6 @@ use crate::apply::{Appliers, appliers_for};
 use crate::background::{Background, collector, freer};
 use crate::carry::Carry;
 use crate::control::{Control, History};
-use crate::course::Survey;
 use crate::descriptors::Descriptors;
 use crate::families::Families;
 use crate::flush::Base;
@@ -37,6 +36,7 @@ use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
 use crate::scrub::scrubber;
 use crate::shared::Shared;
+use crate::txn_chunks::ChunkScan;
 use crate::{EngineError, Options, backup, names, no_log, owner, read_only, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. Flushed
@@ -380,17 +380,17 @@ fn replay_log(
         }
         if replay.is_crowded() {
             // Scans from the start, so that it sees all records of the open transactions that replay has seen.
-            meter.begin(OpenPhase::Survey, bytes);
-            let (mut survey, mut surveyed) = (Survey::new(needed), 0_u64);
+            meter.begin(OpenPhase::ScanChunks, bytes);
+            let (mut scan, mut scanned) = (ChunkScan::new(needed), 0_u64);
             log.visit(start, |record| {
-                survey.note(record.lsn, record.tag, record.body)?;
-                surveyed += 1;
-                if surveyed.is_multiple_of(PROGRESS_RECORDS) {
+                scan.note(record.lsn, record.tag, record.body)?;
+                scanned += 1;
+                if scanned.is_multiple_of(PROGRESS_RECORDS) {
                     meter.note(record.end.bytes_since(start), 0);
                 }
                 Ok(())
             })?;
-            replay.take_fates(survey.finish())?;
+            replay.take_committed(scan.finish())?;
             let bytes_done = record.end.bytes_since(start);
             let rows = replay.rows;
             meter.go_on(OpenProgress { phase: OpenPhase::Replay, bytes_done, bytes_total: bytes, rows });

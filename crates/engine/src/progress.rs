@@ -12,7 +12,7 @@ pub enum OpenPhase {
     Levels,
     /// The opening scans the log for the outcome of its large transactions. This phase interrupts the replay, at
     /// most once, and only if the waiting operations of these transactions exceed their memory limit.
-    Survey,
+    ScanChunks,
     /// The opening reads the log and applies it.
     Replay,
     /// Everything is ready.
@@ -30,7 +30,7 @@ pub struct OpenProgress {
     pub bytes_done: u64,
     /// The total number of these bytes.
     pub bytes_total: u64,
-    /// Rows loaded, or row writes read from the log. 0 in `Verify` and `Survey`.
+    /// Rows loaded, or row writes read from the log. 0 in `Verify` and `ScanChunks`.
     pub rows: u64,
 }
 

@@ -23,7 +23,7 @@ use collie_env::Env;
 
 use crate::frame;
 use crate::log_place::{read_framed, write_framed};
-use crate::{EngineError, Who};
+use crate::{DirectoryIdentity, EngineError};
 
 const NAME: &str = "promise";
 const MAGIC: &[u8; 8] = b"COLLIEPR";
@@ -75,7 +75,7 @@ impl Promise {
     /// # Errors
     /// There is no database; `term` does not fit the term of its records; an I/O error.
     pub fn force(env: &Env, dir: &Path, term: Term) -> Result<Self, EngineError> {
-        let who = Who::read(dir, env)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        let who = DirectoryIdentity::read(dir, env)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
         let fits = if who.follows { term >= who.term } else { term == who.term };
         if !fits {
             let what = "this term: the directory of a primary leads in the term of its records only, a replica's follows in none below";

@@ -31,7 +31,7 @@ use crate::flush_figures::FlushCause;
 use crate::log::EngineLog;
 use crate::planted::{is_planted, passes};
 use crate::redo::{Op, Relogged, encode_relog, tag};
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// Bytes of entries after which a record ends.
 const RECORD_BYTES: usize = 32 << 10;
@@ -149,7 +149,7 @@ impl Base {
             let flushed = tree.map_or(Lsn::ZERO, |tree| self.tree(tree).flush_lsn);
             let at = FlushAt { position, flushed, uncertain: tree.is_some_and(|tree| self.is_uncertain(tree)) };
             let rows = family.take_unflushed();
-            let new = family.relog_entries(&rows, at, &Fates(parts.txns));
+            let new = family.relog_entries(&rows, at, &TxnStatuses(parts.txns));
             let (count, bytes) = (new.len(), new.iter().map(entry_bytes).sum());
             entries.extend(new.into_iter().map(|entry| (family.id(), entry)));
             taken.push(Taken { family, rows, entries: count, bytes });

@@ -34,12 +34,12 @@ use collie_base::{CfId, Lsn, Map, Xid};
 use crate::EngineError;
 use crate::apply::{Appliers, At};
 use crate::control::History;
-use crate::course::{Course, Fates};
 use crate::families::Families;
 use crate::large::{Large, LargeTransactions};
 use crate::planted::is_planted;
 use crate::quorum_note::{NotedAt, QuorumNotes};
 use crate::redo::{Op, Redo, Relogged};
+use crate::txn_chunks::{CommittedTxns, TxnChunks};
 
 /// Bytes of waiting operations above which the log is scanned ahead. Most logs have no transaction of this size,
 /// and reading a log twice costs little compared with applying it.
@@ -57,7 +57,7 @@ pub(crate) struct Replay {
     held_bytes: usize,
     held_bytes_max: usize,
     /// The outcome of the large transactions, once it is known.
-    fates: Option<Fates>,
+    fates: Option<CommittedTxns>,
     /// The position from which the log is needed, and the last recorded flush of each family in the LSM tree (P5).
     needed: Lsn,
     flushed: Map<CfId, Lsn>,
@@ -104,7 +104,7 @@ pub(crate) struct Replayed {
 /// An unfinished transaction.
 #[derive(Debug, Default)]
 struct Open {
-    course: Course,
+    course: TxnChunks,
     /// The waiting operations, one after another; `ends` has the end of each.
     held: Vec<u8>,
     ends: Vec<usize>,
@@ -233,14 +233,14 @@ impl Replay {
     }
 
     /// Returns whether so many operations wait that the log should be scanned (P6): at most once, for
-    /// [`Replay::take_fates`].
+    /// [`Replay::take_committed`].
     pub(crate) fn is_crowded(&self) -> bool {
         self.held_bytes > self.held_bytes_max && self.fates.is_none()
     }
 
     /// Continues with the known outcome of the large transactions: the waiting operations are applied or dropped,
     /// and later ones do not wait.
-    pub(crate) fn take_fates(&mut self, fates: Fates) -> Result<(), EngineError> {
+    pub(crate) fn take_committed(&mut self, fates: CommittedTxns) -> Result<(), EngineError> {
         let lsn = self.position;
         let mut open = std::mem::take(&mut self.open);
         for open in open.values_mut() {

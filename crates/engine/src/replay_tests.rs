@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use collie_base::{HistoryId, Term};
-use collie_store::{Fate, Resolve, ScanRequest, Span, View, Word};
+use collie_store::{Resolve, ScanRequest, Span, TxnStatus, View, Word};
 use proptest::prelude::*;
 
 use super::*;
-use crate::course::Survey;
 use crate::redo::{Incarnation, encode_integers, tag};
+use crate::txn_chunks::ChunkScan;
 
 /// A resolver for loaded rows, all of which are committed.
 struct Loaded;
 
 impl Resolve for Loaded {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or(Fate::Aborted)
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp).unwrap_or(TxnStatus::Aborted)
     }
 }
 
@@ -206,9 +206,9 @@ fn replay(
     for (lsn, tag, payload) in records {
         replay.apply(*lsn, *tag, payload)?;
         if replay.is_crowded() {
-            let mut survey = Survey::new(needed);
-            records.iter().try_for_each(|(lsn, tag, payload)| survey.note(*lsn, *tag, payload))?;
-            replay.take_fates(survey.finish())?;
+            let mut scan = ChunkScan::new(needed);
+            records.iter().try_for_each(|(lsn, tag, payload)| scan.note(*lsn, *tag, payload))?;
+            replay.take_committed(scan.finish())?;
         }
         let held: usize = replay.open.values().map(Open::held_bytes).sum();
         assert_eq!(replay.held_bytes, held);

@@ -1,5 +1,5 @@
 //! `Scrub`: reads the LSM levels of an open database at a limited rate to find rot, and repairs it: the tree is
-//! rewritten from the rows in memory (`anew.rs`), and the damaged file is kept in `levels/quarantine`.
+//! rewritten from the rows in memory (`tree_rewrite.rs`), and the damaged file is kept in `levels/quarantine`.
 //!
 //! No reader uses the LSM levels, so rot would go unnoticed until the next opening, when memory is gone and the log may
 //! be cut. The scrub reads through the system's page cache: rot on the medium below a cached file shows once the file
@@ -328,7 +328,7 @@ impl Shared {
         let base = self.writable_base()?;
         let cfs = match &**levels_error {
             LevelsError::TreeDamaged { cfs, .. } => cfs,
-            // Its next flush rewrites it (`anew.rs`).
+            // Its next flush rewrites it (`tree_rewrite.rs`).
             LevelsError::TreeFailed { .. } => return self.mend_failed(base).map_err(|_told| error),
             _ => return Err(error),
         };

@@ -32,7 +32,7 @@ use collie_store::{
     WriteRules, pin,
 };
 use collie_txn::{
-    Behind, Blocker, CancelHandle, CommitLog as _, Holder, Isolation, LockTarget, RowKey, RowWish, Start,
+    Behind, Blocker, CancelHandle, CommitLog as _, Holder, Isolation, LockTarget, RowKey, RowLockRequest, Start,
     StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
 };
 use parking_lot::Mutex;
@@ -45,9 +45,9 @@ use crate::read_set::ReadSet;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
 use crate::redo_buffer::RedoBuffer;
 use crate::shared::Shared;
-use crate::tried::Tried;
 use crate::wait::WaitFuture;
-use crate::writes::{Fates, Writes};
+use crate::write_retries::WriteRetries;
+use crate::writes::{TxnStatuses, Writes};
 use crate::{
     Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, RoomWait, RowBytes, ScanEnd, Sees, Write,
 };
@@ -73,7 +73,7 @@ pub struct Session {
     /// The state of the validation in parts, in a transaction with a large read set that is about to commit.
     validated: Option<Validated>,
     /// Used only to measure writes.
-    tried: Tried,
+    tried: WriteRetries,
     /// Whether the open statement checks constraints (N5).
     checking: bool,
     /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
@@ -106,7 +106,7 @@ impl Session {
             redo: RedoBuffer::new(shared.chunk_bytes),
             reads: None,
             validated: None,
-            tried: Tried::default(),
+            tried: WriteRetries::default(),
             checking: false,
             newest: None,
             wrote_catalog: false,
@@ -286,8 +286,8 @@ impl Session {
         }
     }
 
-    fn fates(&self) -> Fates<'_> {
-        Fates(&self.shared.txns)
+    fn fates(&self) -> TxnStatuses<'_> {
+        TxnStatuses(&self.shared.txns)
     }
 
     /// Returns the value at `key`, without copying its bytes; own writes of earlier commands are visible.
@@ -718,7 +718,7 @@ impl Session {
 
     /// Returns whether the holder of a row still blocks: it may have rolled back to a savepoint.
     fn is_in_the_way(&self, b: &Blocker) -> bool {
-        let Blocker::Row(RowWish { row, holder, strength }) = b else { return true };
+        let Blocker::Row(RowLockRequest { row, holder, strength }) = b else { return true };
         let family = self.shared.families.get(row.family());
         family.is_some_and(|family| family.is_held(row.key(), *holder, *strength, &self.fates()))
     }
@@ -768,7 +768,7 @@ impl Drop for Session {
 }
 
 fn row_blocker(f: &Family, key: &[u8], holder: Xid, strength: LockStrength) -> Blocker {
-    Blocker::Row(RowWish { row: RowKey::new(f.id(), key), holder, strength })
+    Blocker::Row(RowLockRequest { row: RowKey::new(f.id(), key), holder, strength })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@
 //! | `position` AcqRel (maximum)  | its Acquire          | the `durable` loaded before: commits below are published   |
 //! | `flushed`... AcqRel (maximum)| their Acquire        | `position`, raised before (D2)                             |
 //! | `counted` Release            | its Acquire          | nothing: both answers are right at any time (D1)           |
-//! | `asked` Release              | its Acquire          | nothing: without replicas G3 of `needs.rs` holds           |
+//! | `asked` Release              | its Acquire          | nothing: without replicas G3 of `ack_condition.rs` holds           |
 //!
 //! # Progress
 //! `position`, `is_met`: wait-free except for the maximum while replicas are not counted. `confirm`: O(woken waiters).

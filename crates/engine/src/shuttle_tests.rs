@@ -29,13 +29,13 @@ use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Draw, Explored, below, sample};
 use collie_sync::{mutant, thread};
 use collie_txn::{
-    Appended, Blocker, CommitLog, CommitRecord, Ended, Isolation, LockTarget, Mark, Options, RowKey, RowWish, Session,
-    Start, StatementKind, TableLock, TableLockMode, Transaction, TxnError, Txns, WriteSet as _,
+    Appended, Blocker, CommitLog, CommitRecord, Ended, Isolation, LockTarget, Mark, Options, RowKey, RowLockRequest,
+    Session, Start, StatementKind, TableLock, TableLockMode, Transaction, TxnError, Txns, WriteSet as _,
 };
 
 use crate::families::Families;
 use crate::garbage::{Garbage, Reach};
-use crate::writes::{Fates, Writes};
+use crate::writes::{TxnStatuses, Writes};
 
 const ROWS: usize = 3;
 const OPENING: i64 = 100;
@@ -130,7 +130,7 @@ impl World {
     /// Returns the amount of a row; 0 if there is none.
     fn read(&self, row: usize, view: &View) -> i64 {
         let pin = pin();
-        self.family.read(&key(row), view, &Fates(&self.txns), &pin).map_or(0, |value| amount(value))
+        self.family.read(&key(row), view, &TxnStatuses(&self.txns), &pin).map_or(0, |value| amount(value))
     }
 }
 
@@ -208,8 +208,8 @@ impl Open<'_> {
     fn wait_for_row(&self, row: usize, holder: Xid, strength: LockStrength) -> Result<(), Refused> {
         let world = &self.client.world;
         let (key, family) = (key(row), &world.family);
-        let blocker = Blocker::Row(RowWish { row: RowKey::new(family.id(), &key), holder, strength });
-        let is_held = || family.is_held(&key, holder, strength, &Fates(&world.txns));
+        let blocker = Blocker::Row(RowLockRequest { row: RowKey::new(family.id(), &key), holder, strength });
+        let is_held = || family.is_held(&key, holder, strength, &TxnStatuses(&world.txns));
         let wait = self.client.session.wait_while(&blocker, is_held);
         match wait.block(None) {
             Ok(()) => Ok(()),
@@ -225,7 +225,7 @@ impl Open<'_> {
         let view = self.begin_statement();
         let world = Arc::clone(&self.client.world);
         let rules = WriteRules { xid, repeatable: self.is_repeatable() };
-        let (family, fates, key) = (&world.family, Fates(&world.txns), key(row));
+        let (family, fates, key) = (&world.family, TxnStatuses(&world.txns), key(row));
         let mut before = world.read(row, &view);
         let mut basis = Basis::Snapshot;
         let strength = loop {
@@ -284,7 +284,7 @@ impl Open<'_> {
         let world = Arc::clone(&self.client.world);
         loop {
             let value = delta.to_le_bytes();
-            match world.family.insert(&key(row), &value, view, rules, &Fates(&world.txns)) {
+            match world.family.insert(&key(row), &value, view, rules, &TxnStatuses(&world.txns)) {
                 InsertOutcome::Done(pending) => {
                     world.prune(&pending);
                     self.client.writes.push(world.family.id(), pending);

@@ -12,9 +12,9 @@ use collie_sync::mutant;
 use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
 use collie_wal::Reached;
 
+use crate::ack_condition::{AckCondition, Missing};
 use crate::log::EngineLog;
 use crate::measured::MeasuredLockWait;
-use crate::needs::{Missing, Needs};
 use crate::settled::{CommitLevel, Confirm, ConfirmWait};
 use crate::{EngineError, Receipt};
 
@@ -84,7 +84,7 @@ impl Future for WaitFuture {
 pub struct Ack {
     txns: Arc<Txns<EngineLog>>,
     receipt: Receipt,
-    needs: Needs,
+    needs: AckCondition,
     reached: Option<Reached>,
     confirming: Option<ConfirmWait>,
     unconfirmed: bool,
@@ -101,18 +101,18 @@ impl Ack {
         level: CommitLevel,
         locks: Option<TableLocksHeld>,
     ) -> Self {
-        let needs = Needs::committed(end, level, txns.log().replicas().is_some());
+        let needs = AckCondition::committed(end, level, txns.log().replicas().is_some());
         Self::new(txns, receipt, needs, locks)
     }
 
-    fn new(txns: &Arc<Txns<EngineLog>>, receipt: Receipt, needs: Needs, locks: Option<TableLocksHeld>) -> Self {
+    fn new(txns: &Arc<Txns<EngineLog>>, receipt: Receipt, needs: AckCondition, locks: Option<TableLocksHeld>) -> Self {
         let txns = Arc::clone(txns);
         Self { txns, receipt, needs, reached: None, confirming: None, unconfirmed: false, locks }
     }
 
     /// Returns the wait for a transaction that wrote nothing.
     pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate, level: CommitLevel) -> Self {
-        let needs = Needs::nothing_written(gate, level, txns.log().replicas().is_some());
+        let needs = AckCondition::nothing_written(gate, level, txns.log().replicas().is_some());
         Self::new(txns, Receipt::default(), needs, None)
     }
 

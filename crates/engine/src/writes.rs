@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Fate, Pending, Resolve, RowHolders, ShareLock, ShareLocks, Word};
+use collie_store::{Pending, Resolve, RowHolders, ShareLock, ShareLocks, TxnStatus, Word};
 use collie_sync::mutant;
 use collie_txn::{CommitLog, Resolution, RowShares, Txns, Unstamped, WriteSet};
 
@@ -20,14 +20,14 @@ use crate::garbage::Garbage;
 use crate::log::EngineLog;
 
 /// The resolver for rows: returns the status of a transaction, and the holders of a row in shared strength.
-pub(crate) struct Fates<'a, L = EngineLog>(pub(crate) &'a Txns<L>);
+pub(crate) struct TxnStatuses<'a, L = EngineLog>(pub(crate) &'a Txns<L>);
 
-impl<L: CommitLog> Resolve for Fates<'_, L> {
-    fn resolve(&self, stamp: &Word) -> Fate {
+impl<L: CommitLog> Resolve for TxnStatuses<'_, L> {
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
         match self.0.resolve(stamp) {
-            Resolution::InProgress(xid) => Fate::InProgress(xid),
-            Resolution::Aborted => Fate::Aborted,
-            Resolution::Committed(csn) => Fate::Committed(csn),
+            Resolution::InProgress(xid) => TxnStatus::InProgress(xid),
+            Resolution::Aborted => TxnStatus::Aborted,
+            Resolution::Committed(csn) => TxnStatus::Committed(csn),
         }
     }
 }
@@ -53,7 +53,7 @@ impl RowHolders for Holders<'_> {
     }
 }
 
-impl<L: CommitLog> ShareLocks for Fates<'_, L> {
+impl<L: CommitLog> ShareLocks for TxnStatuses<'_, L> {
     fn with_holders<R>(&self, family: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
         self.0.with_row_shares(family, key, |shares| act(&mut Holders(shares)))
     }
@@ -101,7 +101,7 @@ impl<L: CommitLog> Writes<L> {
     fn release_shares_from(&mut self, position: u64) {
         while self.shares.last().is_some_and(|(number, _)| *number >= position) {
             let Some((_, lock)) = self.shares.pop() else { return };
-            lock.release(&Fates(&self.txns));
+            lock.release(&TxnStatuses(&self.txns));
         }
     }
 

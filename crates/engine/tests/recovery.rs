@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use collie_base::CfId;
-use collie_engine::OpenPhase::{Done, Levels, Replay, Survey, Verify};
+use collie_engine::OpenPhase::{Done, Levels, Replay, ScanChunks, Verify};
 use collie_engine::{Basis, Db, Env, Options, Outcome, Session, Write};
 use collie_env::{CrashPoint, SimFiles, SimRandom};
 use common::{all, begin, next_statement, put, tiny};
@@ -158,7 +158,7 @@ fn kill_in_each_phase_of_an_opening_is_harmless() {
         }
     })
     .unwrap();
-    assert_eq!(phases, [Verify, Levels, Replay, Survey, Replay, Done]);
+    assert_eq!(phases, [Verify, Levels, Replay, ScanChunks, Replay, Done]);
     assert!(report.level_rows > 0 && report.rows > 0, "{report:?}");
     assert_eq!(rows(&db), expected);
     drop(db);

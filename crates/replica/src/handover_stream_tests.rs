@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    primary::{Handing, HandoverAsked},
+    primary::{HandoverAsked, Switchover},
     standby::Succession,
     term::Phase,
 };
@@ -29,7 +29,7 @@ async fn a_primary_hands_over_to_the_replica_that_asked() {
     let primary = Node::primary();
     let (setting, replica) = (Setting::new(&primary), Node::replica(NODE));
     let (following, told) = setting.follow(&replica, || Fault::None);
-    let handing: &Handing = &primary.handing;
+    let handing: &Switchover = &primary.handing;
     let asked = asking(&setting, &replica).await;
     let last = primary.append(0, b"the last before the offer");
     assert!(!handing.succeed(NODE, now_ns()), "nothing is offered");

@@ -41,8 +41,8 @@ use crate::{
     key::{Trusted, trusted},
     packet::History,
     primary::{
-        BackupFile, BackupFiles, DrawnCommit, Handing, Ship, Shipment, SlotState, Slots, Source, SourceError,
-        StreamOptions, serve,
+        BackupFile, BackupFiles, DrawnCommit, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions,
+        Switchover, serve,
     },
     reads::{ReadFeed, ReadInbox},
     standby::{Ended, FollowOptions, Positions, Succession, Target, TargetError, Told, clone, follow},
@@ -84,7 +84,7 @@ struct Node {
     takes: Mutex<Duration>,
     /// On a primary: its records, each a commit.
     drawn: Mutex<Vec<DrawnCommit>>,
-    handing: Arc<Handing>,
+    handing: Arc<Switchover>,
     succession: Arc<Succession>,
     /// On a primary that samples reads.
     feed: OnceLock<Arc<ReadFeed>>,
@@ -129,7 +129,7 @@ impl Node {
             stops_at: AtomicU64::new(0),
             takes: Mutex::default(),
             drawn: Mutex::default(),
-            handing: Arc::new(Handing::new(None)),
+            handing: Arc::new(Switchover::new(None)),
             succession: Arc::default(),
             feed: OnceLock::new(),
             inbox: OnceLock::new(),
@@ -274,7 +274,7 @@ impl Source for Followed {
         self.durable()
     }
 
-    fn handing(&self) -> Option<&Arc<Handing>> {
+    fn handing(&self) -> Option<&Arc<Switchover>> {
         Some(&self.0.handing)
     }
 

@@ -461,7 +461,7 @@ impl Config {
                 log.protocol = match value {
                     "base" => Protocol::Base,
                     "help" => Protocol::Help,
-                    _ => Protocol::Oracle,
+                    _ => Protocol::Mutex,
                 }
             }
             "wal.recent_size" => log.recent_bytes = bytes()?,
@@ -627,7 +627,7 @@ mod tests {
             ("store.gc_interval=2s", "expected 1ms to 1s"),
             ("wal.enabled=false", "a server keeps a log"),
             ("store.compression=snappy", "expected one of none, lz4"),
-            ("wal.protocol=fast", "expected one of oracle, base, help"),
+            ("wal.protocol=fast", "expected one of mutex, base, help"),
             ("server.listen=everywhere", "expected ADDRESS:PORT"),
             ("server.http=8433", "expected ADDRESS:PORT"),
             ("sql.timezone=Mars", "invalid value"),

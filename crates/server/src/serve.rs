@@ -34,7 +34,7 @@ use crate::{
     connection::{Shared, serve},
     error::ServeError,
     half_open::HalfOpen,
-    http::{HttpPort, Limits, Stage},
+    http::{HttpPort, Limits, Readiness},
     log_lines,
     reads::feed,
     replication::{
@@ -75,7 +75,7 @@ struct Ground {
     env: Env,
     patience: Patience,
     /// The open database, for the HTTP port.
-    stage: Arc<Stage>,
+    stage: Arc<Readiness>,
     healing: Healing,
     /// How much is collected, and the changes that users made to that.
     training: Arc<Training>,
@@ -483,7 +483,7 @@ impl Server {
             source,
         })?;
         let listener = Arc::new(listener);
-        let stage = Arc::<Stage>::default();
+        let stage = Arc::<Readiness>::default();
         let limits = Limits { connections_max: config.max_connections };
         let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits, env.clock.clone());
         let http = config.http.map(bind).transpose()?;

@@ -7,8 +7,8 @@ use collie_base::Xid;
 use proptest::prelude::*;
 
 use super::*;
-use crate::row::tests::{Fates, rules, view};
-use crate::stamp::Fate;
+use crate::row::tests::{TxnStatuses, rules, view};
+use crate::stamp::TxnStatus;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -86,7 +86,7 @@ fn clean(family: &Family, garbage: &[Arc<Row>], live: &LiveSnapshots) -> u64 {
 
 /// Checks that `changed_since` and `any_changed_since` answer exactly for the snapshot of `view`, for each key and
 /// range.
-fn check_changes(family: &Family, fates: &Fates, history: &History, view: &View) {
+fn check_changes(family: &Family, fates: &TxnStatuses, history: &History, view: &View) {
     let snapshot = view.snapshot;
     let newest = |key: u8| history.get(&key).and_then(|commits| commits.last()).map(|(csn, _)| Lsn::new(*csn));
     let changed: Vec<_> = (0..5).map(|key| newest(key).filter(|csn| *csn >= snapshot)).collect();
@@ -101,7 +101,7 @@ fn check_changes(family: &Family, fates: &Fates, history: &History, view: &View)
     }
 }
 
-fn check_reads(family: &Family, fates: &Fates, history: &History, own: &[(u8, Option<u8>)], view: &View) {
+fn check_reads(family: &Family, fates: &TxnStatuses, history: &History, own: &[(u8, Option<u8>)], view: &View) {
     let mut expected = BTreeMap::new();
     for key in 0..5 {
         let mine = own.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| *value);
@@ -145,7 +145,7 @@ proptest! {
     /// family loaded with the same rows.
     #[test]
     fn family_equals_the_model_under_interleaved_transactions(steps in proptest::collection::vec(step(), 1..60)) {
-        let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+        let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
         let mut history = History::new();
         let mut txns = [Txn::default(), Txn::default(), Txn::default()];
         let mut snapshots: Vec<u64> = Vec::new();
@@ -250,7 +250,7 @@ proptest! {
                     let t = std::mem::take(&mut txns[txn]);
                     if commit && !t.writes.is_empty() {
                         clock += 10;
-                        fates.set(Xid::new(t.xid), Fate::Committed(Lsn::new(clock)));
+                        fates.set(Xid::new(t.xid), TxnStatus::Committed(Lsn::new(clock)));
                         for (key, value) in &t.writes {
                             let states = history.entry(*key).or_default();
                             states.retain(|(csn, _)| *csn != clock);
@@ -300,7 +300,7 @@ proptest! {
 #[test]
 fn change_in_a_long_range_is_found_wherever_it_lies() {
     for place in [0, 1, 254, 255, 256, 257, 511, 512, 513, 599] {
-        let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+        let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
         for row in 0..600_u32 {
             let csn = if row == place { 7000 } else { 5000 };
             family.load(&row.to_be_bytes(), Some(b"value"), Lsn::new(csn));
@@ -331,7 +331,7 @@ fn change_in_a_long_range_is_found_wherever_it_lies() {
 /// deleted, each way after the other.
 #[test]
 fn taken_rows_need_the_log_until_they_are_settled() {
-    let (family, fates) = (Family::with_levels(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::with_levels(CfId::new(1)), TxnStatuses::default());
     assert!(family.load_from_levels(b"gone", b"old", Lsn::new(4500)));
     assert_eq!(family.unflushed().since, None);
     for (key, value, lsn) in [(&b"k"[..], Some(&b"v"[..]), 5000), (b"gone", None, 6000)] {
@@ -374,7 +374,7 @@ fn taken_rows_need_the_log_until_they_are_settled() {
 /// rows applied at 5000 and 5100, one written again by the commit at 6000; states and flushes below and above it.
 #[test]
 fn versions_applied_before_their_commit_count_from_the_first_commit() {
-    let (family, fates) = (Family::with_levels(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::with_levels(CfId::new(1)), TxnStatuses::default());
     let apply = |key: &[u8], lsn| {
         let (csn, since) = (Lsn::new(lsn), Lsn::new(lsn));
         let _superseded = family.apply(&LoggedWrite { key, value: Some(key), csn, since, is_settled: true }, &pin());

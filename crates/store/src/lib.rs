@@ -15,7 +15,7 @@
 //! | `row.rs`, `row/` | [`Row`], [`Pending`], [`ShareLock`]: the chain, all unsafe code of this crate |
 //! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
 //! | `share_locks.rs` | [`ShareLocks`], [`RowHolders`]: the table of share locks, as rows see it |
-//! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
+//! | `stamp.rs` | [`TxnStatus`], [`Resolve`], the stamp's encoding |
 //! | `index.rs`, `index/` | [`OrderedIndex`], its floor implementation, and partitions, which families stand on |
 //! | `index_checks.rs` | what every index is put through, with feature `index-checks` |
 //! | `family.rs` | [`Family`]: the rows of one column family |
@@ -26,13 +26,13 @@
 //!
 //! ```
 //! use collie_base::{CfId, LockStrength, Lsn, Xid};
-//! use collie_store::{Family, Fate, InsertOutcome, Resolve, RowHolders, ShareLocks, View, WriteRules, Word, pin};
+//! use collie_store::{Family, TxnStatus, InsertOutcome, Resolve, RowHolders, ShareLocks, View, WriteRules, Word, pin};
 //!
 //! /// Every unfinished stamp belongs to somebody at work.
 //! struct Open;
 //! impl Resolve for Open {
-//!     fn resolve(&self, stamp: &Word) -> Fate {
-//!         Fate::of_final(stamp).unwrap_or_else(|xid| Fate::InProgress(xid))
+//!     fn resolve(&self, stamp: &Word) -> TxnStatus {
+//!         TxnStatus::of_final(stamp).unwrap_or_else(|xid| TxnStatus::InProgress(xid))
 //!     }
 //! }
 //!
@@ -104,7 +104,7 @@ pub use manifest::{check_manifest, sample_manifest};
 pub use row::Seen;
 pub use row::{FlushAt, FlushEntry, Pending, Row, ShareLock};
 pub use share_locks::{RowHolders, ShareLocks};
-pub use stamp::{Fate, Resolve, Word};
+pub use stamp::{Resolve, TxnStatus, Word};
 #[cfg(feature = "trace-oracle")]
 pub use trace::{RowRead, digest, watch};
 pub use unflushed::{Unflushed, UnflushedStat};

@@ -5,7 +5,7 @@ use collie_sync::Mutex;
 use collie_sync::atomic::{AtomicU64, Ordering};
 
 use crate::held::Holders;
-use crate::stamp::{Fate, Resolve, Word};
+use crate::stamp::{Resolve, TxnStatus, Word};
 use crate::{RowHolders, ShareLocks};
 
 /// Position of the first commit of a model.
@@ -65,10 +65,10 @@ impl<const N: usize> Commits<N> {
     }
 
     /// Returns whether transaction `xid` is still running, or its CSN.
-    pub(crate) fn fate(&self, xid: Xid) -> Fate {
+    pub(crate) fn fate(&self, xid: Xid) -> TxnStatus {
         match self.states[usize::try_from(xid.get()).unwrap()].load(Ordering::Acquire) {
-            0 => Fate::InProgress(xid),
-            csn => Fate::Committed(Lsn::new(csn)),
+            0 => TxnStatus::InProgress(xid),
+            csn => TxnStatus::Committed(Lsn::new(csn)),
         }
     }
 }
@@ -80,7 +80,7 @@ impl<const N: usize> ShareLocks for Commits<N> {
 }
 
 impl<const N: usize> Resolve for Commits<N> {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or_else(|xid| self.fate(xid))
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp).unwrap_or_else(|xid| self.fate(xid))
     }
 }

@@ -4,20 +4,20 @@ use std::cell::{Cell, RefCell};
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 
-use super::tests::{Fates, done, put, rules, view};
+use super::tests::{TxnStatuses, done, put, rules, view};
 use super::*;
 use crate::stamp::Word;
 use crate::{Family, Removal, RowHolders};
 
 /// Transaction statuses that act on the row while a writer resolves them, a given number of times.
 struct Meddler<'a> {
-    fates: &'a Fates,
+    fates: &'a TxnStatuses,
     left: Cell<u16>,
     meddle: &'a dyn Fn(),
 }
 
 impl Resolve for Meddler<'_> {
-    fn resolve(&self, stamp: &Word) -> Fate {
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
         let fate = self.fates.resolve(stamp);
         if let Some(left) = self.left.get().checked_sub(1) {
             self.left.set(left);
@@ -42,10 +42,10 @@ fn put_beside(family: &Family, meddler: &Meddler<'_>) -> Pending {
 /// resolves the status of the version below, a lock is taken on the row and released, zero, one and three times.
 #[test]
 fn writes_count_the_heads_that_changed_under_them() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"v"), Lsn::new(5000));
     let _unstamped = done(put(&family, &fates, 1, 5500, b"one"));
-    fates.set(Xid::new(1), Fate::Committed(Lsn::new(5600)));
+    fates.set(Xid::new(1), TxnStatus::Committed(Lsn::new(5600)));
     let lock = || {
         let change = Change::Lock(LockStrength::Update);
         done(family.write(b"k", change, Basis::Snapshot, &view(9, 6000, 1), &rules(9), &fates)).commit(Lsn::new(5700));
@@ -60,11 +60,11 @@ fn writes_count_the_heads_that_changed_under_them() {
 /// row is deleted, removed and inserted again.
 #[test]
 fn writes_count_the_rows_that_died_under_them() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     let InsertOutcome::Done(first) = family.insert(b"k", b"one", &view(1, 4500, 1), &rules(1), &fates) else {
         panic!("nothing is there")
     };
-    fates.set(Xid::new(1), Fate::Committed(Lsn::new(5000)));
+    fates.set(Xid::new(1), TxnStatus::Committed(Lsn::new(5000)));
     let first = RefCell::new(Some(first));
     let replace = || {
         first.take().expect("once").commit(Lsn::new(5000));

@@ -90,7 +90,7 @@ use crate::key::Key;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::stamp::atomic::{AtomicPtr, AtomicU32};
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 use crate::trace;
 
 /// The writer of the version that a read chose.
@@ -166,8 +166,10 @@ impl Row {
                 continue;
             }
             match version.fate(fates) {
-                Fate::Committed(csn) if is_visible(csn, view) => return seen(&self.key, version, Seen::Committed(csn)),
-                Fate::InProgress(xid) if Some(xid) == view.me && version.command < view.command => {
+                TxnStatus::Committed(csn) if is_visible(csn, view) => {
+                    return seen(&self.key, version, Seen::Committed(csn));
+                }
+                TxnStatus::InProgress(xid) if Some(xid) == view.me && version.command < view.command => {
                     return seen(&self.key, version, Seen::Own(version.command));
                 }
                 _ => {}
@@ -183,8 +185,8 @@ impl Row {
             steps += 1;
             let ends = match version.fate(fates) {
                 _ if version.is_lock() => false,
-                Fate::Committed(csn) => is_visible(csn, view),
-                Fate::InProgress(xid) => Some(xid) == view.me && version.command < view.command,
+                TxnStatus::Committed(csn) => is_visible(csn, view),
+                TxnStatus::InProgress(xid) => Some(xid) == view.me && version.command < view.command,
                 _ => false,
             };
             if ends {
@@ -265,16 +267,16 @@ impl Row {
             }
             let top = Top::of(head, &look);
             let refusal = match top.base {
-                Some((base, Fate::InProgress(xid))) if xid != rules.xid => {
+                Some((base, TxnStatus::InProgress(xid))) if xid != rules.xid => {
                     // A lock does not say whether the row is live: the version under it does.
                     let under = base.is_lock().then(|| first_content(head, others, pin)).flatten();
                     let committed = match under {
-                        Some((content, Fate::Committed(csn))) => taken(content, Origin::Committed(csn)),
+                        Some((content, TxnStatus::Committed(csn))) => taken(content, Origin::Committed(csn)),
                         _ => None,
                     };
                     Some(committed.unwrap_or(InsertOutcome::Wait(xid)))
                 }
-                Some((base, Fate::Committed(csn))) => taken(base, Origin::Committed(csn))
+                Some((base, TxnStatus::Committed(csn))) => taken(base, Origin::Committed(csn))
                     .or((rules.repeatable && csn >= view.snapshot).then_some(InsertOutcome::Conflict(csn))),
                 Some((base, _)) => {
                     let mine = base.command >= view.command;
@@ -290,7 +292,7 @@ impl Row {
                 continue;
             }
             let deleted_at = match top.base {
-                Some((_, Fate::Committed(csn))) if !is_visible(csn, view) => Some(csn),
+                Some((_, TxnStatus::Committed(csn))) if !is_visible(csn, view) => Some(csn),
                 _ => None,
             };
             let new =
@@ -347,7 +349,7 @@ impl Row {
     #[cfg(test)]
     #[cfg(not(loom))]
     pub(crate) fn versions(&self) -> impl Iterator<Item = bool> {
-        let committed = |version: &Version| matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(_)));
+        let committed = |version: &Version| matches!(TxnStatus::of_final(&version.stamp), Ok(TxnStatus::Committed(_)));
         let states: Vec<_> = walk(self.head.load(Acquire), &pin()).map(|(_, version)| committed(version)).collect();
         states.into_iter()
     }

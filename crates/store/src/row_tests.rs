@@ -11,24 +11,24 @@ use crate::{Family, Kept, RowHolders, Word};
 
 /// Transaction statuses set by a test, and a table of share locks under one mutex.
 #[derive(Default)]
-pub(crate) struct Fates(RwLock<BTreeMap<u64, Fate>>, Mutex<BTreeMap<Vec<u8>, Holders>>);
+pub(crate) struct TxnStatuses(RwLock<BTreeMap<u64, TxnStatus>>, Mutex<BTreeMap<Vec<u8>, Holders>>);
 
-impl Fates {
-    pub(crate) fn set(&self, xid: Xid, fate: Fate) {
+impl TxnStatuses {
+    pub(crate) fn set(&self, xid: Xid, fate: TxnStatus) {
         self.0.write().unwrap().insert(xid.get(), fate);
     }
 }
 
-impl ShareLocks for Fates {
+impl ShareLocks for TxnStatuses {
     fn with_holders<R>(&self, _: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
         act(self.1.lock().unwrap().entry(key.to_vec()).or_default())
     }
 }
 
-impl Resolve for Fates {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp)
-            .unwrap_or_else(|xid| self.0.read().unwrap().get(&xid.get()).copied().unwrap_or(Fate::InProgress(xid)))
+impl Resolve for TxnStatuses {
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp)
+            .unwrap_or_else(|xid| self.0.read().unwrap().get(&xid.get()).copied().unwrap_or(TxnStatus::InProgress(xid)))
     }
 }
 
@@ -40,11 +40,11 @@ pub(crate) fn rules(xid: u64) -> WriteRules {
     WriteRules { xid: Xid::new(xid), repeatable: false }
 }
 
-pub(super) fn put(family: &Family, fates: &Fates, xid: u64, snapshot: u64, value: &[u8]) -> WriteOutcome {
+pub(super) fn put(family: &Family, fates: &TxnStatuses, xid: u64, snapshot: u64, value: &[u8]) -> WriteOutcome {
     family.write(b"k", Change::Put(value), Basis::Snapshot, &view(xid, snapshot, 1), &rules(xid), fates)
 }
 
-pub(super) fn read(family: &Family, fates: &Fates, snapshot: u64) -> Option<Vec<u8>> {
+pub(super) fn read(family: &Family, fates: &TxnStatuses, snapshot: u64) -> Option<Vec<u8>> {
     family.read(b"k", &view(0, snapshot, 0), fates, &pin()).map(|value| value.to_vec())
 }
 
@@ -58,12 +58,12 @@ pub(super) fn done(outcome: WriteOutcome) -> Pending {
 /// Goal: a writer learns what is in its way. Method: each state of the newest version, each level, one write.
 #[test]
 fn write_follows_the_newest_state_of_the_row() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"5000"), Lsn::new(5000));
     let first = done(put(&family, &fates, 1, 6000, b"one"));
     assert!(matches!(put(&family, &fates, 2, 6000, b"two"), WriteOutcome::Wait(x) if x == Xid::new(1)));
     assert!(matches!(put(&family, &fates, 1, 6000, b"again"), WriteOutcome::SelfModified));
-    fates.set(Xid::new(1), Fate::Committed(Lsn::new(7000)));
+    fates.set(Xid::new(1), TxnStatus::Committed(Lsn::new(7000)));
     assert_eq!(read(&family, &fates, 7000), Some(b"5000".to_vec()), "strictly below the snapshot");
     assert_eq!(read(&family, &fates, 7001), Some(b"one".to_vec()), "published, not yet stamped");
     match put(&family, &fates, 2, 6000, b"two") {
@@ -86,7 +86,7 @@ fn write_follows_the_newest_state_of_the_row() {
 /// versions.
 #[test]
 fn lock_holds_writers_off_and_leaves_no_trace() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"v"), Lsn::new(5000));
     let lock = Change::Lock(LockStrength::Update);
     let held = done(family.write(b"k", lock, Basis::Snapshot, &view(1, 6000, 1), &rules(1), &fates));
@@ -112,7 +112,7 @@ fn lock_holds_writers_off_and_leaves_no_trace() {
 /// Goal: undoing an insert leaves nothing, and a key can be used again at once. Method: insert, undo, look, insert.
 #[test]
 fn undone_insert_leaves_no_row() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     let InsertOutcome::Done(pending) = family.insert(b"k", b"v", &view(1, 5000, 1), &rules(1), &fates) else {
         panic!()
     };
@@ -132,7 +132,7 @@ fn undone_insert_leaves_no_row() {
 /// Updates the one row at every position from 5001 on, pruning as writers do. Returns the row, its largest number of
 /// versions, and the steps of all walks.
 fn update_hot_row(family: &Family, times: u64, live: impl Fn(u64) -> LiveSnapshots) -> (Arc<Row>, usize, u64) {
-    let (fates, mut most, mut walks) = (Fates::default(), 0, 0);
+    let (fates, mut most, mut walks) = (TxnStatuses::default(), 0, 0);
     family.load(b"k", Some(b"0"), Lsn::new(5000));
     for csn in 5001..=5000 + times {
         let pending =
@@ -173,7 +173,7 @@ fn hot_row_stays_short_beside_old_snapshots() {
 /// snapshots first.
 #[test]
 fn pruning_says_what_the_rest_waits_for() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"0"), Lsn::new(5000));
     let put = |csn: u64| {
         let pending =
@@ -221,7 +221,7 @@ fn pruning_says_what_the_rest_waits_for() {
 /// roll it back, clean as asked.
 #[test]
 fn rolled_back_insert_over_a_deletion_leaves_no_row() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"v"), Lsn::new(5000));
     let gone = done(family.write(b"k", Change::Delete, Basis::Snapshot, &view(1, 6000, 1), &rules(1), &fates));
     let row = Arc::clone(gone.row());
@@ -238,12 +238,12 @@ fn rolled_back_insert_over_a_deletion_leaves_no_row() {
 /// snapshot each time.
 #[test]
 fn change_of_keys_below_an_unstamped_version_is_not_forgotten() {
-    let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+    let (family, fates) = (Family::new(CfId::new(1)), TxnStatuses::default());
     family.load(b"k", Some(b"v"), Lsn::new(5000));
     let keys = Change::PutKeys(b"keys");
     done(family.write(b"k", keys, Basis::Snapshot, &view(1, 6000, 1), &rules(1), &fates)).commit(Lsn::new(6000));
     let unstamped = done(put(&family, &fates, 2, 6500, b"two"));
-    fates.set(Xid::new(2), Fate::Committed(Lsn::new(7000)));
+    fates.set(Xid::new(2), TxnStatus::Committed(Lsn::new(7000)));
     let newest = done(put(&family, &fates, 3, 7500, b"three"));
     let row = Arc::clone(newest.row());
     newest.commit(Lsn::new(8000));

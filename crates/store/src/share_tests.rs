@@ -3,21 +3,21 @@
 use collie_base::{CfId, Xid};
 
 use super::head::is_shared;
-use super::tests::{Fates, done, put, read, rules, view};
+use super::tests::{TxnStatuses, done, put, read, rules, view};
 use super::*;
 use crate::{Family, Removal};
 
-fn family() -> (Family, Fates) {
+fn family() -> (Family, TxnStatuses) {
     let family = Family::new(CfId::new(1));
     family.load(b"k", Some(b"v"), Lsn::new(5000));
-    (family, Fates::default())
+    (family, TxnStatuses::default())
 }
 
-fn lock_at(family: &Family, fates: &Fates, xid: u64, snapshot: u64, strength: LockStrength) -> WriteOutcome {
+fn lock_at(family: &Family, fates: &TxnStatuses, xid: u64, snapshot: u64, strength: LockStrength) -> WriteOutcome {
     family.write(b"k", Change::Lock(strength), Basis::Snapshot, &view(xid, snapshot, 2), &rules(xid), fates)
 }
 
-fn lock(family: &Family, fates: &Fates, xid: u64, strength: LockStrength) -> WriteOutcome {
+fn lock(family: &Family, fates: &TxnStatuses, xid: u64, strength: LockStrength) -> WriteOutcome {
     lock_at(family, fates, xid, 6000, strength)
 }
 
@@ -82,7 +82,7 @@ fn key_share_goes_with_a_change_that_keeps_the_keys() {
             WriteOutcome::Shared(held) => {
                 assert!(goes, "{change:?}");
                 written.commit(Lsn::new(7000));
-                fates.set(Xid::new(1), Fate::Committed(Lsn::new(7000)));
+                fates.set(Xid::new(1), TxnStatus::Committed(Lsn::new(7000)));
                 assert!(matches!(lock(&family, &fates, 2, LockStrength::KeyShare), WriteOutcome::Held));
                 let later = lock(&family, &fates, 2, LockStrength::Share);
                 assert!(matches!(later, WriteOutcome::Changed { csn, .. } if csn.get() == 7000), "{later:?}");

@@ -21,7 +21,7 @@ pub(crate) const ABORTED: u64 = 1;
 
 /// The status of the transaction that wrote a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TxnStatus {
     /// Still running.
     InProgress(Xid),
     /// Rolled back.
@@ -30,7 +30,7 @@ pub enum Fate {
     Committed(Lsn),
 }
 
-impl Fate {
+impl TxnStatus {
     /// Returns the status that a final stamp records.
     ///
     /// # Errors
@@ -53,5 +53,5 @@ pub(crate) const fn unfinished(xid: Xid) -> u64 {
 /// Knows the status of transactions that have not stamped their versions yet.
 pub trait Resolve {
     /// Returns the status of the version that carries `stamp`, which may become final during the call.
-    fn resolve(&self, stamp: &Word) -> Fate;
+    fn resolve(&self, stamp: &Word) -> TxnStatus;
 }

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
 
-use crate::row::tests::{Fates, rules, view};
+use crate::row::tests::{TxnStatuses, rules, view};
 use crate::{
-    Basis, Change, Family, Fate, InsertOutcome, Pending, Row, ScanRequest, ScanStop, Span, View, WriteOutcome, pin,
+    Basis, Change, Family, InsertOutcome, Pending, Row, ScanRequest, ScanStop, Span, TxnStatus, View, WriteOutcome, pin,
 };
 
 /// A log, a boundary, snapshots and garbage: the minimum that turns rows into transactions.
 struct World {
     family: Family,
-    fates: Fates,
+    fates: TxnStatuses,
     log: Mutex<u64>,
     boundary: AtomicU64,
     live: Mutex<Vec<u64>>,
@@ -30,7 +30,7 @@ impl World {
     fn new() -> Self {
         Self {
             family: Family::new(CfId::new(1)),
-            fates: Fates::default(),
+            fates: TxnStatuses::default(),
             log: Mutex::new(10_000),
             boundary: AtomicU64::new(10_000),
             live: Mutex::default(),
@@ -73,7 +73,7 @@ impl World {
         let csn = {
             let mut log = self.log.lock().unwrap();
             *log += 10;
-            self.fates.set(Xid::new(xid), Fate::Committed(Lsn::new(*log)));
+            self.fates.set(Xid::new(xid), TxnStatus::Committed(Lsn::new(*log)));
             self.boundary.store(*log + 10, SeqCst);
             Lsn::new(*log)
         };

@@ -2,7 +2,7 @@
 
 use crate::{
     AdvisoryScope::{Session as ForSession, Transaction as ForTransaction},
-    Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, Start,
+    Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowLockRequest, Session, Start,
     StatementKind,
     TableLockMode::{Exclusive, Share},
     Transaction, TxnError, Txns, Wait,
@@ -135,8 +135,11 @@ fn cycles_through_advisory_locks_are_deadlocks() {
             let [(a, _at), (mut b, mut bt)] = [client(&txns), client(&txns)];
             let holder = b.assign_xid(&mut bt).unwrap();
             assert!(a.advisory().ask(ONE, Exclusive, scope).is_none());
-            let row =
-                Blocker::Row(RowWish { row: RowKey::new(CfId::new(1), b"k"), holder, strength: LockStrength::Update });
+            let row = Blocker::Row(RowLockRequest {
+                row: RowKey::new(CfId::new(1), b"k"),
+                holder,
+                strength: LockStrength::Update,
+            });
             let (mut first, mut last) = if row_last {
                 let first = b.advisory().ask(ONE, Share, scope).unwrap();
                 (first, a.wait(&row))

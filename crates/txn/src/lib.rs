@@ -131,6 +131,6 @@ pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};
 pub use transaction::{Isolation, StatementKind, Transaction};
 pub use txns::{Options, Txns};
 pub use wait::{Wait, WaitLimit};
-pub use waits::{Blocker, RowKey, RowWish};
+pub use waits::{Blocker, RowKey, RowLockRequest};
 pub use write_set::{Mark, WriteSet};
 pub use xids_at::{XidFate, XidSnapshot};

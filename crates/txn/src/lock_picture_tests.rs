@@ -2,7 +2,7 @@
 
 use crate::{
     Awaited, Blocker, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, Options, RowKey,
-    RowWish, Session, TableLock, TableLockMode, Transaction, Txns, test_log::TestLog,
+    RowLockRequest, Session, TableLock, TableLockMode, Transaction, Txns, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Xid};
 use std::{sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ fn the_picture_shows_who_is_in_whose_way() {
     let xid = a.assign_xid(&mut at).unwrap();
     assert_eq!(a.lock_table(&mut at, TABLE, TableLockMode::RowExclusive), TableLock::Granted);
     let row = RowKey::new(CfId::new(1), b"k");
-    let blocker = Blocker::Row(RowWish { row: row.clone(), holder: xid, strength: LockStrength::Update });
+    let blocker = Blocker::Row(RowLockRequest { row: row.clone(), holder: xid, strength: LockStrength::Update });
     let (first, second) = (b.wait(&blocker), c.wait(&blocker));
     let TableLock::Wait(table) = d.lock_table(&mut dt, TABLE, TableLockMode::AccessExclusive) else {
         panic!("granted beside a writer")

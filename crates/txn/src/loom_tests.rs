@@ -7,8 +7,8 @@
 //! number, publication and boundary; the engine's models use the lock-free log.
 
 use crate::{
-    Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Unstamped,
-    Wait, WriteSet,
+    Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowLockRequest, Session, Stamp, Txns,
+    Unstamped, Wait, WriteSet,
     cancel::{CancelHandle, CancelReason, Owner},
     desc::OwnerId,
     log::{Appended, CommitLog},
@@ -511,7 +511,7 @@ fn wake_up() {
     let xid = holder.assign_xid(&mut t).unwrap();
     let join_queue = move |mut session: Session<Oracle>| {
         let row = RowKey::new(CfId::new(1), b"row");
-        let blocker = Blocker::Row(RowWish { row, holder: xid, strength: LockStrength::Update });
+        let blocker = Blocker::Row(RowLockRequest { row, holder: xid, strength: LockStrength::Update });
         let _t = session.begin(Isolation::ReadCommitted, false);
         (session.wait(&blocker), session)
     };
@@ -619,7 +619,7 @@ fn rollback_to_a_savepoint() {
         move |mut session: Session<Oracle>| {
             let _t = session.begin(Isolation::ReadCommitted, false);
             let row = RowKey::new(CfId::new(1), b"row");
-            let blocker = Blocker::Row(RowWish { row, holder: xid, strength: LockStrength::Update });
+            let blocker = Blocker::Row(RowLockRequest { row, holder: xid, strength: LockStrength::Update });
             (session.wait_while(&blocker, || locked.load(Ordering::Acquire) == 1), session)
         }
     };

@@ -9,7 +9,7 @@
 use crate::{
     desc::{Desc, OwnerId},
     wait::{Waiter, Wakes},
-    waits::{Locks, RowKey, RowWish, Waits},
+    waits::{Locks, RowKey, RowLockRequest, Waits},
 };
 use collie_base::{LockStrength, Xid};
 use collie_sync::mutant;
@@ -39,11 +39,11 @@ impl Locks {
         &self,
         waits: &mut Waits,
         id: OwnerId,
-        wish: &RowWish,
+        wish: &RowLockRequest,
         waiter: &Arc<Waiter>,
         still_held: impl FnOnce() -> bool,
     ) -> bool {
-        let RowWish { row, holder, strength } = wish;
+        let RowLockRequest { row, holder, strength } = wish;
         let announced = self.map.desc(*holder).is_some_and(|desc| desc.announce_waiter());
         // The look follows the announcement: either a partial rollback sees the announcement, or this look sees the
         // rollback.

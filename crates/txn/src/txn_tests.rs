@@ -1,8 +1,8 @@
 //! Tests of ids, states, snapshots, commit, abort and savepoints over the test log.
 
 use crate::{
-    Behind, Blocker, CommitLog, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp,
-    Start, StatementKind, Transaction, TxnError, Txns, Unstamped, WriteSet, test_log::TestLog,
+    Behind, Blocker, CommitLog, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowLockRequest, Session,
+    Stamp, Start, StatementKind, Transaction, TxnError, Txns, Unstamped, WriteSet, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use proptest::prelude::*;
@@ -610,7 +610,7 @@ fn large_commit_wakes_before_its_versions_are_stamped() {
     let stamp = writes.0.write(&mut holder, &mut t);
     let _waiting = waiter.begin(Isolation::ReadCommitted, false);
     let row = RowKey::new(CfId::new(1), b"row");
-    let wish = RowWish { row, holder: t.xid().unwrap(), strength: LockStrength::Update };
+    let wish = RowLockRequest { row, holder: t.xid().unwrap(), strength: LockStrength::Update };
     let wait = waiter.wait(&Blocker::Row(wish));
     let Ended::Committed { at, .. } = holder.commit(t, &mut (), RECORD, &mut writes).unwrap() else {
         panic!("it had a record")

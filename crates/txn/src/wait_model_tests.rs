@@ -2,8 +2,8 @@
 //! left, and no waiter waits for a transaction that has ended.
 
 use crate::{
-    Blocker, Isolation, LockTarget, Mark, Options, RowKey, RowWish, Session, TableLock, TableLockMode, Transaction,
-    TxnError, Txns, Wait, deadlock::is_in_cycle, test_log::TestLog, waits::Waits,
+    Blocker, Isolation, LockTarget, Mark, Options, RowKey, RowLockRequest, Session, TableLock, TableLockMode,
+    Transaction, TxnError, Txns, Wait, deadlock::is_in_cycle, test_log::TestLog, waits::Waits,
 };
 use collie_base::{CfId, LockStrength, Xid};
 use proptest::prelude::*;
@@ -121,7 +121,7 @@ impl World {
                     client.session.took_row(client.t.as_ref().unwrap(), CF, &[row], strength);
                     return;
                 }
-                Some(holder) => Blocker::Row(RowWish { row: RowKey::new(CF, &[row]), holder, strength }),
+                Some(holder) => Blocker::Row(RowLockRequest { row: RowKey::new(CF, &[row]), holder, strength }),
             },
             Want::Table(id, mode) => {
                 match client.session.lock_table(client.t.as_mut().unwrap(), LockTarget::Table(id), mode) {

@@ -4,7 +4,7 @@
 //! unfinished version. Threads stop at known points, so no test sleeps.
 
 use crate::{
-    Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, Start,
+    Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowLockRequest, Session, Start,
     StatementKind, TableLock, TableLockMode, Transaction, TxnError, Txns, Wait, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Xid};
@@ -68,7 +68,7 @@ impl Client {
 }
 
 fn wish(row: u8, holder: Xid, strength: LockStrength) -> Blocker {
-    Blocker::Row(RowWish { row: RowKey::new(CF, &[row]), holder, strength })
+    Blocker::Row(RowLockRequest { row: RowKey::new(CF, &[row]), holder, strength })
 }
 
 fn txns() -> Arc<Txns<TestLog>> {

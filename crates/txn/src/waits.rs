@@ -59,7 +59,7 @@ impl RowKey {
 
 /// A row that a session wants, and the holder in its way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RowWish {
+pub struct RowLockRequest {
     /// The row.
     pub row: RowKey,
     /// An unfinished transaction that wrote the row or holds it, perhaps as one of several.
@@ -72,7 +72,7 @@ pub struct RowWish {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Blocker {
     /// A transaction that wrote or locked a row and has not ended.
-    Row(RowWish),
+    Row(RowLockRequest),
     /// A table or advisory lock that conflicts with a held or an earlier requested one.
     Table {
         /// The object to be locked.

@@ -14,7 +14,7 @@ fn append_one(writer: &mut Writer, body: &[u8]) -> Result<Appended, WalError> {
 
 fn main() -> Result<(), WalError> {
     let protocol = match std::env::args().nth(1).as_deref() {
-        Some("oracle") => Protocol::Oracle,
+        Some("mutex") => Protocol::Mutex,
         Some("base") => Protocol::Base,
         _ => Protocol::Help,
     };

@@ -1,8 +1,8 @@
 //! `Consumers`: named readers of a log, each with a cursor that survives a crash and keeps the files it needs, up to a
 //! bound.
 //!
-//! This module handles names and positions. `holds` defines what a hold does at its bound, and `cursor_file` defines
-//! the bytes.
+//! This module handles names and positions. `retention_pins` defines what a hold does at its bound, and `cursor_file`
+//! defines the bytes.
 //!
 //! # Invariants
 //! - U1. A hold protects what the file says: it moves up only after the file was replaced, so that a crash moves no
@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use crate::{
     LagPolicy, Options, TailOptions, WalError,
     cursor_file::{CONSUMERS_MAX, StoredCursor, StoredCursors, name_refusal},
-    holds::{Bound, Hold, LagLimit, lag},
+    retention_pins::{Bound, LagLimit, RetentionPin, lag},
     segments::{Segments, Span},
 };
 
@@ -79,7 +79,7 @@ struct Cursor {
     lsn: Lsn,
     restart: Lsn,
     bound: Bound,
-    hold: Hold,
+    hold: RetentionPin,
     attached: bool,
     /// Whether the file does not have this state yet.
     dirty: bool,
@@ -122,7 +122,7 @@ impl Consumers {
         let moved_ns = env.clock.now_ns();
         for StoredCursor { name, lsn, restart, bound, lost } in stored.map_or(Vec::new(), |stored| stored.cursors) {
             let (hold, _) = segments.hold_from(restart, who(&name), Some(bound));
-            let loses = restart < segments.holds.start() || lost_above.is_some_and(|end| lsn > end);
+            let loses = restart < segments.pins.start() || lost_above.is_some_and(|end| lsn > end);
             if lost || loses {
                 hold.lose();
             }
@@ -183,7 +183,7 @@ impl Consumers {
                 Entry::Occupied(held) => Some((held.get().lsn, held.get().restart, held.get().hold.is_lost())),
                 Entry::Vacant(_) => None,
             };
-            let oldest = segments.holds.start();
+            let oldest = segments.pins.start();
             let (lsn, restart) = match (options.from, known) {
                 (None, Some((_, _, true))) => return Err(WalError::CursorLost { oldest }),
                 (None, Some((lsn, restart, false))) => (lsn, restart),
@@ -197,7 +197,7 @@ impl Consumers {
             };
             // The hold comes before the check, so that the files that the check finds cannot be freed.
             let (hold, _) = segments.hold_from(restart, who(name), Some(bound));
-            let oldest = segments.holds.start();
+            let oldest = segments.pins.start();
             let needed = if options.keep_below > 0 { lsn } else { restart };
             if needed < oldest {
                 return Err(WalError::CursorLost { oldest });
@@ -216,7 +216,7 @@ impl Consumers {
         };
         let saved = self.save(segments).and_then(|()| match self.is_lost(name) {
             // `save` has enforced the bounds: more log lies after this position than the bound allows.
-            true => Err(WalError::CursorLost { oldest: segments.holds.start() }),
+            true => Err(WalError::CursorLost { oldest: segments.pins.start() }),
             false => Ok(attached),
         });
         if saved.is_err() {
@@ -247,7 +247,7 @@ impl Consumers {
             let mut cursors = self.cursors.lock();
             let Some(cursor) = cursors.get_mut(name) else { return Ok(()) };
             if cursor.hold.is_lost() {
-                return Err(WalError::CursorLost { oldest: segments.holds.start() });
+                return Err(WalError::CursorLost { oldest: segments.pins.start() });
             }
             if lsn <= cursor.lsn {
                 return Ok(());

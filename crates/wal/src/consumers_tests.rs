@@ -93,8 +93,8 @@ fn truncate_before_stops_at_the_lowest_cursor_and_names_it() {
     assert!(freed.start > ends[40] && freed.start <= ends[50], "{freed:?}");
 }
 
-/// Goal: the policy Hold closes admission at the bound before anything is reserved, names the consumer, and opens it
-/// again once the consumer moves on or is removed. Method: commit until refused, twice.
+/// Goal: the policy `Hold` closes admission at the bound before anything is reserved, names the consumer, and
+/// opens it again once the consumer moves on or is removed. Method: commit until refused, twice.
 #[test]
 fn hold_closes_admission_at_its_bound_and_opens_it_again() {
     let log = open(&SimFiles::new());
@@ -336,7 +336,7 @@ fn long_record_around_the_cursor_comes_whole_after_a_restart() {
 /// fits.
 #[test]
 fn record_cut_short_by_a_bound_does_not_keep_the_consumer_there() {
-    for protocol in [Protocol::Oracle, Protocol::Base, Protocol::Help] {
+    for protocol in [Protocol::Mutex, Protocol::Base, Protocol::Help] {
         let options = Options { protocol, max_record_bytes: 256 << 10, recent_bytes: 0, ..tiny() };
         let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), DIR.as_ref(), options).unwrap();
         let hold = TailOptions::resume().policy(LagPolicy::Hold).bound_segments(1);

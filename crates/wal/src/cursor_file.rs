@@ -23,7 +23,7 @@ use collie_base::{
 };
 use collie_env::Files;
 
-use crate::{LagPolicy, WalError, holds::Bound};
+use crate::{LagPolicy, WalError, retention_pins::Bound};
 
 /// Name of the file in the log directory.
 pub(crate) const FILE_NAME: &str = "consumers";

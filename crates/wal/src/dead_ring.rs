@@ -177,7 +177,7 @@ impl DeadRing {
         let boundary = expect!(at(WordAt::Boundary), position(self.word(at(WordAt::Boundary))?));
         self.durable = expect!(at(WordAt::Durable), position(self.word(at(WordAt::Durable))?));
         self.end = boundary;
-        if protocol != Protocol::Oracle {
+        if protocol != Protocol::Mutex {
             let next = self.word(at(WordAt::Next))?;
             let next = if is_closed(next) { self.word(at(WordAt::Last))? } else { next };
             let limit = expect!(at(WordAt::Next), position(next));

@@ -13,7 +13,7 @@
 //! - D1. No byte behind the last durable frame is read: a copy holds nothing that its source could still lose.
 //! - D2. A copy has an id of its own: neither the copies of its source (`wal.copies`) nor its source's ring are ever
 //!   taken for its own.
-//! - D3. While the pin exists, no file with records at or above its position is freed (`holds` K1).
+//! - D3. While the pin exists, no file with records at or above its position is freed (`retention_pins` K1).
 //!
 //! Checked by `duplicate_tests`.
 
@@ -26,7 +26,7 @@ use crate::{
     Log, WalError,
     decode::HeaderBlock,
     format::{BLOCK_BYTES, SegmentHeader, segment_name, segment_number},
-    holds::Hold,
+    retention_pins::RetentionPin,
     segments::Span,
     truncate,
     window::Window,
@@ -49,7 +49,7 @@ pub struct Duplicate {
 #[derive(Debug)]
 pub struct LogPin {
     log: Log,
-    hold: Hold,
+    hold: RetentionPin,
 }
 
 impl Log {

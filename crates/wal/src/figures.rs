@@ -95,12 +95,12 @@ impl Inspection {
     /// Blocks on reading the whole log.
     pub fn figures(&self) -> Result<Figures, WalError> {
         let (mut figures, mut bad) = (Figures::default(), None);
-        let (files, survey) = (&*self.files, &self.survey);
-        for span in survey.spans.iter().filter(|span| span.until.is_some_and(|until| until > BLOCK_BYTES)) {
+        let (files, scan) = (&*self.files, &self.scan);
+        for span in scan.spans.iter().filter(|span| span.until.is_some_and(|until| until > BLOCK_BYTES)) {
             figures.segments += 1;
             figures.segment_file_bytes += span.segment_bytes;
         }
-        walk::frames(files, &survey.spans, survey.durable, |span, frame| {
+        walk::frames(files, &scan.spans, scan.durable, |span, frame| {
             let header = &frame.header;
             figures.frames += 1;
             figures.empty_frames += u64::from(frame.payload.is_empty());
@@ -119,18 +119,18 @@ impl Inspection {
             ControlFlow::Break(())
         })?;
         let Some((span, offset, lsn)) = bad else { return Ok(figures) };
-        let path = survey.spans[span].path.clone();
-        Err(WalError::Damaged { lsn, path, offset, stored: 0, computed: 0, durable: survey.durable })
+        let path = scan.spans[span].path.clone();
+        Err(WalError::Damaged { lsn, path, offset, stored: 0, computed: 0, durable: scan.durable })
     }
 
     /// Returns the number of bytes of an unfinished flush that an opening would drop.
     pub fn torn_bytes(&self) -> u64 {
-        self.survey.torn_bytes
+        self.scan.torn_bytes
     }
 
     /// Returns the number of files without records of the log (spares), and the sum of their bytes.
     pub fn spares(&self) -> (u64, u64) {
-        let spares = &self.survey.leftovers;
+        let spares = &self.scan.leftovers;
         (spares.len() as u64, spares.iter().map(|spare| spare.file_bytes).sum())
     }
 }

@@ -80,7 +80,7 @@ impl Follower {
         let largest = RECORD_BYTES_MAX.min(options.ring_bytes / 4);
         let options = Options {
             ring: RingKind::Private,
-            protocol: Protocol::Oracle,
+            protocol: Protocol::Mutex,
             first_record: None,
             manual_wal_flush: false,
             sync_every: 0,

@@ -1,6 +1,6 @@
 //! `FrameReader`: the frames of a log's files in the order of the chain.
 //!
-//! The caller gives it the segments (`Segments` of a running log, `Survey` of a closed one), and it makes no decisions:
+//! The caller gives it the segments (`Segments` of a running log, `Scan` of a closed one), and it makes no decisions:
 //! a frame below the limit that does not read back is damage.
 //!
 //! # Invariants
@@ -21,8 +21,8 @@ use crate::{
     assemble::Place,
     decode::{Bad, HeaderBlock},
     format::BLOCK_BYTES,
-    holds::{Hold, Holds},
     recent::End,
+    retention_pins::{RetentionPin, RetentionPins},
     segments::Span,
     source::{Frame, FrameSource, MappedSegment},
     window::Window,
@@ -43,11 +43,11 @@ struct Entered {
 #[derive(Debug)]
 pub(crate) struct Running {
     /// Tells whether an absent file was freed.
-    pub(crate) holds: Arc<Holds>,
+    pub(crate) pins: Arc<RetentionPins>,
     /// The durable end of the records: behind that place the file may be written to at the same time.
     pub(crate) end: End,
     /// With reads through mappings, the hold that keeps the files (T3).
-    pub(crate) mapped: Option<Hold>,
+    pub(crate) mapped: Option<RetentionPin>,
 }
 
 /// Reads frames one after the other.
@@ -164,7 +164,7 @@ impl FrameReader {
             Err(bad) => bad,
         };
         // `start` is loaded after the bytes were read, because it moves before they change (holds K3).
-        let start = self.running.as_ref().map(|running| running.holds.start());
+        let start = self.running.as_ref().map(|running| running.pins.start());
         if let Some(oldest) = start.filter(|start| below < *start) {
             return Err(WalError::CursorLost { oldest });
         }
@@ -210,7 +210,7 @@ impl FrameReader {
         let source = opened.map_err(|error| match &error {
             WalError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 let next = self.spans.front().map_or(Lsn::FIRST, |next| next.first);
-                WalError::CursorLost { oldest: self.running.as_ref().map_or(next, |running| running.holds.start()) }
+                WalError::CursorLost { oldest: self.running.as_ref().map_or(next, |running| running.pins.start()) }
             }
             _ => error,
         })?;

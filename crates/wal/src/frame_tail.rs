@@ -119,7 +119,7 @@ impl FrameTail {
     ) -> Result<bool, WalError> {
         let flusher = &self.core.flusher;
         if self.core.consumers.is_lost(&self.name) {
-            return Err(WalError::CursorLost { oldest: flusher.segments.holds.start() });
+            return Err(WalError::CursorLost { oldest: flusher.segments.pins.start() });
         }
         let durable = flusher.durable.load();
         if self.position >= durable {
@@ -173,7 +173,7 @@ impl FrameTail {
 
     /// Begins, or continues, to read from files up to the current durable end.
     fn go_to_files(&mut self, durable: Lsn) -> Result<(), WalError> {
-        let (flusher, holds) = (&self.core.flusher, &self.core.flusher.segments.holds);
+        let (flusher, pins) = (&self.core.flusher, &self.core.flusher.segments.pins);
         // In this order: everything durable lies in the segments that are listed afterwards.
         let end = flusher.recent.durable_end(durable);
         self.limit = end.lsn;
@@ -181,7 +181,7 @@ impl FrameTail {
         if let Some(frames) = &mut self.frames {
             return frames.follow(spans, end);
         }
-        let running = Running { holds: holds.clone(), end, mapped: None };
+        let running = Running { pins: pins.clone(), end, mapped: None };
         let from = self.position.max(self.read_from);
         let mut frames = FrameReader::new(self.core.env.files.clone(), spans, from, Some(running));
         if let Some((path, offset)) = &self.behind {

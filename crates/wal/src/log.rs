@@ -316,9 +316,9 @@ impl Log {
         let core = self.core();
         // In this order: everything durable lies in the segments that are listed afterwards.
         let end = core.flusher.recent.durable_end(self.durable());
-        let (limit, holds) = (end.lsn, core.flusher.segments.holds.clone());
+        let (limit, pins) = (end.lsn, core.flusher.segments.pins.clone());
         let (hold, spans) = core.flusher.segments.hold_from(from, format!("a mapped reader from {from}"), None);
-        let running = Running { holds, end, mapped: (mode == ReadMode::Map).then_some(hold) };
+        let running = Running { pins, end, mapped: (mode == ReadMode::Map).then_some(hold) };
         let frames = FrameReader::new(core.env.files.clone(), spans, from, Some(running));
         Records::new(frames, from, limit, core.options.max_record_bytes)
     }

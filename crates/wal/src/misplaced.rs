@@ -19,8 +19,8 @@ use crate::{
     WalError,
     decode::Bad,
     format::{BLOCK, BLOCK_BYTES, SegmentHeader, segment_name, segment_number},
+    scan::{Damage, Scan},
     source::FrameSource,
-    survey::{Damage, Survey},
     window::Window,
 };
 
@@ -57,21 +57,21 @@ fn number_of(path: &Path) -> Option<u64> {
 }
 
 /// Determines whether the chain ends for a reason that a checksum does not show.
-pub(crate) fn explain(files: &dyn Files, survey: &mut Survey, shortened: &[Shortened]) -> Result<(), WalError> {
-    let Some((tail, offset)) = survey.tail().map(|(path, offset)| (path.to_owned(), offset)) else { return Ok(()) };
+pub(crate) fn explain(files: &dyn Files, scan: &mut Scan, shortened: &[Shortened]) -> Result<(), WalError> {
+    let Some((tail, offset)) = scan.tail().map(|(path, offset)| (path.to_owned(), offset)) else { return Ok(()) };
     if let Some(short) = shortened.iter().find(|short| short.path == tail) {
         // X1: even if no frame that is left proves it.
-        let durable = survey.damage.as_ref().map_or(survey.durable, |damage| damage.durable);
-        let (lsn, offset, bad) = (survey.end, short.bytes, Bad { stored: 0, computed: 0 });
+        let durable = scan.damage.as_ref().map_or(scan.durable, |damage| damage.durable);
+        let (lsn, offset, bad) = (scan.end, short.bytes, Bad { stored: 0, computed: 0 });
         let cause = Cause::Shortened(short.clone());
-        survey.damage = Some(Damage { lsn, path: tail, offset, bad, durable, cause });
+        scan.damage = Some(Damage { lsn, path: tail, offset, bad, durable, cause });
         return Ok(());
     }
-    if survey.damage.is_none() || survey.torn_bytes > 0 || was_begun(files, &tail, offset)? {
+    if scan.damage.is_none() || scan.torn_bytes > 0 || was_begun(files, &tail, offset)? {
         return Ok(());
     }
-    let Some(names) = missing_behind(files, survey, &tail)? else { return Ok(()) };
-    if let Some(damage) = &mut survey.damage {
+    let Some(names) = missing_behind(files, scan, &tail)? else { return Ok(()) };
+    if let Some(damage) = &mut scan.damage {
         damage.cause = Cause::Missing(names);
     }
     Ok(())
@@ -88,16 +88,16 @@ fn was_begun(files: &dyn Files, path: &Path, offset: u64) -> Result<bool, WalErr
 }
 
 /// Returns a phrase that names the files missing behind the last one of the chain (X3), if any are.
-fn missing_behind(files: &dyn Files, survey: &Survey, tail: &Path) -> Result<Option<String>, WalError> {
+fn missing_behind(files: &dyn Files, scan: &Scan, tail: &Path) -> Result<Option<String>, WalError> {
     let Some(last) = number_of(tail) else { return Ok(None) };
-    let behind = survey.leftovers.iter().filter(|file| file.lost_frames && file.number > last);
+    let behind = scan.leftovers.iter().filter(|file| file.lost_frames && file.number > last);
     let Some(next) = behind.min_by_key(|file| file.number) else { return Ok(None) };
     let mut window = Window::open(files, next.path.clone())?;
     let Ok(frame) = window.frame_at(BLOCK_BYTES, None)? else { return Ok(None) };
-    if frame.header.link.is_none_or(|link| link.previous_end <= survey.end) {
+    if frame.header.link.is_none_or(|link| link.previous_end <= scan.end) {
         return Ok(None);
     }
-    let present = |number: &u64| survey.leftovers.iter().any(|file| file.number == *number);
+    let present = |number: &u64| scan.leftovers.iter().any(|file| file.number == *number);
     // Each search steps over present files only, however far apart the numbers are.
     let between = last + 1..next.number;
     let ends = between.clone().find(|number| !present(number)).zip(between.rev().find(|number| !present(number)));
@@ -111,8 +111,8 @@ fn missing_behind(files: &dyn Files, survey: &Survey, tail: &Path) -> Result<Opt
 }
 
 /// Refuses a log that starts above what the caller's checkpoint needs.
-pub(crate) fn refuse_late_start(survey: &Survey, needed: Option<Lsn>) -> Result<(), WalError> {
-    let Some((first, needed)) = survey.spans.first().zip(needed) else { return Ok(()) };
+pub(crate) fn refuse_late_start(scan: &Scan, needed: Option<Lsn>) -> Result<(), WalError> {
+    let Some((first, needed)) = scan.spans.first().zip(needed) else { return Ok(()) };
     let start = first.first;
     if needed >= start {
         return Ok(());

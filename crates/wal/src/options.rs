@@ -30,7 +30,7 @@ pub enum CopiesRequired {
 #[non_exhaustive]
 pub enum Protocol {
     /// One short mutex around taking the position, copying and publishing.
-    Oracle,
+    Mutex,
     /// Lock-free: one `fetch_add` gives the position; the boundary waits for each writer between that and the end of
     /// its copy.
     #[default]
@@ -52,10 +52,10 @@ impl Protocol {
     #[cfg(test)]
     fn of_this_run() -> Self {
         match std::env::var("COLLIE_WAL_PROTOCOL").as_deref() {
-            Ok("oracle") => Self::Oracle,
+            Ok("mutex") => Self::Mutex,
             Ok("base") => Self::Base,
             Ok("help") => Self::Help,
-            Ok(other) => panic!("COLLIE_WAL_PROTOCOL = {other} is none of oracle, base, help"),
+            Ok(other) => panic!("COLLIE_WAL_PROTOCOL = {other} is none of mutex, base, help"),
             Err(_) => Self::default(),
         }
     }

@@ -22,8 +22,8 @@ use crate::{
     frame_reader::FrameReader,
     options::RECORD_BYTES_LIMIT,
     ring_file::ring_path_of,
+    scan::{Scan, scan},
     segments::Span,
-    survey::{Survey, survey},
 };
 
 /// One record read back.
@@ -239,54 +239,54 @@ pub struct SegmentInfo {
 pub struct Inspection {
     pub(crate) files: Arc<dyn Files>,
     dir: PathBuf,
-    pub(crate) survey: Survey,
+    pub(crate) scan: Scan,
 }
 
 impl Inspection {
     /// Returns where the log starts: it has every record from there on.
     pub fn start(&self) -> Lsn {
-        self.survey.start()
+        self.scan.start()
     }
 
     /// Returns the end of the last frame.
     pub fn end(&self) -> Lsn {
-        self.survey.end
+        self.scan.end
     }
 
     /// Returns the largest position that the frames name as durable.
     pub fn durable(&self) -> Lsn {
-        self.survey.durable
+        self.scan.durable
     }
 
     /// Returns the number of the last opening.
     pub fn incarnation(&self) -> u64 {
-        self.survey.incarnation
+        self.scan.incarnation
     }
 
     /// Returns the number of directories that the newest opening configured for the log: 1 without copies.
     pub fn copies(&self) -> u64 {
-        self.survey.copies.configured.into()
+        self.scan.copies.configured.into()
     }
 
     /// Returns the path of the shared ring in `ring_dir` that bears this log's name, if there is one: the ring of a
     /// running log, or one that a killed process left for the next open. The ring is not read.
     pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
-        ring_path_of(env, ring_dir, &self.survey.log_id?, &self.dir)
+        ring_path_of(env, ring_dir, &self.scan.log_id?, &self.dir)
     }
 
     /// Returns whether the log was closed.
     pub fn is_clean(&self) -> bool {
-        self.survey.clean
+        self.scan.clean
     }
 
     /// Returns the reason why the log would not open by default, if there is one.
     pub fn damage(&self) -> Option<WalError> {
-        self.survey.damage_error()
+        self.scan.damage_error()
     }
 
     /// Returns the line that an open would print about an unfinished flush, if there is one.
     pub fn torn_note(&self) -> Option<String> {
-        self.survey.torn_note()
+        self.scan.torn_note()
     }
 
     /// Returns the files that hold the log, oldest first.
@@ -297,12 +297,12 @@ impl Inspection {
             used_bytes: span.until.unwrap_or(BLOCK_BYTES),
             segment_bytes: span.segment_bytes,
         };
-        self.survey.spans.iter().map(info).collect()
+        self.scan.spans.iter().map(info).collect()
     }
 
     /// Returns the number of files that hold nothing of the log: spares.
     pub fn spare_count(&self) -> usize {
-        self.survey.leftovers.len()
+        self.scan.leftovers.len()
     }
 
     /// Reads the cursors of the log's consumers, with their names and the files that each keeps.
@@ -314,17 +314,17 @@ impl Inspection {
     /// Blocks on reading a small file.
     pub fn consumers(&self) -> Result<Vec<ConsumerStat>, WalError> {
         let Some(stored) = StoredCursors::read(&*self.files, &self.dir)? else { return Ok(Vec::new()) };
-        if self.survey.log_id.is_some_and(|log_id| log_id != stored.log_id) {
+        if self.scan.log_id.is_some_and(|log_id| log_id != stored.log_id) {
             return Err(WalError::ForeignLog { path: self.dir.join(cursor_file::FILE_NAME) });
         }
-        let stat = |cursor| consumers::stat_of(cursor, &self.survey.spans, self.durable());
+        let stat = |cursor| consumers::stat_of(cursor, &self.scan.spans, self.durable());
         Ok(stored.cursors.into_iter().map(stat).collect())
     }
 
     /// Iterates over the records from `from` to the end of the chain, or to the damage; yields nothing behind a gap.
     pub fn records(&self, from: Lsn) -> Records {
-        let good = self.survey.damage.as_ref().map_or(self.survey.end, |damage| damage.lsn.min(self.survey.end));
-        let frames = FrameReader::new(self.files.clone(), self.survey.spans.clone(), from, None);
+        let good = self.scan.damage.as_ref().map_or(self.scan.end, |damage| damage.lsn.min(self.scan.end));
+        let frames = FrameReader::new(self.files.clone(), self.scan.spans.clone(), from, None);
         Records::new(frames, from, good, RECORD_BYTES_LIMIT)
     }
 }
@@ -332,7 +332,7 @@ impl Inspection {
 /// Reads the log directory `dir` once; no process may write to it.
 #[cfg(any(test, feature = "lab"))]
 pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
-    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), survey: survey(&*env.files, dir, None)? })
+    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), scan: scan(&*env.files, dir, None)? })
 }
 
 /// Reads the log directory `dir` without locking or changing it. A running log is read as far as it was written when
@@ -346,13 +346,13 @@ pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalEr
 pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
     let look = || {
         for _ in 0..3 {
-            match survey(&*env.files, dir, None) {
+            match scan(&*env.files, dir, None) {
                 // A running log frees and renames files between the listing and the opening of them.
                 Err(WalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 other => return other,
             }
         }
-        survey(&*env.files, dir, None)
+        scan(&*env.files, dir, None)
     };
     let mut found = look()?;
     if found.damage.is_some() || found.torn_bytes > 0 {
@@ -366,5 +366,5 @@ pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
             (found.damage, found.torn_bytes) = (None, 0);
         }
     }
-    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), survey: found })
+    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), scan: found })
 }

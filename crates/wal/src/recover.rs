@@ -1,4 +1,4 @@
-//! Opening: turns what a [`Survey`] found into a log that takes appends.
+//! Opening: turns what a [`Scan`] found into a log that takes appends.
 //!
 //! # Invariants
 //! - O1. The records that an opening accepted are durable under a new incarnation before anything is appended (LOG-10).
@@ -30,11 +30,11 @@ use crate::{
     decode::whole_records,
     format::{BLOCK_BYTES, CopyCounts, Link, REASON_FOLLOW, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     frame_writer::{Beginning, FrameWriter, sync_file},
-    last_life::{Ending, survey_with_ring, take_from_ring},
+    last_incarnation::{Ending, scan_with_ring, take_from_ring},
+    scan::{Leftover, Note, Scan, scan_watched},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
     spare::{Spare, give_back_tail, prepare, prepare_again, prepare_what_fits},
-    survey::{Leftover, Note, Survey, survey_watched},
     window::Window,
 };
 
@@ -81,7 +81,7 @@ pub(crate) struct Opened {
 
 /// Records a measured scan of the files.
 #[cold]
-fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Survey) {
+fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Scan) {
     let ended = span.end();
     let bytes: u64 = found.spans.iter().map(|span| span.until.unwrap_or(span.segment_bytes)).sum();
     let beside: u64 = found.leftovers.iter().map(|leftover| leftover.file_bytes).sum();
@@ -150,15 +150,15 @@ fn open_mirrored(
     let dir = &copies.home;
     let mut written = copies.usable.iter().filter(|copy| !left_out.contains_key(&copy.index));
     written.try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
-    let look = |known_durable| -> Result<(Option<Gathered>, Survey), WalError> {
+    let look = |known_durable| -> Result<(Option<Gathered>, Scan), WalError> {
         Ok(match Gathered::leaving_out(env, copies, options, known_durable, left_out)? {
             Some((gathered, found)) => (Some(gathered), found),
-            None => (None, survey_watched(&*env.files, dir, known_durable, &options.checked)?),
+            None => (None, scan_watched(&*env.files, dir, known_durable, &options.checked)?),
         })
     };
     let mut notes = Vec::new();
     let span = collie_obs::start::<RecoverScan>();
-    let (gathered, mut found, ring) = survey_with_ring(env, dir, options, &mut notes, look)?;
+    let (gathered, mut found, ring) = scan_with_ring(env, dir, options, &mut notes, look)?;
     if let Some(span) = span.filter(|_| !found.spans.is_empty()) {
         tell_scan(span, &found);
     }
@@ -282,7 +282,7 @@ fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
 /// themselves stay as they are until the new incarnation is durable: they prove the damage and show which positions
 /// were used, in case this opening is cut short (O2, O3). Damage before the first frame that is left leaves no prefix:
 /// then every segment is set aside.
-fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Survey) -> Result<(), WalError> {
+fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Scan) -> Result<(), WalError> {
     let lost = found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.clone());
     let mut aside: Vec<PathBuf> = lost.chain(found.tail().map(|(path, _)| path.to_owned())).collect();
     if found.damage.as_ref().is_some_and(|damage| damage.lsn < found.start()) {
@@ -350,7 +350,7 @@ impl Opening<'_> {
     /// two names.
     ///
     /// On a full disk the file may be smaller, but has at least `least` bytes.
-    fn file_for(&mut self, header: SegmentHeader, least: u64, found: &Survey) -> Result<Spare, WalError> {
+    fn file_for(&mut self, header: SegmentHeader, least: u64, found: &Scan) -> Result<Spare, WalError> {
         let plain = self.mirror.is_none() && found.damage.is_none();
         let usable = plain && found.leftovers.iter().all(Leftover::is_named_right);
         let fits = |file: &&Leftover| usable && file.is_spare && file.file_bytes == header.segment_bytes;
@@ -384,7 +384,7 @@ impl Opening<'_> {
     /// Gives back the room behind the last frame of each segment, and returns whether there was any. Each opening
     /// leaves a segment that is nearly empty; without this a server that is killed again and again on a full disk would
     /// run out of room.
-    fn give_back_tails(&self, found: &Survey) -> bool {
+    fn give_back_tails(&self, found: &Scan) -> bool {
         let ended = found.spans.len().saturating_sub(usize::from(found.torn_bytes > 0)); // keeps a torn tail to look at
         let tails = found.spans[..ended]
             .iter()
@@ -392,7 +392,7 @@ impl Opening<'_> {
         tails.sum::<u64>() > 0
     }
 
-    fn frame_writer(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> FrameWriter {
+    fn frame_writer(&self, spare: Spare, found: &Scan, previous: Option<&Note>, link: Link) -> FrameWriter {
         FrameWriter::new(Beginning {
             spare,
             frame_number: found.frame_number_max,
@@ -409,7 +409,7 @@ impl Opening<'_> {
     /// Continues in the last segment behind its closing frame, if there is one and room behind it.
     fn behind_clean_end(
         &self,
-        found: &Survey,
+        found: &Scan,
         ending: Ending,
         link: Link,
     ) -> Result<Option<(FrameWriter, Vec<Span>)>, WalError> {
@@ -443,7 +443,7 @@ impl Opening<'_> {
     /// the new incarnation.
     fn start_new_segment(
         &mut self,
-        found: &Survey,
+        found: &Scan,
         from_ring: &[u8],
         next: Lsn,
         link: Link,
@@ -508,7 +508,7 @@ impl Opening<'_> {
     fn write_records(
         &self,
         writer: &mut FrameWriter,
-        found: &Survey,
+        found: &Scan,
         records: &[u8],
         [mut at, durable]: [Lsn; 2],
         link: &mut Option<Link>,
@@ -535,7 +535,7 @@ impl Opening<'_> {
 
     /// Reads the records of the frames behind the `known` one, and returns where they begin: at its end, or behind a
     /// jump of positions if that was the last event of a log that follows another.
-    fn read_again(&self, found: &Survey, known: Option<usize>) -> Result<(Lsn, Vec<u8>), WalError> {
+    fn read_again(&self, found: &Scan, known: Option<usize>) -> Result<(Lsn, Vec<u8>), WalError> {
         let first = known.map_or(0, |at| at + 1);
         let mut end = known.map_or(Lsn::FIRST, |at| found.recent[at].end);
         let (mut start, mut payload) = (end, Vec::new());

@@ -169,7 +169,7 @@ fn opening_after_a_crash_turns_to_a_spare_whatever_call_the_power_goes_at() {
 }
 
 /// Goal: a reader whose file is recycled under it gets the error that its records are gone, not that they are damaged.
-/// Method: files larger than the part that a reader holds; read one record, recycle the file, read on.
+/// Method: files larger than the part that a reader retention_pins; read one record, recycle the file, read on.
 #[test]
 fn reader_of_a_recycled_file_hears_that_its_records_are_gone() {
     let options = Options { segment_bytes: 3 << 20, threads: false, ..Options::small() };

@@ -147,7 +147,7 @@ impl Layout {
 /// | 0 | 8 | magic `COLLIERG` |
 /// | 8 | 4 | crc32c of bytes 12..4096 |
 /// | 12 | 2 | version of the layout |
-/// | 14 | 2 | protocol: 1 oracle, 2 base, 3 help |
+/// | 14 | 2 | protocol: 1 mutex, 2 base, 3 help |
 /// | 16 | 16 | log id |
 /// | 32 | 8 | incarnation |
 /// | 40 | 16 | boot id |
@@ -185,7 +185,7 @@ impl Header {
     /// Returns the header's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let protocol: u16 = match self.protocol {
-            Protocol::Oracle => 1,
+            Protocol::Mutex => 1,
             Protocol::Base => 2,
             Protocol::Help => 3,
         };
@@ -236,7 +236,7 @@ impl Header {
                 slots: usize::try_from(slots & u64::from(u32::MAX)).ok()?,
             };
             let protocol = match protocol {
-                1 => Protocol::Oracle,
+                1 => Protocol::Mutex,
                 2 => Protocol::Base,
                 3 => Protocol::Help,
                 _ => return None,

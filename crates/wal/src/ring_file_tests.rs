@@ -13,7 +13,7 @@ use crate::{
 };
 
 const DIR: &str = "/wal";
-const PROTOCOLS: [Protocol; 3] = [Protocol::Oracle, Protocol::Base, Protocol::Help];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Mutex, Protocol::Base, Protocol::Help];
 
 fn shared(protocol: Protocol) -> Options {
     Options { ring: RingKind::Shared, protocol, ..tiny() }

@@ -37,9 +37,9 @@ use crate::{
     frame_reader::FrameReader,
     options::RECORD_BYTES_LIMIT,
     ring_file::ring_path_of,
+    scan::{Scan, scan},
     segments::Span,
     source::FrameSource,
-    survey::{Survey, survey},
     window::Window,
 };
 
@@ -172,17 +172,17 @@ pub fn salvage_locked(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Salva
 }
 
 fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Result<Salvage, WalError> {
-    match undamaged(survey(&**files, dir, None).map(|found| (files.clone(), found)))? {
+    match undamaged(scan(&**files, dir, None).map(|found| (files.clone(), found)))? {
         Some((files, found)) => Ok(Salvage::of_whole(&files, dir, found, locks)),
         None => by_position(files, dir, locks),
     }
 }
 
 /// A scan and the files that it read.
-type Surveyed = (Arc<dyn Files>, Survey);
+type Scanned = (Arc<dyn Files>, Scan);
 
 /// Returns what an opening would find, if it takes that as whole.
-fn undamaged(looked: Result<Surveyed, WalError>) -> Result<Option<Surveyed>, WalError> {
+fn undamaged(looked: Result<Scanned, WalError>) -> Result<Option<Scanned>, WalError> {
     match looked {
         _ if mistake!("SALVAGE_PAST_THE_END") => Ok(None),
         Ok(both) => Ok(Some(both).filter(|(_, found)| found.damage.is_none())),
@@ -289,7 +289,7 @@ impl Salvage {
     }
 
     /// Reads the chain that an opening would read, to its end (Z5); the scan has left out what is void.
-    fn of_whole(files: &Arc<dyn Files>, dir: &Path, found: Survey, locks: Vec<Box<dyn FileLock>>) -> Self {
+    fn of_whole(files: &Arc<dyn Files>, dir: &Path, found: Scan, locks: Vec<Box<dyn FileLock>>) -> Self {
         let start = found.start();
         let salvage = Self::new(files, dir, found.log_id, [start, found.durable], locks);
         let reading = FrameReader::new(files.clone(), found.spans, start, None);

@@ -9,7 +9,7 @@
 //! - G5. One spare in addition to `wal.spares` is for emergencies: if it is the only one left, no further one can be
 //!   prepared and the current segment is half full with the next frame, appends are refused before they reserve. The
 //!   reserved records fit into the rest of the current segment, and the emergency spare takes them if that segment
-//!   fails (LOG-11). A consumer at its bound (`holds` K4) closes admission too.
+//!   fails (LOG-11). A consumer at its bound (`retention_pins` K4) closes admission too.
 //! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that
 //!   give room back may use it, and these are refused as G5 says. It may be lent too: its file is removed, and a
 //!   borrower has its room for a while. The emergency spare is never lent.
@@ -34,7 +34,7 @@ use crate::{
     WalError,
     format::SegmentHeader,
     frame_writer::Anchor,
-    holds::{Bound, Hold, Holds},
+    retention_pins::{Bound, RetentionPin, RetentionPins},
     spare::{self, Spare},
     warning::Warnings,
 };
@@ -105,7 +105,7 @@ pub(crate) struct Segments {
     max_segments: usize,
     warnings: Warnings,
     /// Positions that readers need (G7).
-    pub(crate) holds: Arc<Holds>,
+    pub(crate) pins: Arc<RetentionPins>,
     inner: Mutex<Inner>,
     changed: Condvar,
     /// Held while files are freed (G3).
@@ -144,7 +144,7 @@ impl Segments {
             has_preparer: options.threads,
             max_segments: options.max_segments as usize,
             warnings: options.warnings.clone(),
-            holds: Holds::new(start.spans.first().map_or(Lsn::FIRST, |span| span.first)),
+            pins: RetentionPins::new(start.spans.first().map_or(Lsn::FIRST, |span| span.first)),
             inner: Mutex::new(Inner {
                 spares: start.spares.into(),
                 spans: start.spans,
@@ -184,14 +184,14 @@ impl Segments {
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
         let no_room = self.has_no_room(&inner);
-        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
+        inner.failed.clone().filter(|_| no_room).or_else(|| self.pins.closed())
     }
 
     /// Returns the reason why appends that give room back are refused now, if they are (G5).
     pub(crate) fn full_to_give_back(&self) -> Option<String> {
         let inner = self.inner.lock();
         let no_room = inner.half_full && inner.is_short();
-        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
+        inner.failed.clone().filter(|_| no_room).or_else(|| self.pins.closed())
     }
 
     /// Returns a line for an operator if the spares run out: that they do, and why.
@@ -214,7 +214,7 @@ impl Segments {
             if freed.is_none() && files >= self.max_segments {
                 let limit = self.max_segments;
                 let held =
-                    self.holds.lowest().filter(|(lsn, _)| inner.spans.get(1).is_some_and(|next| *lsn < next.first));
+                    self.pins.lowest().filter(|(lsn, _)| inner.spans.get(1).is_some_and(|next| *lsn < next.first));
                 let by = held.map_or(String::new(), |(lsn, who)| format!(": {who} holds all from {lsn}"));
                 let pinned_by = format!("wal.max_segments = {limit} files hold records that are still needed{by}");
                 self.note_failure(inner, pinned_by.clone());
@@ -272,7 +272,7 @@ impl Segments {
     /// Notes whether the current segment is more than half full. If so, and too few spares are left, waits for the
     /// preparer, or prepares one here unless the last try failed (G5). Returns whether appends must be refused now.
     pub(crate) fn ensure_room(&self, half_full: bool) -> bool {
-        self.lacks_spares(half_full) || self.holds.closed().is_some()
+        self.lacks_spares(half_full) || self.pins.closed().is_some()
     }
 
     fn lacks_spares(&self, half_full: bool) -> bool {
@@ -336,7 +336,7 @@ impl Segments {
         let (salt, segment_bytes) = (spare.header.salt, spare.header.segment_bytes);
         inner.spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
         inner.half_full = false;
-        let news = self.holds.enforce(&inner.spans);
+        let news = self.pins.enforce(&inner.spans);
         drop(inner);
         news.into_iter().for_each(|line| self.warnings.note(line));
         Ok(spare)
@@ -442,17 +442,17 @@ impl Segments {
     }
 
     /// Returns the segments that hold the log, and a hold of those with records at or above `from` (G7).
-    pub(crate) fn hold_from(&self, from: Lsn, who: String, bound: Option<Bound>) -> (Hold, Vec<Span>) {
+    pub(crate) fn hold_from(&self, from: Lsn, who: String, bound: Option<Bound>) -> (RetentionPin, Vec<Span>) {
         let inner = self.inner.lock();
-        let start = self.holds.start();
+        let start = self.pins.start();
         // A segment that is being freed counts as gone.
         let gone = inner.spans.iter().skip(1).take_while(|next| next.first <= start).count();
-        (self.holds.hold(from, who, bound), inner.spans[gone..].to_vec())
+        (self.pins.hold(from, who, bound), inner.spans[gone..].to_vec())
     }
 
     /// Applies the bounds of the holds, after they have moved.
     pub(crate) fn enforce(&self) {
-        let news = self.holds.enforce(&self.inner.lock().spans);
+        let news = self.pins.enforce(&self.inner.lock().spans);
         news.into_iter().for_each(|line| self.warnings.note(line));
     }
 
@@ -486,11 +486,12 @@ impl Segments {
                 let Some(second) = second.filter(|second| inner.spans.len() > 2 && *second <= lsn) else {
                     return Ok(Freed { start, held_by: None });
                 };
-                if let Some((_, who)) = self.holds.lowest().filter(|(held, _)| second > *held) {
+                if let Some((_, who)) = self.pins.lowest().filter(|(held, _)| second > *held) {
                     return Ok(Freed { start, held_by: Some(who) });
                 }
-                // Before the file is touched: a reader that finds it changed finds the new start too (`holds` K3).
-                self.holds.set_start(second);
+                // Before the file is touched: a reader that finds it changed finds the new start too (`retention_pins`
+                // K3).
+                self.pins.set_start(second);
                 let coming = inner.spares.len() + inner.freed.len() + usize::from(inner.preparing);
                 (inner.spans[0].clone(), coming < self.wanted_spares)
             };

@@ -56,7 +56,7 @@ pub(crate) fn drain(shipper: &mut Shipper, most_bytes: usize) -> Vec<Run> {
 pub(crate) fn stream_of(disk: &SimFiles, dir: &str) -> BTreeMap<Lsn, Vec<u8>> {
     let found = inspect_resting(&Env::over(disk.clone(), 1), dir.as_ref()).unwrap();
     let mut stream = BTreeMap::new();
-    walk::frames(disk, &found.survey.spans, found.durable(), |_, frame| {
+    walk::frames(disk, &found.scan.spans, found.durable(), |_, frame| {
         if !frame.payload.is_empty() {
             stream.insert(frame.header.start, frame.payload.to_vec());
         }
@@ -460,7 +460,7 @@ fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
     assert!(runs.len() > 8 && all.len() == 3, "{} runs, {} records", runs.len(), all.len());
     let found = inspect_resting(&Env::over(disk.clone(), 1), DIR.as_ref()).unwrap();
     for at in stream_of(&disk, DIR).into_keys() {
-        let frames = FrameReader::new(Arc::new(disk.clone()), found.survey.spans.clone(), Lsn::ZERO, None);
+        let frames = FrameReader::new(Arc::new(disk.clone()), found.scan.spans.clone(), Lsn::ZERO, None);
         let mut records = Records::new(frames, Lsn::ZERO, at, 1 << 20);
         let mut yielded: Vec<_> = records.by_ref().map(|record| record.unwrap()).map(|r| (r.lsn, r.body)).collect();
         let mut unpacker = records.into_unpacker().unwrap();

@@ -81,7 +81,7 @@ impl Stat {
             recent_bytes: flusher.recent.held_bytes(),
             consumers: core.consumers.stats(&flusher.segments.spans(), flusher.mark(Mark::Durable)),
             in_flight_age: flusher.in_flight_age(),
-            alarm: flusher.segments.alarm().or_else(|| flusher.segments.holds.closed()),
+            alarm: flusher.segments.alarm().or_else(|| flusher.segments.pins.closed()),
             full: flusher.segments.full(),
             poisoned: flusher.is_poisoned(),
             copies: core.mirror.as_ref().map_or_else(Vec::new, Mirror::standing),

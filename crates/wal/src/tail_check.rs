@@ -93,7 +93,7 @@ fn frames_from(core: &Arc<Core>, from: Lsn) -> (FrameReader, Lsn) {
     // In this order: durable records lie in the segments that are listed afterwards.
     let durable = core.flusher.recent.durable_end(core.flusher.durable.load());
     let limit = durable.lsn;
-    let running = Running { holds: segments.holds.clone(), end: durable, mapped: None };
+    let running = Running { pins: segments.pins.clone(), end: durable, mapped: None };
     (FrameReader::new(core.env.files.clone(), segments.spans(), from, Some(running)), limit)
 }
 

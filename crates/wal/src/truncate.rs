@@ -41,8 +41,8 @@ use crate::{
         REASON_TRUNCATE, SegmentHeader, segment_name, segment_number,
     },
     recover::OPEN_LSN_LIMIT,
+    scan::{Scan, scan},
     source::Frame,
-    survey::{Survey, survey},
     walk,
 };
 
@@ -170,14 +170,14 @@ pub(crate) fn seal(env: &Env, dir: &Path) -> Result<(Lsn, Lsn), WalError> {
     Ok((truncation.found.start(), truncation.lsn))
 }
 
-/// A cut that can be made: [`truncate_at`] in steps, so that a tool can first show what would be removed. Holds the
-/// log's lock until it is dropped.
+/// A cut that can be made: [`truncate_at`] in steps, so that a tool can first show what would be removed. Holds
+/// the log's lock until it is dropped.
 #[derive(Debug)]
 pub struct Truncation {
     env: Env,
     dir: PathBuf,
     lsn: Lsn,
-    found: Survey,
+    found: Scan,
     removed: Removed,
     anchor: Anchor,
     /// The records from the anchor's end to the cut, and where they begin: there, or behind a jump of positions.
@@ -219,7 +219,7 @@ impl Truncation {
             LockError::Held { pid } => WalError::Locked { pid },
             LockError::Io(source) => WalError::io("lock", &lock_path, source),
         })?;
-        let found = survey(&*env.files, dir, None)?;
+        let found = scan(&*env.files, dir, None)?;
         if let Some(error) = found.damage_error().filter(|_| at.is_none()) {
             return Err(error);
         }
@@ -461,7 +461,7 @@ struct Search {
 }
 
 impl Search {
-    fn new(lsn: Lsn, found: &Survey) -> Self {
+    fn new(lsn: Lsn, found: &Scan) -> Self {
         let unreadable = found.leftovers.iter().any(|file| file.lost_frames);
         let removed = Removed { records: 0, stream_bytes: 0, end: found.end, unreadable };
         let durable = found.durable;

@@ -27,8 +27,8 @@ use crate::{
     assemble::{Assembler, Place},
     copies::surveyed_to_read,
     frame_reader::FrameReader,
-    last_life::{survey_with_ring, take_from_ring},
-    survey::{Survey, survey_watched},
+    last_incarnation::{scan_with_ring, take_from_ring},
+    scan::{Scan, scan_watched},
 };
 
 /// Keeps a log from being opened while it is read. Any number may be held at one time, in any processes.
@@ -99,7 +99,7 @@ impl ReadLock {
 #[derive(Debug)]
 pub struct LogView {
     files: Arc<dyn Files>,
-    found: Survey,
+    found: Scan,
     /// Records behind the end of the last file, which the shared ring of a dead process has.
     from_ring: Vec<u8>,
     end: Lsn,
@@ -118,13 +118,13 @@ impl LogView {
     pub fn of(env: &Env, dir: &Path, options: &Options, lock: &ReadLock) -> Result<Self, WalError> {
         let look = |known_durable| match options.copies.is_empty() {
             true => {
-                let found = survey_watched(&*env.files, dir, known_durable, &options.checked)?;
+                let found = scan_watched(&*env.files, dir, known_durable, &options.checked)?;
                 Ok::<_, WalError>((env.files.clone(), found))
             }
             false => surveyed_to_read(&env.files, dir, [&lock.there, &lock.missing], options, known_durable),
         };
         let mut notes = Vec::new();
-        let (files, mut found, ring) = survey_with_ring(env, dir, options, &mut notes, look)?;
+        let (files, mut found, ring) = scan_with_ring(env, dir, options, &mut notes, look)?;
         let lossy = options.recovery_mode == RecoveryMode::PointInTime;
         if let Some(error) = found.damage_error() {
             if !lossy {

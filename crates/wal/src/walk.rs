@@ -1,6 +1,6 @@
 //! `frames`: visits every frame of a chain, in order. For tools that need more than the records in them.
 //!
-//! It decides nothing: `survey` determines which files count and how far, `decode` what the bytes mean.
+//! It decides nothing: `scan` determines which files count and how far, `decode` what the bytes mean.
 
 use std::ops::ControlFlow;
 

@@ -13,8 +13,8 @@ use crate::{
     source::{FrameSource, part_of},
 };
 
-/// Holds a frame of the default `wal.frame_size` with its header: it is read in one piece, and no part of the next is
-/// moved.
+/// Holds a frame of the default `wal.frame_size` with its header: it is read in one piece, and no part of the
+/// next is moved.
 const WINDOW_BYTES: usize = (1 << 20) + BLOCK;
 
 /// An open segment file and the part of it last read.

@@ -28,7 +28,7 @@ fn disassembly() -> String {
     let built = Command::new(env!("CARGO")).args(build).args(["--target-dir", target]).output().expect("cargo runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let program = format!("{target}/release/examples/append_path");
-    for protocol in ["oracle", "base", "help"] {
+    for protocol in ["mutex", "base", "help"] {
         assert!(
             Command::new(&program).arg(protocol).output().expect("it was built").status.success(),
             "{protocol} runs"
@@ -74,6 +74,6 @@ fn append_holds_one_locked_add_and_one_exchange_of_its_own() {
     assert_eq!(locked_in(&dump, "collie_wal::reserve::base::append"), lock_free());
     assert_eq!(locked_in(&dump, "collie_wal::reserve::help::append"), lock_free());
     assert_eq!(locked_in(&dump, "collie_wal::reserve::staging::Staging::put"), Locked::default());
-    let oracle = locked_in(&dump, "collie_wal::reserve::oracle::Oracle::append");
-    assert!(oracle.adds == 0 && oracle.others >= 2, "the counting sees the mutex of the oracle: {oracle:?}");
+    let mutex = locked_in(&dump, "collie_wal::reserve::mutex::MutexProtocol::append");
+    assert!(mutex.adds == 0 && mutex.others >= 2, "the counting sees the mutex of the mutex protocol: {mutex:?}");
 }

@@ -240,7 +240,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
     };
     let port = if plan.replica { Some(Port::keep()?) } else { None };
     let start = |life: u64| {
-        let protocol = ["help", "oracle", "base"][usize::try_from((round + life) % 3)?];
+        let protocol = ["help", "mutex", "base"][usize::try_from((round + life) % 3)?];
         let ring = ["shared", "private"][usize::try_from(round / 2 % 2)?];
         let settings = [("ring", ring), ("ring_dir", &rings.path().display().to_string()), ("protocol", protocol)];
         let mut settings = settings.map(|(name, value)| format!("wal.{name}={value}")).to_vec();

@@ -142,7 +142,7 @@ fn play(plan: &Plan, round: u64, transactions: u64, seed: u64) -> anyhow::Result
 fn options(round: u64) -> Options {
     let turn = usize::try_from(round % 12).unwrap_or_default();
     let mut options = Options::small();
-    options.log.protocol = [Protocol::Help, Protocol::Base, Protocol::Oracle][turn % 3];
+    options.log.protocol = [Protocol::Help, Protocol::Base, Protocol::Mutex][turn % 3];
     options.log.ring = collie_wal::RingKind::Private;
     options.xid_slots = XID_SLOTS[turn % XID_SLOTS.len()];
     // In every second round, commits leave the stamping of their versions to the background thread.

@@ -161,7 +161,7 @@ struct Round<'p> {
 
 impl Round<'_> {
     fn settings(&self, random: &mut Random) -> anyhow::Result<Vec<String>> {
-        let protocol = ["help", "oracle", "base"][usize::try_from(random.below(3))?];
+        let protocol = ["help", "mutex", "base"][usize::try_from(random.below(3))?];
         let ring = ["shared", "private"][usize::try_from(random.below(2))?];
         let rings = self.rings.display().to_string();
         let pairs = [

@@ -37,7 +37,7 @@ impl Plan {
     }
 
     fn settings(&self, rings: &Path, cycle: u64) -> anyhow::Result<Vec<String>> {
-        let protocol = ["help", "oracle", "base"][usize::try_from(cycle % 3)?];
+        let protocol = ["help", "mutex", "base"][usize::try_from(cycle % 3)?];
         let pairs = [("ring", self.ring.as_str()), ("ring_dir", &rings.display().to_string()), ("protocol", protocol)];
         let mut settings = pairs.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
         if cycle % 2 == 1 {

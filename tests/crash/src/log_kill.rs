@@ -61,7 +61,7 @@ fn rings() -> anyhow::Result<TempDir> {
 
 /// Returns the settings of the child of cycle `cycle`.
 fn options_of(cycle: u64, rings: &Path) -> Options {
-    let protocol = [Protocol::Oracle, Protocol::Base, Protocol::Help][usize::try_from(cycle % 3).unwrap_or(0)];
+    let protocol = [Protocol::Mutex, Protocol::Base, Protocol::Help][usize::try_from(cycle % 3).unwrap_or(0)];
     let ring = if cycle % 4 == 3 { RingKind::Private } else { RingKind::Shared };
     Options { protocol, ring, ..options(rings) }
 }

@@ -182,7 +182,7 @@ impl<'p> Lives<'p> {
 
     /// Draws settings: half of all servers flush tables, and release log, as often as possible.
     fn settings(&mut self) -> anyhow::Result<Vec<String>> {
-        let protocol = ["help", "oracle", "base"][usize::try_from(self.random.below(3))?];
+        let protocol = ["help", "mutex", "base"][usize::try_from(self.random.below(3))?];
         let ring = ["shared", "private"][usize::try_from(self.random.below(2))?];
         let pairs = [
             ("ring", ring),

@@ -82,10 +82,10 @@ const SHARED_RING: &str = "collie base, shared ring";
 /// All logs, Collie's first.
 pub(crate) const ENTRIES: [Entry; 10] = [
     Entry {
-        name: "collie oracle",
+        name: "collie mutex",
         files: "filled and recycled",
         levels: ALL_LEVELS,
-        open: |env, dir| collie::open(env, dir, Protocol::Oracle, RingKind::Private),
+        open: |env, dir| collie::open(env, dir, Protocol::Mutex, RingKind::Private),
     },
     Entry {
         name: "collie base",

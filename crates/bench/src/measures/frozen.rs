@@ -33,7 +33,7 @@ const OTHERS: usize = 2;
 const EVERY_NS: u64 = 20_000;
 
 /// The protocols that the tracer stops, at every place that they have.
-const TRACED: [Kind; 4] = [Kind::OneMutex, Kind::Oracle, Kind::Base, Kind::Help];
+const TRACED: [Kind; 4] = [Kind::OneMutex, Kind::Mutex, Kind::Base, Kind::Help];
 const TRACED_TIME: Duration = Duration::from_millis(700);
 /// Body of a record that the tracer stops: long enough that the copy is most of the way from W2 to white, and short
 /// enough to be copied by a loop (the C library may copy longer ones by one instruction, which steps byte by byte).

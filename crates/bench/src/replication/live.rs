@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use collie_base::Lsn;
-use collie_engine::{Db, Who};
+use collie_engine::{Db, DirectoryIdentity};
 use collie_replica::identity::Identity;
 use collie_replica::key::{KEY_FILE, KeyFile};
 use collie_replica::packet::History;
@@ -159,7 +159,7 @@ impl LiveThesis {
     pub(super) fn start(plan: &Plan, primary: &Server) -> anyhow::Result<Self> {
         let address = primary.replica_address()?;
         let data = primary.directory().join("data");
-        let who = Who::read(&data, &plan.env)?.context("the primary has no control file")?;
+        let who = DirectoryIdentity::read(&data, &plan.env)?.context("the primary has no control file")?;
         let key = KeyFile::new(&plan.env, data.join(KEY_FILE));
         let histories = who.histories.iter().map(|of| History {
             term: of.term,

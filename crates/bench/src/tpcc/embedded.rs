@@ -18,7 +18,7 @@ use collie_env::Env;
 use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
 use super::layout::{self, Bytes, INFO_BYTES, LINE_BYTES};
 use super::population::Population;
-use super::request::{Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel, Who};
+use super::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
 use super::scale::{DISTRICTS, Scale};
 use super::target::{Answer, Failure, Reader, Session, Target, middle, restocked, share_out, total};
 use crate::Scratch;
@@ -483,10 +483,10 @@ impl Terminal {
     }
 
     /// Returns the id of the customer that `who` names.
-    fn customer(&self, t: &Tables, warehouse: u32, district: u32, who: &Who) -> Result<u32, Failure> {
+    fn customer(&self, t: &Tables, warehouse: u32, district: u32, who: &CustomerBy) -> Result<u32, Failure> {
         let last = match who {
-            Who::Id(id) => return Ok(*id),
-            Who::Last(last) => last,
+            CustomerBy::Id(id) => return Ok(*id),
+            CustomerBy::Last(last) => last,
         };
         let (prefix, mut ids) = (layout::name_prefix(warehouse, district, last), Vec::new());
         self.session.scan(&t.customer_name, &KeyRange::prefix(&prefix), None, false, ALL, &mut |key, _| {

@@ -56,7 +56,7 @@ impl Kind {
 
 /// How a customer is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum CustomerBy {
     Id(u32),
     /// The middle one, by first name, of the customers with this last name.
     Last(String),
@@ -98,7 +98,7 @@ pub(crate) struct Payment {
     pub(crate) district: u32,
     pub(crate) customer_warehouse: u32,
     pub(crate) customer_district: u32,
-    pub(crate) customer: Who,
+    pub(crate) customer: CustomerBy,
     /// In cents.
     pub(crate) amount: i64,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Payment {
 pub(crate) struct OrderStatus {
     pub(crate) warehouse: u32,
     pub(crate) district: u32,
-    pub(crate) customer: Who,
+    pub(crate) customer: CustomerBy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,11 +216,11 @@ impl Terminal {
     }
 
     /// Draws a customer, 60 of 100 times by name.
-    fn who(&mut self) -> Who {
+    fn who(&mut self) -> CustomerBy {
         if self.chance.within(1, 100) <= 60 {
-            Who::Last(self.chance.name_to_find(&self.constants, self.scale.names()))
+            CustomerBy::Last(self.chance.name_to_find(&self.constants, self.scale.names()))
         } else {
-            Who::Id(self.chance.customer(&self.constants, self.scale.customers))
+            CustomerBy::Id(self.chance.customer(&self.constants, self.scale.customers))
         }
     }
 
@@ -292,7 +292,7 @@ mod tests {
                 }
                 Request::Payment(payment) => {
                     paid_remote += usize::from(payment.customer_warehouse != 2);
-                    by_name += usize::from(matches!(payment.customer, Who::Last(_)));
+                    by_name += usize::from(matches!(payment.customer, CustomerBy::Last(_)));
                     assert!((100..=500_000).contains(&payment.amount));
                 }
                 Request::StockLevel(level) => assert_eq!((level.warehouse, level.district), (2, 1)),

@@ -13,7 +13,7 @@ use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Paym
 use super::line::{Cells, Line, Lines as Opens, Server};
 use super::numeric::{Money, Rate};
 use super::population::Population;
-use super::request::{Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel, Who};
+use super::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
 use super::scale::{DISTRICTS, LINES, Scale};
 use super::schema::{DEFINITIONS, Lines, TABLES};
 use super::target::{Answer, Failure, Reader, Session, Target, middle, share_out, total};
@@ -379,10 +379,10 @@ impl<L: Line> Terminal<L> {
     }
 
     /// Returns the id of the customer that `who` names.
-    fn customer(&mut self, warehouse: i32, district: i32, who: &Who) -> Result<i32, Failure> {
+    fn customer(&mut self, warehouse: i32, district: i32, who: &CustomerBy) -> Result<i32, Failure> {
         match who {
-            Who::Id(id) => Ok(int(*id)),
-            Who::Last(last) => {
+            CustomerBy::Id(id) => Ok(int(*id)),
+            CustomerBy::Last(last) => {
                 let rows = self.client.query(&self.statements.by_name, &[&warehouse, &district, last])?;
                 if rows.is_empty() {
                     let text = format!("no customer {last} in district {district} of {warehouse}");

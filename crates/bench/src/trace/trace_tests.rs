@@ -87,7 +87,7 @@ fn counted_appends_lock_as_the_machine_code_says() {
         assert_eq!((found.adds, found.exchanges, found.others), (1, 1, 0), "{kind:?}: {found:?}");
         assert!(found.instructions > 50, "{kind:?}: {found:?}");
     }
-    for kind in [Kind::Oracle, Kind::OneMutex] {
+    for kind in [Kind::Mutex, Kind::OneMutex] {
         let found = counts(kind, &tracer);
         assert!(found.adds == 0 && found.locked() == u64::from(kind.shared_rmws()), "{kind:?}: {found:?}");
     }

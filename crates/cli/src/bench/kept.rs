@@ -37,7 +37,8 @@ const fn part(name: &'static str) -> Part {
     Part { name, heading: "Figures", questions: &[], text: |report| Ok(sections_in_markdown(report)) }
 }
 
-pub(super) const LOG: Part = Part { heading: "Compared with other protocols", text: protocols_table, ..part("protocols") };
+pub(super) const LOG: Part =
+    Part { heading: "Compared with other protocols", text: protocols_table, ..part("protocols") };
 pub(super) const TXN: Part = part("txn");
 pub(super) const KV: Part = part("kv");
 pub(super) const TPCC: Part = part("tpcc");

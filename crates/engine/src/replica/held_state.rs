@@ -10,7 +10,7 @@ use collie_txn::Holder;
 use crate::EngineError;
 use crate::replica::hash::family_hash;
 use crate::shared::Shared;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// The rows of a database at one position. Old versions are kept for it until it is dropped.
 pub struct HeldState {
@@ -43,7 +43,7 @@ impl HeldState {
     /// Returns a hash of the rows of each family that has rows, the same on every node with the same rows
     /// ([`Db::state_hash`](crate::Db::state_hash) is their sum). Reads every row.
     pub fn hashes(&self) -> Vec<(CfId, u64)> {
-        let fates = Fates(&self.shared.txns);
+        let fates = TxnStatuses(&self.shared.txns);
         let hash = |family: &Arc<Family>| (family.id(), family_hash(family, self.at(), &fates));
         self.families.iter().map(hash).filter(|(_, hash)| *hash != 0).collect()
     }

@@ -333,7 +333,13 @@ impl<F: Follow> Live<F> {
         for cf in ahead.iter().filter(|cf| families.get(**cf).is_none()) {
             families.get_or_make(*cf).set_first_commit(Lsn::MAX); // before its first row
         }
-        each_op(if ahead.is_empty() { &[] } else { ops }, at.lsn, &mut |op| {
+        let mut last = CfId::CATALOG;
+        each_op(ops, at.lsn, &mut |op| {
+            if op.cf != last {
+                // Also if it never commits: a node that is promoted gives the id to no other family.
+                families.note_used(op.cf);
+                last = op.cf;
+            }
             if ahead.contains(&op.cf) {
                 lanes.put(&op, at.lsn, at.since);
                 *row_writes += 1;
@@ -375,12 +381,12 @@ impl<F: Follow> Live<F> {
             writing.families.clone_from(&ahead);
             writing.ahead = ahead;
         }
-        let fate = course.into_fate(csn);
+        let committed = course.into_committed(csn);
         let is_wanted = |chunk: &Chunk| is_void || chunk.ahead() != Ahead::All;
         self.visit_chunks(&chunks, &is_wanted, &mut |live, chunk, ops| {
             let mut number = chunk.first_number();
             each_op(ops, csn, &mut |op| {
-                let counts = fate.has(number);
+                let counts = committed.has(number);
                 number += 1;
                 match counts {
                     false => live.target.families().note_used(op.cf),

@@ -31,7 +31,6 @@ use parking_lot::Mutex;
 use crate::apply::appliers_for;
 use crate::backup::check_levels;
 use crate::control::{Control, History};
-use crate::course::Survey;
 use crate::families::Families;
 use crate::flush::Base;
 use crate::history_list::HistoryList;
@@ -54,6 +53,7 @@ use crate::replica::live::{Begin, Follow as _, Live};
 use crate::replica::shown::{Shown, ShownWait};
 use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
 use crate::shared::Shared;
+use crate::txn_chunks::ChunkScan;
 use crate::{Db, EngineError, OpenProgress, OpenReport, Options, QuorumNote, names};
 
 /// A callback that gets a record.
@@ -325,9 +325,9 @@ impl Replica {
             // A replica below `consistent_at` continues with the stream, so how its large transactions end is not known
             // yet.
             if end >= consistent_at && catching.replay.is_crowded() {
-                let mut survey = Survey::new(needed);
-                read_all(&mut |record| survey.note(record.lsn, record.tag, record.body))?;
-                catching.replay.take_fates(survey.finish())?;
+                let mut scan = ChunkScan::new(needed);
+                read_all(&mut |record| scan.note(record.lsn, record.tag, record.body))?;
+                catching.replay.take_committed(scan.finish())?;
             }
             Ok(())
         })?;

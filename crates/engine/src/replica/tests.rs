@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use collie_base::{CfId, HistoryId, Lsn, Map, Term, Xid};
-use collie_store::{Family, Fate, Resolve, Row, Word};
+use collie_store::{Family, Resolve, Row, TxnStatus, Word};
 use collie_wal::{RecordKind, RecordRef};
 use parking_lot::{Condvar, Mutex};
 use proptest::prelude::*;
@@ -33,8 +33,8 @@ use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
 struct Stamped;
 
 impl Resolve for Stamped {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).expect("a replica has no unfinished version")
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp).expect("a replica has no unfinished version")
     }
 }
 
@@ -796,6 +796,7 @@ fn rows_of_a_new_table_are_applied_before_their_commit() {
         settle(&world, &live);
         let rows = |cf| world.families.get(cf).map_or(0, |family| family.stat().rows);
         assert_eq!((rows(new), rows(table)), if ending == "late" { (0, 0) } else { (3, 0) }, "{ending}");
+        assert_eq!(world.families.next_id(), CfId::new(10), "{ending}: the id is used, whatever becomes of it");
         assert_eq!(rows_at(&world.families, Lsn::MAX).len(), 1, "{ending}: the name of the first table");
         let hash = state_hash(&world.families, Lsn::MAX, &Stamped, &[CfId::CATALOG]);
         assert_eq!(hash, 0, "{ending}: uncommitted rows are no part of the state");

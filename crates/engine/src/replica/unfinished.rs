@@ -17,9 +17,9 @@ use std::ops::Range;
 use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
 
-use crate::course::Course;
 use crate::large::LargeTransactions;
 use crate::redo::{Op, Redo};
+use crate::txn_chunks::TxnChunks;
 
 /// Bytes of operations held until their COMMIT, for all transactions together.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
@@ -67,7 +67,7 @@ pub(crate) enum Ahead {
 /// A transaction that has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
-    pub(crate) course: Course,
+    pub(crate) course: TxnChunks,
     pub(crate) chunks: Vec<Chunk>,
     /// Whether an operation, perhaps a void one, is on the catalog.
     pub(crate) writes_catalog: bool,

@@ -19,7 +19,7 @@ use crate::serial_writes::{KEYS_MAX, Since};
 use crate::settled::CommitLevel;
 use crate::shared::Shared;
 use crate::wait::Ack;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 use crate::{EngineError, Mark, Receipt};
 
 /// Versions and locks that one part undoes: about a millisecond of work.
@@ -134,10 +134,10 @@ impl Session {
                             Since::Changed(cf, key) => Some(
                                 families
                                     .get(cf)
-                                    .and_then(|family| family.changed_since(&key, snapshot, &Fates(txns)))
+                                    .and_then(|family| family.changed_since(&key, snapshot, &TxnStatuses(txns)))
                                     .unwrap_or(snapshot),
                             ),
-                            Since::Forgotten => reads.changed_since(snapshot, families, &Fates(txns)),
+                            Since::Forgotten => reads.changed_since(snapshot, families, &TxnStatuses(txns)),
                         };
                         // A row that was deleted since may be gone if the snapshot is no longer in force (N6).
                         let changed = changed.or_else(|| txns.is_cancelled(slot).then_some(snapshot));

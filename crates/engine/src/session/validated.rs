@@ -10,7 +10,7 @@ use crate::EngineError;
 use crate::read_set::{Look, ReadSet};
 use crate::serial_writes::Since;
 use crate::shared::Shared;
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// See the module's documentation. Dropping it releases the mark, so that commits of others are kept no longer for it.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Session {
         let Some(snapshot) = t.snapshot().filter(|_| t.xid().is_some() && !self.redo.is_empty()) else {
             return Ok(true);
         };
-        let (reads, families, fates) = (reads.get_mut(), &self.shared.families, Fates(&self.shared.txns));
+        let (reads, families, fates) = (reads.get_mut(), &self.shared.families, TxnStatuses(&self.shared.txns));
         let Some(validated) = &mut self.validated else {
             if reads.is_small(snapshot, families, &fates) {
                 return Ok(true);

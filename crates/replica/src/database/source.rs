@@ -19,7 +19,7 @@ use crate::{
     compare::Held,
     identity::Identity,
     primary::{
-        BackupFile, BackupFiles, DrawnCommit, Expiry, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError,
+        BackupFile, BackupFiles, DrawnCommit, Expiry, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Switchover,
         Synchronous,
     },
     reads::ReadFeed,
@@ -47,7 +47,7 @@ pub struct EngineSource {
     options: SlotOptions,
     terms: Option<Arc<Terms>>,
     synchronous: Option<Arc<Synchronous>>,
-    handing: Option<Arc<Handing>>,
+    handing: Option<Arc<Switchover>>,
     reads: Option<Arc<ReadFeed>>,
     show_applied: bool,
 }
@@ -77,9 +77,9 @@ impl EngineSource {
         Self { synchronous: Some(synchronous), show_applied, ..self }
     }
 
-    /// Performs switchovers through `handing`.
+    /// Performs switchovers through `switchover`.
     #[must_use]
-    pub fn handing_over(self, handing: Arc<Handing>) -> Self {
+    pub fn handing_over(self, handing: Arc<Switchover>) -> Self {
         Self { handing: Some(handing), ..self }
     }
 
@@ -182,7 +182,7 @@ impl Source for EngineSource {
         self.synchronous.as_ref()
     }
 
-    fn handing(&self) -> Option<&Arc<Handing>> {
+    fn handing(&self) -> Option<&Arc<Switchover>> {
         self.handing.as_ref()
     }
 

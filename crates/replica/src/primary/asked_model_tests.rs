@@ -16,7 +16,7 @@
 
 use collie_base::{Lsn, Set, Term};
 
-use super::{Asked, Change, Degrade, Quorum, QuorumList, Sent};
+use super::{Change, Degrade, Quorum, QuorumConfig, QuorumList, Sent};
 use crate::term::{Ballot, Outcome, Reach, Vote};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -70,7 +70,7 @@ struct State {
     heard: [bool; 3],
     quorum: Quorum,
     /// The lists that would be in force without a mistake.
-    right: Asked,
+    right: QuorumConfig,
     connections: [u64; 3],
     settled: Lsn,
     /// The records up to the last answered one.
@@ -84,7 +84,7 @@ type Key = (
     [Vec<Record>; 3],
     (Option<usize>, u8, Option<usize>, bool),
     [bool; 3],
-    [Asked; 2],
+    [QuorumConfig; 2],
     [Lsn; 2],
     usize,
     usize,
@@ -92,12 +92,12 @@ type Key = (
 
 struct Model {
     mistake: Mistake,
-    start: Asked,
+    start: QuorumConfig,
     /// The node that leads in the beginning, if it is a listed one.
     first: Option<usize>,
     lists: Vec<Option<QuorumList>>,
     /// All lists that have ever been in force, by the numbers in records.
-    asked: Vec<Asked>,
+    asked: Vec<QuorumConfig>,
     changes_max: usize,
     /// The longest log of a term.
     log_max: usize,
@@ -194,7 +194,7 @@ impl Model {
         if state.changes < self.changes_max && state.log.len() < log_max && may_change {
             for list in self.lists.clone() {
                 let asked = match self.mistake {
-                    Mistake::ForgetsTheListBefore => Asked::from(state.right.list().cloned()).changed_to(list),
+                    Mistake::ForgetsTheListBefore => QuorumConfig::from(state.right.list().cloned()).changed_to(list),
                     _ => state.right.changed_to(list),
                 };
                 if asked != state.right {
@@ -260,7 +260,7 @@ impl Model {
     fn promoted(&mut self, state: &State, who: usize) -> State {
         let log = state.logs[who].clone();
         let right = self.known(&log).1;
-        let mut quorum = Quorum::new(Asked::default(), Degrade::Wait).led_by(NAMES[who]);
+        let mut quorum = Quorum::new(QuorumConfig::default(), Degrade::Wait).led_by(NAMES[who]);
         let (term, promised, found) = (2, None, right.is_changing());
         let connections = NAMES.map(|name| if name == NAMES[who] { 0 } else { quorum.connected(name) });
         let (leader, heard, settled) = (Some(who), [false; 3], lsn(log.len()));
@@ -275,8 +275,8 @@ impl Model {
         next
     }
 
-    /// Puts `asked` in force on the leader, and notes it in the log.
-    fn note(&mut self, state: &mut State, asked: Asked) {
+    /// Puts `quorum_config` in force on the leader, and notes it in the log.
+    fn note(&mut self, state: &mut State, asked: QuorumConfig) {
         let before = state.right.before().map_or_else(|| state.right.clone(), |before| before.cloned().into());
         let counted = match self.mistake {
             Mistake::RepliesByTheNewList => asked.changed(),
@@ -327,7 +327,7 @@ impl Model {
     }
 
     /// Returns the lists that a log names last, and the place of that record, if there is one.
-    fn known(&self, log: &[Record]) -> (Option<usize>, Asked) {
+    fn known(&self, log: &[Record]) -> (Option<usize>, QuorumConfig) {
         let at = log.iter().rposition(|record| record.1 > 0);
         (at, at.map_or_else(|| self.start.clone(), |at| self.asked[usize::from(log[at].1) - 1].clone()))
     }
@@ -367,8 +367,8 @@ impl Model {
         Ok(who)
     }
 
-    /// Returns whether a replica that knows the lists `asked` wins by these promises.
-    fn wins(&self, state: &State, who: usize, promises: usize, asked: &Asked) -> bool {
+    /// Returns whether a replica that knows the lists `quorum_config` wins by these promises.
+    fn wins(&self, state: &State, who: usize, promises: usize, asked: &QuorumConfig) -> bool {
         let reach = |who: usize| {
             let own = &state.logs[who];
             let own = match state.promised {

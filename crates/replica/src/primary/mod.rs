@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `source.rs` | [`Source`]: the interface to the database that is followed |
 //! | `progress.rs` | [`Progress`]: the positions of one replica, and what may be sent to it; no I/O |
-//! | `asked.rs` | [`Asked`]: the list of replicas that commits need, or two while it changes; no I/O |
+//! | `quorum_config.rs` | [`QuorumConfig`]: the list of replicas that commits need, or two while it changes; no I/O |
 //! | `quorum.rs` | [`Quorum`]: which replicas must have a commit, and their positions; no I/O |
 //! | `synchronous.rs` | [`Synchronous`]: the quorum, shared with the connections that report to it |
 //! | `slots.rs` | [`Slots`]: the replicas by name, and how long log is kept for each |
 //! | `slots_file.rs` | the file `slots`, from which a primary knows them after a restart |
-//! | `handing.rs` | [`Handing`]: a switchover, shared by the connections and the task that lets writers end |
-//! | `trouble.rs` | [`Trouble`](trouble::Trouble): consecutive faults of a slot's streams; no I/O |
+//! | `switchover.rs` | [`Switchover`]: a switchover, shared by the connections and the task that lets writers end |
+//! | `replica_fault.rs` | [`ReplicaFault`](replica_fault::ReplicaFault): consecutive faults of a slot's streams; no I/O |
 //! | `serve.rs` | one connection, from hello to its end |
 //! | `delay.rs` | [`Delay`]: how much later a replica's readers see commits; no I/O |
 //! | `clock_offset.rs` | [`ClockOffset`]: a replica's clock against this node's; no I/O |
@@ -18,43 +18,43 @@
 //! | `marks.rs` | [`Marks`]: when positions were passed, and how long one has been owed; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
-mod asked;
 #[cfg(test)]
 mod asked_model_tests;
 mod backup;
 mod clock_offset;
 mod delay;
 mod delay_history;
-mod handing;
 mod marks;
 mod progress;
 mod quorum;
+mod quorum_config;
 #[cfg(test)]
 mod quorum_tests;
+mod replica_fault;
 mod serve;
 mod slots;
 mod slots_file;
 #[cfg(test)]
 mod slots_tests;
 mod source;
+mod switchover;
 mod synchronous;
 #[cfg(test)]
 mod synchronous_tests;
-mod trouble;
 
 pub use self::{
-    asked::{Asked, list_text},
     clock_offset::ClockOffset,
     delay::{Delay, DrawnCommit, Lags, Measured},
     delay_history::{DelayHistory, DelaySecond, DelayTotals, SECONDS_MAX, Standing},
-    handing::{Handing, HandoverAsked},
     marks::Marks,
     progress::{Progress, Sent},
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
+    quorum_config::{QuorumConfig, list_text},
     serve::serve,
     slots::{DropError, Expiry, SlotStat, SlotState, Slots},
     slots_file::NewerSlots,
     source::{BackupFile, BackupFiles, HeldSlot, Ship, Shipment, Source, SourceError},
+    switchover::{HandoverAsked, Switchover},
     synchronous::{QuorumStat, Synchronous},
 };
 

@@ -13,8 +13,8 @@
 //! - Q4. A change of the list is complete once both lists have its record ([`Quorum::until`]), and is returned
 //!   once. Positions confirmed before it stay confirmed; above them both lists are needed, and then the new one
 //!   alone. Without a list the confirmed positions do not grow.
-//! - Q5. The leader counts for each list that names it, with its own durable position (A4 of `asked.rs`): it never
-//!   waits for itself, and a list that it satisfies alone waits for no other node ([`Quorum::asks_others`]).
+//! - Q5. The leader counts for each list that names it, with its own durable position (A4 of `quorum_config.rs`): it
+//!   never waits for itself, and a list that it satisfies alone waits for no other node ([`Quorum::asks_others`]).
 //!
 //! Checked by `quorum_tests.rs`, against a model that remembers every report.
 
@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use collie_base::Lsn;
 
-use super::{Asked, Sent};
+use super::{QuorumConfig, Sent};
 
 /// How close to the primary's end a quorum has to be before it is required again.
 pub const NEAR_BYTES: u64 = 1 << 20;
@@ -193,7 +193,7 @@ struct Member {
 /// The reports of the members of lists, and the positions that they confirm.
 #[derive(Clone, Debug)]
 pub struct Quorum {
-    asked: Asked,
+    asked: QuorumConfig,
     /// The end of the record of a change.
     until: Lsn,
     /// The name of the leader, and a lower bound of its durable position (Q5).
@@ -212,7 +212,7 @@ pub struct Quorum {
 
 impl Quorum {
     /// Creates a quorum without reports.
-    pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Self {
+    pub fn new(asked: impl Into<QuorumConfig>, degrade: Degrade) -> Self {
         Self {
             asked: asked.into(),
             until: Lsn::MAX,
@@ -247,14 +247,14 @@ impl Quorum {
     }
 
     /// Records that everything below `durable` is on the leader's disk, and was before it promised a higher term,
-    /// if it has (A4 of `asked.rs`). Returns whether more is confirmed now.
+    /// if it has (A4 of `quorum_config.rs`). Returns whether more is confirmed now.
     pub fn on_own(&mut self, durable: Lsn) -> bool {
         self.own.iter_mut().for_each(|(_, own)| *own = durable.max(*own));
         self.count()
     }
 
     /// Returns the lists in force.
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &QuorumConfig {
         &self.asked
     }
 
@@ -274,9 +274,9 @@ impl Quorum {
         own + self.members.iter().filter(|(slot, member)| member.connection.is_some() && self.asked.has(slot)).count()
     }
 
-    /// Puts `asked` in force; a change cannot complete before [`Quorum::until`] is called. Returns whether more is
-    /// confirmed now.
-    pub fn ask(&mut self, asked: Asked) -> bool {
+    /// Puts `quorum_config` in force; a change cannot complete before [`Quorum::until`] is called. Returns whether more
+    /// is confirmed now.
+    pub fn ask(&mut self, asked: QuorumConfig) -> bool {
         (self.asked, self.until) = (asked, Lsn::MAX);
         self.begin_time();
         self.degraded &= self.asks_others();

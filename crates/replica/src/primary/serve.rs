@@ -32,9 +32,9 @@ use tokio::{
 };
 
 use super::{
-    Handing, HandoverAsked, Progress, Ship, Slots, Source, SourceError, StreamOptions, backup,
-    handing::{HandingWatch, News},
+    HandoverAsked, Progress, Ship, Slots, Source, SourceError, StreamOptions, Switchover, backup,
     slots::{Attached, Busy},
+    switchover::{HandingWatch, News},
     synchronous::Membership,
 };
 use crate::{
@@ -611,7 +611,7 @@ struct Hearing<S> {
 
 /// A replica that may take over the lead, as long as its connection lasts.
 struct Successor {
-    handing: Arc<Handing>,
+    handing: Arc<Switchover>,
     slot: String,
     node: u64,
 }

@@ -29,8 +29,8 @@ use super::{
     delay::{Delay, Lags},
     delay_history::{DelayHistory, DelaySecond, DelayTotals, Standing},
     progress::{Progress, Sent},
+    replica_fault::ReplicaFault,
     slots_file::{NewerSlots, SlotsFile, StoredSlot, Unread},
-    trouble::Trouble,
 };
 use crate::{
     Event, Keep, Life, LinkError,
@@ -177,7 +177,7 @@ struct Slot {
     history: DelayHistory,
     /// When it was made, or this node started.
     since_ns: u64,
-    trouble: Trouble,
+    trouble: ReplicaFault,
     connection: Option<u64>,
 }
 
@@ -245,7 +245,7 @@ impl Slot {
             self.is_caught_up = false;
         }
         if next == Life::Copying {
-            self.trouble = Trouble::default();
+            self.trouble = ReplicaFault::default();
         }
     }
 

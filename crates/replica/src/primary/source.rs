@@ -4,7 +4,7 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
 use collie_base::{Lsn, Term};
 
-use super::{DrawnCommit, Expiry, Handing, Sent, Synchronous};
+use super::{DrawnCommit, Expiry, Sent, Switchover, Synchronous};
 use crate::{Keep, compare::Held, identity::Identity, reads::ReadFeed};
 
 /// A database that can be followed.
@@ -39,7 +39,7 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Returns the state of switchovers, if the node can perform one.
-    fn handing(&self) -> Option<&Arc<Handing>> {
+    fn handing(&self) -> Option<&Arc<Switchover>> {
         None
     }
 

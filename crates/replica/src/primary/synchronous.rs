@@ -10,7 +10,7 @@
 //!   completes when both lists have that record and another record states the end. A change that cannot be noted
 //!   has not begun, and one whose end cannot be noted is not complete.
 //! - Y5. The leader counts for itself only bytes that were on its disk before it promised a higher term (A4 of
-//!   `asked.rs`): the promise is read after the position.
+//!   `quorum_config.rs`): the promise is read after the position.
 
 use std::sync::{
     Arc,
@@ -21,13 +21,13 @@ use collie_base::Lsn;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Asked, Change, Degrade, Quorum, Sent, Source};
+use super::{Change, Degrade, Quorum, QuorumConfig, Sent, Source};
 
 /// A primary's quorum.
 #[derive(Debug)]
 pub struct Synchronous {
     quorum: Mutex<Quorum>,
-    /// Whether the change in progress existed when the node began to lead (A5 of `asked.rs`). Written under
+    /// Whether the change in progress existed when the node began to lead (A5 of `quorum_config.rs`). Written under
     /// `quorum`.
     found: AtomicBool,
     shows: watch::Sender<Lsn>,
@@ -37,7 +37,7 @@ pub struct Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumStat {
     /// The lists in force.
-    pub asked: Asked,
+    pub asked: QuorumConfig,
     /// The number of connected nodes in them.
     pub connected: usize,
     /// Whether replies do without replicas.
@@ -60,13 +60,13 @@ pub(super) struct Membership {
 
 impl Synchronous {
     /// Creates a quorum without reports.
-    pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Arc<Self> {
+    pub fn new(asked: impl Into<QuorumConfig>, degrade: Degrade) -> Arc<Self> {
         Self::of(Quorum::new(asked, degrade))
     }
 
     /// Creates the quorum of a node that has this name in lists, without a list in force yet.
     pub fn led_by(name: &str, degrade: Degrade) -> Arc<Self> {
-        Self::of(Quorum::new(Asked::default(), degrade).led_by(name))
+        Self::of(Quorum::new(QuorumConfig::default(), degrade).led_by(name))
     }
 
     fn of(quorum: Quorum) -> Arc<Self> {
@@ -83,8 +83,8 @@ impl Synchronous {
     pub fn ask<E>(
         &self,
         source: &impl Source,
-        choose: impl FnOnce(&Asked) -> Option<Asked>,
-        note: impl FnOnce(&Asked, bool) -> Result<Lsn, E>,
+        choose: impl FnOnce(&QuorumConfig) -> Option<QuorumConfig>,
+        note: impl FnOnce(&QuorumConfig, bool) -> Result<Lsn, E>,
     ) -> Result<Option<Lsn>, E> {
         let mut quorum = self.quorum.lock();
         let Some(asked) = choose(quorum.asked()) else { return Ok(None) };
@@ -119,8 +119,8 @@ impl Synchronous {
     pub fn begin<E>(
         &self,
         source: &impl Source,
-        asked: Asked,
-        note: impl FnOnce(&Asked) -> Result<Lsn, E>,
+        asked: QuorumConfig,
+        note: impl FnOnce(&QuorumConfig) -> Result<Lsn, E>,
     ) -> Result<(), E> {
         let mut quorum = self.quorum.lock();
         self.found.store(asked.lists().count() > 1, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Synchronous {
     }
 
     /// Returns whether the node found a change when it began to lead that is not complete: no other change may
-    /// begin (A5 of `asked.rs`).
+    /// begin (A5 of `quorum_config.rs`).
     pub fn found_change(&self) -> bool {
         let _whole = self.quorum.lock();
         self.found.load(Ordering::Relaxed)
@@ -174,7 +174,7 @@ impl Synchronous {
         source: &impl Source,
         now_ns: u64,
         may_degrade: impl FnOnce(u64) -> bool,
-        note: impl FnOnce(&Asked, bool) -> Result<Lsn, E>,
+        note: impl FnOnce(&QuorumConfig, bool) -> Result<Lsn, E>,
     ) -> Option<(Change, Result<Lsn, E>)> {
         let mut quorum = self.quorum.lock();
         let durable = source.durable();

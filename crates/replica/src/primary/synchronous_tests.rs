@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
-    Asked, BackupFiles, Change, Degrade, QuorumList, Sent, Ship, Shipment, Slots, Source, SourceError, StreamOptions,
-    Synchronous, serve,
+    BackupFiles, Change, Degrade, QuorumConfig, QuorumList, Sent, Ship, Shipment, Slots, Source, SourceError,
+    StreamOptions, Synchronous, serve,
 };
 use crate::{
     Keep, LinkError,
@@ -287,7 +287,7 @@ fn a_change_that_cannot_be_noted_is_none() {
     let primary = Primary::new("a");
     let (synchronous, source) = (primary.synchronous.clone(), Followed(primary));
     let changed = |to: &str, noted: Result<Lsn, &'static str>| {
-        let choose = |asked: &Asked| Some(asked.changed_to(list(to))).filter(|changed| changed != asked);
+        let choose = |asked: &QuorumConfig| Some(asked.changed_to(list(to))).filter(|changed| changed != asked);
         synchronous.ask(&source, choose, |_, _| noted)
     };
     assert_eq!(changed("b", Ok(Lsn::new(9))), Ok(Some(Lsn::new(9))));
@@ -307,7 +307,7 @@ fn a_change_whose_end_cannot_be_noted_goes_on() {
     let primary = Primary::new("a");
     let (synchronous, source) = (primary.synchronous.clone(), Followed(primary));
     let [a, b] = ["a", "b"].map(|slot| synchronous.connected(slot));
-    let to_b = |asked: &Asked| Some(asked.changed_to(QuorumList::parse("b").unwrap()));
+    let to_b = |asked: &QuorumConfig| Some(asked.changed_to(QuorumList::parse("b").unwrap()));
     let (begin, end) = (Lsn::new(Lsn::FIRST.get() + 9), Lsn::new(Lsn::FIRST.get() + 20));
     assert_eq!(synchronous.ask(&source, to_b, |_, _| Ok::<_, &str>(begin)), Ok(Some(begin)));
     let over = |noted: Result<Lsn, &'static str>| synchronous.tick(&source, 0, |_| true, |_, _| noted);

@@ -29,7 +29,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
-use super::{Backoff, Heard, Positions, Target, TargetError};
+use super::{Backoff, Positions, ReceiverState, Target, TargetError};
 use crate::{
     Connection, Event, Life, LinkError,
     compare::{self, Compared, Comparing, Difference, Differing, Stretch, Summing},
@@ -244,7 +244,8 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
     ) -> Result<Outcome, LinkError> {
         let term = identify.term;
         let timeout = self.options.timeout.max(Duration::from_millis(u64::from(identify.timeout_ms)));
-        let acks = Arc::new(Acks { heard: Mutex::new(Heard::new(term, identify.start)), changed: Notify::new() });
+        let acks =
+            Arc::new(Acks { heard: Mutex::new(ReceiverState::new(term, identify.start)), changed: Notify::new() });
         let every = Duration::from_millis(u64::from(identify.heartbeat_ms)).max(HEARTBEAT_MIN);
         let sending = send_acks(writing.clone(), acks.clone(), self.target.clone(), self.env.clone(), every);
         let mut sending = Sending(tokio::spawn(sending));
@@ -420,7 +421,7 @@ impl<T, N> Following<'_, T, N> {
 /// The state that the two tasks of a connection share.
 #[derive(Debug)]
 struct Acks {
-    heard: Mutex<Heard>,
+    heard: Mutex<ReceiverState>,
     changed: Notify,
 }
 

@@ -5,7 +5,7 @@
 //! | `target.rs` | [`Target`]: the interface to the database that follows |
 //! | `connect.rs` | a connection to a primary, up to the first packet |
 //! | `follow.rs` | [`follow`]: one stream after the other until it is asked to stop |
-//! | `heard.rs` | [`Heard`]: the receiver state of one connection, and the acks to send; no I/O |
+//! | `receiver_state.rs` | [`ReceiverState`]: the receiver state of one connection, and the acks to send; no I/O |
 //! | `succession.rs` | [`Succession`]: the request of a replica that wants the lead |
 //! | `backoff.rs` | [`Backoff`]: how long to wait before the next try |
 //! | `clone.rs` | [`clone`]: a base backup into an empty directory |
@@ -14,7 +14,7 @@ mod backoff;
 mod clone;
 mod connect;
 mod follow;
-mod heard;
+mod receiver_state;
 mod succession;
 mod target;
 
@@ -23,7 +23,7 @@ pub use self::{
     clone::{Cloned, clone},
     connect::{CLUSTER, STREAM, TERMS, cluster_text, connect, connect_for_terms},
     follow::{Ended, FollowOptions, TO_BE_FILLED, Told, follow},
-    heard::Heard,
+    receiver_state::ReceiverState,
     succession::Succession,
     target::{Positions, Target, TargetError},
 };

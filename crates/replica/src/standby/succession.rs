@@ -18,7 +18,7 @@ enum State {
     /// To be sent, with the time that the primary is to wait.
     Wanted(Duration),
     /// It was sent.
-    Asked,
+    QuorumConfig,
     /// The primary appends nothing above this position.
     Offered(Lsn),
     /// The primary keeps the lead, or the stream has ended.
@@ -71,7 +71,7 @@ impl Succession {
         let found = watch.wait_for(|state| matches!(state, State::Wanted(_))).await;
         match found.map(|state| state.clone()) {
             Ok(State::Wanted(wait)) => {
-                self.turn(|state| matches!(state, State::Wanted(_)), State::Asked);
+                self.turn(|state| matches!(state, State::Wanted(_)), State::QuorumConfig);
                 wait
             }
             _ => std::future::pending().await,
@@ -80,18 +80,18 @@ impl Succession {
 
     /// Records that the primary appends nothing above `last`. Returns whether that was requested (S1).
     pub(super) fn offered(&self, last: Lsn) -> bool {
-        self.turn(|state| *state == State::Asked, State::Offered(last))
+        self.turn(|state| *state == State::QuorumConfig, State::Offered(last))
     }
 
     /// Records that the stream has ended on which the request was sent. After an offer this means nothing: a
     /// primary that transfers the lead closes the stream too.
     pub(super) fn lost(&self, why: &str) {
-        self.turn(|state| *state == State::Asked, State::Refused(why.to_owned()));
+        self.turn(|state| *state == State::QuorumConfig, State::Refused(why.to_owned()));
     }
 
     /// Records that the primary keeps the lead.
     pub(super) fn refused(&self, why: &str) -> bool {
-        self.turn(|state| matches!(state, State::Asked | State::Offered(_)), State::Refused(why.to_owned()))
+        self.turn(|state| matches!(state, State::QuorumConfig | State::Offered(_)), State::Refused(why.to_owned()))
     }
 
     fn turn(&self, from: impl FnOnce(&State) -> bool, to: State) -> bool {

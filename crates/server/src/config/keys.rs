@@ -451,9 +451,9 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "wal.protocol",
-        Kind::Word(&["oracle", "base", "help"]),
+        Kind::Word(&["mutex", "base", "help"]),
         "base",
-        "How log space is reserved. oracle: one mutex. base: lock-free; others wait for a commit that stalls while it copies. help: lock-free, and nobody waits for its copy; one more copy of each record.",
+        "How log space is reserved. mutex: one mutex. base: lock-free; others wait for a commit that stalls while it copies. help: lock-free, and nobody waits for its copy; one more copy of each record.",
     ),
     key(
         "wal.recent_size",

@@ -28,7 +28,7 @@ use hyper::{
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use super::{
-    Stage,
+    Readiness,
     console::{self, Page},
     metrics,
 };
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
 
 /// Answers requests.
 pub(super) struct Answers {
-    stage: Arc<Stage>,
+    stage: Arc<Readiness>,
     limits: Limits,
     clock: Arc<dyn Clock>,
     /// Held while figures are gathered (Q1).
@@ -71,7 +71,7 @@ impl Late {
 }
 
 impl Answers {
-    pub(super) fn new(stage: Arc<Stage>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(stage: Arc<Readiness>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
         Self { stage, limits, clock, gathering: Arc::new(Semaphore::new(1)), patience: GATHER_TIME }
     }
 

@@ -4,7 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `port.rs` | [`HttpPort`]: the listener, and the limits of a connection |
-//! | `stage.rs` | [`Stage`]: the open database, or why none is open |
+//! | `stage.rs` | [`Readiness`]: the open database, or why none is open |
 //! | `answers.rs` | the requests, and their answers |
 //! | `console` | a page that shows the state of the server, and its figures as JSON |
 //! | `exposition.rs` | Prometheus' text format |
@@ -15,6 +15,6 @@ mod console;
 mod exposition;
 mod metrics;
 mod port;
-mod stage;
+mod readiness;
 
-pub(crate) use self::{answers::Limits, port::HttpPort, stage::Stage};
+pub(crate) use self::{answers::Limits, port::HttpPort, readiness::Readiness};

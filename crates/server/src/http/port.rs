@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    Stage,
+    Readiness,
     answers::{Answers, Limits},
 };
 use crate::ServeError;
@@ -56,7 +56,7 @@ impl HttpPort {
     pub(crate) fn bind(
         runtime: &Runtime,
         address: SocketAddr,
-        stage: Arc<Stage>,
+        stage: Arc<Readiness>,
         limits: Limits,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServeError> {

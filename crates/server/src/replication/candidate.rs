@@ -32,7 +32,7 @@ use collie_replica::{
     database::{EngineTarget, following, leading},
     key::KeyFile,
     packet::TermKind,
-    primary::{Asked, QuorumList},
+    primary::{QuorumConfig, QuorumList},
     term::{Ballot, Outcome, Standing, Terms, Vote, is_absurd},
 };
 use tokio::{
@@ -269,7 +269,13 @@ impl Candidate {
 
     /// Promises `term` to itself and asks `peers` to promise it; fails if these promises and `votes` are not enough for
     /// the quorum configuration. Returns the configuration that it used, an empty one with `force`.
-    pub(super) async fn win(&self, term: Term, peers: Peers, votes: Vec<Vote>, force: bool) -> Result<Asked, String> {
+    pub(super) async fn win(
+        &self,
+        term: Term,
+        peers: Peers,
+        votes: Vec<Vote>,
+        force: bool,
+    ) -> Result<QuorumConfig, String> {
         let node = self.terms.node();
         // The promise counts before the position is read, so that it covers everything that this node has acknowledged.
         let promised = tokio::task::block_in_place(|| {
@@ -349,9 +355,9 @@ impl Candidate {
     ///
     /// # Errors
     /// A newer program has written the lists in the log.
-    fn asked(&self, force: bool) -> Result<Asked, String> {
+    fn asked(&self, force: bool) -> Result<QuorumConfig, String> {
         if force {
-            return Ok(Asked::default());
+            return Ok(QuorumConfig::default());
         }
         match tokio::task::block_in_place(|| self.replica.quorum_note()) {
             None => Ok(self.configured.clone().into()),

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use collie_engine::{Db, OpenProgress, OpenReport, Options, Replica, ReplicaOptions, Who};
+use collie_engine::{Db, DirectoryIdentity, OpenProgress, OpenReport, Options, Replica, ReplicaOptions};
 use collie_env::Env;
 use collie_replica::{
     database::{CONSUMER_PREFIX, EngineTarget},
@@ -80,7 +80,9 @@ pub(crate) fn open(
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Following, OpenReport), ServeError> {
-    let follows = Who::read(data, env).map_err(|error| ServeError::Open(error.into()))?.is_some_and(|who| who.follows);
+    let follows = DirectoryIdentity::read(data, env)
+        .map_err(|error| ServeError::Open(error.into()))?
+        .is_some_and(|who| who.follows);
     let mut applying = ReplicaOptions::default();
     applying.apply_workers = config.replication.apply_workers;
     let (replica, report) =

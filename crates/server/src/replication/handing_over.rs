@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! - H1. Nothing is written here again once the lead is given: one lock (`Handing`) decides whether it is given or this
-//!   node goes on, and only in the second case does the log take records again.
+//! - H1. Nothing is written here again once the lead is given: one lock (`Switchover`) decides whether it is given or
+//!   this node goes on, and only in the second case does the log take records again.
 //! - H2. Whatever happens to the replica, writers wait no longer than twice the requested time, [`CANCEL_TIME`] and a
 //!   flush.
 
@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 use collie_base::Lsn;
 use collie_env::Env;
 use collie_replica::{
-    primary::{Handing, HandoverAsked},
+    primary::{HandoverAsked, Switchover},
     term::Phase,
 };
 use collie_sql::session::Database;
@@ -32,7 +32,7 @@ pub(crate) const CANCEL_TIME: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Hands over whenever a replica asks for it; never returns, since after a switchover this node is no primary any more.
-pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, env: Env) -> std::convert::Infallible {
+pub(crate) async fn hand_over(handing: Arc<Switchover>, database: Arc<Database>, env: Env) -> std::convert::Infallible {
     loop {
         let HandoverAsked { slot, wait } = handing.asked().await;
         log_lines::note(&format_args!("handing over to {slot}: transactions have {} ms to end", wait.as_millis()));
@@ -58,7 +58,7 @@ pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, en
 }
 
 /// Waits until the lead was given to the successor, or the switchover was given up; returns whether it was given.
-async fn is_given(handing: &Handing, env: &Env) -> bool {
+async fn is_given(handing: &Switchover, env: &Env) -> bool {
     loop {
         select! {
             phase = handing.settled() => return phase == Phase::Given,
@@ -71,7 +71,7 @@ async fn is_given(handing: &Handing, env: &Env) -> bool {
 
 /// Waits up to `wait` for transactions that have written, terminates the sessions that still have one (57P01), and
 /// holds the log; returns its end position, below which everything is on disk.
-async fn end_transactions(handing: &Handing, database: &Database, wait: Duration, env: &Env) -> Result<Lsn, String> {
+async fn end_transactions(handing: &Switchover, database: &Database, wait: Duration, env: &Env) -> Result<Lsn, String> {
     let db = database.engine();
     let begun_ns = env.clock.now_ns();
     loop {

@@ -7,7 +7,7 @@
 
 use std::{path::Path, time::Duration};
 
-use collie_engine::{ErrorKind, Who};
+use collie_engine::{DirectoryIdentity, ErrorKind};
 use collie_env::Env;
 use collie_sql::session::OpenError;
 
@@ -64,7 +64,7 @@ impl Healing {
             ServeError::Open(OpenError::Engine(error)) => error.kind() == ErrorKind::Corruption,
             _ => false,
         };
-        let Ok(Some(who)) = Who::read(data, env) else { return Err(error) };
+        let Ok(Some(who)) = DirectoryIdentity::read(data, env) else { return Err(error) };
         if !is_damage(&error) || !who.follows {
             return Err(error);
         }

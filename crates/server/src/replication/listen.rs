@@ -16,7 +16,7 @@ use collie_replica::{
     database::{EngineSource, SlotOptions},
     key::{KeyFile, Mistrusted, Purpose, SessionKeys, Trusted, admit},
     packet::{TermKind, TermPacket},
-    primary::{Handing, Slots, Source as _, StreamOptions, Synchronous, serve},
+    primary::{Slots, Source as _, StreamOptions, Switchover, Synchronous, serve},
     reads::ReadFeed,
     standby::{CLUSTER, STREAM, TERMS, cluster_text},
     term::answer,
@@ -73,7 +73,7 @@ pub(crate) struct Replicas {
     node: Node,
     key: KeyFile,
     quorum: Arc<QuorumWatch>,
-    handing: Arc<Handing>,
+    handing: Arc<Switchover>,
     refused: Mutex<Refused>,
 }
 
@@ -114,7 +114,7 @@ impl Replicas {
         let slot = SlotOptions { slot_bytes: replication.slot_bytes, flush_delay: replication.flush_delay };
         let can_follow = replication.primary.is_some() || !replication.peers.0.is_empty();
         let cannot = "it could not follow: name the other nodes in its replication.peers".to_owned();
-        let handing = Arc::new(Handing::new((!can_follow).then_some(cannot)));
+        let handing = Arc::new(Switchover::new((!can_follow).then_some(cannot)));
         // The quorum configuration is set once the node leads.
         let synchronous = Synchronous::led_by(&name_of(config, node.db.node_id()), replication.degrade);
         let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot)
@@ -162,7 +162,7 @@ impl Replicas {
     }
 
     /// Returns the object that decides whether the node hands over.
-    pub(crate) fn handing(&self) -> Arc<Handing> {
+    pub(crate) fn handing(&self) -> Arc<Switchover> {
         self.handing.clone()
     }
 
@@ -308,7 +308,7 @@ enum What {
 }
 
 /// The request of a start-up message.
-struct Asked {
+struct StartRequest {
     what: What,
     /// Parameters `application_name` and `collie_cluster`.
     name: String,
@@ -381,7 +381,7 @@ async fn refuse<T>(socket: &mut TcpStream, state: SqlState, message: &str, why: 
 }
 
 /// Reads a start-up message; returns an error if it is not that of a node, and `None` if the peer has left.
-async fn startup(socket: &mut TcpStream) -> Option<Result<Asked, (SqlState, &'static str)>> {
+async fn startup(socket: &mut TcpStream) -> Option<Result<StartRequest, (SqlState, &'static str)>> {
     let (mut input, mut output) = (Input::new(STARTUP_BYTES_MAX), Output::new());
     let asked = loop {
         match input.next() {
@@ -405,7 +405,7 @@ async fn startup(socket: &mut TcpStream) -> Option<Result<Asked, (SqlState, &'st
                     }
                 };
                 let (name, cluster) = (of("application_name").to_owned(), of(CLUSTER).to_owned());
-                break Ok(Asked { what, name, cluster });
+                break Ok(StartRequest { what, name, cluster });
             }
             Ok(Some(_)) | Err(_) => break Err((SqlState::PROTOCOL_VIOLATION, "expected a startup message")),
         }

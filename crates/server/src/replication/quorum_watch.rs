@@ -55,7 +55,7 @@ impl QuorumWatch {
 
 #[cfg(test)]
 mod tests {
-    use collie_replica::primary::{Asked, Sent};
+    use collie_replica::primary::{QuorumConfig, Sent};
 
     use super::*;
 
@@ -65,7 +65,7 @@ mod tests {
         SlotStat { state, ..SlotStat::away(name.to_owned(), 0) }
     }
 
-    fn stat(asked: &Asked, degraded: bool) -> QuorumStat {
+    fn stat(asked: &QuorumConfig, degraded: bool) -> QuorumStat {
         let (confirmed, until) = (Sent::default(), Lsn::new(0x30));
         QuorumStat { asked: asked.clone(), connected: 0, degraded, confirmed, until, counts_itself: None }
     }
@@ -74,7 +74,7 @@ mod tests {
     /// members come and go, by a clock of the test.
     #[test]
     fn quorum_is_watched() {
-        let asked = Asked::parse("ANY 1 (a, b)", None).unwrap();
+        let asked = QuorumConfig::parse("ANY 1 (a, b)", None).unwrap();
         let watch = QuorumWatch::default();
         let look = |degraded, slots: &[SlotStat], ms: u64| {
             let row = watch.look(&stat(&asked, degraded), slots, ms * MS).unwrap();
@@ -94,11 +94,11 @@ mod tests {
     /// after that the time restarts. Method: members of the one, of the other and of both; off and on.
     #[test]
     fn both_lists_of_a_change_are_watched() {
-        let parsed = |list, before| Asked::parse(list, before).unwrap();
+        let parsed = |list, before| QuorumConfig::parse(list, before).unwrap();
         let both = parsed("ANY 2 (b, c)", Some("ANY 1 (a, b)"));
         let watch = QuorumWatch::default();
         let [a, b, c] = ["a", "b", "c"].map(|name| slot(name, SlotState::Streaming));
-        let look = |asked: &Asked, slots: &[SlotStat], ms: u64| watch.look(&stat(asked, false), slots, ms * MS);
+        let look = |asked: &QuorumConfig, slots: &[SlotStat], ms: u64| watch.look(&stat(asked, false), slots, ms * MS);
         let row = look(&both, &[a.clone(), c.clone()], 5).unwrap();
         assert_eq!((row.state, row.needed, row.connected, &*row.missing.join(" ")), (QuorumState::Short, 2, 2, "b"));
         assert_eq!((row.before.as_deref(), row.until), (Some("ANY 1 (a, b)"), Some(Lsn::new(0x30))));

@@ -26,7 +26,7 @@ use collie_engine::{EngineError, QuorumNote};
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
-    primary::{Asked, Change, QuorumError, QuorumList, QuorumStat, Synchronous, list_text},
+    primary::{Change, QuorumConfig, QuorumError, QuorumList, QuorumStat, Synchronous, list_text},
 };
 use collie_sql::error::{Result, SqlError, SqlState};
 use parking_lot::Mutex;
@@ -60,8 +60,8 @@ struct Life {
 ///
 /// # Errors
 /// It is no list that this program knows.
-pub(super) fn noted(note: &QuorumNote) -> std::result::Result<Asked, QuorumError> {
-    Asked::parse(&note.list, note.before.as_deref())
+pub(super) fn noted(note: &QuorumNote) -> std::result::Result<QuorumConfig, QuorumError> {
+    QuorumConfig::parse(&note.list, note.before.as_deref())
 }
 
 impl Redundancy {
@@ -92,7 +92,7 @@ impl Redundancy {
             self.synchronous.begin_time(); // U2
             return;
         }
-        let note = |asked: &Asked, without: bool| self.note(asked, without);
+        let note = |asked: &QuorumConfig, without: bool| self.note(asked, without);
         let may_degrade = |since_ns| self.lead.has_asked_since(since_ns);
         let ticked = self.synchronous.tick(&*self.source, self.env.clock.now_ns(), may_degrade, note);
         let Some((change, noted)) = ticked else { return };
@@ -137,12 +137,12 @@ impl Redundancy {
         }
         let note = db.quorum_note();
         let asked = match self.lead.node().drops_list.load(Ordering::Acquire) {
-            true => Asked::default(),
+            true => QuorumConfig::default(),
             false => self.asked_first(note.as_ref(), life.failed),
         };
         // Without any list, past or present, there is nothing to note; a read-only database commits nothing.
         let is_said = (note.is_none() && !asked.asks()) || db.is_read_only();
-        let noting = |asked: &Asked| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
+        let noting = |asked: &QuorumConfig| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
         let begun = self.synchronous.begin(&*self.source, asked, noting);
         life.leads = begun.is_ok();
         if life.leads {
@@ -164,8 +164,8 @@ impl Redundancy {
     }
 
     /// Returns the configuration with which this node begins to lead; with `again`, nothing is logged about it.
-    fn asked_first(&self, note: Option<&QuorumNote>, again: bool) -> Asked {
-        let configured = || Asked::from(self.configured.clone());
+    fn asked_first(&self, note: Option<&QuorumNote>, again: bool) -> QuorumConfig {
+        let configured = || QuorumConfig::from(self.configured.clone());
         let Some(note) = note else { return configured() };
         let say = |text: String| {
             if !again {
@@ -248,7 +248,7 @@ impl Redundancy {
             .hint("Try again: on this server if it goes on as the primary, else on the new one."),
             false => SqlError::from(error),
         };
-        let choose = |asked: &Asked| Some(asked.changed_to(list)).filter(|changed| changed != asked);
+        let choose = |asked: &QuorumConfig| Some(asked.changed_to(list)).filter(|changed| changed != asked);
         // Both lists count before the record of the change is written (Y4 of `synchronous.rs`).
         let noted = self.synchronous.ask(&*self.source, choose, |asked, without| self.note(asked, without));
         if let Some(end) = noted.map_err(failed)? {
@@ -261,7 +261,7 @@ impl Redundancy {
     }
 
     /// Notes the configuration in the database's log; returns the end of the record.
-    fn note(&self, asked: &Asked, degraded: bool) -> std::result::Result<Lsn, EngineError> {
+    fn note(&self, asked: &QuorumConfig, degraded: bool) -> std::result::Result<Lsn, EngineError> {
         let db = self.source.database();
         db.note_quorum(&QuorumNote {
             list: list_text(asked.list()),

@@ -94,7 +94,9 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
 #[cfg(test)]
 mod tests {
     use collie_base::{CfId, Term};
-    use collie_engine::{Db, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, StatementKind, Who};
+    use collie_engine::{
+        Db, DirectoryIdentity, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, StatementKind,
+    };
     use collie_env::{Fault, SimFiles};
     use collie_wal::ShipOptions;
 
@@ -165,7 +167,7 @@ mod tests {
 
     /// Opens the result as a replica and lets it follow.
     fn follows(env: &Env, new: &Db, at: Lsn) {
-        let who = Who::read(DATA.as_ref(), env).unwrap().unwrap();
+        let who = DirectoryIdentity::read(DATA.as_ref(), env).unwrap().unwrap();
         assert!(who.follows && who.histories.iter().all(|history| history.start < at), "{who:?}");
         let rejoined = open_replica(env, DATA);
         assert_eq!(rejoined.end(), at);

@@ -17,7 +17,7 @@
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use collie_base::{Lsn, Term};
-use collie_engine::{EngineError, HistoryStart, Promise, Who};
+use collie_engine::{DirectoryIdentity, EngineError, HistoryStart, Promise};
 use collie_env::Env;
 use collie_replica::{
     key::KeyFile,
@@ -73,10 +73,10 @@ pub(crate) fn choose(
     if config.engine.read_only {
         return if named { replica() } else { Ok(Role::Primary) };
     }
-    let Some(who) = Who::read(data, env).map_err(open_error)? else {
+    let Some(who) = DirectoryIdentity::read(data, env).map_err(open_error)? else {
         return if named { replica() } else { Ok(Role::Primary) };
     };
-    let Who { cluster_id, node_id: node, term, follows, histories } = who;
+    let DirectoryIdentity { cluster_id, node_id: node, term, follows, histories } = who;
     let can_ask = named || !replication.peers.0.is_empty();
     // A replica leads only after a promotion.
     if follows {

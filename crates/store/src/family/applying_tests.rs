@@ -9,14 +9,14 @@ use super::*;
 use crate::calls::View;
 use crate::epoch::pin;
 use crate::row::FlushAt;
-use crate::stamp::{Fate, Resolve, Word};
+use crate::stamp::{Resolve, TxnStatus, Word};
 
 /// Every version is committed.
 struct Stamped;
 
 impl Resolve for Stamped {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).expect("a follower has no unfinished version")
+    fn resolve(&self, stamp: &Word) -> TxnStatus {
+        TxnStatus::of_final(stamp).expect("a follower has no unfinished version")
     }
 }
 

@@ -11,7 +11,7 @@ use super::version::{Content, Version};
 use crate::calls::{Basis, View, WriteOutcome, WriteRules};
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::{Acquire, Relaxed};
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 
 /// A walk down a chain from `at`, under a pin.
 pub(super) struct Walk<'g> {
@@ -54,12 +54,12 @@ impl<O> Look<'_, O> {
     /// Returns whether the version, with this status, neither blocks the requester nor determines the row's state for
     /// it. A holder of KEY SHARE and a writer that keeps the keys do not conflict: the requester uses the version
     /// below, which is in view.
-    fn steps_over(&self, version: &Version, fate: Fate) -> bool {
+    fn steps_over(&self, version: &Version, fate: TxnStatus) -> bool {
         match fate {
-            Fate::Aborted => true,
-            Fate::InProgress(xid) => xid != self.rules.xid && !version.strength.conflicts_with(self.strength),
-            Fate::Committed(_) if version.is_lock() => true,
-            Fate::Committed(csn) => {
+            TxnStatus::Aborted => true,
+            TxnStatus::InProgress(xid) => xid != self.rules.xid && !version.strength.conflicts_with(self.strength),
+            TxnStatus::Committed(_) if version.is_lock() => true,
+            TxnStatus::Committed(csn) => {
                 csn >= self.view.snapshot
                     && self.basis != Basis::After(csn)
                     && version.value().is_some()
@@ -87,7 +87,7 @@ pub(super) struct Top<'g> {
     /// How strongly the requester holds the row by its own versions.
     pub(super) held: Option<LockStrength>,
     /// The version that determines the row's state, and its status.
-    pub(super) base: Option<(&'g Version, Fate)>,
+    pub(super) base: Option<(&'g Version, TxnStatus)>,
 }
 
 impl<'g> Top<'g> {
@@ -105,7 +105,7 @@ impl<'g> Top<'g> {
             if look.steps_over(version, fate) {
                 continue;
             }
-            if fate == Fate::InProgress(look.rules.xid) {
+            if fate == TxnStatus::InProgress(look.rules.xid) {
                 // The newest own version's strength includes that of the others.
                 top.held = top.held.or(Some(version.strength));
                 if version.is_lock() {
@@ -123,13 +123,13 @@ impl<'g> Top<'g> {
         let Look { basis, view, rules, .. } = *look;
         let Some((base, fate)) = self.base else { return Some(WriteOutcome::Gone(None)) };
         match fate {
-            Fate::InProgress(xid) if xid != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
+            TxnStatus::InProgress(xid) if xid != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
                 return Some(WriteOutcome::Wait(xid));
             }
-            Fate::InProgress(xid) if xid == rules.xid && base.command >= view.command => {
+            TxnStatus::InProgress(xid) if xid == rules.xid && base.command >= view.command => {
                 return Some(WriteOutcome::SelfModified);
             }
-            Fate::Committed(csn) if is_changed(csn, view) && basis != Basis::After(csn) => {
+            TxnStatus::Committed(csn) if is_changed(csn, view) && basis != Basis::After(csn) => {
                 if rules.repeatable {
                     return Some(WriteOutcome::Conflict(csn));
                 }
@@ -146,11 +146,15 @@ impl<'g> Top<'g> {
 }
 
 /// Returns the newest version that determines the row's state, with its status.
-pub(super) fn first_content<'g>(head: *mut Version, fates: &impl Resolve, pin: &'g Pin) -> Option<(&'g Version, Fate)> {
+pub(super) fn first_content<'g>(
+    head: *mut Version,
+    fates: &impl Resolve,
+    pin: &'g Pin,
+) -> Option<(&'g Version, TxnStatus)> {
     walk(head, pin)
         .filter(|(_, version)| !version.is_lock())
         .map(|(_, version)| (version, version.fate(fates)))
-        .find(|(_, fate)| *fate != Fate::Aborted)
+        .find(|(_, fate)| *fate != TxnStatus::Aborted)
 }
 
 /// Retires the versions from `first`, a head or a link, down to but not including `end`, which the caller just took
@@ -162,7 +166,7 @@ pub(super) fn retire(first: *mut Version, end: *mut Version, pin: &Pin) {
         let next = unsafe { (*at).next.load(Acquire) };
         debug_assert!(
             // SAFETY: as above.
-            Fate::of_final(unsafe { &(*at).stamp }).is_ok(),
+            TxnStatus::of_final(unsafe { &(*at).stamp }).is_ok(),
             "R2: only final versions leave a chain"
         );
         // SAFETY: R2: only the caller took it out, by one exchange or while pruning; it was boxed in `new`.

@@ -30,7 +30,7 @@ use super::head::DEAD;
 use super::prune::{DIRTY, FLUSHING, ON_DISK};
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::{Relaxed, Release};
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 
 /// The positions of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +125,10 @@ impl Row {
                 continue;
             }
             match version.fate(fates) {
-                Fate::Aborted => {}
-                Fate::InProgress(_) => newer = true,
-                Fate::Committed(csn) if csn.max(first_commit) >= at.position => newer = true,
-                Fate::Committed(csn) => {
+                TxnStatus::Aborted => {}
+                TxnStatus::InProgress(_) => newer = true,
+                TxnStatus::Committed(csn) if csn.max(first_commit) >= at.position => newer = true,
+                TxnStatus::Committed(csn) => {
                     let csn = csn.max(first_commit);
                     let value = version.value().map(Arc::clone);
                     let was_on_disk = self.flags.load(Relaxed) & ON_DISK != 0; // L2: only this flush changes it

@@ -7,7 +7,7 @@ use super::Row;
 use super::chain::walk;
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::Acquire;
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 
 impl Row {
     /// Returns the position of the newest committed version, a deletion included; `None` if there is none. Ignores
@@ -17,8 +17,8 @@ impl Row {
     pub(crate) fn newest_commit(&self, fates: &impl Resolve, pin: &Pin) -> Option<Lsn> {
         walk(self.head.load(ord!("ROW_HEAD_LOAD", Acquire)), pin).filter(|(_, version)| !version.is_lock()).find_map(
             |(_, version)| match version.fate(fates) {
-                Fate::Committed(csn) => Some(csn),
-                Fate::InProgress(_) | Fate::Aborted => None,
+                TxnStatus::Committed(csn) => Some(csn),
+                TxnStatus::InProgress(_) | TxnStatus::Aborted => None,
             },
         )
     }
@@ -29,7 +29,7 @@ impl Row {
         walk(self.head.load(Acquire), pin)
             .filter(|(_, version)| !version.is_lock())
             .find_map(|(_, version)| match version.fate(fates) {
-                Fate::Committed(csn) if csn < snapshot => Some((csn, version)),
+                TxnStatus::Committed(csn) if csn < snapshot => Some((csn, version)),
                 _ => None,
             })
             .and_then(|(csn, version)| Some((csn, &version.value()?[..])))

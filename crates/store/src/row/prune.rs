@@ -13,7 +13,7 @@ use super::head::{DEAD, is_shared};
 use super::version::Version;
 use crate::calls::{Kept, Pruned, Removal};
 use crate::epoch::{Pin, pin};
-use crate::stamp::Fate;
+use crate::stamp::TxnStatus;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// A thread prunes the row (R4).
@@ -63,12 +63,12 @@ impl Row {
         let mut above: Option<Above<'_>> = None;
         let mut deleted = None;
         for (pointer, version) in walk(self.head.load(Acquire), pin) {
-            let fate = Fate::of_final(&version.stamp);
+            let fate = TxnStatus::of_final(&version.stamp);
             let Some(last) = &mut above else {
                 // R4: everything down to the newest committed content stays.
                 pruned.left += 1;
                 match fate {
-                    Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                    Ok(TxnStatus::Committed(csn)) if !version.is_lock() => {
                         deleted = version.value().is_none().then_some(csn);
                         above = Some(Above { link: version, content: version, superseded: csn });
                     }
@@ -87,7 +87,7 @@ impl Row {
                     last.link = version;
                     continue;
                 }
-                Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                Ok(TxnStatus::Committed(csn)) if !version.is_lock() => {
                     let superseded = std::mem::replace(&mut last.superseded, csn);
                     if hides_key_change(version) && !ptr::eq(last.link, last.content) {
                         // A note at the content would be missed by a locker that stepped over the content before the
@@ -193,9 +193,9 @@ impl Row {
         let mut deleted = false;
         let (mut bytes, mut version_bytes) = (0, 0);
         for (_, version) in walk(head, pin) {
-            match Fate::of_final(&version.stamp) {
+            match TxnStatus::of_final(&version.stamp) {
                 Err(_) => gone = false,
-                Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                Ok(TxnStatus::Committed(csn)) if !version.is_lock() => {
                     if !deleted {
                         deleted = is_settled(csn, horizon) && version.value().is_none();
                         gone &= deleted;
@@ -235,7 +235,7 @@ impl Row {
 
     /// Returns the bytes of the row's old versions.
     pub(crate) fn old_version_bytes(&self, pin: &Pin) -> u64 {
-        let committed = |version: &Version| matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(_)));
+        let committed = |version: &Version| matches!(TxnStatus::of_final(&version.stamp), Ok(TxnStatus::Committed(_)));
         let mut content = walk(self.head.load(Acquire), pin).filter(|(_, v)| !v.is_lock() && committed(v));
         let newest = content.next().filter(|(_, version)| version.value().is_none());
         newest.into_iter().chain(content).map(|(_, version)| self.old_bytes(version)).sum()

@@ -21,7 +21,7 @@ use crate::calls::{Basis, Change, PutOutcome, View, WriteRules};
 use crate::epoch::pin;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::Acquire;
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 
 impl Row {
     /// Puts `value` on top, if no unfinished transaction and no rule is in the way.
@@ -49,13 +49,15 @@ impl Row {
             let change = if replaced { Change::Put(value) } else { Change::PutKeys(value) };
             look.strength = change.strength();
             let after = match top.base {
-                Some((_, Fate::Committed(csn))) if is_changed(csn, view) => Some(csn),
+                Some((_, TxnStatus::Committed(csn))) if is_changed(csn, view) => Some(csn),
                 _ => None,
             };
             // Neither outcome needs the second look at the head that other writes need (R8): a waiter looks again, and
             // a commit that came after the snapshot remains after it.
             match top.base {
-                Some((_, Fate::InProgress(holder))) if holder != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
+                Some((_, TxnStatus::InProgress(holder)))
+                    if holder != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") =>
+                {
                     return PutOutcome::Wait { holder, strength: look.strength };
                 }
                 _ => {}

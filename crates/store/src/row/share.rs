@@ -18,7 +18,7 @@ use crate::calls::WriteOutcome;
 use crate::epoch::pin;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Release};
-use crate::stamp::{Fate, Resolve};
+use crate::stamp::{Resolve, TxnStatus};
 
 /// A row held in shared strength. Release it with [`ShareLock::release`]: if dropped, it stays held forever.
 #[derive(Debug)]
@@ -145,8 +145,8 @@ impl Row {
         let head = self.head.load(Acquire);
         for (_, version) in walk(head, &pin) {
             match version.fate(others) {
-                Fate::InProgress(xid) if xid == holder => return version.strength.conflicts_with(strength),
-                Fate::Committed(_) if !version.is_lock() => break,
+                TxnStatus::InProgress(xid) if xid == holder => return version.strength.conflicts_with(strength),
+                TxnStatus::Committed(_) if !version.is_lock() => break,
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use collie_base::{LockStrength, Lsn, Xid};
 
 use crate::calls::Change;
 use crate::stamp::atomic::{AtomicBool, AtomicPtr};
-use crate::stamp::{Fate, Resolve, Word, unfinished};
+use crate::stamp::{Resolve, TxnStatus, Word, unfinished};
 
 /// A value, or the mark of a deletion or a lock.
 #[derive(Debug)]
@@ -103,14 +103,14 @@ impl Version {
         if self.is_lock() { 0 } else { u32::try_from(self.bytes()).unwrap_or(u32::MAX) }
     }
 
-    pub(super) fn fate(&self, fates: &impl Resolve) -> Fate {
-        Fate::of_final(&self.stamp).unwrap_or_else(|_| fates.resolve(&self.stamp))
+    pub(super) fn fate(&self, fates: &impl Resolve) -> TxnStatus {
+        TxnStatus::of_final(&self.stamp).unwrap_or_else(|_| fates.resolve(&self.stamp))
     }
 
     /// Returns whether it is no longer needed: rolled back or a finished lock, and its owner is done with it (R2).
     pub(super) fn is_debris(&self) -> bool {
-        match Fate::of_final(&self.stamp) {
-            Ok(Fate::Aborted) => true,
+        match TxnStatus::of_final(&self.stamp) {
+            Ok(TxnStatus::Aborted) => true,
             Ok(_) => self.is_lock(),
             Err(_) => false,
         }

@@ -43,8 +43,8 @@ use crate::{
     Checked, Inspection, Options, WalError,
     format::segment_number,
     read::inspect,
+    scan::{Scan, scan_watched},
     segments::Span,
-    survey::{Survey, survey_watched},
 };
 
 /// The directories of a log: its own, then `wal.copies`. Those that can be used are locked.
@@ -186,13 +186,13 @@ impl Gathered {
     ///
     /// # Errors
     /// `CopiesMissing`, `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`. Damage that no copy can repair is in the
-    /// returned `Survey`.
+    /// returned `Scan`.
     pub(crate) fn of(
         env: &Env,
         copies: &Copies,
         options: &Options,
         known_durable: Option<Lsn>,
-    ) -> Result<Option<(Self, Survey)>, WalError> {
+    ) -> Result<Option<(Self, Scan)>, WalError> {
         Self::leaving_out(env, copies, options, known_durable, &BTreeMap::new())
     }
 
@@ -203,29 +203,29 @@ impl Gathered {
         options: &Options,
         known_durable: Option<Lsn>,
         left_out: &BTreeMap<usize, String>,
-    ) -> Result<Option<(Self, Survey)>, WalError> {
+    ) -> Result<Option<(Self, Scan)>, WalError> {
         if !copies.are_several() {
             return Ok(None);
         }
         let mut census = Census::take(&env.files, &copies.usable, copies.missing.clone())?;
         census.admit(options.open_with)?;
         census.leave_out(left_out);
-        Self::survey(&env.files, &copies.home, census, known_durable, &options.checked).map(Some)
+        Self::scan(&env.files, &copies.home, census, known_durable, &options.checked).map(Some)
     }
 
     /// Scans the up-to-date copies; if that shows damage, or a stale copy has older segments, scans again with the
     /// stale ones to fill gaps (C3). A copy that cannot be placed is stale after all if the others are whole without it
     /// and begin behind everything that it has: it was away while they continued, and its records were freed.
-    fn survey(
+    fn scan(
         files: &Arc<dyn Files>,
         home: &Path,
         mut census: Census,
         known_durable: Option<Lsn>,
         checked: &Checked,
-    ) -> Result<(Self, Survey), WalError> {
+    ) -> Result<(Self, Scan), WalError> {
         let look = |dirs: Vec<CopyDir>, trusted: usize| {
             let merged = MergedFiles::new(files, home, dirs, trusted)?;
-            let found = survey_watched(&merged, home, known_durable, checked)?;
+            let found = scan_watched(&merged, home, known_durable, checked)?;
             Ok::<_, WalError>((merged, found))
         };
         let (mut merged, mut found) = look(census.holders.clone(), census.holders.len())?;
@@ -253,7 +253,7 @@ impl Gathered {
     }
 
     /// Makes every usable copy hold the whole chain.
-    pub(crate) fn repair(&self, files: &Arc<dyn Files>, found: &Survey) -> Result<Repairs, WalError> {
+    pub(crate) fn repair(&self, files: &Arc<dyn Files>, found: &Scan) -> Result<Repairs, WalError> {
         repair::repair(files, &self.merged, &self.census, &found.spans)
     }
 
@@ -272,7 +272,7 @@ impl Gathered {
 
 /// Returns whether one of `copies` has segments from before the chain: the log may have been freed up to there, or the
 /// up-to-date copies may have lost them.
-fn have_older(files: &dyn Files, copies: &[CopyDir], found: &Survey) -> bool {
+fn have_older(files: &dyn Files, copies: &[CopyDir], found: &Scan) -> bool {
     let Some(first) = found.spans.first().and_then(|span| span.path.file_name()) else { return false };
     let older = |name: &String| segment_number(name).is_some() && name.as_str() < &*first.to_string_lossy();
     copies.iter().any(|copy| files.list(&copy.dir).is_ok_and(|names| names.iter().any(older)))
@@ -332,7 +332,7 @@ pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Insp
     let census = Census::take(&env.files, &dirs, Vec::new())?;
     let lacking = census.stale.iter().chain(&census.empty).map(|copy| copy.dir.clone());
     let lacking = lacking.chain(census.missing.iter().cloned()).collect();
-    let (gathered, _) = Gathered::survey(&env.files, dir, census, None, &Checked::default())?;
+    let (gathered, _) = Gathered::scan(&env.files, dir, census, None, &Checked::default())?;
     let env = Env { files: Arc::new(gathered.merged), ..env.clone() };
     Ok((inspect(&env, dir)?, lacking))
 }
@@ -351,8 +351,8 @@ pub(crate) fn surveyed(
     files: &Arc<dyn Files>,
     home: &Path,
     dirs: &[PathBuf],
-) -> Result<(Arc<dyn Files>, Survey), WalError> {
-    let (gathered, found) = Gathered::survey(files, home, census_of(files, dirs)?, None, &Checked::default())?;
+) -> Result<(Arc<dyn Files>, Scan), WalError> {
+    let (gathered, found) = Gathered::scan(files, home, census_of(files, dirs)?, None, &Checked::default())?;
     Ok((Arc::new(gathered.merged), found))
 }
 
@@ -368,11 +368,11 @@ pub(crate) fn surveyed_to_read(
     [dirs, missing]: [&[PathBuf]; 2],
     options: &Options,
     known_durable: Option<Lsn>,
-) -> Result<(Arc<dyn Files>, Survey), WalError> {
+) -> Result<(Arc<dyn Files>, Scan), WalError> {
     let dirs: Vec<CopyDir> = dirs.iter().enumerate().map(|(index, dir)| CopyDir { index, dir: dir.clone() }).collect();
     let census = Census::take(files, &dirs, missing.to_vec())?;
     census.admit(options.open_with)?;
-    let (gathered, found) = Gathered::survey(files, home, census, known_durable, &options.checked)?;
+    let (gathered, found) = Gathered::scan(files, home, census, known_durable, &options.checked)?;
     Ok((Arc::new(gathered.merged), found))
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
     let segment_bytes =
         if ring_bytes == usual.ring_bytes { 2 * (ring_bytes + usual.chunk_bytes) + blocks * 4_096 } else { 96 << 10 };
     Options {
-        protocol: [Protocol::Oracle, Protocol::Base, Protocol::Help][index(random, 3)],
+        protocol: [Protocol::Mutex, Protocol::Base, Protocol::Help][index(random, 3)],
         ring_bytes,
         segment_bytes,
         spares: [1, 1, 2, 3][index(random, 4)],

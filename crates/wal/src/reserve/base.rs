@@ -15,7 +15,7 @@ use collie_sync::mutant;
 
 use crate::{WalError, ring::Ring};
 
-use super::{Record, Room, seats::Slot, slots::Slots, words::Flag};
+use super::{Record, Room, slot_allocator::Slot, slots::Slots, words::Flag};
 
 /// Appends one record; returns its position.
 #[inline(never)]

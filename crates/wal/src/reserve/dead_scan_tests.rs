@@ -150,7 +150,7 @@ fn staged_records_beyond_the_ring_are_back() {
 /// open.
 #[test]
 fn kill_while_closing_keeps_what_was_complete() {
-    for protocol in [Protocol::Oracle, Protocol::Base, Protocol::Help] {
+    for protocol in [Protocol::Mutex, Protocol::Base, Protocol::Help] {
         let disk = SimFiles::new();
         let log = open(&disk, protocol, RingKind::Shared);
         log.writer().commit(0, b"in memory", Level::Process).unwrap();

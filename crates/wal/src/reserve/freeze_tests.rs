@@ -15,7 +15,7 @@ use crate::{
     testing::{bodies, eventually, tiny},
 };
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::Oracle, Protocol::Base, Protocol::Help];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Mutex, Protocol::Base, Protocol::Help];
 
 fn open(disk: &SimFiles, protocol: Protocol) -> Log {
     let options = Options { protocol, slots: 2, segment_bytes: 48 << 10, ..tiny() };
@@ -49,7 +49,9 @@ impl<'a> Worker<'a> {
             if let Rule::Help(_, helping) = rule {
                 helping.staging_of(slot).put(record);
             }
-            let (Rule::Base(slots) | Rule::Help(slots, _)) = rule else { unreachable!("the oracle has no steps") };
+            let (Rule::Base(slots) | Rule::Help(slots, _)) = rule else {
+                unreachable!("the mutex protocol has no steps")
+            };
             slots.blacken(slot);
             let start = slots.reserve(slot, record.bytes()).unwrap();
             Appended { start, end: start.plus(record.bytes()) }
@@ -83,7 +85,7 @@ impl<'a> Worker<'a> {
         self.with(|rule, _, slot, _| match rule {
             Rule::Base(slots) => slots.leave_black(slot, Flag::white(end)),
             Rule::Help(slots, _) => slots.whiten_staged(slot),
-            Rule::Oracle(_) => unreachable!("the oracle has no steps"),
+            Rule::Mutex(_) => unreachable!("the mutex protocol has no steps"),
         });
     }
 }
@@ -118,7 +120,7 @@ fn frozen_black_worker_holds_acknowledgements_and_nothing_else() {
             let asked = || {
                 worker.with(|rule, _, slot, _| match rule {
                     Rule::Base(slots) | Rule::Help(slots, _) => slots.flag(slot.index).has_notify(),
-                    Rule::Oracle(_) => unreachable!("the oracle has no flags"),
+                    Rule::Mutex(_) => unreachable!("the mutex protocol has no flags"),
                 })
             };
             let mut asked = asked;

@@ -29,7 +29,7 @@ use crate::{WalError, ring::Ring, ring_file::Home};
 
 use super::{
     Record, Room,
-    seats::Slot,
+    slot_allocator::Slot,
     slots::Slots,
     staging::{Staged, Staging},
     words::{Colour, Flag},

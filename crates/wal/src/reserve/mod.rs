@@ -13,13 +13,13 @@
 //!
 //! | file       | holds                                                         |
 //! |------------|---------------------------------------------------------------|
-//! | `oracle`   | the mutex protocol                                            |
+//! | `mutex`    | the mutex protocol                                            |
 //! | `base`     | the append without helping                                    |
 //! | `help`     | the append with staging, and how the flush reads staged bytes |
 //! | `slots`    | flags, scan, wake-ups                                         |
 //! | `staging`  | the copy of a record that is not in the ring yet              |
-//! | `seats`    | the slot allocator                                            |
-//! | `sleepers` | the boundary waiters                                          |
+//! | `slot_allocator`    | the slot allocator                                            |
+//! | `boundary_waiters` | the boundary waiters                                          |
 //! | `words`    | the layout of the shared words                                |
 //! | `place`    | a shared value in this process or in a ring that outlives it  |
 //!
@@ -34,11 +34,11 @@ use collie_sync::mutant;
 use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring, ring_file::Home};
 
 mod base;
+mod boundary_waiters;
 mod help;
-mod oracle;
+mod mutex;
 mod place;
-mod seats;
-mod sleepers;
+mod slot_allocator;
 mod slots;
 mod staging;
 mod words;
@@ -63,12 +63,12 @@ mod shuttle_tests;
 #[cfg(loom)]
 pub use model_log::{ModelLog, ModelSink, ModelWriter};
 pub(crate) use place::Place;
-pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
+pub(crate) use slot_allocator::{SHARED_SLOTS, Slot, SlotAllocator, Turn};
 pub(crate) use slots::is_closed;
 pub(crate) use words::{Colour, Flag, Word};
 
 use help::Helping;
-use oracle::Oracle;
+use mutex::MutexProtocol;
 use slots::{Limit, Slots};
 
 /// A log that would continue above this position does not open: the words have 61 bits for one, and some room is kept.
@@ -164,7 +164,7 @@ fn advance_measured(slots: &Slots, span: Span<BoundaryScan>) -> Lsn {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per log; a box would put a load in front of every word")]
 enum Rule {
-    Oracle(Oracle),
+    Mutex(MutexProtocol),
     Base(Slots),
     Help(Slots, Helping),
 }
@@ -173,7 +173,7 @@ enum Rule {
 #[derive(Debug)]
 pub(crate) struct Reserve {
     ring: Ring,
-    seats: Seats,
+    slot_allocator: SlotAllocator,
     rule: Rule,
 }
 
@@ -182,19 +182,19 @@ impl Reserve {
     pub(crate) fn new(home: &Home, options: &Options, next: Lsn) -> Self {
         let slots = (options.slots + SHARED_SLOTS) as usize;
         let rule = match options.protocol {
-            Protocol::Oracle => Rule::Oracle(Oracle::new(home, next)),
+            Protocol::Mutex => Rule::Mutex(MutexProtocol::new(home, next)),
             Protocol::Base => Rule::Base(Slots::new(home, slots, next)),
             Protocol::Help => {
                 let record_bytes_max = options.chunk_bytes + RECORD_OVERHEAD;
                 Rule::Help(Slots::new(home, slots, next), Helping::new(home, slots, record_bytes_max, next))
             }
         };
-        Self { ring: Ring::new(home, options.ring_bytes), seats: Seats::new(options.slots), rule }
+        Self { ring: Ring::new(home, options.ring_bytes), slot_allocator: SlotAllocator::new(options.slots), rule }
     }
 
     fn slots(&self) -> Option<&Slots> {
         match &self.rule {
-            Rule::Oracle(_) => None,
+            Rule::Mutex(_) => None,
             Rule::Base(slots) | Rule::Help(slots, _) => Some(slots),
         }
     }
@@ -202,20 +202,20 @@ impl Reserve {
     /// Returns the known boundary, by one load.
     pub(crate) fn boundary(&self) -> Lsn {
         match &self.rule {
-            Rule::Oracle(oracle) => oracle.boundary(),
+            Rule::Mutex(mutex) => mutex.boundary(),
             Rule::Base(slots) | Rule::Help(slots, _) => slots.boundary(),
         }
     }
 
     /// Returns the largest number of writers that had a slot of their own at one time.
     pub(crate) fn writers(&self) -> u64 {
-        self.seats.own()
+        self.slot_allocator.own()
     }
 
     /// Returns the next free position; at least that of any record whose `publish` has begun.
     pub(crate) fn next(&self) -> Lsn {
         match &self.rule {
-            Rule::Oracle(oracle) => oracle.next(),
+            Rule::Mutex(mutex) => mutex.next(),
             Rule::Base(slots) | Rule::Help(slots, _) => slots.next(),
         }
     }
@@ -256,7 +256,7 @@ impl Reserve {
         publish: F,
     ) -> Result<Lsn, WalError> {
         match &self.rule {
-            Rule::Oracle(oracle) => oracle.append(&self.ring, room, record, publish),
+            Rule::Mutex(mutex) => mutex.append(&self.ring, room, record, publish),
             Rule::Base(slots) => base::append(slots, &self.ring, slot, room, record, publish),
             Rule::Help(slots, helping) => help::append((slots, helping), &self.ring, slot, room, record, publish),
         }
@@ -265,17 +265,19 @@ impl Reserve {
     /// Takes whole records of another log as they are, at most a ring of them; returns where they begin. For a
     /// follower, which has the mutex protocol: no other thread appends.
     pub(crate) fn take_received<R: Room>(&self, room: &R, records: &[u8]) -> Result<Lsn, WalError> {
-        self.oracle().take_received(&self.ring, room, records)
+        self.mutex().take_received(&self.ring, room, records)
     }
 
     /// Continues at `next`, where positions jump to; everything before it is written.
     pub(crate) fn jump(&self, next: Lsn) {
-        self.oracle().jump(next);
+        self.mutex().jump(next);
     }
 
-    fn oracle(&self) -> &Oracle {
-        let Rule::Oracle(oracle) = &self.rule else { unreachable!("a log that follows is opened with the oracle") };
-        oracle
+    fn mutex(&self) -> &MutexProtocol {
+        let Rule::Mutex(mutex) = &self.rule else {
+            unreachable!("a log that follows is opened with the mutex protocol")
+        };
+        mutex
     }
 
     fn register(&self) -> impl FnOnce(usize) {
@@ -291,17 +293,17 @@ impl Reserve {
 
     /// Gives a writer a slot of its own; returns `None` if all are taken.
     pub(crate) fn take_slot(&self) -> Option<Slot> {
-        self.seats.take(self.register())
+        self.slot_allocator.take(self.register())
     }
 
     /// Takes a writer's slot back.
     pub(crate) fn give_back(&self, slot: Slot) {
-        self.seats.give_back(slot);
+        self.slot_allocator.give_back(slot);
     }
 
     /// Waits for a turn at one of the slots that the other writers share.
     pub(crate) fn shared_slot(&self) -> Turn<'_> {
-        self.seats.shared(self.register())
+        self.slot_allocator.shared(self.register())
     }
 
     /// Blocks until the boundary is at `lsn`, at most the next free position, or for about `limit`; returns whether it
@@ -311,8 +313,8 @@ impl Reserve {
     /// The state because of which it will not get there.
     pub(crate) fn wait_boundary(&self, lsn: Lsn, limit: Option<Duration>) -> Result<bool, State> {
         match &self.rule {
-            Rule::Oracle(oracle) => {
-                oracle.wait();
+            Rule::Mutex(mutex) => {
+                mutex.wait();
                 Ok(true)
             }
             Rule::Base(slots) | Rule::Help(slots, _) => slots.wait(lsn, Limit::Next, None, limit),
@@ -335,8 +337,8 @@ impl Reserve {
     /// As [`Reserve::wait_boundary`].
     pub(crate) fn park(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<bool, State> {
         match &self.rule {
-            Rule::Oracle(oracle) => {
-                oracle.wait();
+            Rule::Mutex(mutex) => {
+                mutex.wait();
                 Ok(true)
             }
             Rule::Base(slots) | Rule::Help(slots, _) => slots.park(lsn, Limit::Next, None, number, waker),
@@ -353,7 +355,7 @@ impl Reserve {
     /// Stops accepting appends; the first reason stays. Appends in progress finish, or fail if they wait for room.
     pub(crate) fn stop(&self, state: State) {
         match &self.rule {
-            Rule::Oracle(oracle) => oracle.stop(state),
+            Rule::Mutex(mutex) => mutex.stop(state),
             Rule::Base(slots) | Rule::Help(slots, _) => slots.close(state),
         }
     }

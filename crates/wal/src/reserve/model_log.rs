@@ -12,7 +12,7 @@ use collie_sync::{
     mutant,
 };
 
-use super::{Record, Reserve, Room, Rule, Seats, Slot, State, bell::Bell, help::Helping, slots::Slots};
+use super::{Record, Reserve, Room, Rule, Slot, SlotAllocator, State, bell::Bell, help::Helping, slots::Slots};
 use crate::{
     Appended, Protocol, WalError,
     format::{KIND_DATA, RecordHead},
@@ -28,13 +28,13 @@ const RING_BYTES: u64 = 16;
 /// Returns the appending side with three slots, a ring and staging buffers of a few bytes.
 pub(super) fn reserve(protocol: Protocol, next: Lsn, ring_bytes: u64, record_bytes_max: u64) -> Reserve {
     let rule = match protocol {
-        Protocol::Oracle => unreachable!("the oracle is its mutex"),
+        Protocol::Mutex => unreachable!("the mutex protocol is its mutex"),
         Protocol::Base => Rule::Base(Slots::new(&Home::Private, 3, next)),
         Protocol::Help => {
             Rule::Help(Slots::new(&Home::Private, 3, next), Helping::new(&Home::Private, 3, record_bytes_max, next))
         }
     };
-    Reserve { ring: Ring::new(&Home::Private, ring_bytes), seats: Seats::new(3), rule }
+    Reserve { ring: Ring::new(&Home::Private, ring_bytes), slot_allocator: SlotAllocator::new(3), rule }
 }
 
 /// A room that, if `tight`, is full at the first look, so that the bound is raised, and for which no thread has to

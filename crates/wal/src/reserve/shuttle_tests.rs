@@ -32,7 +32,7 @@ use collie_sync::{
 };
 
 use super::{
-    Record, Reserve, Room, Rule, Seats, Slot, State,
+    Record, Reserve, Room, Rule, Slot, SlotAllocator, State,
     bell::Bell,
     help::Helping,
     slots::{Limit, Slots},
@@ -117,13 +117,17 @@ impl Mix {
     fn new(form: Form) -> Self {
         let slots = || Slots::new(&Home::Private, SLOTS, START);
         let rule = match form.protocol {
-            Protocol::Oracle => unreachable!("the oracle is its mutex"),
+            Protocol::Mutex => unreachable!("the mutex protocol is its mutex"),
             Protocol::Base => Rule::Base(slots()),
             Protocol::Help => Rule::Help(slots(), Helping::new(&Home::Private, SLOTS, RECORD_BYTES_MAX, START)),
         };
         Self {
             form,
-            reserve: Reserve { ring: Ring::new(&Home::Private, RING_BYTES), seats: Seats::new(5), rule },
+            reserve: Reserve {
+                ring: Ring::new(&Home::Private, RING_BYTES),
+                slot_allocator: SlotAllocator::new(5),
+                rule,
+            },
             durable: AtomicU64::new(START.get()),
             flushes: Mutex::new(Flushes { issued: START, ..Flushes::default() }),
             has_completed: Condvar::new(),

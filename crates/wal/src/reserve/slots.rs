@@ -52,8 +52,8 @@ use crate::ring_file::{Home, WordAt};
 
 use super::{
     Place, State,
-    seats::Slot,
-    sleepers::Sleepers,
+    boundary_waiters::BoundaryWaiters,
+    slot_allocator::Slot,
     words::{Colour, Flag, Word},
 };
 
@@ -76,7 +76,7 @@ pub(super) struct Slots {
     last: Place<Word>,
     used: Place<Padded<AtomicUsize>>,
     flags: Place<[Padded<AtomicU64>]>,
-    sleepers: Sleepers,
+    boundary_waiters: BoundaryWaiters,
     state: Mutex<State>,
 }
 
@@ -135,7 +135,7 @@ impl Slots {
             last: home.word(WordAt::Last, || Word::new(next)),
             used: home.word(WordAt::Used, || Padded::new(AtomicUsize::new(0))),
             flags: home.flags(slots, || Padded::new(AtomicU64::new(Flag::white(Lsn::ZERO).raw()))),
-            sleepers: Sleepers::default(),
+            boundary_waiters: BoundaryWaiters::default(),
             state: Mutex::new(State::Open),
         }
     }
@@ -323,7 +323,7 @@ impl Slots {
         loop {
             let limit = if mutant!("DRAIN_WITH_OWN_END") { Limit::End(slot.end) } else { Limit::Next };
             let scan = self.scan(limit, Some(own));
-            let anybody_left = self.sleepers.wake_through(scan.boundary);
+            let anybody_left = self.boundary_waiters.wake_through(scan.boundary);
             if scan.boundary >= scan.limit || !anybody_left || mutant!("DUTY_NOT_HANDED_ON") {
                 return;
             }
@@ -363,10 +363,10 @@ impl Slots {
                 continue;
             }
             if mutant!("NOTIFY_BEFORE_ENTERING") && self.hand_on(blocker) {
-                self.sleepers.enter(lsn, number, waker)?;
+                self.boundary_waiters.enter(lsn, number, waker)?;
                 return Ok(false);
             }
-            self.sleepers.enter(lsn, number, waker)?;
+            self.boundary_waiters.enter(lsn, number, waker)?;
             if self.hand_on(blocker) {
                 return Ok(false);
             }
@@ -391,7 +391,7 @@ impl Slots {
 
     /// Removes a waiter that [`Slots::park`] registered.
     pub(super) fn forget(&self, lsn: Lsn, number: u64) {
-        self.sleepers.leave(lsn, number);
+        self.boundary_waiters.leave(lsn, number);
     }
 
     /// Blocks until the boundary is at `lsn`, or for at most about `limit_time`; returns whether it is there.
@@ -461,7 +461,7 @@ impl Slots {
 
     /// Fails every wait for the boundary from now on.
     pub(super) fn end(&self, state: State) {
-        self.sleepers.end(state);
+        self.boundary_waiters.end(state);
     }
 }
 

@@ -119,7 +119,7 @@ impl Faults {
         let mut settings = vec![
             format!("replication.quorum={}", only.unwrap_or(quorum)),
             format!("replication.timeout={} ms", one_of(&[1_000, 2_000, 10_000], random)),
-            format!("wal.protocol={}", one_of(&["help", "oracle", "base"], random)),
+            format!("wal.protocol={}", one_of(&["help", "mutex", "base"], random)),
             format!("wal.ring={}", one_of(&["shared", "private"], random)),
             "wal.ring_size=256KiB".to_owned(),
             "wal.flush_bytes=64KiB".to_owned(),

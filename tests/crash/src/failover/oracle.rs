@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use collie_base::Lsn;
-use collie_engine::{Who, is_commit_record, kv::Token, log_dir_of};
+use collie_engine::{DirectoryIdentity, is_commit_record, kv::Token, log_dir_of};
 use collie_env::Env;
 use collie_wal::{WalError, inspect};
 use postgres::Client;
@@ -82,7 +82,7 @@ impl Oracle {
     /// Checks R8 and R10.
     fn rules(&mut self, nodes: &impl Trio) -> anyhow::Result<()> {
         for (node, name) in NAMES.iter().enumerate() {
-            let who = Who::read(&nodes.data(node), &nodes.env(node)).context("whose a directory is")?;
+            let who = DirectoryIdentity::read(&nodes.data(node), &nodes.env(node)).context("whose a directory is")?;
             let who = who.with_context(|| format!("{name} has no database"))?;
             for history in who.histories {
                 let (id, term) = (history.history.get(), history.term.get());

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio::runtime::Handle;
 
 use super::rows::Rows;
-use crate::http::stage::Closed;
+use crate::http::readiness::Closed;
 
 /// The time limit of one view, in milliseconds.
 const STATEMENT_MS: &str = "1000";

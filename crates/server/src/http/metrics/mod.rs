@@ -23,7 +23,7 @@ use collie_sql::session::Database;
 use super::{
     answers::{Limits, is_ready},
     exposition::{Exposition, Kind},
-    stage::Closed,
+    readiness::Closed,
 };
 
 /// Returns the figures of a server with an open database. Takes short locks, and may wait while a flush of the log

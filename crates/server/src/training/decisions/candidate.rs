@@ -7,7 +7,7 @@ use collie_train::decision::{Gain, Refusal, Setting};
 
 use super::{
     effect::Change,
-    forecast::{Forecast, Unforetold, forecast},
+    forecast::{Forecast, NoPrediction, forecast},
     hands::Hands,
     knobs::Knobs,
     predictor::Predictor,
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     /// The rules refuse it.
     Refused(Refusal),
     /// Models cannot predict its gain.
-    Unforetold(Unforetold),
+    NoPrediction(NoPrediction),
     /// Neither twice nor half the value is in the range of decisions.
     NoStep,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Outcome {
             Self::Proposed => f.write_str("proposed"),
             Self::WorthLess => f.write_str("another change is worth more"),
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Unforetold(unforetold) => unforetold.fmt(f),
+            Self::NoPrediction(unforetold) => unforetold.fmt(f),
             Self::NoStep => f.write_str("neither twice nor half the value is within what decisions may choose"),
         }
     }
@@ -90,7 +90,7 @@ impl Candidates {
             for change in steps {
                 match forecast(&change, predictor) {
                     Ok(forecast) => all.weighed.push(Weighed { change, forecast }),
-                    Err(why) => all.others.push(other(Some(change.new), Outcome::Unforetold(why))),
+                    Err(why) => all.others.push(other(Some(change.new), Outcome::NoPrediction(why))),
                 }
             }
         }
@@ -162,7 +162,7 @@ mod tests {
             (Outcome::Proposed, "proposed"),
             (Outcome::WorthLess, "another change is worth more"),
             (Outcome::Refused(Refusal::TooLittle), "the lower end of the predicted gain is below 5 %"),
-            (Outcome::Unforetold(Unforetold::NoModel("SCAN")), "no model of SCAN is in use"),
+            (Outcome::NoPrediction(NoPrediction::NoModel("SCAN")), "no model of SCAN is in use"),
             (Outcome::NoStep, "neither twice nor half the value is within what decisions may choose"),
         ] {
             assert_eq!(outcome.to_string(), words);

@@ -36,7 +36,7 @@ pub(super) struct Forecast {
 
 /// The reason why models cannot predict the gain of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unforetold {
+pub(super) enum NoPrediction {
     /// Too few calls were sampled of all affected units.
     TooFewCalls(Vec<&'static str>),
     /// There is no model of this unit, which is called.
@@ -54,7 +54,7 @@ pub(super) enum Unforetold {
     NoNumber,
 }
 
-impl fmt::Display for Unforetold {
+impl fmt::Display for NoPrediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooFewCalls(units) => {
@@ -70,7 +70,7 @@ impl fmt::Display for Unforetold {
 }
 
 /// A call before and after the change.
-struct Foretold {
+struct Predicted {
     before: Vec<f64>,
     after: Vec<f64>,
     calls_after: f64,
@@ -84,11 +84,11 @@ fn foretell(
     (unit, effect): (&UnitSchema, Effect),
     change: &Change,
     predictor: &dyn Predictor,
-) -> Option<Foretold> {
+) -> Option<Predicted> {
     let mut after = call.features.clone();
     let calls_after = effect(&mut Features::new(unit, &mut after), change);
     let (old, new) = (predictor.predict(unit, &call.features)?, predictor.predict(unit, &after)?);
-    (!old.clamped && !new.clamped).then(|| Foretold {
+    (!old.clamped && !new.clamped).then(|| Predicted {
         before: call.features.clone(),
         after,
         calls_after,
@@ -105,12 +105,12 @@ fn times(prediction: Prediction, calls: f64) -> Prediction {
 }
 
 /// Returns the mean over calls, by their weights.
-fn mean(calls: &[Foretold], of: impl Fn(&Foretold) -> f64) -> f64 {
+fn mean(calls: &[Predicted], of: impl Fn(&Predicted) -> f64) -> f64 {
     let weights: f64 = calls.iter().map(|call| call.weight).sum();
     calls.iter().map(|call| call.weight * of(call)).sum::<f64>() / weights
 }
 
-fn moved(unit: &UnitSchema, calls_per_s: f64, calls: &[Foretold]) -> Moved {
+fn moved(unit: &UnitSchema, calls_per_s: f64, calls: &[Predicted]) -> Moved {
     let feature = |place: usize| {
         let at = |features: &[f64]| features.get(place).copied().unwrap_or(0.0);
         (mean(calls, |call| at(&call.before)), mean(calls, |call| at(&call.after)))
@@ -127,7 +127,7 @@ fn moved(unit: &UnitSchema, calls_per_s: f64, calls: &[Foretold]) -> Moved {
 ///
 /// # Errors
 /// The reason why it cannot be predicted.
-pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<Forecast, Unforetold> {
+pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<Forecast, NoPrediction> {
     let (mut units, mut all_moved, mut first_hash, mut is_stale) = (Vec::new(), Vec::new(), None, false);
     let concerned = effects(change.setting);
     for &(unit, effect) in &concerned {
@@ -138,12 +138,12 @@ pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<For
         if newest.len() < CALLS_MIN || calls_per_s <= 0.0 {
             continue; // a unit without calls costs nothing
         }
-        let hash = predictor.model_hash(unit).ok_or(Unforetold::NoModel(unit.name))?;
-        let foretold: Vec<Foretold> =
+        let hash = predictor.model_hash(unit).ok_or(NoPrediction::NoModel(unit.name))?;
+        let foretold: Vec<Predicted> =
             newest.iter().filter_map(|call| foretell(call, (unit, effect), change, predictor)).collect();
         let outside = newest.len() - foretold.len();
         if outside as f64 > UNKNOWN_MAX * newest.len() as f64 {
-            return Err(Unforetold::Outside { unit: unit.name, calls: outside, of: newest.len() });
+            return Err(NoPrediction::Outside { unit: unit.name, calls: outside, of: newest.len() });
         }
         first_hash = first_hash.or(Some(hash));
         is_stale |= predictor.is_stale(unit);
@@ -156,8 +156,8 @@ pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<For
         all_moved.push(moved(unit, calls_per_s, &foretold));
     }
     let names = || concerned.iter().map(|(unit, _)| unit.name).collect();
-    let model_hash = first_hash.ok_or_else(|| Unforetold::TooFewCalls(names()))?;
-    let gain = predicted_gain(&units).ok_or(Unforetold::NoNumber)?;
+    let model_hash = first_hash.ok_or_else(|| NoPrediction::TooFewCalls(names()))?;
+    let gain = predicted_gain(&units).ok_or(NoPrediction::NoNumber)?;
     Ok(Forecast { gain, model_hash, is_stale, moved: all_moved })
 }
 
@@ -225,9 +225,9 @@ mod tests {
     fn what_is_not_known_is_not_foretold() {
         let why = |calls, unknown, has_model| forecast(&CHANGE, &Flushes { calls, unknown, has_model }).map(|_| ());
         assert_eq!(why(40, 4, true), Ok(()));
-        assert_eq!(why(40, 5, true), Err(Unforetold::Outside { unit: "LOG_FLUSH", calls: 5, of: 40 }));
-        assert_eq!(why(40, 0, false), Err(Unforetold::NoModel("LOG_FLUSH")));
-        let too_few = Err(Unforetold::TooFewCalls(vec!["LOG_FLUSH"]));
+        assert_eq!(why(40, 5, true), Err(NoPrediction::Outside { unit: "LOG_FLUSH", calls: 5, of: 40 }));
+        assert_eq!(why(40, 0, false), Err(NoPrediction::NoModel("LOG_FLUSH")));
+        let too_few = Err(NoPrediction::TooFewCalls(vec!["LOG_FLUSH"]));
         assert_eq!((why(15, 0, true), why(0, 0, true)), (too_few.clone(), too_few));
         let other = Change { setting: Setting::GcInterval, ..CHANGE };
         let unknown = forecast(&other, &Flushes { calls: 40, unknown: 0, has_model: true }).unwrap_err();

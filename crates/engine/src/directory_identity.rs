@@ -1,5 +1,5 @@
-//! `Who`: the identity of a directory, read without opening it; and the change of it before a former primary's log is
-//! cut.
+//! `DirectoryIdentity`: the identity of a directory, read without opening it; and the change of it before a former
+//! primary's log is cut.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::replica::HistoryStart;
 
 /// The identity of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct DirectoryIdentity {
     /// The id of the database.
     pub cluster_id: u128,
     /// The id of the node.
@@ -25,7 +25,7 @@ pub struct Who {
     pub histories: Vec<HistoryStart>,
 }
 
-impl Who {
+impl DirectoryIdentity {
     /// Reads the identity; returns `None` if there is no database in `dir`.
     ///
     /// # Errors

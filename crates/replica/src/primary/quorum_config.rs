@@ -1,4 +1,4 @@
-//! [`Asked`]: the lists of replicas that commits need: one, none, or, while the list changes, two. Pure
+//! [`QuorumConfig`]: the lists of replicas that commits need: one, none, or, while the list changes, two. Pure
 //! computation without I/O.
 //!
 //! ```text
@@ -31,18 +31,18 @@ use super::{QuorumError, QuorumList};
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct QuorumConfig {
     list: Option<QuorumList>,
     before: Option<Option<QuorumList>>,
 }
 
-impl From<Option<QuorumList>> for Asked {
+impl From<Option<QuorumList>> for QuorumConfig {
     fn from(list: Option<QuorumList>) -> Self {
         Self { list, before: None }
     }
 }
 
-impl From<QuorumList> for Asked {
+impl From<QuorumList> for QuorumConfig {
     fn from(list: QuorumList) -> Self {
         Some(list).into()
     }
@@ -53,7 +53,7 @@ pub fn list_text(list: Option<&QuorumList>) -> String {
     list.map_or_else(String::new, ToString::to_string)
 }
 
-impl Asked {
+impl QuorumConfig {
     /// Reads the output of [`list_text`] for a list, and for the list before while the list changes.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Asked {
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for QuorumConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |list: Option<&QuorumList>| list.map_or_else(|| "nobody".to_owned(), ToString::to_string);
         match self.before() {
@@ -142,9 +142,11 @@ mod tests {
     #[test]
     fn changes_go_over_both_lists_and_back_at_once() {
         let [nobody, a, b, c] = ["", "ANY 1 (a)", "ANY 1 (b)", "ANY 1 (c)"].map(list);
-        let alone = |list: &Option<QuorumList>| Asked::from(list.clone());
-        let both =
-            |to: &Option<QuorumList>, from: &Option<QuorumList>| Asked { list: to.clone(), before: Some(from.clone()) };
+        let alone = |list: &Option<QuorumList>| QuorumConfig::from(list.clone());
+        let both = |to: &Option<QuorumList>, from: &Option<QuorumList>| QuorumConfig {
+            list: to.clone(),
+            before: Some(from.clone()),
+        };
         for (from, to, expected) in [
             (alone(&a), &a, alone(&a)),
             (alone(&a), &b, both(&b, &a)),
@@ -160,7 +162,7 @@ mod tests {
             let changed = from.changed_to(to.clone());
             assert_eq!(changed, expected, "{from}, to {}", list_text(to.as_ref()));
             let (text, before) = (list_text(changed.list()), changed.before().map(list_text));
-            assert_eq!(Asked::parse(&text, before.as_deref()), Ok(changed));
+            assert_eq!(QuorumConfig::parse(&text, before.as_deref()), Ok(changed));
         }
         let changing = both(&b, &a);
         assert!(changing.has("a") && changing.has("b") && !changing.has("c") && changing.asks());

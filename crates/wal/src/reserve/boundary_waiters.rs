@@ -1,4 +1,4 @@
-//! `Sleepers`: the boundary waiters, by position.
+//! `BoundaryWaiters`: the boundary waiters, by position.
 //!
 //! They are not on the path of an append: only a waiter that must sleep and an owner that was asked to notify touch
 //! them. NOTIFY (`slots`), not this list, ensures that no waiter sleeps forever.
@@ -23,9 +23,9 @@ struct Inner {
 
 /// Wakers that wait for the boundary.
 #[derive(Debug, Default)]
-pub(super) struct Sleepers(Mutex<Inner>);
+pub(super) struct BoundaryWaiters(Mutex<Inner>);
 
-impl Sleepers {
+impl BoundaryWaiters {
     /// Enters `waker` at `lsn`, under the number from its first call; fails with the reason if waits have ended.
     pub(super) fn enter(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<(), State> {
         let waker = waker.clone();
@@ -82,15 +82,15 @@ mod tests {
     /// another thread takes the lock.
     #[test]
     fn wakers_go_outside_the_lock() {
-        let (sleepers, answered) = (Arc::new(Sleepers::default()), Arc::new(AtomicUsize::new(0)));
+        let (boundary_waiters, answered) = (Arc::new(BoundaryWaiters::default()), Arc::new(AtomicUsize::new(0)));
         let mut number = None;
         for _ in 0..2 {
-            let others = sleepers.clone();
+            let others = boundary_waiters.clone();
             let waker = asks_when_dropped(&answered, move || others.leave(Lsn::MAX, u64::MAX));
-            sleepers.enter(Lsn::new(8), &mut number, &waker).unwrap();
+            boundary_waiters.enter(Lsn::new(8), &mut number, &waker).unwrap();
         }
         assert_eq!(answered.swap(0, Ordering::Relaxed), 1, "the one that was replaced");
-        sleepers.leave(Lsn::new(8), number.unwrap());
+        boundary_waiters.leave(Lsn::new(8), number.unwrap());
         assert_eq!(answered.load(Ordering::Relaxed), 1, "the one that was taken out");
     }
 }

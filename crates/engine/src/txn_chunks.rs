@@ -1,5 +1,5 @@
-//! `Course`: the chunks that a transaction has left in the log so far, and which of its operations count;
-//! [`Fates`]: the final status of each committed transaction with chunks.
+//! `TxnChunks`: the chunks that a transaction has left in the log so far, and which of its operations count;
+//! [`CommittedTxns`]: the final status of each committed transaction with chunks.
 //!
 //! Operations, void ones included, are numbered from 0 in the order of the log. ROLLBACK_TO states how many of
 //! those that counted still do, so the operations that count are a list of ranges that shrinks and grows at its
@@ -15,7 +15,7 @@ use crate::redo::{Op, Redo};
 
 /// A transaction's chunks so far.
 #[derive(Debug, Default)]
-pub(crate) struct Course {
+pub(crate) struct TxnChunks {
     pub(crate) first_chunk: Lsn,
     chunks: u64,
     /// Whether a part of it may be missing.
@@ -26,7 +26,7 @@ pub(crate) struct Course {
     live: Vec<Range<u64>>,
 }
 
-impl Course {
+impl TxnChunks {
     /// Notes a chunk at `lsn`.
     pub(crate) fn note_chunk(&mut self, lsn: Lsn) {
         if self.chunks == 0 {
@@ -92,8 +92,8 @@ impl Course {
     }
 
     /// Returns the final status, committed at `csn`.
-    pub(crate) fn into_fate(self, csn: Lsn) -> Fate {
-        Fate { csn, live: self.live }
+    pub(crate) fn into_committed(self, csn: Lsn) -> CommittedTxn {
+        CommittedTxn { csn, live: self.live }
     }
 
     /// Checks that all chunks are there which a COMMIT names by their number and the first one's position.
@@ -108,13 +108,13 @@ impl Course {
 
 /// The final status of a committed transaction with chunks.
 #[derive(Debug)]
-pub(crate) struct Fate {
+pub(crate) struct CommittedTxn {
     /// The CSN of the transaction.
     pub(crate) csn: Lsn,
     live: Vec<Range<u64>>,
 }
 
-impl Fate {
+impl CommittedTxn {
     /// Returns whether the operation with this number counts.
     pub(crate) fn has(&self, number: u64) -> bool {
         let at = self.live.partition_point(|range| range.end <= number);
@@ -129,20 +129,20 @@ impl Fate {
 
 /// The committed transactions with chunks in a log, by the position of the first chunk. Of all other transactions
 /// no operation counts.
-pub(crate) type Fates = Map<Lsn, Fate>;
+pub(crate) type CommittedTxns = Map<Lsn, CommittedTxn>;
 
-/// Reads a log for [`Fates`]. Memory use: some words for each transaction with chunks and for each ROLLBACK_TO.
+/// Reads a log for [`CommittedTxns`]. Memory use: some words for each transaction with chunks and for each ROLLBACK_TO.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct ChunkScan {
     needed: Lsn,
-    open: Map<Xid, Course>,
-    fates: Fates,
+    open: Map<Xid, TxnChunks>,
+    fates: CommittedTxns,
 }
 
-impl Survey {
+impl ChunkScan {
     /// Creates a scan of a log that is needed from `needed` on.
     pub(crate) fn new(needed: Lsn) -> Self {
-        Self { needed, open: Map::default(), fates: Fates::default() }
+        Self { needed, open: Map::default(), fates: CommittedTxns::default() }
     }
 
     /// Takes the record at `lsn`. The caller passes all records of the log, in order.
@@ -160,7 +160,7 @@ impl Survey {
                 }
                 course.check_whole(chunks, first_chunk).map_err(damage)?;
                 if chunks > 0 {
-                    self.fates.insert(first_chunk, Fate { csn: lsn, live: course.live });
+                    self.fates.insert(first_chunk, CommittedTxn { csn: lsn, live: course.live });
                 }
             }
             Redo::Chunk { xid, ops } => {
@@ -188,7 +188,7 @@ impl Survey {
     }
 
     /// Returns the result, at the end of the log.
-    pub(crate) fn finish(self) -> Fates {
+    pub(crate) fn finish(self) -> CommittedTxns {
         self.fates
     }
 }
@@ -203,7 +203,7 @@ mod tests {
         /// compared with a list of numbers that is truncated.
         #[test]
         fn ranges_are_the_operations_that_were_not_rolled_back(steps in proptest::collection::vec(any::<(bool, u8)>(), 0..60)) {
-            let (mut course, mut list) = (Course::default(), Vec::new());
+            let (mut course, mut list) = (TxnChunks::default(), Vec::new());
             for (is_rollback, amount) in steps {
                 if is_rollback {
                     let kept = list.len() * usize::from(amount) / 255;
@@ -219,7 +219,7 @@ mod tests {
                 let all = (start..end).all(|number| list.contains(&number));
                 prop_assert_eq!(course.counts_all(&(start..end)), all, "{} to {}", start, end);
             }
-            let (logged, fate) = (course.logged, Fate { csn: Lsn::FIRST, live: course.live });
+            let (logged, fate) = (course.logged, CommittedTxn { csn: Lsn::FIRST, live: course.live });
             for number in 0..logged + 2 {
                 prop_assert_eq!(fate.has(number), list.contains(&number), "{}", number);
                 prop_assert_eq!(fate.count_below(number), list.iter().filter(|n| **n < number).count() as u64);

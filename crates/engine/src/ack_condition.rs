@@ -1,4 +1,4 @@
-//! `Needs`: the conditions that must hold before the reply to the end of a transaction leaves. `wait.rs` has the
+//! `AckCondition`: the conditions that must hold before the reply to the end of a transaction leaves. `wait.rs` has the
 //! waits.
 //!
 //! # Invariants
@@ -42,7 +42,7 @@ pub(crate) enum Missing {
 
 /// Conditions, in the order in which they are checked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
+pub(crate) struct AckCondition {
     boundary: Lsn,
     durable: Lsn,
     /// Whether the acknowledged floor may replace `durable` and `replicas`: nothing was written.
@@ -55,7 +55,7 @@ pub(crate) struct Needs {
     unconfirmed: bool,
 }
 
-impl Needs {
+impl AckCondition {
     const NOTHING: Self = Self {
         boundary: Lsn::ZERO,
         durable: Lsn::ZERO,

@@ -1,4 +1,4 @@
-//! [`Handing`]: the switchover of a serving primary, shared by its connections, the node that asks to lead, and
+//! [`Switchover`]: the switchover of a serving primary, shared by its connections, the node that asks to lead, and
 //! the task that lets its writers end.
 //!
 //! # Invariants
@@ -33,7 +33,7 @@ struct State {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Handing {
+pub struct Switchover {
     state: watch::Sender<State>,
     /// Why this primary performs no switchover, if so.
     cannot: Option<String>,
@@ -48,7 +48,7 @@ pub(super) enum News {
     Refused(String),
 }
 
-impl Handing {
+impl Switchover {
     /// Creates the switchover state of a primary that may transfer the lead, unless it `cannot`.
     pub fn new(cannot: Option<String>) -> Self {
         Self { state: watch::Sender::default(), cannot }
@@ -212,7 +212,7 @@ mod tests {
             Sent { sent: at, received: at, durable: at, applied: at }
         });
         let asked = HandoverAsked { slot: "b".to_owned(), wait };
-        let handing = Handing::new(None);
+        let handing = Switchover::new(None);
         let mut watch = handing.watch();
         handing.ask(7, asked.clone(), 100);
         assert_eq!(timeout(patience, handing.asked()).await, Ok(asked.clone()));
@@ -236,14 +236,14 @@ mod tests {
         assert!(!handing.succeed(8, 201) && handing.succeed(7, 201) && !handing.give_up("too late"));
         assert_eq!(timeout(patience, handing.settled()).await, Ok(Phase::Given));
 
-        let handing = Handing::new(Some("it knows no other node".to_owned()));
+        let handing = Switchover::new(Some("it knows no other node".to_owned()));
         let mut watch = handing.watch();
         handing.ask(7, asked, 1);
         assert_eq!(timeout(patience, watch.news(7)).await, Ok(News::Refused("it knows no other node".to_owned())));
         assert_eq!(handing.phase(), Phase::Idle);
     }
 
-    impl Handing {
+    impl Switchover {
         /// Returns the last message that a connection of `node` would have got.
         async fn watch_from_now(&self, node: u64) -> News {
             let mut watch = self.watch();

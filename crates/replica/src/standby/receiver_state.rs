@@ -1,4 +1,4 @@
-//! `Heard`: the receiver state of one connection, and the acks to send. A state machine without I/O.
+//! `ReceiverState`: the receiver state of one connection, and the acks to send. A state machine without I/O.
 //!
 //! # Invariants
 //! - E1. Records are accepted only in the term of the connection and at the end of those before.
@@ -20,7 +20,7 @@ use crate::{
 
 /// The receiver state of one connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct ReceiverState {
     term: Term,
     expected: Lsn,
     durable: Lsn,
@@ -34,7 +34,7 @@ pub struct Heard {
     told: Positions,
 }
 
-impl Heard {
+impl ReceiverState {
     /// Creates the state of a connection in `term` that continues at `expected`.
     pub fn new(term: Term, expected: Lsn) -> Self {
         Self {
@@ -216,7 +216,7 @@ mod tests {
     /// Goal: E1 and E2. Method: records in order, over a jump, out of order and of another term.
     #[test]
     fn records_are_taken_in_order_and_in_their_term() {
-        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut heard = ReceiverState::new(Term::new(1), Lsn::new(4096));
         heard.on_data(&data(1, 4096, 4096, b"four"), 1).unwrap();
         assert_eq!((heard.expected(), heard.show()), (Lsn::new(4100), Lsn::new(5000)));
         heard.on_data(&data(1, 4100, 4200, b"1"), 1).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     /// applied; a heartbeat.
     #[test]
     fn what_nobody_waits_for_is_told_when_all_of_it_is_seen() {
-        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut heard = ReceiverState::new(Term::new(1), Lsn::new(4096));
         heard.ack(at(4096, 4096, 4096), &mut Vec::new(), 0, 1).expect("the first says where it stands");
         assert_eq!(heard.awaited(at(4096, 4096, 4096)), None);
         heard.on_data(&data(1, 4096, 4096, b"four"), 2).unwrap();
@@ -250,7 +250,7 @@ mod tests {
         assert!(!heard.may_hold_back(came), "a commit waits");
         assert_eq!(heard.awaited(came), Some(came));
         assert_eq!((heard.awaited(at(4101, 4101, 4101)), heard.awaited(synced)), (None, Some(synced)));
-        let mut idle = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut idle = ReceiverState::new(Term::new(1), Lsn::new(4096));
         idle.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 1).expect("the first says where it stands");
         assert!(idle.may_hold_back(at(4096, 4096, 4000)));
         idle.ask();
@@ -260,7 +260,7 @@ mod tests {
     /// Goal: E3, and no ack without news. Method: positions that stay, move, and fall; a heartbeat in between.
     #[test]
     fn acks_follow_progress_and_heartbeats() {
-        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut heard = ReceiverState::new(Term::new(1), Lsn::new(4096));
         assert!(heard.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 1).is_some(), "the first says where it stands");
         assert_eq!(heard.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 2), None);
         heard.on_data(&data(1, 4096, 4096, b"four"), 10).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     /// it; far more than fit.
     #[test]
     fn acks_say_since_when_positions_are_seen() {
-        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut heard = ReceiverState::new(Term::new(1), Lsn::new(4096));
         let mut times = vec![(Lsn::new(4000), 1_000_000), (Lsn::new(4050), 3_500_000), (Lsn::new(4096), 5_000_000)];
         let ack = heard.ack(at(4096, 4096, 4096), &mut times, 0, 6_000_000).unwrap();
         let told: Vec<(u64, u32)> = ack.marks.iter().map(|mark| (mark.lsn.get(), mark.age_us)).collect();

@@ -1,4 +1,4 @@
-//! `Survey`: the recovery scan. It reads all files of a log directory and decides what the log is: its chain of frames,
+//! `Scan`: the recovery scan. It reads all files of a log directory and decides what the log is: its chain of frames,
 //! its end, and whether the end is clean, an unfinished flush, or damage. It writes nothing.
 //!
 //! # Invariants
@@ -104,7 +104,7 @@ struct Chain {
 
 /// The result of the recovery scan of a directory.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct Scan {
     pub(crate) log_id: Option<[u8; 16]>,
     /// Segments of the chain, oldest first; `until` is set in all.
     pub(crate) spans: Vec<Span>,
@@ -134,7 +134,7 @@ pub(crate) struct Survey {
     pub(crate) torn_bytes: u64,
 }
 
-impl Survey {
+impl Scan {
     /// Returns where the chain starts (Y4).
     pub(crate) fn start(&self) -> Lsn {
         self.spans.first().map_or(Lsn::FIRST, |span| span.first)
@@ -152,17 +152,17 @@ impl Survey {
 }
 
 /// Scans `dir`. `known_durable`: a position that the caller knows to have been durable.
-pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) -> Result<Survey, WalError> {
-    survey_watched(files, dir, known_durable, &Checked::default())
+pub(crate) fn scan(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) -> Result<Scan, WalError> {
+    scan_watched(files, dir, known_durable, &Checked::default())
 }
 
-/// Does the same as [`survey`], and reports its progress to `checked`.
-pub(crate) fn survey_watched(
+/// Does the same as [`scan`], and reports its progress to `checked`.
+pub(crate) fn scan_watched(
     files: &dyn Files,
     dir: &Path,
     known_durable: Option<Lsn>,
     checked: &Checked,
-) -> Result<Survey, WalError> {
+) -> Result<Scan, WalError> {
     checked.begin();
     let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     let mut numbers: Vec<(u64, PathBuf)> =
@@ -204,7 +204,7 @@ pub(crate) fn survey_watched(
         }
     }
     let last = chain.recent.back().copied();
-    let mut survey = Survey {
+    let mut scan = Scan {
         log_id,
         end: last.map_or(Lsn::FIRST, |note| note.end),
         clean: last.is_some_and(|note| note.end_mark),
@@ -224,9 +224,9 @@ pub(crate) fn survey_watched(
         torn_bytes: 0,
     };
     // The end of the chain is known only now: the bytes behind it are a torn tail or prove damage.
-    look_ahead(files, &mut survey, chain.stopped_by, known_durable)?;
-    explain(files, &mut survey, &shortened)?;
-    Ok(survey)
+    look_ahead(files, &mut scan, chain.stopped_by, known_durable)?;
+    explain(files, &mut scan, &shortened)?;
+    Ok(scan)
 }
 
 /// Returns end and checksum of the frames that the files' first frames continue from. A chain must remember these
@@ -419,34 +419,34 @@ impl Chain {
 /// bytes are gone.
 fn look_ahead(
     files: &dyn Files,
-    survey: &mut Survey,
+    scan: &mut Scan,
     stopped_by: Option<Bad>,
     known_durable: Option<Lsn>,
 ) -> Result<(), WalError> {
-    let mut proof = known_durable.filter(|durable| *durable > survey.end);
-    let tail = survey.tail().map(|(path, offset)| (path.to_owned(), offset));
+    let mut proof = known_durable.filter(|durable| *durable > scan.end);
+    let tail = scan.tail().map(|(path, offset)| (path.to_owned(), offset));
     if let Some((path, offset)) = &tail {
-        let salt = survey.spans.last().map(|span| span.salt);
-        let found = proofs_in(files, path, *offset, salt, survey)?;
-        survey.torn_bytes = found.written_to.saturating_sub(*offset);
+        let salt = scan.spans.last().map(|span| span.salt);
+        let found = proofs_in(files, path, *offset, salt, scan)?;
+        scan.torn_bytes = found.written_to.saturating_sub(*offset);
         proof = proof.max(found.durable);
     }
     let here = |(path, offset): (PathBuf, u64)| (path, offset, stopped_by.unwrap_or(Bad { stored: 0, computed: 0 }));
     let mut place = proof.and(tail.clone()).map(here);
     let mut lost_start = false;
-    let chain_from = survey.spans.first().and_then(|span| segment_number(&span.path.file_name()?.to_string_lossy()));
-    for at in 0..survey.leftovers.len() {
-        let Leftover { path, number, header, .. } = survey.leftovers[at].clone();
-        let lost = proofs_in(files, &path, BLOCK_BYTES, header.ok(), survey)?;
-        survey.leftovers[at].is_spare = header.is_ok() && lost.written_to == BLOCK_BYTES;
+    let chain_from = scan.spans.first().and_then(|span| segment_number(&span.path.file_name()?.to_string_lossy()));
+    for at in 0..scan.leftovers.len() {
+        let Leftover { path, number, header, .. } = scan.leftovers[at].clone();
+        let lost = proofs_in(files, &path, BLOCK_BYTES, header.ok(), scan)?;
+        scan.leftovers[at].is_spare = header.is_ok() && lost.written_to == BLOCK_BYTES;
         let (mut found, older) = (lost.durable, chain_from.is_some_and(|from| number < from));
         if older && lost.frames > 0 {
             // Files are freed whole and in order: a file below the chain that holds frames was part of it.
-            found = found.max(Some(survey.durable));
+            found = found.max(Some(scan.durable));
             lost_start = true;
         }
         if found.is_some() {
-            survey.leftovers[at].lost_frames = true;
+            scan.leftovers[at].lost_frames = true;
             proof = proof.max(found);
             let first_frame = Bad { stored: 0, computed: 0 };
             let beyond_tail = stopped_by.is_none() || tail.is_none() || older;
@@ -461,13 +461,13 @@ fn look_ahead(
     if mistake!("DAMAGE_TRIMMED") {
         proof = None;
     }
-    if mistake!("TAIL_REFUSED") && survey.torn_bytes > 0 {
-        proof = proof.max(Some(survey.end));
+    if mistake!("TAIL_REFUSED") && scan.torn_bytes > 0 {
+        proof = proof.max(Some(scan.end));
     }
     let Some(durable) = proof else { return Ok(()) };
     let (path, offset, bad) = place.unwrap_or_else(|| (PathBuf::from("(no file)"), 0, Bad { stored: 0, computed: 0 }));
-    let lsn = if lost_start { Lsn::FIRST } else { survey.end };
-    survey.damage = Some(Damage { lsn, path, offset, bad, durable, cause: Cause::Bytes });
+    let lsn = if lost_start { Lsn::FIRST } else { scan.end };
+    scan.damage = Some(Damage { lsn, path, offset, bad, durable, cause: Cause::Bytes });
     Ok(())
 }
 
@@ -489,7 +489,7 @@ fn proofs_in(
     path: &Path,
     offset: u64,
     salt: Option<u64>,
-    survey: &mut Survey,
+    scan: &mut Scan,
 ) -> Result<Behind, WalError> {
     let mut window = Window::open(files, path.to_owned())?;
     let mut behind = Behind { written_to: offset, ..Behind::default() };
@@ -502,11 +502,11 @@ fn proofs_in(
             }
             continue;
         };
-        survey.end_max = survey.end_max.max(frame.header.end());
-        survey.frame_number_max = survey.frame_number_max.max(frame.header.number);
-        survey.incarnation = survey.incarnation.max(frame.header.link.map_or(0, |link| link.incarnation));
+        scan.end_max = scan.end_max.max(frame.header.end());
+        scan.frame_number_max = scan.frame_number_max.max(frame.header.number);
+        scan.incarnation = scan.incarnation.max(frame.header.link.map_or(0, |link| link.incarnation));
         behind.frames += 1;
-        if frame.header.durable > survey.end {
+        if frame.header.durable > scan.end {
             behind.durable = behind.durable.max(Some(frame.header.durable));
         }
         behind.written_to = behind.written_to.max(frame.next_offset);

@@ -10,7 +10,7 @@ use crate::{
     Options, RecoveryMode, WalError,
     dead_ring::{DeadRing, Found},
     misplaced::{Cause, Shortened, refuse_late_start},
-    survey::{Damage, Survey},
+    scan::{Damage, Scan},
 };
 
 /// How the last incarnation of a log ended.
@@ -24,7 +24,7 @@ pub enum Ending {
     Unclean,
 }
 
-impl Survey {
+impl Scan {
     /// Returns the damage as an error.
     pub(crate) fn damage_error(&self) -> Option<WalError> {
         let Damage { lsn, path, offset, bad, durable, cause } = self.damage.clone()?;
@@ -72,13 +72,13 @@ impl Survey {
 
 /// Scans the files with `look`, which gets the position up to which the log is known to have been durable, and the
 /// shared ring of the previous incarnation, which may know a higher one.
-pub(crate) fn survey_with_ring<G>(
+pub(crate) fn scan_with_ring<G>(
     env: &Env,
     dir: &Path,
     options: &Options,
     notes: &mut Vec<String>,
-    look: impl Fn(Option<Lsn>) -> Result<(G, Survey), WalError>,
-) -> Result<(G, Survey, Option<DeadRing>), WalError> {
+    look: impl Fn(Option<Lsn>) -> Result<(G, Scan), WalError>,
+) -> Result<(G, Scan, Option<DeadRing>), WalError> {
     let (mut files, mut found) = look(options.known_durable)?;
     if found.damage.is_none() {
         refuse_late_start(&found, options.known_start)?;
@@ -103,7 +103,7 @@ fn find_ring(
     env: &Env,
     dir: &Path,
     options: &Options,
-    found: &Survey,
+    found: &Scan,
     notes: &mut Vec<String>,
 ) -> Result<Option<DeadRing>, WalError> {
     let Some(log_id) = found.log_id.filter(|_| !found.clean && !mistake!("RING_NOT_READ")) else { return Ok(None) };
@@ -122,7 +122,7 @@ fn find_ring(
 /// Returns the records that only the ring has, and their end. With `lossy` unreadable ones are left out with a line.
 pub(crate) fn take_from_ring(
     ring: Option<&DeadRing>,
-    found: &Survey,
+    found: &Scan,
     ending: Ending,
     lossy: bool,
     notes: &mut Vec<String>,

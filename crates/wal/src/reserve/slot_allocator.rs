@@ -1,4 +1,4 @@
-//! `Seats`: the slot allocator. A slot moves with its handle from one writer to the next.
+//! `SlotAllocator`: the slot allocator. A slot moves with its handle from one writer to the next.
 //!
 //! # Invariants
 //! - T1. A slot has one handle, and a handle one user at a time: the writer that has it, or the thread that holds the
@@ -46,7 +46,7 @@ struct Free {
 
 /// The slot allocator of a log.
 #[derive(Debug)]
-pub(crate) struct Seats {
+pub(crate) struct SlotAllocator {
     free: Mutex<Free>,
     own_max: usize,
     /// The number of slots that have, or had, a writer of their own.
@@ -65,7 +65,7 @@ impl Turn<'_> {
     }
 }
 
-impl Seats {
+impl SlotAllocator {
     pub(super) fn new(own_max: u32) -> Self {
         Self {
             free: Mutex::new(Free { slots: Vec::new(), next: 0 }),

@@ -17,7 +17,7 @@ fn keys(db: &Db, f: &crate::Family) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let session = begin(db);
     let at = session.snapshot().unwrap();
-    f.states(at, &crate::writes::Fates(&db.shared.txns), &mut |state| keys.push(state.key.to_vec()));
+    f.states(at, &crate::writes::TxnStatuses(&db.shared.txns), &mut |state| keys.push(state.key.to_vec()));
     keys
 }
 

@@ -1,5 +1,5 @@
-//! `Tried`: the number of unsuccessful attempts of a statement to write a row, which it waited for or found changed;
-//! used to measure the final write.
+//! `WriteRetries`: the number of unsuccessful attempts of a statement to write a row, which it waited for or found
+//! changed; used to measure the final write.
 //!
 //! A session does not know SQL statements: it counts consecutive calls for one row. A call for another row in between
 //! resets the count, and so does the beginning of a statement.
@@ -9,9 +9,9 @@ use collie_txn::RowKey;
 
 /// The row that the open statement tries to write, and the number of unsuccessful attempts.
 #[derive(Debug, Default)]
-pub(crate) struct Tried(Option<(RowKey, u32)>);
+pub(crate) struct WriteRetries(Option<(RowKey, u32)>);
 
-impl Tried {
+impl WriteRetries {
     /// Counts an unsuccessful write of the row, whose caller has to try again.
     pub(crate) fn again(&mut self, cf: CfId, key: &[u8]) {
         let times = self.times(cf, key);
@@ -45,7 +45,7 @@ mod tests {
     /// families, and another key.
     #[test]
     fn calls_are_counted_by_their_row() {
-        let (mut tried, one, two) = (Tried::default(), CfId::new(16), CfId::new(17));
+        let (mut tried, one, two) = (WriteRetries::default(), CfId::new(16), CfId::new(17));
         assert_eq!(tried.times(one, b"k"), 0);
         tried.again(one, b"k");
         tried.again(one, b"k");

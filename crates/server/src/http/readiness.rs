@@ -1,5 +1,5 @@
-//! [`Stage`]: the open database, or the reason why none is open: the monitoring port of a server exists before it has a
-//! database, and between two of them.
+//! [`Readiness`]: the open database, or the reason why none is open: the monitoring port of a server exists before it
+//! has a database, and between two of them.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ pub(crate) struct Closed {
 }
 
 /// See the module's documentation.
-pub(crate) struct Stage(Mutex<Result<Arc<Database>, Closed>>);
+pub(crate) struct Readiness(Mutex<Result<Arc<Database>, Closed>>);
 
-impl Default for Stage {
+impl Default for Readiness {
     fn default() -> Self {
         Self(Mutex::new(Err(Closed { why: "it is starting".to_owned(), percent: None })))
     }
 }
 
-impl Stage {
+impl Readiness {
     /// Returns the database.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Stage {
         let what = match progress.phase {
             OpenPhase::Verify => "checking the log",
             OpenPhase::Levels => "loading the levels",
-            OpenPhase::Survey => "reading the log for large transactions",
+            OpenPhase::ScanChunks => "reading the log for large transactions",
             OpenPhase::Replay => "replaying the log",
             OpenPhase::Done => "reading the catalog",
         };

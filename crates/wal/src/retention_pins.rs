@@ -1,5 +1,5 @@
-//! `Holds`: the positions that readers still need. A segment with records at or above the lowest hold is neither
-//! removed nor recycled.
+//! `RetentionPins`: the positions that readers still need. A segment with records at or above the lowest hold is
+//! neither removed nor recycled.
 //!
 //! This module knows no files: `Segments` consults it before it frees, and readers of mappings and owners of cursors
 //! have holds.
@@ -11,8 +11,8 @@
 //! - K3. `start` is the position of the oldest record kept. It moves before the files below it are touched, so that a
 //!   reader that finds a file changed finds `start` moved too.
 //! - K4. A hold with a bound keeps at most that much. At the bound, depending on its policy, it closes admission, is
-//!   lost, or releases its files until it is below the bound again. Holds without a bound belong to mapped readers and
-//!   pins.
+//!   lost, or releases its files until it is below the bound again. Pins without a bound belong to mapped
+//!   readers and pins.
 //! - K5. A bound counts files and bytes that exist: positions that a crash or a promotion skipped are no bytes.
 //!
 //! Checked by `read_tests` (mapped files are not freed) and `consumers_tests` (every policy at its bound).
@@ -63,27 +63,27 @@ struct Inner {
     next_id: u64,
     held: BTreeMap<u64, Held>,
     start: Lsn,
-    /// The reason why appends are refused: a hold with policy `Hold` is at its bound.
+    /// The reason why appends are refused: a hold with policy `RetentionPin` is at its bound.
     closed: Option<String>,
 }
 
 /// The held positions, with their holders.
 #[derive(Debug)]
-pub(crate) struct Holds(Mutex<Inner>);
+pub(crate) struct RetentionPins(Mutex<Inner>);
 
-impl Holds {
+impl RetentionPins {
     /// Starts without holds and with the oldest record at `start`.
     pub(crate) fn new(start: Lsn) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Inner { next_id: 0, held: BTreeMap::new(), start, closed: None })))
     }
 
-    /// Holds everything at or above `lsn` for `who`. K1: called through `Segments::hold_from`.
-    pub(crate) fn hold(self: &Arc<Self>, lsn: Lsn, who: String, bound: Option<Bound>) -> Hold {
+    /// Pins everything at or above `lsn` for `who`. K1: called through `Segments::hold_from`.
+    pub(crate) fn hold(self: &Arc<Self>, lsn: Lsn, who: String, bound: Option<Bound>) -> RetentionPin {
         let mut inner = self.0.lock();
         let id = inner.next_id;
         inner.next_id += 1;
         inner.held.insert(id, Held { lsn, who, bound, lost: false, lost_by: None, released: false, announced: false });
-        Hold { holds: self.clone(), id }
+        RetentionPin { pins: self.clone(), id }
     }
 
     /// Returns the lowest held position, and its holder.
@@ -177,56 +177,56 @@ pub(crate) fn lag(spans: &[Span], lsn: Lsn) -> (usize, u64) {
 
 /// One held position; dropping it releases the files.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    holds: Arc<Holds>,
+pub(crate) struct RetentionPin {
+    pins: Arc<RetentionPins>,
     id: u64,
 }
 
-impl Hold {
+impl RetentionPin {
     /// Releases everything below `lsn` (K2).
     pub(crate) fn move_to(&self, lsn: Lsn) {
-        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+        if let Some(held) = self.pins.0.lock().held.get_mut(&self.id) {
             held.lsn = lsn.max(held.lsn);
         }
     }
 
     /// Marks it as lost for good: it keeps nothing any more.
     pub(crate) fn lose(&self) {
-        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+        if let Some(held) = self.pins.0.lock().held.get_mut(&self.id) {
             held.lost = true;
         }
     }
 
     /// Sets another bound, which counts when bounds are applied next.
     pub(crate) fn set_bound(&self, bound: Bound) {
-        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+        if let Some(held) = self.pins.0.lock().held.get_mut(&self.id) {
             held.bound = Some(bound);
         }
     }
 
     /// Returns the held position.
     pub(crate) fn lsn(&self) -> Lsn {
-        self.holds.0.lock().held.get(&self.id).map_or(Lsn::MAX, |held| held.lsn)
+        self.pins.0.lock().held.get(&self.id).map_or(Lsn::MAX, |held| held.lsn)
     }
 
     /// Returns whether it keeps no files now: it is lost, or released until it catches up.
     pub(crate) fn is_loose(&self) -> bool {
-        self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost || held.released)
+        self.pins.0.lock().held.get(&self.id).is_some_and(|held| held.lost || held.released)
     }
 
     /// Returns whether it was lost for good.
     pub(crate) fn is_lost(&self) -> bool {
-        self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost)
+        self.pins.0.lock().held.get(&self.id).is_some_and(|held| held.lost)
     }
 
     /// Returns the bound at which it was lost, if that happened in this incarnation of the log.
     pub(crate) fn lost_by(&self) -> Option<LagLimit> {
-        self.holds.0.lock().held.get(&self.id).and_then(|held| held.lost_by)
+        self.pins.0.lock().held.get(&self.id).and_then(|held| held.lost_by)
     }
 }
 
-impl Drop for Hold {
+impl Drop for RetentionPin {
     fn drop(&mut self) {
-        self.holds.0.lock().held.remove(&self.id);
+        self.pins.0.lock().held.remove(&self.id);
     }
 }

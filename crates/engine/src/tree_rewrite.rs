@@ -22,7 +22,7 @@ use collie_store::{AddRows, Edit, Family, LevelsError, Replaced, TreeState};
 
 use crate::EngineError;
 use crate::flush::{Base, Parts};
-use crate::writes::Fates;
+use crate::writes::TxnStatuses;
 
 /// Bytes of keys and values that are copied before they are written.
 const BATCH_BYTES: usize = 64 << 20;
@@ -79,7 +79,7 @@ impl Base {
         families: &[Arc<Family>],
         parts: &Parts<'_>,
     ) -> Result<Replaced, EngineError> {
-        let fates = Fates(parts.txns);
+        let fates = TxnStatuses(parts.txns);
         let mut was_dropped = false;
         let mut fill = |add: &mut AddRows<'_>| -> Result<(), LevelsError> {
             let mut ordered: Vec<&Arc<Family>> = families.iter().collect();
@@ -114,5 +114,5 @@ impl Base {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "anew_tests.rs"]
+#[path = "tree_rewrite_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! `Trouble`: a replica that connects but makes no progress, for the operator; no I/O.
+//! `ReplicaFault`: a replica that connects but makes no progress, for the operator; no I/O.
 //!
 //! # Invariants
 //! - B1. Streams that end because of the data sent on them, [`FAULTS`] times in a row at one position, mark the
@@ -17,7 +17,7 @@ const FAULTS: u32 = 3;
 
 /// Faults of a slot's streams.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct ReplicaFault {
     /// The position of the replica at the last fault.
     at: Lsn,
     /// The number of faults in a row.
@@ -25,7 +25,7 @@ pub(super) struct Trouble {
     mark: Option<(SlotState, String)>,
 }
 
-impl Trouble {
+impl ReplicaFault {
     /// Records that a stream ended with `error` when its replica had received the log up to `received`. Returns a
     /// line for the operator, once.
     pub(super) fn on_end(&mut self, slot: &str, received: Lsn, error: &LinkError) -> Option<String> {
@@ -85,7 +85,7 @@ mod tests {
     /// further.
     #[test]
     fn three_faults_at_one_position_mark_a_slot_once() {
-        let mut trouble = Trouble::default();
+        let mut trouble = ReplicaFault::default();
         let (here, there) = (Lsn::new(5000), Lsn::new(6000));
         let mut end = |at, error: &LinkError| trouble.on_end("north", at, error);
         for at in [here, there, here, there, here] {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_replica_that_stopped_is_marked_at_once() {
         for code in [ErrorCode::StateDiffers, ErrorCode::Damaged] {
-            let mut trouble = Trouble::default();
+            let mut trouble = ReplicaFault::default();
             assert_eq!(trouble.on_end("north", Lsn::new(5000), &told(code)), None);
             assert_eq!(trouble.mark(), Some((SlotState::Stopped, "a reason")));
         }

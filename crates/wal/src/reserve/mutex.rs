@@ -31,12 +31,12 @@ struct Tail {
 
 /// The words of a log with the mutex protocol.
 #[derive(Debug)]
-pub(super) struct Oracle {
+pub(super) struct MutexProtocol {
     tail: Mutex<Tail>,
     boundary: Place<Word>,
 }
 
-impl Oracle {
+impl MutexProtocol {
     pub(super) fn new(home: &Home, next: Lsn) -> Self {
         let boundary = home.word(WordAt::Boundary, || Word::new(next));
         Self { tail: Mutex::new(Tail { next, state: State::Open }), boundary }
