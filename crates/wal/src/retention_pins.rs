@@ -11,7 +11,7 @@
 //! - K3. `start` is the position of the oldest record kept. It moves before the files below it are touched, so that a
 //!   reader that finds a file changed finds `start` moved too.
 //! - K4. A hold with a bound keeps at most that much. At the bound, depending on its policy, it closes admission, is
-//!   lost, or releases its files until it is below the bound again. Pins without a bound belong to mapped
+//!   lost, or releases its files until it is below the bound again. Holds without a bound belong to mapped
 //!   readers and pins.
 //! - K5. A bound counts files and bytes that exist: positions that a crash or a promotion skipped are no bytes.
 //!
