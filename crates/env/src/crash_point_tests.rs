@@ -190,3 +190,38 @@ proptest! {
         }
     }
 }
+
+/// Goal: once the removal of a directory is durable, no power cut brings back a name in it, also not into a directory
+/// that has its name since; names in a directory that was moved stay undurable until their own directory is synced.
+/// Method: the names in every state, for a directory that is removed and replaced, and for one that is moved.
+#[test]
+fn names_in_a_removed_directory_do_not_come_back() {
+    let disk = SimFiles::new();
+    let put = |path: &str, syncs: bool| {
+        let path = Path::new(path);
+        disk.create_dir_all(path.parent().unwrap()).unwrap();
+        disk.create(path).unwrap().sync_data().unwrap();
+        if syncs {
+            disk.sync_dir(path.parent().unwrap()).unwrap();
+        }
+    };
+    let found = |dir: &str| -> BTreeSet<Vec<String>> {
+        let point = disk.crash_point();
+        let states = point.states(Limits::default(), 1);
+        states.iter().map(|picks| point.state(picks).list(dir.as_ref()).unwrap_or_default()).collect()
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    put("/d/sub/old", true);
+    disk.sync_dir(DIR.as_ref()).unwrap();
+    disk.remove("/d/sub/old".as_ref()).unwrap();
+    disk.remove_dir_all("/d/sub".as_ref()).unwrap();
+    assert_eq!(found("/d/sub"), [names(&[]), names(&["old"])].into(), "the removal may be lost");
+    disk.sync_dir(DIR.as_ref()).unwrap();
+    assert_eq!(found("/d/sub"), [names(&[])].into());
+    put("/d/part/new", true);
+    disk.replace("/d/part".as_ref(), "/d/sub".as_ref()).unwrap();
+    assert_eq!(found("/d/sub"), [names(&["new"])].into());
+    put("/d/part/late", false);
+    disk.replace("/d/part".as_ref(), "/d/whole".as_ref()).unwrap();
+    assert_eq!(found("/d/whole"), [names(&[]), names(&["late"])].into(), "its own directory was not synced");
+}

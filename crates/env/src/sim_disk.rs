@@ -172,9 +172,10 @@ pub(crate) fn moved(path: &Arc<Path>, from: &Path, to: &Path) -> Arc<Path> {
 }
 
 impl NameChange {
-    fn touches_dir(&self, dir: &Path) -> bool {
+    /// Returns the path that the change gives a meaning.
+    fn target(&self) -> &Arc<Path> {
         let (Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _) | Self::MoveDir(_, path, _)) = self;
-        path.parent() == Some(dir)
+        path
     }
 
     /// Returns the same change where the directory `from` is at `to`.
@@ -256,11 +257,27 @@ impl Disk {
         self.change(NameChange::MoveDir(from.into(), to.into(), was_there));
     }
 
-    /// Makes the changes of names in `dir` durable.
+    /// Makes the changes of names in `dir` durable, and the removal of directories from it.
     pub(crate) fn sync_dir(&mut self, dir: &Path) {
         let mut kept: Vec<NameChange> = Vec::new();
-        for change in std::mem::take(&mut self.changes) {
-            if change.touches_dir(dir) {
+        let changes = std::mem::take(&mut self.changes);
+        let moved_away = |path: &Path| {
+            changes.iter().any(|change| matches!(change, NameChange::MoveDir(from, ..) if path.starts_with(from)))
+        };
+        let is_covered = |change: &NameChange| {
+            let target = change.target();
+            let Ok(rest) = target.strip_prefix(dir) else { return false };
+            let mut names = rest.components();
+            match (names.next(), names.next()) {
+                (Some(_), None) => true,
+                // No power cut brings back what a directory held whose removal from `dir` is durable.
+                (Some(inside), Some(_)) => !self.dirs.contains(&*dir.join(inside)) && !moved_away(target),
+                (None, _) => false,
+            }
+        };
+        let covered: Vec<bool> = changes.iter().map(is_covered).collect();
+        for (change, is_covered) in changes.into_iter().zip(covered) {
+            if is_covered {
                 if let NameChange::MoveDir(from, to, _) = &change {
                     // Changes inside the directory that are not durable yet move with it.
                     kept.iter_mut().for_each(|earlier| *earlier = earlier.within(from, to));
