@@ -26,6 +26,9 @@
 //!   read after the position was loaded: a family is a member before any session can write to it.
 //! - F8. The keys of a tree are counted family by family, so a dropped family takes its count with it. A tree is
 //!   flushed only once its dropped members are noted in MANIFEST; then the flush takes their keys out.
+//! - F9. A flush that would change neither the tables nor their position is not recorded and not counted: the rows
+//!   wait until they are durable. Otherwise a full disk, where nothing becomes durable, would keep the flusher
+//!   busy with records of MANIFEST.
 //!
 //! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store`
 //! (`flush_loom.rs`).
@@ -166,6 +169,12 @@ struct Taken {
 /// tree that is to be rewritten.
 fn lack(families: &[Arc<Family>], rewrite: &[CfId]) -> bool {
     families.iter().any(|family| family.unflushed().since.is_some() || rewrite.contains(&family.id()))
+}
+
+/// Returns whether a flush of the taken rows would change neither the tree's tables nor its position (F9).
+fn gains_nothing(state: &TreeState, at: FlushAt, taken: &[Taken]) -> bool {
+    let is_settled = !at.uncertain && state.dropped.is_empty();
+    is_settled && at.position <= at.flushed && taken.iter().all(|taken| taken.entries.is_empty())
 }
 
 impl Taken {
@@ -437,6 +446,10 @@ impl Base {
         }
         let rotten = rotten.filter(|rotten| rotten.tree == tree);
         let failure = rotten.map(|rotten| rotten.why.to_owned()).or_else(|| self.levels.failure(tree));
+        if failure.is_none() && gains_nothing(&state, at, &taken) {
+            taken.iter().for_each(|taken| taken.family.note_flushed(&[])); // F9: they are listed again
+            return Ok(None);
+        }
         let damaged = rotten.map_or(&[][..], |rotten| rotten.damaged);
         let done = match failure {
             None => {

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use collie_base::{CfId, Lsn};
-use collie_engine::{Basis, Db, EngineError, Env, Family, OpenReport, Options, Outcome, Session, Write};
+use collie_engine::{Basis, Db, EngineError, Env, Family, Isolation, OpenReport, Options, Outcome, Session, Write};
 use collie_env::{Fault, SimFiles, SimRandom};
-use common::{DIR, all, begin, get_one, next_statement, open_tiny, plant, put, put_one, tiny};
+use common::{DIR, all, begin, begin_at, get_one, next_statement, open_tiny, plant, put, put_one, tiny};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -390,6 +390,35 @@ fn flush_takes_what_is_durable_and_no_more() {
     let point = disk.crash_point();
     let (db, _) = open_tiny(Env::over(point.state(&point.none_kept()), 53)).unwrap();
     assert_eq!(rows(&db, &db.family(cf)).into_keys().collect::<Vec<_>>(), [b"durable"]);
+}
+
+/// Goal: a flusher whose rows cannot become durable rests between its rounds instead of recording the same flush again
+/// and again. Method: old versions above their limit make every family due in each round, and the only unflushed row
+/// waits for the log; once it is durable, the next round flushes it.
+#[test]
+fn rows_that_are_not_durable_yet_keep_no_flusher_busy() {
+    plant();
+    let (env, _disk) = Env::simulated(53);
+    let options = Options { old_version_memory: 0, ..tiny() };
+    let (db, _) = Db::open(DIR.as_ref(), options, env, &mut |_| ()).unwrap();
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"k", &[1; 300]);
+    let mut reader = db.session().unwrap();
+    begin_at(&mut reader, Isolation::RepeatableRead);
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, &f, b"k", &[2; 300]);
+    session.commit(false).unwrap().block().unwrap();
+    while db.flush_due().unwrap() {
+        assert!(db.flush_stat().flushes < 10, "the same flush is recorded again and again");
+    }
+    let before = db.flush_stat().flushes;
+    assert!(!db.flush_due().unwrap());
+    assert_eq!(db.flush_stat().flushes, before);
+    put_one(&db, &f, b"durable", b"");
+    assert!(db.flush_due().unwrap(), "the rows are durable");
+    assert_eq!(db.level_stat().trees[0].state.live_keys, 2);
+    drop(reader);
 }
 
 /// Goal: the log is kept for the rows of a failed flush, even if a newer change lists a row again in between. Method:
