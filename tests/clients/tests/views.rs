@@ -115,7 +115,7 @@ fn activity_follows_the_statements() {
     client.batch_execute("SELECT 1/0").unwrap_err();
     check("other | idle in transaction (aborted) | SELECT 1/0 | f | t | t");
     client.batch_execute("ROLLBACK").unwrap();
-    check("other | idle | ROLLBACK | t | t | t");
+    check("app | idle | ROLLBACK | t | t | t");
     let address = format!("SELECT client_addr FROM pg_stat_activity WHERE pid = {pid}");
     assert_eq!(value::<std::net::IpAddr>(&mut look, &address), server.address().ip());
 }
