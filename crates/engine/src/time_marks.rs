@@ -57,26 +57,26 @@ impl TimeMarks {
         if now.saturating_sub(last.at) < INTERVAL || log.next() == Some(last.end) {
             return Ok(());
         }
-        last.write(log, clock, now)
+        last.write(log, Manner::NO_SLOWDOWN, clock, now)
     }
 
-    /// Writes a mark; returns the position behind it.
+    /// Writes a mark; returns the position behind it. Waits for a flush while the ring is full.
     ///
     /// # Errors
     /// Those of the log.
     pub(crate) fn write(&self, log: &EngineLog, clock: &dyn Clock, now: Duration) -> Result<Lsn, EngineError> {
         let mut last = self.0.lock();
-        last.write(log, clock, now)?;
+        last.write(log, Manner::default(), clock, now)?;
         Ok(last.end)
     }
 }
 
 impl Last {
-    fn write(&mut self, log: &EngineLog, clock: &dyn Clock, now: Duration) -> Result<(), EngineError> {
+    fn write(&mut self, log: &EngineLog, manner: Manner, clock: &dyn Clock, now: Duration) -> Result<(), EngineError> {
         let Some(below) = log.next() else { return Ok(()) };
         let wall_us = clock.wall_us().max(self.wall_us); // T1, T2
         let record = encode_time(wall_us, below);
-        let at = log.with_writer_that(Manner::NO_SLOWDOWN, |writer| writer.append(tag::TIME, &[&record]))?;
+        let at = log.with_writer_that(manner, |writer| writer.append(tag::TIME, &[&record]))?;
         *self = Self { wall_us, end: at.end, at: now };
         Ok(())
     }

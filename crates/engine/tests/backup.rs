@@ -195,6 +195,37 @@ fn large_transaction_is_whole_in_a_copy_or_absent() {
     }
 }
 
+/// Goal: a full ring of the log does not make a copy fail: its time mark waits for a flush, as commits do. Method:
+/// asynchronous commits fill the ring while the LSM levels are copied, the last ones with the smallest records.
+#[test]
+fn copy_waits_for_room_in_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    let (cf, late) = (db.create_family(), db.create_family());
+    put_one(&db, &db.family(cf), b"k", &[1; 3000]);
+    db.flush_all().unwrap();
+    let mut filled = false;
+    db.checkpoint(&dir.path().join("copy"), COPY, &mut |progress| {
+        if progress.phase == CopyPhase::Levels && progress.bytes_done > 0 && !filled {
+            for value in [&[2_u8; 500][..], &[2; 20], b""] {
+                let refused = (0..1000).find_map(|_| {
+                    let mut session = db.session().unwrap();
+                    session.set_no_slowdown(true);
+                    begin(&mut session);
+                    put(&mut session, &db.family(late), b"k", value);
+                    session.commit(false).err()
+                });
+                assert_eq!(refused.expect("the ring is full").kind(), ErrorKind::Busy);
+            }
+            filled = true;
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(filled);
+    assert_eq!(rows_in(&dir.path().join("copy"), cf).len(), 1);
+}
+
 /// Goal: a backup can be restored to every boundary of its log from `from` to its end, holds exactly the commits below,
 /// and cannot be restored to any other position. Method: commits while the LSM levels are copied; each boundary is
 /// restored and opened, positions next to them are refused.

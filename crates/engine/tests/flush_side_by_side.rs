@@ -84,9 +84,11 @@ fn families_are_flushed_beside_each_other_without_losing_a_row() {
                 db.drop_cf(&cf).unwrap();
             }
         });
-        copies.iter().for_each(|copy| _ = db.checkpoint(copy).unwrap());
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
-        done.store(true, Ordering::Relaxed);
+        let made: Vec<_> = copies.iter().map(|copy| db.checkpoint(copy)).collect();
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed); // before anything panics, so that the other threads end
+        made.into_iter().for_each(|copy| _ = copy.unwrap());
+        written.into_iter().for_each(|writer| writer.unwrap());
     });
     assert_eq!(db.cf("passing").unwrap_err().kind(), ErrorKind::NotFound);
     let stat = db.engine().flush_stat();
