@@ -57,7 +57,8 @@ pub(crate) struct Args {
 #[cfg(target_os = "linux")]
 fn end_with(parent: i32) -> anyhow::Result<()> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::TERM)).context("cannot be told of the parent's end")?;
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .context("cannot ask for a signal at the end of the parent process")?;
     let is_there = getppid().map(Pid::as_raw_pid) == Some(parent);
     anyhow::ensure!(is_there, "the process that started this one has ended");
     Ok(())

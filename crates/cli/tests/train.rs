@@ -93,7 +93,7 @@ fn what_cannot_be_done_is_one_line() {
     check(&["explain", "17"], Some(dir.path()), "there is no decision 17 in it");
     let bad = dir.path().join("bad.package");
     std::fs::write(&bad, b"COLLIEMP, or so it says").unwrap();
-    check(&["explain", bad.to_str().unwrap()], None, "fit the model anew");
+    check(&["explain", bad.to_str().unwrap()], None, "fit the model again");
     write_samples(dir.path(), 20);
     let few = train(&["fit"], Some(dir.path()));
     assert_eq!(

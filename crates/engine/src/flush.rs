@@ -153,7 +153,7 @@ impl Anew {
         let Self { old, why, replaced: Replaced { tree, keys, table_bytes, .. } } = self;
         let rows = keys.values().sum::<u64>();
         format!(
-            "store: tree {old} failed, and was written anew from memory as tree {tree}: {rows} rows, {table_bytes} bytes. What had failed: {why}"
+            "store: tree {old} failed, and was rewritten from memory as tree {tree}: {rows} rows, {table_bytes} bytes. What had failed: {why}"
         )
     }
 }

@@ -43,7 +43,7 @@ impl FlushTroubles {
     pub(crate) fn cut(&self, outcome: Result<(), &EngineError>) -> Option<String> {
         let mut inner = self.0.lock();
         let why = outcome.err().map(ToString::to_string);
-        let line = why.as_ref().map(|why| format!("store: log that nobody needs cannot be given up: {why}"));
+        let line = why.as_ref().map(|why| format!("store: log that is no longer needed cannot be released: {why}"));
         let was_failing = std::mem::replace(&mut inner.cut, why).is_some();
         line.filter(|_| !was_failing)
     }

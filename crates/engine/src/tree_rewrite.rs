@@ -106,7 +106,7 @@ impl Base {
         };
         let replaced = self.levels().replace_tree(tree.id, position, damaged, &mut fill);
         replaced.map_err(|error| match was_dropped {
-            true => EngineError::Busy { why: "a column family is dropped while its tree is written anew".to_owned() },
+            true => EngineError::Busy { why: "a column family is dropped while its tree is rewritten".to_owned() },
             false => EngineError::levels(error),
         })
     }

@@ -102,7 +102,7 @@ impl fmt::Display for SamplesError {
             Self::NoPackages { path } => {
                 write!(f, "no model packages in {}: make them with collie train fit", path.display())
             }
-            Self::Package { path, source } => write!(f, "{}: {source}; fit the model anew", path.display()),
+            Self::Package { path, source } => write!(f, "{}: {source}; fit the model again", path.display()),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Over {
     fn words(&self) -> &'static str {
         match self {
             Self::Stop => "it is stopping",
-            Self::Rebuild => "its primary cannot bring this directory up to date any more: it is filled anew",
+            Self::Rebuild => "its primary cannot bring this directory up to date any more: it is being rebuilt",
             Self::Deposed(_) => "another node leads: it is opened again as a replica",
             Self::Diverged(_) => "its log goes on where that of its primary does not: it is cut there",
             Self::Differs(_) => "its rows are not its primary's: it is stopping",
@@ -261,7 +261,7 @@ impl Life {
                         Some(Ended::Rebuild) => {
                             let primary = addresses.first();
                             log_lines::warn(&format_args!(
-                                "{primary} cannot bring this directory up to date any more: filling it anew"
+                                "{primary} cannot bring this directory up to date any more: rebuilding it"
                             ));
                             node = Some(this);
                         }
@@ -400,9 +400,7 @@ impl Life {
             let Some(primary) = primary else {
                 return Err(ServeError::Replication { message: "there is no primary to be filled from".to_owned() });
             };
-            log_lines::warn(&format_args!(
-                "{primary} cannot bring this directory up to date any more: filling it anew"
-            ));
+            log_lines::warn(&format_args!("{primary} cannot bring this directory up to date any more: rebuilding it"));
             if !fill(runtime, (config, &primary, data, env), node, patience, &mut Some(&mut *stops))? {
                 return Ok(None);
             }
@@ -574,7 +572,7 @@ impl Server {
             let (Ok(ended), Some(listener)) = (&over, &listener) else { break over };
             if let Over::Deposed(term) = ended {
                 log_lines::warn(&format_args!(
-                    "term {term} has begun: this node leads no more, and follows whoever does"
+                    "term {term} has begun: this node is no longer the primary; it follows the new one"
                 ));
             }
             let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);

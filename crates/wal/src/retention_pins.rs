@@ -123,7 +123,7 @@ impl RetentionPins {
                 }
                 LagPolicy::Invalidate => {
                     (held.lost, held.lost_by) = (beyond, beyond.then_some(limit_by));
-                    "it has lost its place and must start anew"
+                    "it has lost its place and must start again"
                 }
                 LagPolicy::Files => {
                     held.released = beyond;

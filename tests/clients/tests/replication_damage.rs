@@ -170,7 +170,7 @@ fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
     pair.until_equal(&copy);
     pair.left.store(1, Ordering::SeqCst);
     pair.insert(2, "a planted mistake, once");
-    pair.until("the replica to be filled anew", || pair.there.log().contains("filling it anew"));
+    pair.until("the replica to be rebuilt", || pair.there.log().contains("rebuilding it"));
     pair.until_equal(&copy);
     let log = pair.there.log();
     assert!(log.contains("replay has stopped at 0/") && log.contains("a part is missing"), "{log}");
@@ -178,7 +178,7 @@ fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
 
     pair.left.store(u8::MAX, Ordering::SeqCst);
     pair.insert(3, "a planted mistake, always");
-    pair.until("the replica to stop", || pair.there.log().contains("it was filled anew"));
+    pair.until("the replica to stop", || pair.there.log().contains("it was rebuilt"));
     let mut client = copy.connect();
     assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM notes"), 2, "what was applied before is read on");
     let problem: String = value(&mut client, "SELECT problem FROM collie_node");
@@ -194,7 +194,7 @@ fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
     assert_eq!(copy.stop().code(), Some(0), "{}", pair.there.log());
     let copy = pair.replica(&[]);
     pair.until_equal(&copy);
-    pair.there.until_said("this directory does not open, and is filled anew");
+    pair.there.until_said("this directory does not open, and is rebuilt");
 }
 
 /// Goal: without permission to rebuild, a replica that cannot apply a record stops and goes on serving reads; when it
@@ -246,7 +246,7 @@ fn a_replica_whose_own_log_is_damaged_heals_itself() {
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     }
     let copy = pair.replica(&[]);
-    pair.there.until_said("this directory does not open, and is filled anew");
+    pair.there.until_said("this directory does not open, and is rebuilt");
     pair.until_equal(&copy);
     pair.until("the same node", || pair.slot("node") == node && pair.slot("state") == "streaming");
 }
@@ -299,7 +299,7 @@ fn faults_at_one_position_are_an_alarm_until_it_is_passed() {
         pair.until_equal(&copy);
         pair.until("the mark to go", || pair.slot("state") == "streaming");
         assert_eq!(pair.here.log().matches("replication slot north is failing").count(), 1, "{}", pair.logs());
-        assert!(!pair.there.log().contains("filling it anew"), "{}", pair.logs());
+        assert!(!pair.there.log().contains("rebuilding it"), "{}", pair.logs());
     }
 }
 

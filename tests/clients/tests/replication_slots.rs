@@ -199,7 +199,7 @@ fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
     expire(&mut client, 0);
     copy.go_on();
     until_equal(&mut client, &copy);
-    there.until_said("filling it anew");
+    there.until_said("rebuilding it");
     until(&mut client, "SELECT state FROM collie_slots WHERE expired_by IS NULL", "streaming", places);
 
     copy.kill();

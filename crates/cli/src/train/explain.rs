@@ -51,7 +51,7 @@ fn print(explained: &Explanation) {
     println!("error      {} on the newest fifth; by time: {}", per_cent(fitted.error()), folds.join(", "));
     println!("interval   nine tenths lie within a factor of {:.3}", fitted.quantile_ln.exp());
     let tags: Vec<String> = package.hardware.iter().map(|tag| format!("{tag:016x}")).collect();
-    println!("hardware   {}", if tags.is_empty() { "not told".to_owned() } else { tags.join(", ") });
+    println!("hardware   {}", if tags.is_empty() { "unknown".to_owned() } else { tags.join(", ") });
     println!("hash       {:016x}, schema {}\n", package.hash(), package.schema);
     let table = Table {
         names: ["feature", "unit", "lowest", "highest", "factor"].map(str::to_owned).to_vec(),

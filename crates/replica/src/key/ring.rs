@@ -119,7 +119,7 @@ impl Keys {
     /// Returns the text of a file, including the secrets (R3).
     pub fn text(&self) -> String {
         let mut text =
-            "# The replication key of Collie: whoever has it can read and change the whole database. Newest first.\n"
+            "# The replication key of Collie: with it anyone can read and change the whole database. Newest first.\n"
                 .to_owned();
         for secret in &self.0 {
             secret.bytes.iter().for_each(|byte| _ = write!(text, "{byte:02x}"));

@@ -44,7 +44,7 @@ impl ReplicaFault {
         let why = format!("streams end at {received}, {FAULTS} times in a row by now: {error}");
         let line = format!(
             "replication slot {slot} is failing: {why}. Look at the network between, and at the memory of both machines; a replica whose \
-             directory is emptied is filled anew"
+             directory is emptied is rebuilt"
         );
         self.mark = Some((SlotState::Failing, why));
         Some(line)

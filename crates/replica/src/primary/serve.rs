@@ -172,7 +172,7 @@ impl<S: Source> Served<S> {
                 attached.admit();
                 // Reported once: the replica may connect again and again, until an operator empties its directory.
                 if attached.life() != Life::Lost {
-                    attached.tell("has to be filled anew (replication.auto_rebuild there)", why.text());
+                    attached.tell("has to be rebuilt (replication.auto_rebuild there)", why.text());
                 }
                 attached.on(Event::Beyond, self.env.clock.now_ns());
                 writing.send(&identify(Verdict::Backup, Lsn::ZERO)).await

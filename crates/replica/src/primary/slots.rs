@@ -292,7 +292,7 @@ fn expiry_line(name: &str, why: Expiry, before: Life, unheard_ns: u64) -> String
         }
     };
     format!(
-        "replication slot {name} is expired: {limit}. The log that it kept is given up, and its replica is filled anew when it comes \
+        "replication slot {name} is expired: {limit}. The log that it kept is given up, and its replica is rebuilt when it comes \
          (replication.auto_rebuild there); SELECT pg_drop_replication_slot('{name}') forgets the slot"
     )
 }

@@ -542,8 +542,7 @@ fn check(own: &Identity, identify: &Identify) -> Result<(), LinkError> {
 fn check_term<T: Target>(target: &T, term: Term) -> Result<(), LinkError> {
     let promised = target.promised();
     if promised > term && !mutant!("STALE_TERM_ACKED") {
-        let text =
-            format!("this node has promised term {promised}: it follows nobody who leads in term {term} any more");
+        let text = format!("this node has promised term {promised}: it no longer follows a primary of term {term}");
         return Err(LinkError::refused(ErrorCode::Term, Lsn::ZERO, text));
     }
     Ok(())

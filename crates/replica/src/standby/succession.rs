@@ -45,7 +45,7 @@ impl Succession {
         match answered.map(|state| state.clone()) {
             Ok(State::Offered(last)) => Ok(last),
             Ok(State::Refused(why)) => Err(why),
-            Ok(_) | Err(_) => Err("nobody follows any more".to_owned()),
+            Ok(_) | Err(_) => Err("this node no longer follows a primary".to_owned()),
         }
     }
 

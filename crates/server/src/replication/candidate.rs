@@ -230,7 +230,7 @@ impl Candidate {
         let (promised, newest) = (self.terms.promised(), self.replica.histories().0);
         if is_absurd(promised, newest) {
             return Err(format!(
-                "it has promised term {promised}, and its log goes up to term {newest}: if nobody leads in such a term, collie promote \
+                "it has promised term {promised}, and its log goes up to term {newest}: if no node leads in such a term, collie promote \
                  --force-term {}",
                 newest.get() + 1
             ));

@@ -80,7 +80,7 @@ async fn end_transactions(handing: &Switchover, database: &Database, wait: Durat
             break;
         }
         if handing.phase() != Phase::Ending {
-            return Err("whoever asked for the lead is gone".to_owned());
+            return Err("the node that asked for the switchover is gone".to_owned());
         }
         let waited = Duration::from_nanos(env.clock.now_ns().saturating_sub(begun_ns));
         if waited >= wait.saturating_add(CANCEL_TIME) {

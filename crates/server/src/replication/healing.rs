@@ -39,7 +39,7 @@ impl Healing {
         let since = self.last_ns.map(|last_ns| Duration::from_nanos(now_ns.saturating_sub(last_ns)));
         if let Some(since) = since.filter(|since| *since < AGAIN_WITHIN) {
             return Err(format!(
-                "it was filled anew {} s ago, and filling it again would not mend what damages it: look at the memory and the disks of \
+                "it was rebuilt {} s ago, and another rebuild would not remove the cause of the damage: look at the memory and the disks of \
                  this machine and of its primary's, and start it again",
                 since.as_secs()
             ));
@@ -70,7 +70,7 @@ impl Healing {
         }
         match self.begin(config, env) {
             Ok(()) => {
-                log_lines::warn(&format_args!("this directory does not open, and is filled anew: {error}"));
+                log_lines::warn(&format_args!("this directory does not open, and is rebuilt: {error}"));
                 Ok(who.node_id)
             }
             Err(remedy) => Err(ServeError::Replication { message: format!("{error}: {remedy}") }),

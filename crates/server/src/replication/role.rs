@@ -95,7 +95,7 @@ pub(crate) fn choose(
         if is_absurd(promised, term) {
             _ = write!(
                 message,
-                "; if nobody leads in such a term: collie promote --force-term {term} --data {}",
+                "; if no node leads in such a term: collie promote --force-term {term} --data {}",
                 data.display()
             );
         }
@@ -116,7 +116,7 @@ pub(crate) fn choose(
     match higher {
         Some(higher) => {
             log_lines::warn(&format_args!(
-                "term {higher} has begun: this node, which led in term {term}, follows whoever leads in it"
+                "term {higher} has begun: this node, which led in term {term}, follows its primary"
             ));
             replica()
         }

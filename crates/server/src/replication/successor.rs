@@ -44,7 +44,7 @@ impl Candidate {
                 "it takes no replicas, so that the old primary could not follow it: start it with --replica-listen";
             return Err(text.to_owned());
         }
-        let Some(succession) = self.target.succession() else { return Err("it follows nobody".to_owned()) };
+        let Some(succession) = self.target.succession() else { return Err("it follows no primary".to_owned()) };
         let primary = self.addresses.first().to_owned();
         // Without enough peers the primary is not disturbed.
         let peers = self.reached(false).await?;
@@ -109,7 +109,7 @@ impl Candidate {
             }
             if Instant::now() >= until {
                 let text = match is_silent {
-                    true => "is not heard: if it leads no more, promote this node without --switchover",
+                    true => "does not answer: if it is no longer the primary, promote this node without --switchover",
                     false => "goes on as one: this node did not take over in time",
                 };
                 return Err(format!("the primary at {primary} {text}"));

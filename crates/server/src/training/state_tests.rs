@@ -72,7 +72,7 @@ fn what_was_granted_ends_with_the_life() {
     calm(&training, second);
     training.end(first, "late");
     assert!(granted(&training).0 > 0, "the end of another life");
-    training.end(second, "it follows nobody");
+    training.end(second, "it follows no primary");
     assert_eq!(granted(&training), (0, 0));
     let roles = [("role", "replica"), ("role", "collects nothing")].map(|(what, change)| (what, change.to_owned()));
     assert_eq!(said(&training), [&roles[..], &roles].concat());

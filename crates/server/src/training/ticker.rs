@@ -17,7 +17,7 @@ struct Granting(Arc<Training>, Life);
 
 impl Drop for Granting {
     fn drop(&mut self) {
-        self.0.end(self.1, "it follows nobody");
+        self.0.end(self.1, "it follows no primary");
     }
 }
 

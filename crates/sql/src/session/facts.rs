@@ -155,7 +155,7 @@ impl SessionFacts for Facts<'_> {
     fn xid_snapshot(&self) -> Result<XidSnapshot> {
         let db = &self.database.db;
         let told = db.xid_snapshot(self.snapshot.unwrap_or_else(|| db.boundary())).ok_or_else(|| {
-            let text = "the transaction's snapshot is too old to be told in transaction ids";
+            let text = "the transaction's snapshot is too old to be expressed in transaction ids";
             SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text).hint("Ask for it early in the transaction.")
         })?;
         let number = |xid: Xid| xid.get().cast_signed();

@@ -162,8 +162,7 @@ fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl F
         (None, _) => {}
     }
     for (tree, why) in failed {
-        let text =
-            format!("tree {tree} of the levels failed, and is written anew from memory by its next flush: {why}");
+        let text = format!("tree {tree} of the levels failed; its next flush rewrites it from memory: {why}");
         say(Severity::Warning, "store", text);
     }
 }
@@ -232,7 +231,7 @@ fn slot_troubles(row: &SlotRow, say: &mut impl FnMut(Severity, &'static str, Str
     }
     if let Some(by) = row.expired_by {
         let text = format!(
-            "{name} is expired by its {by}: its replica has to be filled anew, or the slot dropped (pg_drop_replication_slot)"
+            "{name} is expired by its {by}: its replica has to be rebuilt, or the slot dropped (pg_drop_replication_slot)"
         );
         say(Severity::Warning, "slot", text);
     } else if !row.is_connected {

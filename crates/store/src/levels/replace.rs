@@ -75,7 +75,7 @@ impl Levels {
         let known = self.known(tree)?;
         let refuse = |what| Err(LevelsError::InvalidCall { what });
         if !job.loaded {
-            return refuse("a tree is written anew before it was loaded");
+            return refuse("a tree is rewritten before it was loaded");
         }
         if f < known.ceiling() {
             return refuse("a flush below an earlier one");

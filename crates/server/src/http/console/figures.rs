@@ -73,7 +73,7 @@ pub(in crate::http) fn without_database(closed: &Closed, at_us: u64) -> Json {
 }
 
 fn not_ours() -> Json {
-    json!({ "error": "somebody has a schema collie_training of their own, which hides this server's" })
+    json!({ "error": "a user's schema collie_training hides this server's: rename it" })
 }
 
 /// Opens a session for one answer; it is listed like any other session.

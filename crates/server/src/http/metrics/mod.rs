@@ -66,7 +66,12 @@ pub(super) fn without_database(closed: &Closed) -> String {
     node::build(&mut out);
     node::readiness(&mut out, false);
     if let Some(percent) = closed.percent {
-        out.one("collie_opening_percent", Kind::Gauge, "How much of this part of opening is done.", percent);
+        out.one(
+            "collie_opening_percent",
+            Kind::Gauge,
+            "Progress of the current phase of opening, in percent.",
+            percent,
+        );
     }
     out.text()
 }

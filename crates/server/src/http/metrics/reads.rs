@@ -12,20 +12,22 @@ pub(super) fn replayed(out: &mut Exposition, rows: &[ReadsRow]) {
         let samples = rows.iter().filter_map(|row| Some(([("side", row.side)], figure(row)?)));
         out.each(name, Kind::Counter, help, samples);
     };
-    each("collie_training_reads_taken_total", "Reads taken from clients, or received by a replica.", &|row| {
-        Some(row.taken.into())
-    });
-    each("collie_training_reads_shipped_total", "Those handed to a socket, once for each replica.", &|row| {
+    each(
+        "collie_training_reads_taken_total",
+        "Read statements sampled from clients, or received by a replica.",
+        &|row| Some(row.taken.into()),
+    );
+    each("collie_training_reads_shipped_total", "Sampled reads sent, once for each replica.", &|row| {
         row.shipped.map(Into::into)
     });
-    each("collie_training_reads_run_total", "Those run again to their end.", &|row| row.run.map(Into::into));
-    each("collie_training_reads_rows_total", "Rows that those returned that were taken, or run.", &|row| {
-        Some(row.rows.into())
+    each("collie_training_reads_run_total", "Sampled reads run to completion on a replica.", &|row| {
+        row.run.map(Into::into)
     });
-    each("collie_training_reads_failed_total", "Those that failed when they were run.", &|row| {
+    each("collie_training_reads_rows_total", "Rows returned by sampled reads.", &|row| Some(row.rows.into()));
+    each("collie_training_reads_failed_total", "Sampled reads that failed on a replica.", &|row| {
         row.failed.map(Into::into)
     });
-    each("collie_training_reads_seconds_total", "Processor time of those that were run.", &|row| {
+    each("collie_training_reads_seconds_total", "Processor time of sampled reads on a replica.", &|row| {
         row.spent_us.map(|us| Duration::from_micros(us).into())
     });
     let dropped = rows.iter().flat_map(|row| {
@@ -40,5 +42,5 @@ pub(super) fn replayed(out: &mut Exposition, rows: &[ReadsRow]) {
         };
         reasons.into_iter().filter_map(sample)
     });
-    out.each("collie_training_reads_dropped_total", Kind::Counter, "Reads dropped, by the reason.", dropped);
+    out.each("collie_training_reads_dropped_total", Kind::Counter, "Sampled reads dropped, by reason.", dropped);
 }

@@ -27,28 +27,34 @@ pub(super) fn replicas(out: &mut Exposition, durable: Lsn, replicas: &[Standby])
         by_slot(out, (name, help), replicas, |row| &row.slot, figure);
     };
     each("collie_replica_connected", "Whether a replica is connected.", &|row| Some(row.is_connected.into()));
-    let help = "How much later its readers saw commits, in the mean of a second; absent while none are measured.";
+    let help = "Mean replication delay of the replica's readers in the last second; absent without a measurement.";
     each("collie_replica_delay_seconds", help, &|row| row.delay.map(|delay| micros(delay.mean_us).into()));
-    each("collie_replica_oldest_seconds", "For how long it has owed the oldest of what it does not show.", &|row| {
+    each("collie_replica_oldest_seconds", "Age of the oldest commit that the replica's readers do not see.", &|row| {
         Some(micros(row.oldest_us).into())
     });
-    each("collie_replica_behind_bytes", "Bytes of log that its readers do not see.", &|row| {
+    each("collie_replica_behind_bytes", "Bytes of log that the replica's readers do not see.", &|row| {
         Some(durable.bytes_since(row.applied.min(durable)).into())
     });
-    each("collie_replica_queue_bytes", "Bytes that wait there to be applied.", &|row| Some(row.queue_bytes.into()));
-    each("collie_replica_round_trip_seconds", "The shortest round trip to it.", &|row| {
+    each("collie_replica_queue_bytes", "Bytes that the replica has received and not applied.", &|row| {
+        Some(row.queue_bytes.into())
+    });
+    each("collie_replica_round_trip_seconds", "Shortest round trip to the replica.", &|row| {
         row.rtt_us.map(|us| micros(us).into())
     });
-    each("collie_replica_sent_lsn", "Sent to it.", &|row| Some(row.sent.get().into()));
-    each("collie_replica_received_lsn", "In its log.", &|row| Some(row.received.get().into()));
-    each("collie_replica_durable_lsn", "On its disk.", &|row| Some(row.durable.get().into()));
-    each("collie_replica_applied_lsn", "Seen by its readers.", &|row| Some(row.applied.get().into()));
+    each("collie_replica_sent_lsn", "End of the log sent to the replica.", &|row| Some(row.sent.get().into()));
+    each("collie_replica_received_lsn", "End of the log received by the replica.", &|row| {
+        Some(row.received.get().into())
+    });
+    each("collie_replica_durable_lsn", "End of the log on the replica's disk.", &|row| Some(row.durable.get().into()));
+    each("collie_replica_applied_lsn", "Position that the replica's readers see.", &|row| {
+        Some(row.applied.get().into())
+    });
     let quantiles = |delay: DelayFigures| [("0.5", delay.p50_us), ("0.99", delay.p99_us), ("1", delay.max_us)];
     let samples = replicas.iter().flat_map(|row| {
         let quantiles = row.delay_recent.into_iter().flat_map(quantiles);
         quantiles.map(move |(quantile, us)| ([("slot", &*row.slot), ("quantile", quantile)], micros(us).into()))
     });
-    let help = "Percentiles of its delay in the last minute or two; absent if none was measured.";
+    let help = "Percentiles of the replica's delay in the last one to two minutes; absent without a measurement.";
     out.each("collie_replica_recent_delay_seconds", Kind::Gauge, help, samples);
 }
 
@@ -57,58 +63,82 @@ pub(super) fn slots(out: &mut Exposition, slots: &[SlotRow]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&SlotRow) -> Option<Figure>| {
         by_slot(out, (name, help), slots, |row| &row.slot, figure);
     };
-    each("collie_slot_kept_bytes", "Bytes in log files that are kept for a slot.", &|row| Some(row.kept_bytes.into()));
-    each("collie_slot_limit_bytes", "How many may be.", &|row| Some(row.bytes_max.into()));
-    each("collie_slot_unheard_seconds", "For how long nobody has heard of its replica.", &|row| {
+    each("collie_slot_kept_bytes", "Bytes of log files kept for the slot.", &|row| Some(row.kept_bytes.into()));
+    each("collie_slot_limit_bytes", "Limit of the bytes kept for the slot (replication.slot_bytes).", &|row| {
+        Some(row.bytes_max.into())
+    });
+    each("collie_slot_unheard_seconds", "Time since the slot's replica was last connected.", &|row| {
         Some(Duration::from_millis(u64::try_from(row.unheard_ms).unwrap_or(0)).into())
     });
-    each("collie_slot_expired", "Whether it keeps no log any more.", &|row| Some(row.expired_by.is_some().into()));
+    each("collie_slot_expired", "Whether the slot has expired and keeps no log.", &|row| {
+        Some(row.expired_by.is_some().into())
+    });
 }
 
 /// Adds the state of the quorum that commits wait for.
 pub(super) fn quorum(out: &mut Exposition, quorum: &QuorumRow) {
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
-    gauge("collie_quorum_needed", "Replicas that have to have a commit.", quorum.needed.into());
-    gauge("collie_quorum_connected", "Replicas of the list that are connected.", quorum.connected.into());
+    gauge("collie_quorum_needed", "Number of replicas that must have a commit.", quorum.needed.into());
+    gauge("collie_quorum_connected", "Connected replicas of the quorum's list.", quorum.connected.into());
     let is = |state: QuorumState| Figure::from(quorum.state == state);
-    gauge("collie_quorum_short", "Whether commits wait because too few are.", is(QuorumState::Short));
-    gauge("collie_quorum_degraded", "Whether commits do without them.", is(QuorumState::Degraded));
+    gauge(
+        "collie_quorum_short",
+        "Whether commits wait because too few replicas are connected.",
+        is(QuorumState::Short),
+    );
+    gauge(
+        "collie_quorum_degraded",
+        "Whether commits are acknowledged without the quorum (replication.degrade).",
+        is(QuorumState::Degraded),
+    );
     let changes = quorum.before.is_some().into();
-    gauge("collie_quorum_changing", "Whether the list changes: commits wait for two.", changes);
+    gauge(
+        "collie_quorum_changing",
+        "Whether the quorum's list is changing, so that commits wait for the old and the new one.",
+        changes,
+    );
     let time = Duration::from_millis(quorum.state_ms);
-    gauge("collie_quorum_state_seconds", "For how long it has stood so.", time.into());
+    gauge("collie_quorum_state_seconds", "Time in the current state of the quorum.", time.into());
 }
 
 /// Adds the state of the connection to the primary.
 pub(super) fn following(out: &mut Exposition, row: &FollowingRow) {
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
     let follows = row.state == FollowingState::Following;
-    gauge("collie_following", "Whether it takes what its primary sends.", follows.into());
+    gauge("collie_following", "Whether this replica receives log from its primary.", follows.into());
     gauge(
         "collie_following_state_seconds",
-        "For how long it has, or has not.",
+        "Time in the current state of following.",
         Duration::from_millis(row.state_ms).into(),
     );
     if let Some(ms) = row.unheard_ms {
         let time = Duration::from_millis(ms);
-        gauge("collie_following_unheard_seconds", "How long ago its primary was last heard.", time.into());
+        gauge("collie_following_unheard_seconds", "Time since the last packet from the primary.", time.into());
     }
     if let Some(lacked) = row.lacked_bytes() {
-        gauge("collie_following_lacked_bytes", "What the primary had on disk then and is not here.", lacked.into());
+        gauge(
+            "collie_following_lacked_bytes",
+            "Bytes of the primary's durable log that this replica lacked at the last packet.",
+            lacked.into(),
+        );
     }
     if let Some(behind) = row.behind_bytes() {
-        gauge("collie_following_behind_bytes", "What the primary had then and readers here do not see.", behind.into());
+        gauge(
+            "collie_following_behind_bytes",
+            "Bytes of the primary's log at the last packet that readers of this replica do not see.",
+            behind.into(),
+        );
     }
     if let Some(us) = row.delay_us {
         let time = Duration::from_micros(us);
         gauge(
             "collie_following_delay_seconds",
-            "How much later readers here saw commits, by its primary's clock; absent while none are measured.",
+            "Replication delay of this replica's readers, by the primary's clock; absent without a measurement.",
             time.into(),
         );
     }
     if let Some(us) = row.oldest_us {
-        let help = "For how long readers here have been owed the oldest of what they do not see.";
+        let help = "Age of the oldest commit that this replica's readers do not see.";
         gauge("collie_following_oldest_seconds", help, Duration::from_micros(us).into());
     }
 }

@@ -17,19 +17,23 @@ const FAMILIES_MAX: usize = 100;
 pub(super) fn memory(out: &mut Exposition, stats: &Stats) {
     let engine = &stats.engine;
     let mut gauge = |name: &str, help: &str, figure: u64| out.one(name, Kind::Gauge, help, figure);
-    gauge("collie_memory_bytes", "Memory that rows and their versions take up, about.", engine.memory_bytes);
+    gauge("collie_memory_bytes", "Approximate memory of rows and their versions.", engine.memory_bytes);
     if let Some(limit) = engine.memory_limit_bytes {
-        gauge("collie_memory_limit_bytes", "How much they may (store.memory_limit).", limit);
+        gauge(
+            "collie_memory_limit_bytes",
+            "Limit of the memory of rows and their versions (store.memory_limit).",
+            limit,
+        );
     }
-    gauge("collie_old_version_bytes", "Memory that old versions take up, about.", engine.old_version_bytes);
-    gauge("collie_rows", "Rows in memory, deleted ones not yet removed included.", engine.rows);
-    gauge("collie_rows_to_clean", "Rows with old versions that wait to be cleaned.", engine.garbage_rows);
-    gauge("collie_rows_held", "Rows with old versions that are kept for a snapshot.", engine.held_rows);
+    gauge("collie_old_version_bytes", "Approximate memory of old row versions.", engine.old_version_bytes);
+    gauge("collie_rows", "Rows in memory, including deleted ones not removed yet.", engine.rows);
+    gauge("collie_rows_to_clean", "Rows with old versions to be pruned.", engine.garbage_rows);
+    gauge("collie_rows_held", "Rows with old versions that a snapshot needs.", engine.held_rows);
     gauge("collie_families", "Tables and indexes in memory.", engine.families);
-    gauge("collie_snapshots", "Snapshots held.", engine.snapshots);
+    gauge("collie_snapshots", "Snapshots in use.", engine.snapshots);
     gauge("collie_lock_waits", "Sessions that wait for a lock.", engine.waiting);
     let refused = engine.memory_refused;
-    out.one("collie_memory_refused_total", Kind::Counter, "Writes that were refused for lack of memory.", refused);
+    out.one("collie_memory_refused_total", Kind::Counter, "Writes refused for lack of memory.", refused);
 }
 
 /// Adds the memory of rows that statements keep while they run.
@@ -37,45 +41,54 @@ pub(super) fn queries(out: &mut Exposition, memory: &QueryMemory) {
     out.one(
         "collie_query_memory_bytes",
         Kind::Gauge,
-        "Memory that statements take up for rows they keep.",
+        "Memory for the rows that running statements keep.",
         memory.used_bytes(),
     );
     if memory.bytes_max() < u64::MAX {
         out.one(
             "collie_query_memory_limit_bytes",
             Kind::Gauge,
-            "How much they may (server.query_memory).",
+            "Limit of the memory for rows of running statements (server.query_memory).",
             memory.bytes_max(),
         );
     }
     let refused = memory.refused();
-    out.one("collie_query_memory_refused_total", Kind::Counter, "Statements that were refused for it.", refused);
+    out.one(
+        "collie_query_memory_refused_total",
+        Kind::Counter,
+        "Statements refused for lack of query memory.",
+        refused,
+    );
 }
 
 /// Adds flushes and merges.
 pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
     let (flush, levels) = (&stats.flush, &stats.levels);
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
-    count("collie_flushes_total", "Flushes of tables and indexes to levels.", flush.flushes);
-    count("collie_flush_failures_total", "Those that failed.", flush.failures);
-    let help = "Trees written anew from memory after a write or a sync of theirs failed.";
+    count("collie_flushes_total", "Flushes of tables and indexes to the levels.", flush.flushes);
+    count("collie_flush_failures_total", "Failed flushes of tables and indexes.", flush.failures);
+    let help = "Trees rewritten from memory after one of their writes or syncs failed.";
     count("collie_trees_written_anew_total", help, flush.trees_written_anew);
-    count("collie_flush_rows_total", "Rows that flushes brought.", flush.rows);
-    count("collie_flush_bytes_total", "Bytes of tables that flushes wrote.", levels.flush_bytes);
-    count("collie_relogs_total", "Times that rows were written to the log again instead.", flush.relogs);
-    count("collie_compactions_total", "Merges of levels.", levels.compactions);
-    count("collie_compaction_bytes_total", "Bytes of tables that merges wrote.", levels.compaction_bytes);
+    count("collie_flush_rows_total", "Rows written by flushes.", flush.rows);
+    count("collie_flush_bytes_total", "Bytes of tables written by flushes.", levels.flush_bytes);
+    count("collie_relogs_total", "Number of times that rows were logged again instead of flushed.", flush.relogs);
+    count("collie_compactions_total", "Compactions of levels.", levels.compactions);
+    count("collie_compaction_bytes_total", "Bytes of tables written by compactions.", levels.compaction_bytes);
     let bytes: u64 = levels.trees.iter().map(|tree| tree.bytes).sum();
-    out.one("collie_level_bytes", Kind::Gauge, "Bytes of the tables in levels.", bytes);
+    out.one("collie_level_bytes", Kind::Gauge, "Bytes of the tables in the levels.", bytes);
 }
 
 /// Adds the bytes of the LSM levels that were checked for rot, and the findings.
 pub(super) fn rot(out: &mut Exposition, scrub: ScrubStat) {
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
-    count("collie_scrub_passes_total", "Times that all tables of the levels were read to look for rot.", scrub.passes);
-    count("collie_scrub_bytes_total", "Bytes read for that.", scrub.bytes);
-    count("collie_rot_found_total", "Files of the levels that were not as they were written.", scrub.rotten);
-    count("collie_rot_mended_total", "Those whose content was written again from memory.", scrub.mended);
+    count("collie_scrub_passes_total", "Complete passes of the scrubber over the tables of the levels.", scrub.passes);
+    count("collie_scrub_bytes_total", "Bytes read by the scrubber.", scrub.bytes);
+    count("collie_rot_found_total", "Damaged files of the levels found by the scrubber.", scrub.rotten);
+    count(
+        "collie_rot_mended_total",
+        "Damaged files of the levels whose content was rewritten from memory.",
+        scrub.mended,
+    );
 }
 
 /// The figures of a family, or of several.
@@ -127,7 +140,14 @@ pub(super) fn families(out: &mut Exposition, figures: &StoreFigures) {
         out.each(name, kind, help, samples);
     };
     each("collie_family_rows", Kind::Gauge, "Rows of a table or index in memory.", |shown| shown.rows);
-    each("collie_family_memory_bytes", Kind::Gauge, "Memory that these take up, about.", |shown| shown.memory_bytes);
-    each("collie_family_writes_total", Kind::Counter, "Writes to them.", |shown| shown.writes);
-    each("collie_family_unflushed_bytes", Kind::Gauge, "What its levels lack of them.", |shown| shown.unflushed_bytes);
+    each("collie_family_memory_bytes", Kind::Gauge, "Approximate memory of the rows of a table or index.", |shown| {
+        shown.memory_bytes
+    });
+    each("collie_family_writes_total", Kind::Counter, "Writes to a table or index.", |shown| shown.writes);
+    each(
+        "collie_family_unflushed_bytes",
+        Kind::Gauge,
+        "Bytes of rows of a table or index that are not flushed.",
+        |shown| shown.unflushed_bytes,
+    );
 }
