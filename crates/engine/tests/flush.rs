@@ -465,7 +465,12 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
         for thread in 0..THREADS {
             let (db, families) = (&db, &families);
             scope.spawn(move || {
-                for round in 0..150_u8 {
+                for count in 0_u32.. {
+                    // A fast machine writes 150 rounds between two looks of the flusher.
+                    if count >= 150 && db.flush_stat().flushes > 3 {
+                        break;
+                    }
+                    let round = u8::try_from(count % 150).unwrap();
                     let mut session = db.session().unwrap();
                     begin(&mut session);
                     // Either all three families have this round or none.
@@ -492,7 +497,6 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
         assert!(clock.now_ns() < deadline_ns, "{} bytes are kept", kept());
         std::thread::yield_now();
     }
-    assert!(db.flush_stat().flushes > 3, "{:?}", db.flush_stat());
     let expected: Vec<Rows> = families.iter().map(|cf| rows(&db, &db.family(*cf))).collect();
     assert!(expected.windows(2).all(|pair| pair[0] == pair[1]));
     db.close().unwrap();
