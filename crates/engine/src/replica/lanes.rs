@@ -8,8 +8,8 @@
 //!   thread waits for a reader.
 //! - L3. A worker that cannot continue signals that before it ends; threads that wait for it are woken.
 //!
-//! Order of locks: a lane's queue alone. The watermark has its own rules (`watermark.rs`). Checked by `tests.rs`, and
-//! the words by the models of `watermark.rs`.
+//! Order of locks: a lane's queue alone. The watermark has its own rules (`watermark.rs`). Checked by
+//! `tests/lanes.rs`, and the words by the models of `watermark.rs`.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;

@@ -40,8 +40,8 @@
 //!   `family.rs`), so no flush takes its rows. If the transaction aborts, the family is freed as if it were dropped
 //!   (D4); if ROLLBACK_TO voids a part of those rows, the COMMIT deletes them and applies the rows that count.
 //!
-//! Checked by `tests.rs`: parallel replay, replay by one worker and a map agree, whatever the number of workers and the
-//! packets.
+//! Checked by `tests/agreement.rs` (parallel replay, replay by one worker and a map agree, whatever the number of
+//! workers and the packets) and `tests/rules.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
