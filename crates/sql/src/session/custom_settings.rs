@@ -27,11 +27,6 @@ impl CustomSettings {
         self.values.get(&name.to_ascii_lowercase()).map(|value| &**value)
     }
 
-    /// Returns the names of all settings, in lower case.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.values.keys().cloned().collect()
-    }
-
     /// Sets a value; `None` removes it.
     ///
     /// # Errors

@@ -307,11 +307,6 @@ impl Settings {
         self.get(name) == "on"
     }
 
-    /// Returns the names of the settings with a dot that have a value.
-    pub(in crate::session) fn custom_names(&self) -> Vec<String> {
-        self.custom.names()
-    }
-
     /// Sets a value; `None` restores the default.
     ///
     /// # Errors

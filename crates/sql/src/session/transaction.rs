@@ -585,17 +585,29 @@ impl Session {
     /// Sets a setting for the session or, if `local`, until the transaction ends; outside a block the transaction is
     /// that of the statement's query string or pipeline. A rollback restores the former value.
     pub(super) fn change_setting(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        let before = self.settings.clone();
-        self.settings.set(name, value)?;
+        self.change_settings(local, |settings| settings.set(name, value))
+    }
+
+    /// Changes settings as [`Self::change_setting`] does. `change` is applied again to the settings after a commit if
+    /// the transaction has local ones.
+    pub(super) fn change_settings(&mut self, local: bool, change: impl Fn(&mut Settings) -> Result<()>) -> Result<()> {
+        let kept = &self.transaction;
+        let is_first = kept.settings_before.is_none() || local && kept.settings_after_commit.is_none();
+        let before = is_first.then(|| self.settings.clone());
+        change(&mut self.settings)?;
         self.reported.note_change();
         self.ensure_block();
-        self.transaction.settings_before.get_or_insert(before.clone());
-        if local {
-            self.transaction.settings_after_commit.get_or_insert(before);
-        } else if let Some(after) = &mut self.transaction.settings_after_commit {
-            after.set(name, value)?;
+        let kept = &mut self.transaction;
+        if let Some(before) = before {
+            if local {
+                kept.settings_after_commit.get_or_insert_with(|| before.clone());
+            }
+            kept.settings_before.get_or_insert(before);
         }
-        Ok(())
+        match &mut kept.settings_after_commit {
+            Some(after) if !local => change(after),
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the settings by those that the end of a transaction or of a part of it restores, if it changed any.

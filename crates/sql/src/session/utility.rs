@@ -159,12 +159,10 @@ impl Session {
                 let set = ast::Set { name: name.to_owned(), values: Vec::new(), local: false };
                 self.set(&set, client)
             }
-            None => {
-                for setting in SETTINGS {
-                    self.change_setting(setting.name, None, false)?;
-                }
-                self.settings.custom_names().iter().try_for_each(|name| self.change_setting(name, None, false))
-            }
+            None => self.change_settings(false, |settings| {
+                settings.reset_all();
+                Ok(())
+            }),
         }
     }
 
