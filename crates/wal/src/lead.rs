@@ -27,7 +27,7 @@ impl Lead {
     /// The gathered records, up to one frame, survive a power cut.
     ///
     /// # Progress
-    /// Blocks on the write and the sync, and on in-flight flushes that placed their frames before.
+    /// Blocks on the write and the sync.
     pub fn run(mut self) -> Result<(), WalError> {
         let permit = self.permit.take().expect("taken here and in drop only");
         self.core.flusher.flush(permit)

@@ -550,7 +550,7 @@ impl Log {
     /// Stops using the files without a flush, as if the process had died here. For tests of recovery.
     ///
     /// # Progress
-    /// Blocks on in-flight flushes and on the threads of the log.
+    /// Blocks on the in-flight flush and on the threads of the log.
     pub fn abandon(&self) {
         // Nothing is flushed, so nothing can fail.
         let _nothing = self.owner.close(false);

@@ -63,7 +63,7 @@ struct Inner {
     next_id: u64,
     held: BTreeMap<u64, Held>,
     start: Lsn,
-    /// The reason why appends are refused: a hold with policy `RetentionPin` is at its bound.
+    /// The reason why appends are refused: a pin with policy `Hold` is at its bound.
     closed: Option<String>,
 }
 

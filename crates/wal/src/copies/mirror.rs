@@ -4,7 +4,7 @@
 //! A call fails only if it succeeded in too few copies; the log then handles it as a failed file. Otherwise a copy that
 //! failed, or took longer than `wal.copy_stall` after the others were done, is left out: it no longer counts, a warning
 //! names it, and the frame writer records the change in the next segment before anything more is acknowledged
-//! (`Course::settle`).
+//! (`settle`).
 //!
 //! # Invariants
 //! - I1. A call that returned success succeeded in every live copy. A write or sync of frames under
