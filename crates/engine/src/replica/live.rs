@@ -38,7 +38,8 @@
 //!   the COMMIT of a large definition nor a commit behind it waits for them. No other transaction writes to such a
 //!   family, and no snapshot knows it, before that COMMIT. Until then the family is uncommitted (A2 of the store's
 //!   `family.rs`), so no flush takes its rows. If the transaction aborts, the family is freed as if it were dropped
-//!   (D4); if ROLLBACK_TO voids a part of those rows, the COMMIT deletes them and applies the rows that count.
+//!   (D4), and so is one that the COMMIT leaves without a name; if ROLLBACK_TO voids a part of those rows, the COMMIT
+//!   deletes them and applies the rows that count.
 //!
 //! Checked by `tests/agreement.rs` (parallel replay, replay by one worker and a map agree, whatever the number of
 //! workers and the packets) and `tests/rules.rs`.
@@ -248,7 +249,9 @@ impl<F: Follow> Live<F> {
                 let first = open.as_ref().and_then(|open| open.chunks.first()).map_or(at, |chunk| chunk.at);
                 let mut writing =
                     Writing { at, since: at.since, families: Vec::new(), catalog: Vec::new(), ahead: Vec::new() };
+                let mut made = Vec::new();
                 if let Some(open) = open.filter(|open| !open.chunks.is_empty()) {
+                    made.clone_from(&open.ahead);
                     self.write_chunks(open, &mut writing)?;
                     self.write(ops, &mut writing)?;
                     // Already noted with its first chunk, or when the log was opened with the transaction unfinished.
@@ -266,6 +269,9 @@ impl<F: Follow> Live<F> {
                     self.position = end;
                     self.dispatch(end);
                 }
+                // ROLLBACK_TO may have voided the row that names a family.
+                made.retain(|cf| ![&self.named, &self.gone].iter().any(|known| known.contains_key(cf)));
+                self.give_up(made, end);
             }
             Redo::Chunk { xid, ops } => {
                 self.note_xid(xid);

@@ -122,7 +122,7 @@ fn large_transactions_are_read_back_and_hold_the_log() {
 #[test]
 fn rows_of_a_new_table_are_applied_before_their_commit() {
     let (table, new) = (CfId::new(5), CfId::new(9));
-    for ending in ["commit", "abort", "incarnation", "rollback", "late"] {
+    for ending in ["commit", "abort", "incarnation", "rollback", "unmade", "late"] {
         let mut log = Log::new();
         let names = vec![named("sql:16384", 5)];
         log.commit(&[2, 0, 0], &names, names.clone());
@@ -132,13 +132,20 @@ fn rows_of_a_new_table_are_applied_before_their_commit() {
         log.chunk(7, &second);
         let before_end = log.records.len();
         let mut live_changes = [&first[..], &second].concat();
-        let own = vec![Change::put(9, b"d", b"1"), named("sql:16385", 9)];
+        let own = match ending {
+            "unmade" => vec![Change::put(5, b"own", b"1")],
+            _ => vec![Change::put(9, b"d", b"1"), named("sql:16385", 9)],
+        };
         match ending {
             "abort" => drop(log.push(tag::ABORT, encode_integers(&[7]))),
             "incarnation" => drop(log.push(tag::INCARNATION, incarnation().encode())),
             "rollback" => {
                 live_changes.truncate(3);
                 log.push(tag::ROLLBACK_TO, encode_integers(&[7, 3]));
+            }
+            "unmade" => {
+                live_changes.clear();
+                log.push(tag::ROLLBACK_TO, encode_integers(&[7, 0]));
             }
             _ => {}
         }
@@ -170,10 +177,16 @@ fn rows_of_a_new_table_are_applied_before_their_commit() {
         settle(&world, &live);
         let end = Lsn::new(log.end);
         assert_eq!(rows_at(&world.families, end), log.rows_at(end), "{ending}");
-        assert_eq!(world.read_back.load(SeqCst), usize::from(ending == "rollback") * 2, "{ending}: read twice");
+        assert_eq!(
+            world.read_back.load(SeqCst),
+            usize::from(matches!(ending, "rollback" | "unmade")) * 2,
+            "{ending}: read twice"
+        );
         world.horizon.store(log.end, SeqCst);
         live.flush();
-        assert_eq!((world.freed.lock().contains(&new), world.families.get(new).is_some()), (!commits, commits));
+        let is_made = commits && ending != "unmade";
+        let found = (world.freed.lock().contains(&new), world.families.get(new).is_some());
+        assert_eq!(found, (!is_made, is_made), "{ending}");
     }
 }
 
