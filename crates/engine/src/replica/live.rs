@@ -185,7 +185,7 @@ impl<F: Follow> Live<F> {
     /// back (D4). Only SQL names all of its families; without a family of SQL, one without a name may belong to a
     /// program.
     fn note_left(&mut self) {
-        if !self.named.values().any(|owner| *owner == Owner::Sql) {
+        if !has_sql(&self.named) {
             return;
         }
         let all = self.target.families().all();
@@ -328,12 +328,13 @@ impl<F: Follow> Live<F> {
         let Self { target, lanes, unfinished, named, gone, holes, row_writes, .. } = self;
         let families = target.families();
         // Only SQL names each family in the transaction that makes it; a program writes to one without a name.
+        let has_sql = has_sql(named);
         let is_new = |cf: CfId| {
-            let is_unknown = cf != CfId::CATALOG
+            has_sql
+                && cf != CfId::CATALOG
                 && ![&*named, &*gone].iter().any(|known| known.contains_key(&cf))
                 && !holes.contains_key(&cf)
-                && families.get(cf).is_none();
-            is_unknown && named.values().any(|owner| *owner == Owner::Sql)
+                && families.get(cf).is_none()
         };
         let ahead = unfinished.chunk(at, xid, ops, target.large(), Some(&is_new)).map_err(damage)?;
         for cf in ahead.iter().filter(|cf| families.get(**cf).is_none()) {
@@ -583,6 +584,11 @@ fn each_op(ops: &[u8], lsn: Lsn, visit: &mut dyn FnMut(Op<'_>) -> Result<(), Eng
         visit(Op::decode(&mut reader).map_err(|error| EngineError::Corruption { lsn, what: error.what })?)?;
     }
     Ok(())
+}
+
+/// Returns whether a family belongs to SQL.
+fn has_sql(named: &Named) -> bool {
+    named.values().any(|owner| *owner == Owner::Sql)
 }
 
 /// Returns whether an operation is on the catalog. An undecodable operation is reported later.

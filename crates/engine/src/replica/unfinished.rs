@@ -84,6 +84,16 @@ impl Open {
         let mut ahead = self.chunks.iter().filter(|chunk| chunk.ahead != Ahead::None);
         ahead.any(|chunk| !self.course.counts_all(&chunk.numbers))
     }
+
+    /// Returns whether the rows of a family are applied ahead; notes one that no other transaction knows.
+    fn is_ahead(&mut self, cf: CfId, is_new: &dyn Fn(CfId) -> bool) -> bool {
+        let is_noted = self.ahead.contains(&cf);
+        let is_new = !is_noted && is_new(cf);
+        if is_new {
+            self.ahead.push(cf);
+        }
+        is_noted || is_new
+    }
 }
 
 /// See the module's documentation.
@@ -121,17 +131,19 @@ impl Unfinished {
         open.began_earlier |= is_new.is_none();
         let is_new = is_new.filter(|_| !open.began_earlier);
         let (first, mut ahead_count) = (open.course.logged(), 0);
+        let mut last = None; // the family of the operation before, and whether it is ahead
         let mut reader = Reader::new(ops);
         while !reader.is_empty() {
             let op = Op::decode(&mut reader).map_err(|error| error.what)?;
             open.writes_catalog |= op.cf == CfId::CATALOG;
             open.course.note_operation();
-            if let Some(is_new) = is_new {
-                if !open.ahead.contains(&op.cf) && is_new(op.cf) {
-                    open.ahead.push(op.cf);
-                }
-                ahead_count += u64::from(open.ahead.contains(&op.cf));
-            }
+            let Some(is_new) = is_new else { continue };
+            let is_ahead = match last {
+                Some((cf, is_ahead)) if cf == op.cf => is_ahead,
+                _ => open.is_ahead(op.cf, is_new),
+            };
+            last = Some((op.cf, is_ahead));
+            ahead_count += u64::from(is_ahead);
         }
         let numbers = first..open.course.logged();
         let ahead = match ahead_count {
