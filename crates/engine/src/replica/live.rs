@@ -241,8 +241,9 @@ impl<F: Follow> Live<F> {
                     open.as_ref().unwrap_or(&none).course.check_whole(chunks, first_chunk).map_err(damage)?;
                 }
                 let writes_catalog = open.as_ref().is_some_and(|open| open.writes_catalog) || is_on_catalog(ops);
-                if writes_catalog {
-                    // All earlier commits are in place before the first write to the catalog.
+                if writes_catalog || open.as_ref().is_some_and(|open| !open.ahead.is_empty()) {
+                    // All earlier commits are in place before the first write to the catalog, and all rows that were
+                    // applied ahead before they get their CSN (D7).
                     self.dispatch(self.position);
                     self.lanes.drain()?;
                 }
