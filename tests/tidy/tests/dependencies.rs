@@ -1,13 +1,10 @@
 //! The rules for dependencies: licences allowed by deny.toml, from the registry, none from git.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
+use collie_tidy::root;
 use serde_json::Value;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
 
 fn packages() -> Vec<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());

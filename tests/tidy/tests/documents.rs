@@ -1,30 +1,16 @@
 //! Documents and sources: ASCII, no dead paths in ARCHITECTURE.md, complete decision records, one format of positions.
-#![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-fn tracked() -> Vec<PathBuf> {
-    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
-    assert!(output.status.success(), "git ls-files failed");
-    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
-}
-
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    path.extension().is_some_and(|extension| extensions.iter().any(|e| extension == *e))
-}
+use collie_tidy::{has_extension, root, tracked};
 
 /// Goal: every source and document is ASCII and ends with a newline. Method: every tracked text file is read.
 #[test]
 fn sources_and_documents_are_ascii() {
-    for path in tracked() {
+    for path in tracked().unwrap() {
         if !has_extension(&path, &["rs", "md", "toml", "tsv", "py", "sql"]) {
             continue;
         }
@@ -57,7 +43,7 @@ fn every_path_on_the_map_exists() {
 /// Goal: every Rust file states its purpose. Method: each begins with a `//!` line.
 #[test]
 fn every_source_file_opens_with_its_purpose() {
-    for path in tracked().into_iter().filter(|path| has_extension(path, &["rs"])) {
+    for path in tracked().unwrap().into_iter().filter(|path| has_extension(path, &["rs"])) {
         let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
         assert!(text.starts_with("//!"), "{}: the first line is not a //! comment", path.display());
     }
@@ -87,6 +73,6 @@ fn positions_are_formatted_in_one_place() {
     let halves = ["X}", "/{"].concat();
     let formats = |path: &Path| fs::read_to_string(root().join(path)).is_ok_and(|text| text.contains(&halves));
     let found: Vec<PathBuf> =
-        tracked().into_iter().filter(|path| has_extension(path, &["rs"]) && formats(path)).collect();
+        tracked().unwrap().into_iter().filter(|path| has_extension(path, &["rs"]) && formats(path)).collect();
     assert_eq!(found, [Path::new("crates/base/src/lsn.rs")]);
 }

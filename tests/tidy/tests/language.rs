@@ -3,7 +3,7 @@
 //! `docs/glossary.md` has the terms. A name in backticks, a block of code, the target of a link and a part that a program
 //! writes are no prose.
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
 use collie_tidy::{root, texts};
 
@@ -68,12 +68,10 @@ fn faults(path: &str, text: &str) -> Vec<String> {
     let banned = BANNED.iter().chain(BANNED_IN_CODE.iter().filter(|_| is_code));
     let (mut faults, mut is_block, mut is_generated) = (Vec::new(), false, false);
     for (number, line) in text.lines().enumerate() {
-        let Some(line) = (if is_code { comment(line).map(|comment| (line, comment)) } else { Some((line, line)) })
-        else {
+        let Some(said) = (if is_code { comment(line) } else { Some(line) }) else {
             is_block = false;
             continue;
         };
-        let (whole, said) = line;
         is_generated = if is_generated { !said.ends_with("end -->") } else { said.ends_with("begin -->") };
         if is_generated {
             continue;
@@ -83,7 +81,7 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             is_block = !is_block;
         }
         let mut fault = |what: String| faults.push(format!("{path}:{}: {what}", number + 1));
-        let columns = whole.chars().count();
+        let columns = line.chars().count();
         if columns > COLUMNS_MAX && !start.starts_with('|') && !is_block {
             fault(format!("{columns} columns, where {COLUMNS_MAX} are allowed"));
         }
@@ -161,5 +159,5 @@ fn subjects_of_commits_name_a_crate_and_fit() {
 /// The tree is where this file says.
 #[test]
 fn the_root_has_the_glossary() {
-    assert!(root().join(Path::new("docs/glossary.md")).exists());
+    assert!(root().join("docs/glossary.md").exists());
 }

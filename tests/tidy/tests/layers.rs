@@ -3,11 +3,8 @@
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
+use collie_tidy::root;
 use serde_json::Value;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
 
 fn metadata() -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
