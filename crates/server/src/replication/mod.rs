@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `listen.rs` | the port of a primary: PostgreSQL's start-up with `replication=collie`, then the stream |
+//! | `listen.rs` | the port of a node: the stream, and questions about terms |
+//! | `start_up.rs` | PostgreSQL's start-up with `replication=collie`, and the proof that a peer has the key |
 //! | `contact.rs` | whether a replica follows its primary, since when not, and the data of views about it |
 //! | `quorum_watch.rs` | since when the quorum has been in its state |
 //! | `shown.rs` | the data of views and functions about a primary's slots |
@@ -38,6 +39,7 @@ mod redundancy;
 mod rejoin;
 mod role;
 mod shown;
+mod start_up;
 mod successor;
 
 pub use self::peers::{Peer, Peers};
