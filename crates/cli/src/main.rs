@@ -22,6 +22,7 @@ mod shell;
 mod status;
 mod train;
 mod wal;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,13 @@ enum Command {
     /// that they acknowledged; without a list it is promoted at once, and the amount of its primary's log that it
     /// lacked at last contact is printed.
     Promote(promote::Args),
+    /// Run a witness: a third vote for two nodes, which keeps promises and no data.
+    ///
+    /// Run it on a machine of its own, with a copy of the nodes' replication key, and name its address in
+    /// replication.witness on both nodes. With it a replica can be promoted when the primary is lost, and a primary
+    /// whose replica is lost acknowledges commits alone, safely: the witness then lets no other node lead. Runs until
+    /// SIGTERM or SIGINT.
+    Witness(witness::Args),
     /// Show or change the key by which the nodes of a database know each other.
     ///
     /// The first node makes it when it serves replicas (DIR/replication.key); each further node needs a copy before it
@@ -139,6 +147,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Promote(args) => promote::run(&args),
         Command::ReplicaKey { command } => replica_key::run(command),
+        Command::Witness(args) => witness::run(&args),
         Command::Wal { command } => wal::run(command),
         Command::Train { command } => train::run(command),
         Command::Demo(args) => demo::run(&args),

@@ -148,6 +148,7 @@ mod traced;
 mod tree_rewrite;
 mod txn_chunks;
 mod wait;
+mod witness_state;
 mod write_pause;
 mod write_retries;
 mod writes;
@@ -200,6 +201,7 @@ pub use settled::{CommitLevel, Confirmed};
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 pub use wait::{Ack, WaitFuture};
+pub use witness_state::{DegradedLeader, WitnessState};
 
 /// Checks the types that a server moves between its threads.
 const _: () = {

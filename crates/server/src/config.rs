@@ -22,7 +22,10 @@ pub use self::{
     keys::{KEYS, Key, Kind},
     training::Training,
 };
-use crate::{error::ServeError, replication::Peers};
+use crate::{
+    error::ServeError,
+    replication::{Peer, Peers},
+};
 
 /// The replication settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub struct Replication {
     pub verify: Option<Duration>,
     /// `replication.window`.
     pub window_bytes: u64,
+    /// `replication.witness`: the address where a node listens that promises and keeps no data.
+    pub witness: Option<String>,
 }
 
 impl Default for Replication {
@@ -101,6 +106,7 @@ impl Default for Replication {
             timeout: Duration::from_secs(5),
             verify: None,
             window_bytes: 64 << 20,
+            witness: None,
         }
     }
 }
@@ -119,6 +125,13 @@ impl Replication {
         }
         let names = self.peers.0.iter().map(|peer| peer.name.clone()).chain([self.slot.clone()]).collect();
         QuorumList::majority(names).map_err(|error| error.to_string())
+    }
+
+    /// Returns the nodes that promise terms: the peers, and the witness.
+    pub fn voters(&self) -> Peers {
+        let mut voters = self.peers.clone();
+        voters.0.extend(self.witness.as_deref().map(Peer::witness));
+        voters
     }
 
     /// Makes the list of `majority`, once all settings are known.
@@ -337,6 +350,14 @@ impl Config {
             }
             "replication.verify" => replication.verify = Some(time()?).filter(|time| !time.is_zero()),
             "replication.window" => replication.window_bytes = bytes()?.max(1),
+            "replication.witness" => {
+                let is_address =
+                    value.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+                if !value.is_empty() && !is_address {
+                    return Err(bad("expected HOST:PORT, as in 127.0.0.1:5464"));
+                }
+                replication.witness = Some(value.to_owned()).filter(|_| !value.is_empty());
+            }
             "server.copy_dir" => {
                 if !value.is_empty() && !Path::new(value).is_absolute() {
                     return Err(bad("expected an absolute path, as in /backups"));
@@ -641,6 +662,8 @@ mod tests {
             ("replication.backup_rate=1KiB", "expected 64KiB or more"),
             ("replication.degrade=never", "expected wait, or after and a time"),
             ("replication.degrade=after all", "expected a time, as in after 10s"),
+            ("replication.witness=:5464", "expected HOST:PORT"),
+            ("replication.witness=host", "expected HOST:PORT"),
             ("training.collection_policy=pilot", "expected one of none, always, hard_limit"),
             ("training.collection_delay_bound=-1%", "expected a part, as in 0.1 or 10%"),
             ("training.collection_delay_bound=1001%", "expected 0 to 1000%"),

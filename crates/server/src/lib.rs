@@ -26,6 +26,6 @@ mod stopping;
 mod training;
 
 pub use error::ServeError;
-pub use replication::{Peer, Peers};
+pub use replication::{Peer, Peers, WitnessServer};
 pub use serve::{Server, Stopped};
 pub use training::Rehearsal;

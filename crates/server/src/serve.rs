@@ -328,7 +328,7 @@ impl Life {
                 handle.block_on(promoting).unwrap_or_else(|_| Err("the promotion was given up".to_owned()))
             }));
         } else if !config.engine.read_only {
-            let peers = config.replication.peers.clone();
+            let peers = config.replication.voters();
             let name = name_of(config, node.db.node_id());
             runtime.spawn(announce(node.terms.clone(), peers, (name, own_key.clone()), node.db.clone()));
         }

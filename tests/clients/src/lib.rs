@@ -27,6 +27,7 @@ pub mod server;
 pub mod session;
 pub mod stopwatch;
 pub mod wire;
+pub mod witness;
 
 pub use browser::Browser;
 pub use demo::Demo;

@@ -45,6 +45,7 @@ mod training_samples;
 mod transaction_ids;
 mod views;
 mod wire_regress;
+mod witness;
 
 /// Goal: no test file is left out. Method: every file in this folder is a module here.
 #[test]

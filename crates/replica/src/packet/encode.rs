@@ -89,6 +89,9 @@ fn body(packet: &Packet<'_>, out: &mut Body<'_>) {
                 TermKind::Refuse => 2,
                 TermKind::Announce => 3,
                 TermKind::Succeed => 4,
+                TermKind::Degrade => 5,
+                TermKind::Restore => 6,
+                TermKind::Degraded => 7,
             };
             out.u8(kind).u64(term.get()).u64(history.get()).u64(*node).u64(last_term.get()).u64(durable.get());
         }

@@ -429,7 +429,7 @@ pub struct Handover<'a> {
 }
 
 /// The kind of a message about a term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TermKind {
     /// The node wants to lead in the term.
     Propose,
@@ -442,6 +442,15 @@ pub enum TermKind {
     /// The node wants to lead in the term as the successor of the asked node, in a switchover; without one the
     /// asked node refuses.
     Succeed,
+    /// To a witness: the node leads in the term and needs leave to acknowledge commits without its quorum, which has
+    /// confirmed nothing at or above `durable`.
+    Degrade,
+    /// To a witness: the node leads in the term, acknowledges nothing without its quorum, and that has everything
+    /// below `durable`.
+    Restore,
+    /// Of a witness that has not promised the term: `node`, which leads in `last_term`, acknowledges commits without
+    /// its quorum.
+    Degraded,
 }
 
 /// `T`: which node may lead.

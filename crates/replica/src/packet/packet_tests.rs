@@ -227,6 +227,7 @@ impl Parts {
                 Packet::Term(TermPacket {
                     kind: match self.choice & 64 {
                         0 => self.pick(&[TermKind::Propose, TermKind::Promise, TermKind::Refuse, TermKind::Announce]),
+                        1 => self.pick(&[TermKind::Degrade, TermKind::Restore, TermKind::Degraded, TermKind::Succeed]),
                         _ => TermKind::Succeed,
                     },
                     term,

@@ -8,7 +8,10 @@
 //!   at least `m - n + 1` promises, which intersect every set of `n`, and its log reaches as far as that of each
 //!   of them.
 //! - B2. No two nodes win in one term: each has more than half of the `m`, and no node promises a term twice.
-//! - B3. Promises of nodes that are not listed do not count: they acknowledged nothing.
+//! - B3. Promises of nodes that are not listed do not count: they acknowledged nothing. The exception is a witness,
+//!   which has no data: its promise counts towards the majority (B2), of the listed nodes and itself, and not towards
+//!   the nodes that intersect every set of `n` (B1). It promises nothing while a leader acknowledges commits without
+//!   its quorum (`witness.rs`).
 //!
 //! Checked by the tests here: random acknowledgements, against the acknowledged position; two candidates at once.
 
@@ -37,9 +40,12 @@ pub struct Vote {
 #[derive(Clone, Debug)]
 pub struct Ballot {
     list: Vec<String>,
-    needed: usize,
+    /// How many listed nodes must have a commit before it is acknowledged.
+    n: usize,
     /// Promises of listed nodes, including its own; each node once.
     votes: Vec<Vote>,
+    /// Whether a witness has promised.
+    witnessed: bool,
     own: Reach,
 }
 
@@ -65,15 +71,25 @@ pub enum Outcome {
 /// Returns how many of `m` listed nodes must promise, where commits are acknowledged by `n` of them: enough to
 /// intersect every set of `n`, and more than half.
 pub fn needed(n: usize, m: usize) -> usize {
-    let meets_every_n = m.saturating_sub(n).saturating_add(1);
-    meets_every_n.max(m / 2 + 1)
+    meets_every(n, m).max(m / 2 + 1)
+}
+
+/// Returns how many of `m` nodes intersect every set of `n` of them.
+fn meets_every(n: usize, m: usize) -> usize {
+    m.saturating_sub(n).saturating_add(1)
+}
+
+/// Returns how many of `m` listed nodes must promise if a witness promises too, where commits are acknowledged by `n`
+/// of the nodes: enough to intersect every set of `n`, and with the witness more than half of `m + 1`.
+pub fn needed_with_witness(n: usize, m: usize) -> usize {
+    meets_every(n, m).max(m.div_ceil(2))
 }
 
 impl Ballot {
     /// Creates the ballot of the node `name`, whose log reaches `own`; commits are acknowledged by `n` nodes of
     /// `list`.
     pub fn new(list: &[String], n: usize, name: &str, own: Reach) -> Self {
-        let mut ballot = Self { list: list.to_vec(), needed: needed(n, list.len()), votes: Vec::new(), own };
+        let mut ballot = Self { list: list.to_vec(), n, votes: Vec::new(), witnessed: false, own };
         ballot.promised(Vote { name: name.to_owned(), reach: own });
         ballot
     }
@@ -86,16 +102,20 @@ impl Ballot {
         }
     }
 
-    /// Returns how many promises are needed.
-    pub fn needed(&self) -> usize {
-        self.needed
+    /// Adds the promise of the witness (B3).
+    pub fn witnessed(&mut self) {
+        self.witnessed = true;
+    }
+
+    fn needed(&self) -> usize {
+        if self.witnessed { needed_with_witness(self.n, self.list.len()) } else { needed(self.n, self.list.len()) }
     }
 
     /// Returns the result of the promises so far (B1, B2).
     pub fn outcome(&self) -> Outcome {
         let have = self.votes.len();
-        if have < self.needed {
-            return Outcome::Short { have, needed: self.needed };
+        if have < self.needed() {
+            return Outcome::Short { have, needed: self.needed() };
         }
         match self.votes.iter().max_by_key(|vote| vote.reach) {
             Some(ahead) if ahead.reach > self.own && !mutant!("VOTE_REACH_IGNORED") => {
@@ -127,6 +147,9 @@ mod tests {
             [((1, 1), 1), ((1, 2), 2), ((2, 2), 2), ((1, 3), 3), ((2, 3), 2), ((3, 3), 2), ((2, 5), 4), ((5, 5), 3)];
         for ((n, m), expected) in cases {
             assert_eq!(needed(n, m), expected, "{n} of {m}");
+        }
+        for ((n, m), expected) in [((2, 2), 1), ((1, 2), 2), ((2, 3), 2), ((3, 4), 2), ((4, 4), 2), ((2, 4), 3)] {
+            assert_eq!(needed_with_witness(n, m), expected, "{n} of {m} and a witness");
         }
     }
 
@@ -184,13 +207,14 @@ mod tests {
             }
         }
 
-        /// Goal: two candidates never both win in a term (B2). Method: each of the others gives its promise to one
-        /// of them.
+        /// Goal: two candidates never both win in a term (B2). Method: each of the others, and a witness, gives its
+        /// promise to one of them.
         #[test]
         fn two_candidates_never_both_win(m in 1_usize..9, n in 1_usize..9, picks in prop::collection::vec(any::<bool>(), 9)) {
             prop_assume!(m > 1);
             let (n, list) = (n.min(m), names(m));
             let mut ballots = [Ballot::new(&list, n, &list[0], reach(1)), Ballot::new(&list, n, &list[1], reach(1))];
+            ballots[usize::from(picks[0])].witnessed();
             for node in 2..m {
                 ballots[usize::from(picks[node])].promised(Vote { name: list[node].clone(), reach: reach(1) });
             }

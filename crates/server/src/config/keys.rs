@@ -159,6 +159,12 @@ pub const KEYS: &[Key] = &[
         "Bytes of log that may be sent to a replica without an acknowledgement; then the primary waits.",
     ),
     key(
+        "replication.witness",
+        Kind::Text,
+        "",
+        "The address where a witness listens (collie witness), as HOST:PORT; the same on every node. With it two nodes survive the loss of one: a replica leads with its own promise and that of the witness, and a primary whose replica is lost acknowledges commits alone, after replication.degrade, once the witness has noted that.",
+    ),
+    key(
         "server.copy_dir",
         Kind::Text,
         "",

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough.
+//! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough, or the witness says
+//!   that a leader acknowledges commits alone.
 //! - C2. With a list of replicas that acknowledge commits, it leads only after winning a [`Ballot`]; without a list,
 //!   and by force, it leads at once: what its primary had beyond is lost, and the reply gives the amount at last
 //!   contact.
@@ -16,6 +17,8 @@
 //!   lists while the list changes (A1 of `asked.rs`).
 //! - C5. After a promotion, commits can be answered by the list in force, as far as the candidate can tell: if too few
 //!   of the named nodes can be reached, the promotion is refused; by force it drops the list, and the reply says so.
+//!   If a witness can be reached, commits can be answered with its leave (`witness_link.rs`), unless the node never
+//!   degrades.
 
 use std::{
     sync::{
@@ -33,7 +36,7 @@ use collie_replica::{
     key::KeyFile,
     packet::TermKind,
     primary::{QuorumConfig, QuorumList},
-    term::{Ballot, Outcome, Standing, Terms, Vote, is_absurd},
+    term::{Ballot, Outcome, Standing, Terms, Vote, is_absurd, needed, needed_with_witness},
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -41,7 +44,7 @@ use tokio::{
 };
 
 use super::{
-    peers::{Addresses, Peers},
+    peers::{Addresses, Peer, Peers},
     redundancy::noted,
 };
 use crate::log_lines;
@@ -128,6 +131,8 @@ pub(crate) struct Candidate {
     pub(crate) configured: Option<QuorumList>,
     /// Whether replicas can follow the node once it leads, so that commits wait for the quorum.
     pub(crate) counts: bool,
+    /// Whether the node, once it leads, may do without its quorum (`replication.degrade`).
+    pub(crate) degrades: bool,
     /// Its own name: that of its slot.
     pub(crate) name: String,
     /// The key by which the other nodes recognize it.
@@ -156,7 +161,7 @@ impl Candidate {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
         let peers = self.reached(force).await?;
-        let reached: Vec<String> = peers.0.iter().map(|peer| peer.name.clone()).collect();
+        let reached = peers.0.clone();
         if !force && let Some(unmet) = self.unmet(&reached) {
             let text = "are needed for each commit: start more of them, or use force, after which commits wait for no other node";
             return Err(format!("commits would wait for ever: {unmet} {text}"));
@@ -174,13 +179,18 @@ impl Candidate {
     }
 
     /// Returns how many nodes of a list are among `reached`, counting this node.
-    fn have(&self, list: &QuorumList, reached: &[String]) -> usize {
-        list.members().iter().filter(|name| reached.contains(name) || **name == self.name).count()
+    fn have(&self, list: &QuorumList, reached: &[Peer]) -> usize {
+        let is_there =
+            |name: &&String| **name == self.name || reached.iter().any(|peer| !peer.is_witness && peer.name == **name);
+        list.members().iter().filter(is_there).count()
     }
 
     /// Returns a text about a list that the nodes in `reached` and this one cannot meet; `None` if commits can be
     /// answered (C5).
-    fn unmet(&self, reached: &[String]) -> Option<String> {
+    fn unmet(&self, reached: &[Peer]) -> Option<String> {
+        if self.degrades && reached.iter().any(|peer| peer.is_witness) {
+            return None;
+        }
         let asked = self.asked(false).ok().filter(|_| self.counts)?;
         let unmet = asked.lists().find(|list| self.have(list, reached) < list.needed())?;
         let have = self.have(unmet, reached);
@@ -255,13 +265,14 @@ impl Candidate {
         } else {
             self.peers.reached(&self.name, self.replica.cluster_id(), &self.key).await
         };
-        let names: Vec<String> = peers.iter().map(|peer| peer.name.clone()).collect();
+        let has_witness = peers.iter().any(|peer| peer.is_witness);
         for list in asked.lists() {
-            let have = self.have(list, &names);
-            let needed = collie_replica::term::needed(list.needed(), list.members().len());
+            let (have, n, m) = (self.have(list, &peers), list.needed(), list.members().len());
+            let needed = if has_witness { needed_with_witness(n, m) } else { needed(n, m) };
             if have < needed {
                 let text = "of the listed replicas can be reached, itself among them, and the promises of";
-                return Err(format!("{have} {text} {needed} are needed: start more of them, or use force"));
+                let more = if has_witness { " besides the witness" } else { "" };
+                return Err(format!("{have} {text} {needed}{more} are needed: start more of them, or use force"));
             }
         }
         Ok(Peers(peers))
@@ -277,6 +288,14 @@ impl Candidate {
         force: bool,
     ) -> Result<QuorumConfig, String> {
         let node = self.terms.node();
+        let (witness, peers) = peers.0.into_iter().partition(|peer| peer.is_witness);
+        let witnessed = self.ask_witness(term, &Peers(witness)).await;
+        if let Err(why) = &witnessed
+            && votes.is_empty()
+            && !force
+        {
+            return Err(why.clone()); // C1
+        }
         // The promise counts before the position is read, so that it covers everything that this node has acknowledged.
         let promised = tokio::task::block_in_place(|| {
             let promised = self.terms.promise(term, node)?;
@@ -286,13 +305,16 @@ impl Candidate {
             return Err(format!("term {term} was promised to another node meanwhile: try again"));
         };
         let question = self.terms.packet(TermKind::Propose, term, &standing);
-        let answers = peers.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
+        let answers = Peers(peers).ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
         // Read again: records received before the promise count, and after it no more can arrive for which a commit was
         // answered (C4).
         let asked = self.asked(force)?;
         let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), &self.name, standing.reach);
         let mut ballots: Vec<Ballot> = asked.lists().map(ballot).collect();
         votes.into_iter().for_each(|vote| ballots.iter_mut().for_each(|ballot| ballot.promised(vote.clone())));
+        if witnessed == Ok(true) {
+            ballots.iter_mut().for_each(Ballot::witnessed);
+        }
         for (peer, answer) in answers {
             match answer {
                 Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
@@ -321,6 +343,28 @@ impl Candidate {
             }
         }
         Ok(asked)
+    }
+
+    /// Asks the witness to promise `term`; returns whether it has, `false` without a witness.
+    ///
+    /// # Errors
+    /// It has not, and why.
+    async fn ask_witness(&self, term: Term, witness: &Peers) -> Result<bool, String> {
+        let question = self.terms.packet(TermKind::Propose, term, &Standing::default());
+        let mut answers = witness.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
+        match answers.pop() {
+            None => Ok(false),
+            Some((peer, answer)) => match answer {
+                Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => Ok(true),
+                Ok(answer) if answer.kind == TermKind::Degraded => Err(format!(
+                    "the witness knows that node {:016x} acknowledges commits alone: start that node, or lose them by force",
+                    answer.node
+                )),
+                Ok(answer) if answer.term >= term => Err(self.answered_higher(&peer.name, answer.term)),
+                Ok(_) => Err("the witness has not heard of a primary yet, and promises nothing before".to_owned()),
+                Err(error) => Err(format!("the witness at {} was not asked: {error}", peer.address)),
+            },
+        }
     }
 
     /// Stops following and leads in `term`; returns a report of that, followed by `more`.

@@ -14,6 +14,7 @@ use collie_engine::{Db, DirectoryIdentity, OpenProgress, OpenReport, Options, Re
 use collie_env::Env;
 use collie_replica::{
     database::{CONSUMER_PREFIX, EngineTarget},
+    primary::Degrade,
     standby::{Ended, TO_BE_FILLED, Told, follow},
     term::Terms,
 };
@@ -100,7 +101,8 @@ pub(crate) fn open(
         replica: replica.clone(),
         target: target.clone(),
         terms,
-        peers: config.replication.peers.clone(),
+        peers: config.replication.voters(),
+        degrades: config.replication.degrade != Degrade::Wait,
         addresses: addresses.clone(),
         switchover_timeout: config.replication.switchover_timeout,
         configured: config.replication.quorum.clone(),

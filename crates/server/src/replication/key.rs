@@ -30,7 +30,7 @@ fn refused(error: &KeyError) -> ServeError {
 /// Returns whether a node communicates with others.
 fn is_needed(config: &Config) -> bool {
     let replication = &config.replication;
-    replication.listen.is_some() || replication.primary.is_some() || !replication.peers.0.is_empty()
+    replication.listen.is_some() || replication.primary.is_some() || !replication.voters().0.is_empty()
 }
 
 /// Checks, before any node is contacted, that an existing key can be used (Y2).

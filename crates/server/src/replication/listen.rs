@@ -37,6 +37,7 @@ use super::{
     role::name_of,
     shown::{Shown, SlotLimits},
     start_up::{Refusals, StartRequest, Strangers, What, admitted},
+    witness_link::WitnessLink,
 };
 use crate::{ServeError, config::Config, log_lines};
 
@@ -100,7 +101,9 @@ impl Replicas {
         }
         let source = Arc::new(source);
         let asked = (synchronous, replication.quorum.clone(), replication.majority_list());
-        let redundancy = Redundancy::new(source.clone(), asked, lead, env.clone());
+        let named = (node.clone(), name_of(config, node.db.node_id()), key.clone());
+        let witness = WitnessLink::new(replication.witness.as_deref(), named, env.clone(), runtime.handle().clone());
+        let redundancy = Redundancy::new(source.clone(), asked, (lead, witness), env.clone());
         let options = StreamOptions {
             heartbeat: replication.heartbeat,
             timeout: replication.timeout,

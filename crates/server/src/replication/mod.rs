@@ -16,6 +16,8 @@
 //! | `role.rs` | the role in which a node is opened: peers are asked which node leads |
 //! | `peers.rs` | the other nodes: questions to all of them, and the addresses where a replica looks for its primary |
 //! | `lead_check.rs` | whether a node that leads has to ask the others before it answers without its quorum |
+//! | `witness_link.rs` | what the witness of a leader knows about its quorum |
+//! | `witness.rs` | the port of a witness: a node that promises terms and keeps no data |
 //! | `candidate.rs` | a replica that becomes a primary |
 //! | `successor.rs` | a replica to which a running primary hands over |
 //! | `handing_over.rs` | a primary that hands over: its transactions end, and its log is held |
@@ -41,8 +43,9 @@ mod role;
 mod shown;
 mod start_up;
 mod successor;
+mod witness;
+mod witness_link;
 
-pub use self::peers::{Peer, Peers};
 pub(crate) use self::{
     candidate::{Node, announce},
     contact::ShownNode,
@@ -56,4 +59,8 @@ pub(crate) use self::{
     rejoin::{Rejoin, set_aside},
     role::{Role, choose, name_of, others},
     shown::EPOCH_DIFFERENCE,
+};
+pub use self::{
+    peers::{Peer, Peers},
+    witness::WitnessServer,
 };

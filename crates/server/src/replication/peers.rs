@@ -25,6 +25,20 @@ pub struct Peer {
     pub name: String,
     /// The address at which it listens for replicas, host and port.
     pub address: String,
+    /// It promises terms and keeps no data.
+    pub is_witness: bool,
+}
+
+impl Peer {
+    /// Returns the node that has this name in lists and listens at `address`.
+    pub fn new(name: impl Into<String>, address: impl Into<String>) -> Self {
+        Self { name: name.into(), address: address.into(), is_witness: false }
+    }
+
+    /// Returns the witness that listens at `address`.
+    pub fn witness(address: &str) -> Self {
+        Self { is_witness: true, ..Self::new("the witness", address) }
+    }
 }
 
 /// The other nodes.
@@ -41,7 +55,7 @@ impl FromStr for Peers {
             let (name, address) = (name.trim(), address.trim());
             let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
             match port.map(str::parse::<u16>) {
-                Some(Ok(_)) if !name.is_empty() => Ok(Peer { name: name.to_owned(), address: address.to_owned() }),
+                Some(Ok(_)) if !name.is_empty() => Ok(Peer::new(name, address)),
                 _ => Err(wanted),
             }
         };
@@ -157,8 +171,7 @@ mod tests {
     #[test]
     fn peers_are_read_by_name_and_address() {
         let peers: Peers = "a=127.0.0.1:5434, b = host:1".parse().unwrap();
-        let peer = |name: &str, address: &str| Peer { name: name.to_owned(), address: address.to_owned() };
-        assert_eq!(peers, Peers(vec![peer("a", "127.0.0.1:5434"), peer("b", "host:1")]));
+        assert_eq!(peers, Peers(vec![Peer::new("a", "127.0.0.1:5434"), Peer::new("b", "host:1")]));
         assert_eq!("".parse::<Peers>(), Ok(Peers::default()));
         for bad in ["a", "a=host", "=host:1", "a=:1", "a=host:x", "a=host:70000", "a=h:1, a=h:2"] {
             assert!(bad.parse::<Peers>().is_err(), "{bad}");

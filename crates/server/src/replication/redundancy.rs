@@ -13,8 +13,9 @@
 //! - U1. A node that leads answers nothing before the configuration that its log names is in force in its own history:
 //!   its own note records that. As long as that cannot be written, the configuration is in force all the same, and
 //!   cannot be changed.
-//! - U2. Only a node that has verified that it still leads degrades (L1 and L2 of `lead_check.rs`), and time during
-//!   which this process was stopped does not count against the replicas.
+//! - U2. Only a node that has verified that it still leads degrades (L1 and L2 of `lead_check.rs`), with the leave of
+//!   the witness if there is one (K2 of `witness_link.rs`), and time during which this process was stopped does not
+//!   count against the replicas.
 //! - U3. A record of the configuration that cannot be written, because the log is held during a switchover, or is full,
 //!   is written later: it is not in force before (Y4 of `synchronous.rs`).
 
@@ -26,12 +27,12 @@ use collie_engine::{EngineError, QuorumNote};
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
-    primary::{Change, QuorumConfig, QuorumError, QuorumList, QuorumStat, Synchronous, list_text},
+    primary::{Change, QuorumConfig, QuorumError, QuorumList, QuorumStat, Source as _, Synchronous, list_text},
 };
 use collie_sql::error::{Result, SqlError, SqlState};
 use parking_lot::Mutex;
 
-use super::lead_check::LeadCheck;
+use super::{lead_check::LeadCheck, witness_link::WitnessLink};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(super) struct Redundancy {
     /// The list that `majority` means, or why it means none.
     majority: std::result::Result<QuorumList, String>,
     lead: Arc<LeadCheck>,
+    witness: Arc<WitnessLink>,
     env: Env,
     life: Mutex<Life>,
 }
@@ -73,10 +75,10 @@ impl Redundancy {
             Option<QuorumList>,
             std::result::Result<QuorumList, String>,
         ),
-        lead: Arc<LeadCheck>,
+        (lead, witness): (Arc<LeadCheck>, Arc<WitnessLink>),
         env: Env,
     ) -> Self {
-        let this = Self { source, synchronous, configured, majority, lead, env, life: Mutex::default() };
+        let this = Self { source, synchronous, configured, majority, lead, witness, env, life: Mutex::default() };
         this.keep();
         this
     }
@@ -93,8 +95,16 @@ impl Redundancy {
             return;
         }
         let note = |asked: &QuorumConfig, without: bool| self.note(asked, without);
-        let may_degrade = |since_ns| self.lead.has_asked_since(since_ns);
+        let may_degrade =
+            |since_ns| self.lead.has_asked_since(since_ns) && self.witness.may_degrade(self.source.durable());
         let ticked = self.synchronous.tick(&*self.source, self.env.clock.now_ns(), may_degrade, note);
+        if matches!(ticked, Some((Change::Restored, _))) {
+            self.witness.counts_quorum_from(self.source.durable());
+        }
+        if self.synchronous.asks_others() && self.lead.node().leads() {
+            let QuorumStat { degraded, confirmed, .. } = self.synchronous.stat();
+            self.witness.keep(degraded, self.source.durable(), confirmed.durable);
+        }
         let Some((change, noted)) = ticked else { return };
         let is_noted = self.say_if_failed(noted.as_ref().err());
         let QuorumStat { asked, connected, .. } = self.synchronous.stat();
@@ -143,6 +153,8 @@ impl Redundancy {
         // Without any list, past or present, there is nothing to note; a read-only database commits nothing.
         let is_said = (note.is_none() && !asked.asks()) || db.is_read_only();
         let noting = |asked: &QuorumConfig| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
+        // An earlier process, or an earlier leader, may have acknowledged everything that is here without its quorum.
+        self.witness.counts_quorum_from(self.source.durable());
         let begun = self.synchronous.begin(&*self.source, asked, noting);
         life.leads = begun.is_ok();
         if life.leads {

@@ -133,11 +133,11 @@ pub(crate) fn choose(
 
 /// Returns the other nodes that a configuration names.
 pub(crate) fn others(config: &Config) -> Peers {
-    let mut others = config.replication.peers.clone();
+    let mut others = config.replication.voters();
     if let Some(address) = &config.replication.primary
         && others.0.iter().all(|peer| peer.address != *address)
     {
-        others.0.push(Peer { name: "--replica-of".to_owned(), address: address.clone() });
+        others.0.push(Peer::new("--replica-of", address));
     }
     others
 }

@@ -79,7 +79,7 @@ impl Candidate {
         wait: Duration,
     ) -> Result<(Term, Reach), String> {
         let mut term = self.next_term()?;
-        let asked = Peers(vec![Peer { name: "the primary".to_owned(), address: primary.to_owned() }]);
+        let asked = Peers(vec![Peer::new("the primary", primary)]);
         let until = Instant::now() + wait + ANSWER_TIME;
         let mut is_silent = false;
         loop {
