@@ -77,7 +77,7 @@ unit: tools build
 	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace --no-fail-fast $(MISTAKES)
 	@wal=$$(realpath $$($(CARGO) test --workspace $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
 	failed=; for variant in PROTOCOL=mutex PROTOCOL=help; do \
-		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip lab_tests:: || failed="$$failed $$variant"; \
+		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip tests::lab:: || failed="$$failed $$variant"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # The fleet path in Python: style, and tests against the example program that `build` made.

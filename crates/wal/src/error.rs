@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf};
 
 use collie_base::{Lsn, Remedy};
 
-use crate::truncate::CutRefusal;
+use crate::recovery::truncate::CutRefusal;
 
 /// The reason why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
 #[derive(Debug)]

@@ -31,12 +31,18 @@
 //! # Ok::<(), collie_wal::WalError>(())
 //! ```
 //!
-//! Files: `log` and `writer` are the handles, `core` is their shared state; [`mod@format`] has the byte tables,
-//! `decode` the only decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters,
-//! `segments` and `spare` the files, `recover` the opening. `source`, `window` and `frame_reader` read frames,
-//! `assemble` makes records of them, `read`, `recent`, `watch`, `frame_tail` and `tail` yield them. `ship` yields the
-//! stream as bytes, `follow` writes such bytes to another log, `unpack` makes records of them, `record_count` counts
-//! them. `truncate` cuts the end off, `duplicate` copies a running log.
+//! | room | holds |
+//! |---|---|
+//! | `format` | the byte tables, the writers of the bytes, and the only decoder |
+//! | `segment` | the files of a running log |
+//! | `append` | writers, the ring, and the protocols that reserve positions |
+//! | `flush` | the election of leaders, the flush in flight, the place of the next frame |
+//! | `copies` | the same log in several directories |
+//! | `recovery` | what a dead process left, and the opening; salvage and truncation |
+//! | `read` | frames and records of files |
+//! | `stream` | readers that follow the log, shipping to a replica, a log that follows another |
+//! | `log` | the handle of an open log, and the state that handles share |
+//! | `lab` | the crash laboratory (for tests) |
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(
@@ -56,60 +62,19 @@ macro_rules! mistake {
     }};
 }
 
-mod assemble;
-mod checked;
-mod consumers;
+mod append;
 mod copies;
-mod core;
-mod cursor_file;
-mod dead_ring;
-mod dead_rings;
-mod decode;
-mod duplicate;
 mod error;
-mod figures;
 mod flush;
-mod follow;
 pub mod format;
-mod frame_reader;
-mod frame_tail;
-mod frame_writer;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
-mod last_incarnation;
-mod lead;
 mod log;
-mod misplaced;
 mod options;
-mod owner;
-mod reached;
 mod read;
-mod recent;
-mod record_count;
-mod recover;
-mod reserve;
-mod retention_pins;
-mod ring;
-mod ring_file;
-mod salvage;
-mod scan;
-mod segments;
-mod ship;
-mod source;
-mod spare;
-mod stall;
-mod stat;
-mod tail;
-mod tail_check;
-mod truncate;
-mod unpack;
-mod view;
-mod walk;
-mod warning;
-mod watch;
-mod window;
-mod write_options;
-mod writer;
+mod recovery;
+mod segment;
+mod stream;
 
 #[cfg(test)]
 mod mistakes;
@@ -122,40 +87,40 @@ mod testing;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-pub use checked::Checked;
-pub use collie_base::Lsn;
-pub use consumers::ConsumerStat;
-pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
-pub use cursor_file::fuzz_cursors;
-pub use decode::RecordKind;
-pub use duplicate::{Duplicate, LogPin, give_new_id};
-pub use error::WalError;
-pub use figures::Figures;
-pub use follow::Follower;
-pub use last_incarnation::Ending;
-pub use lead::Lead;
-pub use log::{LentSpare, Log};
-pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
-pub use reached::Reached;
-pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
-pub use recover::Recovered;
+pub use append::write_options::WriteOptions;
+pub use append::writer::{Appended, Writer};
 #[cfg(loom)]
 #[doc(hidden)]
-pub use reserve::{ModelLog, ModelSink, ModelWriter};
-pub use retention_pins::LagLimit;
-pub use salvage::{Hole, Salvage, Salvaged, salvage, salvage_locked};
-pub use segments::Freed;
-pub use ship::{NextShipment, ShipOptions, Shipment, Shipper};
-pub use source::fuzz_reader;
-pub use stat::Stat;
-pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
-pub use tail_check::{TAIL_CHECK_BYTES, TailCheck};
-pub use truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
-pub use unpack::Unpacker;
-pub use view::{LogView, ReadLock};
-pub use warning::Warnings;
-pub use write_options::WriteOptions;
-pub use writer::{Appended, Writer};
+pub use append::{ModelLog, ModelSink, ModelWriter};
+pub use collie_base::Lsn;
+pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
+pub use error::WalError;
+pub use format::decode::RecordKind;
+pub use log::lead::Lead;
+pub use log::reached::Reached;
+pub use log::stat::Stat;
+pub use log::warning::Warnings;
+pub use log::{LentSpare, Log};
+pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
+pub use read::figures::Figures;
+pub use read::source::fuzz_reader;
+pub use read::view::{LogView, ReadLock};
+pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
+pub use recovery::Recovered;
+pub use recovery::checked::Checked;
+pub use recovery::last_incarnation::Ending;
+pub use recovery::salvage::{Hole, Salvage, Salvaged, salvage, salvage_locked};
+pub use recovery::truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
+pub use segment::Freed;
+pub use segment::retention_pins::LagLimit;
+pub use stream::consumers::ConsumerStat;
+pub use stream::cursor_file::fuzz_cursors;
+pub use stream::duplicate::{Duplicate, LogPin, give_new_id};
+pub use stream::follow::Follower;
+pub use stream::ship::{NextShipment, ShipOptions, Shipment, Shipper};
+pub use stream::tail::{LagPolicy, NextRecord, Tail, TailOptions};
+pub use stream::tail_check::{TAIL_CHECK_BYTES, TailCheck};
+pub use stream::unpack::Unpacker;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

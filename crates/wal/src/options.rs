@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use collie_base::{Lsn, bytes_text, time_text};
 
-use crate::{Checked, WalError, Warnings, reserve::SHARED_SLOTS};
+use crate::{Checked, WalError, Warnings, append::SHARED_SLOTS};
 
 /// An upper bound of the bytes that a record takes beyond those of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
@@ -86,7 +86,7 @@ pub enum RecoveryMode {
     /// Trims an unfinished flush; opens the log before the damage and keeps copies of the damaged files as `.wal.bad`.
     PointInTime,
     /// Reads all that is readable and reports the holes. It opens nothing for writing, so opening a log refuses it: see
-    /// [`salvage`](crate::salvage). A database opens read-only with the records that this yields.
+    /// [`salvage`](crate::recovery::salvage). A database opens read-only with the records that this yields.
     SkipAnyCorruptedRecords,
 }
 

@@ -71,9 +71,9 @@ fn append_holds_one_locked_add_and_one_exchange_of_its_own() {
     let dump = disassembly();
     assert_eq!(locked_in(&dump, "append_path::append_one"), Locked::default());
     let lock_free = || Locked { adds: 1, exchanges: 1, others: 0 };
-    assert_eq!(locked_in(&dump, "collie_wal::reserve::base::append"), lock_free());
-    assert_eq!(locked_in(&dump, "collie_wal::reserve::help::append"), lock_free());
-    assert_eq!(locked_in(&dump, "collie_wal::reserve::staging::Staging::put"), Locked::default());
-    let mutex = locked_in(&dump, "collie_wal::reserve::mutex::MutexProtocol::append");
+    assert_eq!(locked_in(&dump, "collie_wal::append::base::append"), lock_free());
+    assert_eq!(locked_in(&dump, "collie_wal::append::help::append"), lock_free());
+    assert_eq!(locked_in(&dump, "collie_wal::append::staging::Staging::put"), Locked::default());
+    let mutex = locked_in(&dump, "collie_wal::append::mutex::MutexProtocol::append");
     assert!(mutex.adds == 0 && mutex.others >= 2, "the counting sees the mutex of the mutex protocol: {mutex:?}");
 }

@@ -35,7 +35,7 @@ use super::{
     mirror::Mirror,
     repair::{copy_file, mark},
 };
-use crate::{CopyState, WalError, format::segment_number, source::FrameSource, window::Window};
+use crate::{CopyState, WalError, format::segment_number, read::source::FrameSource, read::window::Window};
 
 /// Once no more than this was left in a round, the log may be blocked for the rest.
 const LITTLE_BYTES: u64 = 256 << 10;

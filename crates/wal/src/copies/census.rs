@@ -29,10 +29,10 @@ use collie_env::Files;
 use super::merge::CopyDir;
 use crate::{
     WalError,
-    decode::HeaderBlock,
+    format::decode::HeaderBlock,
     format::{BLOCK_BYTES, CopyCounts, REASON_TRUNCATE, segment_name, segment_number},
-    source::FrameSource,
-    window::Window,
+    read::source::FrameSource,
+    read::window::Window,
 };
 
 /// Name of the file that marks a copy while it is filled from another.

@@ -19,10 +19,10 @@ use collie_env::Files;
 use super::census::Witness;
 use crate::{
     WalError,
-    decode::HeaderBlock,
+    format::decode::HeaderBlock,
     format::{BLOCK_BYTES, REASON_TRUNCATE},
-    source::FrameSource,
-    window::Window,
+    read::source::FrameSource,
+    read::window::Window,
 };
 
 /// The log with which a copy is compared: the segments `names` in `dir`, oldest first.

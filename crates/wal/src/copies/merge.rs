@@ -28,10 +28,10 @@ use super::{
 };
 use crate::{
     WalError,
-    decode::HeaderBlock,
+    format::decode::HeaderBlock,
     format::{BLOCK, BLOCK_BYTES, segment_number},
-    source::FrameSource,
-    window::Window,
+    read::source::FrameSource,
+    read::window::Window,
 };
 
 /// A copy of a log directory.

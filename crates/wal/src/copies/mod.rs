@@ -43,8 +43,8 @@ use crate::{
     Checked, Inspection, Options, WalError,
     format::segment_number,
     read::inspect,
-    scan::{Scan, scan_watched},
-    segments::Span,
+    recovery::scan::{Scan, scan_watched},
+    segment::Span,
 };
 
 /// The directories of a log: its own, then `wal.copies`. Those that can be used are locked.

@@ -34,9 +34,9 @@ use super::{
 use crate::{
     WalError,
     format::{BLOCK, BLOCK_BYTES, segment_number},
-    segments::Span,
-    source::FrameSource,
-    window::Window,
+    read::source::FrameSource,
+    read::window::Window,
+    segment::Span,
 };
 
 /// The outcome of a repair.
@@ -230,7 +230,7 @@ fn mend(
 /// Returns whether the copy's file has a valid header of another use.
 fn carries_another_salt(files: &dyn Files, pair: &Pair, salt: u64) -> bool {
     let header = Window::open(files, pair.path.clone()).and_then(|mut window| window.segment_header());
-    matches!(header, Ok(crate::decode::HeaderBlock::Segment(header)) if header.salt != salt)
+    matches!(header, Ok(crate::format::decode::HeaderBlock::Segment(header)) if header.salt != salt)
 }
 
 /// Returns whether the segment of a stale copy is equal to the good one, with no other frame in it.

@@ -26,7 +26,7 @@ use super::{
     Flusher,
     queue::{Purpose, Queue, Wakers},
 };
-use crate::reserve::State;
+use crate::append::State;
 
 /// The background flusher runs, or will look again soon.
 pub(super) const FLUSHER_BUSY: u8 = 0;

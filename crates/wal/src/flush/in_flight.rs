@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     WalError,
-    decode::frame_claim,
-    frame_writer::{FrameWriter, Placed, sync_file},
-    recent::Wrote,
-    record_count,
-    reserve::State,
+    append::State,
+    flush::frame_writer::{FrameWriter, Placed, sync_file},
+    flush::recent::Wrote,
+    format::decode::frame_claim,
+    read::record_count,
 };
 
 /// The permit to flush, until the flush completes.

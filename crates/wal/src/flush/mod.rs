@@ -22,6 +22,7 @@
 //! | file | holds | keeps |
 //! |---|---|---|
 //! | `queue` | the in-flight flush and the waiters, under one mutex | W1 |
+//! | `frame_writer`, `recent` | where the next frame goes, and the frames that were written last | |
 //! | `in_flight` | a flush from its permit to its completion | W4, W6 |
 //! | `rewrite` | the work of a flush after an error, at the close, and for copies | W5, W7 |
 //! | `wait` | threads and futures that wait, and the wake-ups | W2, W3 |
@@ -30,7 +31,10 @@
 //! | `limits` | how long, and how many, records without a waiter may stay in memory | |
 //! | `counters` | totals, read without a lock | |
 //!
-//! Checked by the concurrency test, the fault sweep, the crash lab and `flush_tests`.
+//! Checked by the concurrency test, the fault sweep, the crash lab and `tests/flush.rs`.
+
+pub(crate) mod frame_writer;
+pub(crate) mod recent;
 
 mod background;
 mod counters;
@@ -68,14 +72,14 @@ pub(crate) use self::{
 };
 use crate::{
     Mark, Options, WalError, Warnings,
+    append::ring_file::{Home, WordAt},
+    append::{Place, Reserve, State, Word},
     copies::Mirror,
-    frame_writer::FrameWriter,
-    recent::Recent,
-    reserve::{Place, Reserve, State, Word},
-    ring_file::{Home, WordAt},
-    segments::Segments,
-    stall::{Stalls, Started},
-    watch::Watch,
+    flush::frame_writer::FrameWriter,
+    flush::recent::Recent,
+    log::stall::{Stalls, Started},
+    log::watch::Watch,
+    segment::Segments,
 };
 
 /// Flushing and waiting.

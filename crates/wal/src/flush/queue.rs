@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, task::Waker};
 
 use collie_base::Lsn;
 
-use crate::{Mark, reserve::State};
+use crate::{Mark, append::State};
 
 /// Futures that wait, by position and a unique number.
 pub(super) type Wakers = BTreeMap<(Lsn, u64), Waker>;
@@ -102,7 +102,7 @@ impl Queue {
         self.in_flight.is_none() && self.state == State::Open
     }
 
-    /// Returns the futures that wait for `mark`. It is not the boundary: futures for that wait in `reserve`.
+    /// Returns the futures that wait for `mark`. It is not the boundary: futures for that wait in `append`.
     pub(super) fn wakers(&mut self, mark: Mark) -> &mut Wakers {
         if mark == Mark::Durable { &mut self.durable_wakers } else { &mut self.written_wakers }
     }

@@ -6,9 +6,9 @@ use collie_base::Lsn;
 use super::{Flusher, in_flight::Permit, queue::Purpose};
 use crate::{
     WalError,
+    append::State,
     copies::Mirror,
-    frame_writer::{FrameWriter, sync_file},
-    reserve::State,
+    flush::frame_writer::{FrameWriter, sync_file},
 };
 
 impl Flusher {

@@ -23,8 +23,8 @@ use crate::{
         workload::{DIR, lab_options},
     },
     read::inspect_resting,
-    source::FrameSource,
-    window::Window,
+    read::source::FrameSource,
+    read::window::Window,
 };
 
 /// Counts of a sweep so far.

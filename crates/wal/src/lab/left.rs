@@ -5,7 +5,7 @@
 //! - G2. The same holds for a salvage by position, the path for a damaged log, over the files that the opening reads.
 //!   It may only continue where the opening stops: with records that were written and not acknowledged.
 //!
-//! Checked by the mistake `SALVAGE_PAST_THE_END` (`lab_tests`).
+//! Checked by the mistake `SALVAGE_PAST_THE_END` (`tests/lab.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
         model::Yield,
         workload::{DIR, Layout, lab_options},
     },
-    salvage::{by_position, salvage_locked},
+    recovery::salvage::{by_position, salvage_locked},
 };
 
 /// Start, end and body of each record.
