@@ -6,9 +6,9 @@
 //! | thread | its rounds |
 //! |---|---|
 //! | `collie-gc` | [`collector`]: retires xids, moves the horizon, cleans rows, gives tokens to waiting writers |
-//! | `collie-flush` | [`flusher`](crate::flusher::flusher): flushes families to the LSM levels, releases log |
+//! | `collie-flush` | [`flusher`](crate::flush::flusher::flusher): flushes families to the LSM levels, releases log |
 //! | `collie-free` | [`freer`]: frees the rows of a dropped family when there is one |
-//! | `collie-scrub` | [`scrubber`](crate::scrub::scrubber): reads tables of the LSM levels, rewrites rotten trees |
+//! | `collie-scrub` | [`scrubber`](crate::flush::scrub::scrubber): reads tables of the LSM levels, rewrites rotten trees |
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

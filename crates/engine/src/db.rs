@@ -10,13 +10,13 @@ use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
 use crate::flush::Base;
-use crate::flush_figures::FlushCause;
+use crate::flush::figures::FlushCause;
 use crate::open;
 use crate::redo::tag;
 use crate::replica::HeldState;
 use crate::replica::hash::state_hash;
+use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
-use crate::writes::TxnStatuses;
 use crate::{
     Backup, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family, FlushStat,
     HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote, Session,

@@ -10,7 +10,7 @@ use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
 use crate::ErrorKind;
-use crate::describe::Utc;
+use crate::redo::describe::Utc;
 
 /// Why an engine call failed. An open transaction stays open, and the caller rolls it back.
 #[derive(Clone, Debug)]

@@ -26,11 +26,11 @@ use collie_txn::{
 use collie_wal::{Mark, ModelLog, ModelSink, ModelWriter, Protocol};
 
 use crate::{
-    ack_condition::{AckCondition, Marks},
     families::Families,
-    garbage::{Garbage, Reach},
-    settled::{CommitLevel, Confirm, ConfirmWait, Confirmed, Settled},
-    writes::{TxnStatuses, Writes},
+    gc::garbage::{Garbage, Reach},
+    log::settled::{CommitLevel, Confirm, ConfirmWait, Confirmed, Settled},
+    session::ack_condition::{AckCondition, Marks},
+    session::writes::{TxnStatuses, Writes},
 };
 
 /// The log of a model as the transactions' log, with replicas if they are counted.

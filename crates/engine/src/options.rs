@@ -7,7 +7,7 @@ use collie_base::Xid;
 use collie_store::LevelOptions;
 
 use crate::EngineError;
-use crate::jobs::{JOBS_DEFAULT, JOBS_MAX};
+use crate::flush::jobs::{JOBS_DEFAULT, JOBS_MAX};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]

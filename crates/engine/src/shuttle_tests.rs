@@ -34,8 +34,8 @@ use collie_txn::{
 };
 
 use crate::families::Families;
-use crate::garbage::{Garbage, Reach};
-use crate::writes::{TxnStatuses, Writes};
+use crate::gc::garbage::{Garbage, Reach};
+use crate::session::writes::{TxnStatuses, Writes};
 
 const ROWS: usize = 3;
 const OPENING: i64 = 100;

@@ -118,7 +118,8 @@ fn cited_invariants_exist() {
 #[test]
 fn bad_tables_of_invariants_are_noticed() {
     let tests = BTreeSet::from(["a_commit_is_seen_whole".to_owned()]);
-    let check = |page: &str| faults(&[page.to_owned()], &tests, &BTreeSet::from(["crates/wal/src/log/mod.rs".to_owned()]));
+    let check =
+        |page: &str| faults(&[page.to_owned()], &tests, &BTreeSet::from(["crates/wal/src/log/mod.rs".to_owned()]));
     let good = "| LOG-1 | it holds | `Log` | |\n| | and more | | `a_commit_is_seen_whole` |\n| LOG-2 | so | x | `assert!` in `crates/wal/src/log/mod.rs` |\n";
     assert_eq!(check(good), (Vec::new(), 0));
     assert_eq!(check("| LOG-1 | it holds | `Log` | reading only |\n").1, 1);

@@ -19,8 +19,8 @@ use super::manifest::Manifest;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, tree};
 use super::{Backup, CheckpointOptions, LevelsCopy};
 use crate::EngineError;
-use crate::control::Control;
-use crate::no_log::NOTHING_TO_COPY;
+use crate::dir::control::Control;
+use crate::log::no_log::NOTHING_TO_COPY;
 use crate::shared::Shared;
 
 /// The directory inside the data directory that holds links to tables while they are copied elsewhere.

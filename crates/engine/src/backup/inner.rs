@@ -10,7 +10,7 @@ use collie_wal::{WalError, inspect};
 use super::manifest::Manifest;
 use super::verify::BackupFault;
 use crate::EngineError;
-use crate::control::Control;
+use crate::dir::control::Control;
 
 /// The explanation that accompanies such a fault.
 const BEFORE: &str = "it was so when the copy was made";

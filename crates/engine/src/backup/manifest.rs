@@ -26,7 +26,7 @@ use collie_env::{Env, read_all};
 
 use super::Backup;
 use crate::EngineError;
-use crate::frame::{self, Refused};
+use crate::dir::frame::{self, Refused};
 
 const MAGIC: &[u8; 8] = b"COLLIEBK";
 const FORMAT_VERSION: u32 = 1;

@@ -14,8 +14,8 @@ use super::manifest::Manifest;
 use super::verify::Check;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, sync_dir};
 use crate::EngineError;
-use crate::control::Control;
-use crate::log_place::sign_closed;
+use crate::dir::control::Control;
+use crate::dir::log_place::sign_closed;
 use crate::redo::Redo;
 
 /// How much of a copy is restored.

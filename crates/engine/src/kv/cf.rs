@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use collie_base::CfId;
 
-use crate::names::SQL_PREFIX;
+use crate::families::names::SQL_PREFIX;
 use crate::{EngineError, Family};
 
 /// Maximum length of a family's name in bytes.

@@ -15,8 +15,8 @@ use super::write::{self, Step, Upsert};
 use super::{
     Batch, Cf, CfOptions, Options, Receipt, Snapshot, Stats, Token, Txn, TxnOptions, WriteOptions, registry, scan,
 };
-use crate::no_log::{NO_LOG_TO_BOUND, NOTHING_TO_SYNC};
-use crate::writes::UNLOGGED_FAMILIES;
+use crate::log::no_log::{NO_LOG_TO_BOUND, NOTHING_TO_SYNC};
+use crate::session::writes::UNLOGGED_FAMILIES;
 use crate::{
     Backup, CheckpointOptions, EngineError, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes, Session,
     StatementKind,

@@ -15,7 +15,7 @@ use super::batch::Put;
 use super::cf::check_name;
 use super::write::{self, Upsert};
 use super::{Cf, CfOptions, WriteOptions};
-use crate::names::{self, NameRow};
+use crate::families::names::{self, NameRow};
 use crate::{Db, EngineError, Insert, Isolation, ScanEnd, Session, StatementKind};
 
 /// Names that one call of the session reads.

@@ -8,7 +8,7 @@ use collie_base::{HistoryId, Lsn, Xid};
 use collie_wal::{Log, WalError};
 use parking_lot::Mutex;
 
-use crate::history_list::HISTORIES_MAX;
+use crate::dir::history_list::HISTORIES_MAX;
 use crate::replica::holes::Holes;
 use crate::replica::live::VisitRecord;
 use crate::replica::replay_time::ReplayTime;

@@ -7,11 +7,11 @@ use collie_base::{CfId, Lsn};
 use collie_store::{Family, Row};
 use parking_lot::Mutex;
 
-use crate::control::{Control, History};
+use crate::dir::control::{Control, History};
 use crate::families::Families;
 use crate::flush::Base;
-use crate::garbage::Garbage;
-use crate::large::LargeTransactions;
+use crate::gc::garbage::Garbage;
+use crate::log::large::LargeTransactions;
 use crate::redo::Incarnation;
 use crate::replica::followed::{CatalogRows, Followed};
 use crate::replica::lanes::Target;

@@ -9,8 +9,8 @@ use collie_txn::Holder;
 
 use crate::EngineError;
 use crate::replica::hash::family_hash;
+use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
-use crate::writes::TxnStatuses;
 
 /// The rows of a database at one position. Old versions are kept for it until it is dropped.
 pub struct HeldState {

@@ -22,8 +22,8 @@ use collie_env::Env;
 use parking_lot::Mutex;
 
 use crate::EngineError;
-use crate::frame;
-use crate::log_place::{read_framed, write_framed};
+use crate::dir::frame;
+use crate::dir::log_place::{read_framed, write_framed};
 
 const NAME: &str = "holes";
 const MAGIC: &[u8; 8] = b"COLLIEHO";

@@ -26,7 +26,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::EngineError;
 use crate::families::Families;
-use crate::garbage::Garbage;
+use crate::gc::garbage::Garbage;
 use crate::redo::Op;
 use crate::replica::ApplyStat;
 use crate::replica::measured_commits::{Ahead, MeasuredCommit, MeasuredCommits};

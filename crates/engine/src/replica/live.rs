@@ -52,8 +52,8 @@ use collie_base::{CfId, Lsn, Map, Xid};
 use collie_wal::RecordRef;
 
 use crate::families::Families;
-use crate::large::LargeTransactions;
-use crate::names::{self, NameRow};
+use crate::families::names::{self, NameRow};
+use crate::log::large::LargeTransactions;
 use crate::redo::{Incarnation, Op, Redo};
 use crate::replica::followed::CatalogRows;
 use crate::replica::lanes::{Lanes, Target};

@@ -26,14 +26,14 @@ use collie_base::{HistoryId, Lsn, Term};
 use collie_env::fault_point;
 use collie_wal::{Ending, Log};
 
-use crate::control::{Control, History};
-use crate::log_place::LogPlace;
+use crate::dir::control::{Control, History};
+use crate::dir::log_place::LogPlace;
+use crate::log::time_marks::TimeMarks;
 use crate::open::CHECKPOINT;
 use crate::redo::{Incarnation, tag};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::live::Follow as _;
 use crate::replica::replica::{Inner, Opened, Phase};
-use crate::time_marks::TimeMarks;
 use crate::{Db, EngineError};
 
 /// The reason in the INCARNATION record.

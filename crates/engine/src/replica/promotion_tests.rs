@@ -13,7 +13,7 @@ use collie_obs::Source;
 use collie_wal::ShipOptions;
 
 use crate::background::source_of;
-use crate::{Db, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, Session, StatementKind, names};
+use crate::{Db, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, Session, StatementKind, families::names};
 
 const DIR: &str = "/data";
 

@@ -11,7 +11,7 @@ use collie_wal::{Log, Record, RecordRef, WalError};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::names;
+use crate::families::names;
 use crate::replica::live::VisitRecord;
 use crate::{Basis, HistoryState, Insert, Isolation, Outcome, Session, StatementKind, Write};
 
@@ -387,7 +387,7 @@ fn replica_flushes_below_its_own_disk_and_goes_on_after_a_kill() {
     pair.own.durable.store(first_end.get(), SeqCst);
     let db = pair.db();
     let base = db.shared.base.as_ref().unwrap();
-    base.flush(&[CF], crate::flush_figures::FlushCause::Call, &db.shared.parts()).unwrap();
+    base.flush(&[CF], crate::flush::figures::FlushCause::Call, &db.shared.parts()).unwrap();
     assert_eq!(db.unflushed(CF).rows, 1, "b is not on this disk");
     assert!(get(&db, CF, b"b").is_some(), "but seen");
     assert_eq!(db.shared.durable(), first_end);

@@ -17,9 +17,9 @@ use std::ops::Range;
 use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
 
-use crate::large::LargeTransactions;
+use crate::log::large::LargeTransactions;
+use crate::redo::txn_chunks::TxnChunks;
 use crate::redo::{Op, Redo};
-use crate::txn_chunks::TxnChunks;
 
 /// Bytes of operations held until their COMMIT, for all transactions together.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;

@@ -11,15 +11,15 @@ use collie_txn::{Appended, CommitRecord, Ended, TableLocksHeld, Transaction, Wri
 use collie_wal::{Level, WalError};
 
 use super::{NO_TRANSACTION, Session, UNDOING};
-use crate::commit_times;
+use crate::log::commit_times;
+use crate::log::no_log::NOTHING_TO_SYNC;
+use crate::log::settled::CommitLevel;
 use crate::measured;
-use crate::no_log::NOTHING_TO_SYNC;
 use crate::redo::{encode_integers, tag};
-use crate::serial_writes::{KEYS_MAX, Since};
-use crate::settled::CommitLevel;
+use crate::session::serial_writes::{KEYS_MAX, Since};
+use crate::session::wait::Ack;
+use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
-use crate::wait::Ack;
-use crate::writes::TxnStatuses;
 use crate::{EngineError, Mark, Receipt};
 
 /// Versions and locks that one part undoes: about a millisecond of work.

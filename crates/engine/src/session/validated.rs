@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::Session;
 use crate::EngineError;
-use crate::read_set::{Look, ReadSet};
-use crate::serial_writes::Since;
+use crate::session::read_set::{Look, ReadSet};
+use crate::session::serial_writes::Since;
+use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
-use crate::writes::TxnStatuses;
 
 /// See the module's documentation. Dropping it releases the mark, so that commits of others are kept no longer for it.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use collie_env::SimFiles;
 
-use crate::serial_writes::KEYS_MAX;
+use crate::session::serial_writes::KEYS_MAX;
 use crate::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, Options, Outcome, ScanEnd, Session,
     StatementKind, Write,

@@ -8,11 +8,11 @@ use proptest::prelude::*;
 
 use super::log::{Change, Log, Rows, Stamped, Step, rows_at, step};
 use super::world::{Way, follow, settle, way};
-use crate::apply::Appliers;
 use crate::families::Families;
-use crate::garbage::Reach;
+use crate::gc::garbage::Reach;
+use crate::open::apply::Appliers;
+use crate::open::replay::Replay;
 use crate::redo::tag;
-use crate::replay::Replay;
 use crate::replica::hash::state_hash;
 use crate::replica::live::Follow;
 

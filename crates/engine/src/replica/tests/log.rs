@@ -8,7 +8,7 @@ use collie_wal::{RecordKind, RecordRef};
 use proptest::prelude::*;
 
 use crate::families::Families;
-use crate::names;
+use crate::families::names;
 use crate::redo::{Incarnation, Op, encode_integers, encode_relog, tag};
 
 /// A resolver for versions that are all committed.

@@ -7,7 +7,7 @@ use collie_base::{CfId, Lsn, Map};
 use super::log::{Change, Log, START, Stamped, incarnation, named, rows_at};
 use super::world::{Way, follow, settle, take};
 use crate::EngineError;
-use crate::names;
+use crate::families::names;
 use crate::redo::{encode_integers, tag};
 use crate::replica::hash::state_hash;
 use crate::replica::unfinished::RecordAt;

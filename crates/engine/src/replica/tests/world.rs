@@ -10,10 +10,10 @@ use proptest::prelude::*;
 
 use super::log::{Log, Made, START, rows_at};
 use crate::EngineError;
-use crate::dropped::DroppedFamilies;
 use crate::families::Families;
-use crate::garbage::Garbage;
-use crate::large::LargeTransactions;
+use crate::gc::dropped::DroppedFamilies;
+use crate::gc::garbage::Garbage;
+use crate::log::large::LargeTransactions;
 use crate::redo::Incarnation;
 use crate::replica::followed::CatalogRows;
 use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
