@@ -4,8 +4,6 @@ use std::{fmt, io, path::PathBuf};
 
 use collie_base::{Lsn, Remedy};
 
-use crate::recovery::truncate::CutRefusal;
-
 /// The reason why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -342,6 +340,49 @@ impl std::error::Error for WalError {
         match self {
             Self::Io { source, .. } => Some(source),
             _ => None,
+        }
+    }
+}
+
+/// Why a log cannot be cut at a position. The log is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CutRefusal {
+    /// A record lies across the position.
+    NotABoundary {
+        /// The nearest boundary below.
+        below: Lsn,
+        /// The nearest boundary above.
+        above: Lsn,
+    },
+    /// The log ends below.
+    BeyondEnd {
+        /// Where it ends, or where its damage begins.
+        end: Lsn,
+    },
+    /// No record would be left, or the log starts above.
+    NothingLeft {
+        /// The lowest position that can be cut at.
+        lowest: Lsn,
+    },
+    /// The caller's checkpoint needs records that would be removed.
+    BelowCheckpoint {
+        /// The lowest position that may be cut at.
+        checkpoint: Lsn,
+    },
+}
+
+impl fmt::Display for CutRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotABoundary { below, above } => {
+                write!(f, "a record lies across it: use {below} or {above}, the nearest boundaries")
+            }
+            Self::BeyondEnd { end } => write!(f, "the log can be read to {end} only"),
+            Self::NothingLeft { lowest } => write!(f, "the lowest position it can be cut at is {lowest}"),
+            Self::BelowCheckpoint { checkpoint } => {
+                write!(f, "the checkpoint needs everything below {checkpoint}; restore a backup to go further back")
+            }
         }
     }
 }

@@ -31,17 +31,23 @@
 //! # Ok::<(), collie_wal::WalError>(())
 //! ```
 //!
+//! Rooms, from the lowest: each one uses only those above it in this list.
+//!
 //! | room | holds |
 //! |---|---|
+//! | `error`, `report`, `options` | why a call failed; what an operator hears; settings |
 //! | `format` | the byte tables, the writers of the bytes, and the only decoder |
-//! | `segment` | the files of a running log |
-//! | `append` | writers, the ring, and the protocols that reserve positions |
-//! | `flush` | the election of leaders, the flush in flight, the place of the next frame |
-//! | `copies` | the same log in several directories |
-//! | `recovery` | what a dead process left, and the opening; salvage and truncation |
+//! | `segment` | the files of a running log, and the positions that keep them |
+//! | `append` | the ring, and the protocols that reserve positions |
+//! | `consumers` | named readers, whose cursors survive a crash |
 //! | `read` | frames and records of files |
-//! | `stream` | readers that follow the log, shipping to a replica, a log that follows another |
-//! | `log` | the handle of an open log, and the state that handles share |
+//! | `scan` | what the files of a directory are: a chain of frames, or why there is none |
+//! | `copies` | the same log in several directories |
+//! | `flush` | the election of leaders, the flush in flight, the place of the next frame |
+//! | `recovery` | what a dead process left, and the opening; salvage and truncation |
+//! | `core` | the state that the handles of an open log share |
+//! | `stream` | readers that follow the log, and shipping to a replica |
+//! | `log` | the handles: queries, waits, appends, a log that follows another |
 //! | `lab` | the crash laboratory (for tests) |
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -63,7 +69,9 @@ macro_rules! mistake {
 }
 
 mod append;
+mod consumers;
 mod copies;
+mod core;
 mod error;
 mod flush;
 pub mod format;
@@ -73,6 +81,8 @@ mod log;
 mod options;
 mod read;
 mod recovery;
+mod report;
+mod scan;
 mod segment;
 mod stream;
 
@@ -87,40 +97,43 @@ mod testing;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-pub use append::write_options::WriteOptions;
-pub use append::writer::{Appended, Writer};
+pub use append::Appended;
 #[cfg(loom)]
 #[doc(hidden)]
 pub use append::{ModelLog, ModelSink, ModelWriter};
 pub use collie_base::Lsn;
+pub use consumers::ConsumerStat;
+pub use consumers::cursor_file::fuzz_cursors;
+pub use consumers::tail_options::TailOptions;
 pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
-pub use error::WalError;
+pub use error::{CutRefusal, WalError};
 pub use format::decode::RecordKind;
+pub use log::duplicate::{Duplicate, LogPin, give_new_id};
+pub use log::follow::Follower;
 pub use log::lead::Lead;
 pub use log::reached::Reached;
 pub use log::stat::Stat;
-pub use log::warning::Warnings;
+pub use log::write_options::WriteOptions;
+pub use log::writer::Writer;
 pub use log::{LentSpare, Log};
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
-pub use read::figures::Figures;
 pub use read::source::fuzz_reader;
-pub use read::view::{LogView, ReadLock};
-pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
+pub use read::unpack::Unpacker;
+pub use read::{ReadMode, Record, RecordRef, Records};
 pub use recovery::Recovered;
-pub use recovery::checked::Checked;
 pub use recovery::last_incarnation::Ending;
 pub use recovery::salvage::{Hole, Salvage, Salvaged, salvage, salvage_locked};
-pub use recovery::truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
+pub use recovery::truncate::{Removed, TruncateOptions, Truncated, Truncation, truncate_at};
+pub use recovery::view::{LogView, ReadLock};
+pub use report::checked::Checked;
+pub use report::warning::Warnings;
+pub use scan::figures::Figures;
+pub use scan::inspect::{Inspection, SegmentInfo, inspect};
 pub use segment::Freed;
-pub use segment::retention_pins::LagLimit;
-pub use stream::consumers::ConsumerStat;
-pub use stream::cursor_file::fuzz_cursors;
-pub use stream::duplicate::{Duplicate, LogPin, give_new_id};
-pub use stream::follow::Follower;
+pub use segment::retention_pins::{LagLimit, LagPolicy};
 pub use stream::ship::{NextShipment, ShipOptions, Shipment, Shipper};
-pub use stream::tail::{LagPolicy, NextRecord, Tail, TailOptions};
+pub use stream::tail::{NextRecord, Tail};
 pub use stream::tail_check::{TAIL_CHECK_BYTES, TailCheck};
-pub use stream::unpack::Unpacker;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

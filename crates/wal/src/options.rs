@@ -4,7 +4,13 @@ use std::{path::PathBuf, time::Duration};
 
 use collie_base::{Lsn, bytes_text, time_text};
 
-use crate::{Checked, WalError, Warnings, append::SHARED_SLOTS};
+use crate::{Checked, WalError, Warnings};
+
+/// Opening refuses positions above this one: the number line must not end while the log runs.
+pub(crate) const OPEN_LSN_LIMIT: u64 = 1 << 60;
+
+/// Slots that writers beyond `wal.slots` take turns at.
+pub(crate) const SHARED_SLOTS: u32 = 2;
 
 /// An upper bound of the bytes that a record takes beyond those of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;

@@ -22,15 +22,12 @@
 //! | `boundary_waiters` | the boundary waiters                                          |
 //! | `words`    | the layout of the shared words                                |
 //! | `ring`, `ring_file` | the bytes that are not on disk yet; in memory that outlives the process |
-//! | `writer`, `write_options` | appends and commits, and the options of one write |
 //! | `place`    | a shared value in this process or in a ring that outlives it  |
 //!
 //! Under `--cfg loom` there is `model_log` too: all this without files, for models of code that is built on a log.
 
 pub(crate) mod ring;
 pub(crate) mod ring_file;
-pub(crate) mod write_options;
-pub(crate) mod writer;
 
 use std::{task::Waker, time::Duration};
 
@@ -38,6 +35,7 @@ use collie_base::Lsn;
 use collie_obs::{BoundaryScan, Span};
 use collie_sync::mutant;
 
+use crate::options::SHARED_SLOTS;
 use crate::{
     Options, Protocol, WalError, append::ring::Ring, append::ring_file::Home, format::RecordHead,
     options::RECORD_OVERHEAD,
@@ -73,13 +71,22 @@ mod shuttle_tests;
 #[cfg(loom)]
 pub use model_log::{ModelLog, ModelSink, ModelWriter};
 pub(crate) use place::Place;
-pub(crate) use slot_allocator::{SHARED_SLOTS, Slot, SlotAllocator, Turn};
+pub(crate) use slot_allocator::{Slot, SlotAllocator, Turn};
 pub(crate) use slots::is_closed;
 pub(crate) use words::{Colour, Flag, Word};
 
 use help::Helping;
 use mutex::MutexProtocol;
 use slots::{Limit, Slots};
+
+/// The positions of an appended record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The position of the record; of a long one, that of its last piece.
+    pub start: Lsn,
+    /// The position after it, which is the one to wait for.
+    pub end: Lsn,
+}
 
 /// A log that would continue above this position does not open: the words have 61 bits for one, and some room is kept.
 pub(crate) const POSITION_MAX: u64 = 1 << 60;

@@ -44,9 +44,10 @@ use collie_sync::{Padded, atomic::AtomicU64, atomic::AtomicUsize};
 use crate::{
     Options, Protocol, RingKind, WalError,
     append::ring::RingByte,
-    append::{Place, SHARED_SLOTS, Word},
+    append::{Place, Word},
     format::BLOCK,
     options::RECORD_OVERHEAD,
+    options::SHARED_SLOTS,
 };
 
 /// First bytes of a ring file.

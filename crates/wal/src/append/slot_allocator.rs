@@ -7,13 +7,11 @@
 //!   time.
 //! - T3. A stranded slot (its record can never be completed, because the log stopped) is not given out again.
 
+use crate::options::SHARED_SLOTS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use collie_base::Lsn;
 use collie_sync::{Mutex, MutexGuard};
-
-/// Slots that writers beyond `wal.slots` take turns at.
-pub(crate) const SHARED_SLOTS: u32 = 2;
 
 /// The handle of a slot: the state that its owner has without reading shared memory.
 #[derive(Debug)]

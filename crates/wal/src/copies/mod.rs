@@ -40,11 +40,8 @@ use self::{
     repair::{Repairs, clear_leftovers},
 };
 use crate::{
-    Checked, Inspection, Options, WalError,
-    format::segment_number,
-    read::inspect,
-    recovery::scan::{Scan, scan_watched},
-    segment::Span,
+    Checked, Inspection, Options, WalError, format::segment_number, scan::Scan, scan::inspect::inspect,
+    scan::scan_watched, segment::Span,
 };
 
 /// The directories of a log: its own, then `wal.copies`. Those that can be used are locked.

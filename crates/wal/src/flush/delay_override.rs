@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 
 use super::Flusher;
-use crate::{Log, WalError};
+use crate::WalError;
 
 /// The longest override, as for `wal.flush_delay`.
 const DELAY_MAX: Duration = Duration::from_secs(10);
@@ -70,37 +70,23 @@ impl Flusher {
         self.poke(true);
         FlushDelayOverride { delays, id }
     }
-}
 
-impl Log {
-    /// Returns the delay after which records that no caller waits for are flushed while a shipper follows closely
-    /// ([`ShipOptions::flush_delay`]); `None` while none does.
-    ///
-    /// # Progress
-    /// Short mutexes.
-    ///
-    /// [`ShipOptions::flush_delay`]: crate::ShipOptions::flush_delay
-    pub fn flush_delay_override(&self) -> Option<Duration> {
-        self.flusher().delays.shortest_requested()
+    /// Returns the shortest override, or its replacement.
+    pub(crate) fn flush_delay_override(&self) -> Option<Duration> {
+        self.delays.shortest_requested()
     }
 
-    /// Changes that delay for all present and future shippers until the log is closed, whatever they request.
+    /// Replaces all present and future overrides.
     ///
     /// # Errors
-    /// `InvalidOptions` for zero and above 10 s; then nothing has changed.
-    ///
-    /// # Durability
-    /// As [`Log::set_flush_delay`], while a shipper follows closely.
-    ///
-    /// # Progress
-    /// Short mutexes.
-    pub fn set_flush_delay_override(&self, delay: Duration) -> Result<(), WalError> {
+    /// `InvalidOptions` for zero and above [`DELAY_MAX`].
+    pub(crate) fn set_flush_delay_override(&self, delay: Duration) -> Result<(), WalError> {
         if delay.is_zero() || delay > DELAY_MAX {
             return Err(WalError::options("replication.flush_delay is out of bounds: use more than 0, at most 10 s"));
         }
-        self.flusher().delays.0.lock().instead = Some(delay);
+        self.delays.0.lock().instead = Some(delay);
         // The background flusher may be in the middle of a longer wait.
-        self.flusher().poke(true);
+        self.poke(true);
         Ok(())
     }
 }
@@ -110,7 +96,7 @@ mod tests {
     use collie_env::Env;
 
     use super::*;
-    use crate::Options;
+    use crate::{Log, Options};
 
     /// Goal: the shortest requested delay counts, or the one it was changed to, also for later requests; and only while
     /// there is a request. Method: two requests, a change, a request after it; a shorter usual delay.

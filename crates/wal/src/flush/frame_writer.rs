@@ -20,6 +20,7 @@ use std::{io, path::PathBuf, sync::Arc};
 use collie_base::Lsn;
 use collie_env::File;
 
+use crate::segment::Anchor;
 use crate::{
     WalError,
     append::Reserve,
@@ -33,17 +34,6 @@ use crate::{
     segment::spare::Spare,
     segment::{Segments, Span},
 };
-
-/// Where a frame ends, and the next one continues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Anchor {
-    /// The segment that holds it.
-    pub(crate) salt: u64,
-    /// Where it ends in the segment.
-    pub(crate) until: u64,
-    pub(crate) crc: u32,
-    pub(crate) end: Lsn,
-}
 
 /// The state in which a frame writer begins: nothing was placed in its file.
 #[derive(Debug)]

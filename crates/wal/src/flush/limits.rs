@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::Flusher;
-use crate::{Log, Options, WalError};
+use crate::{Options, WalError};
 
 /// The two limits, see the module.
 #[derive(Debug)]
@@ -72,64 +72,12 @@ impl Flusher {
     }
 }
 
-impl Log {
-    /// Returns how long bytes that no caller waits for may stay in memory (`wal.flush_delay`).
-    ///
-    /// # Progress
-    /// Wait-free: one load.
-    pub fn flush_delay(&self) -> Duration {
-        self.flusher().flush_delay()
-    }
-
-    /// Changes `wal.flush_delay` until the log is closed. The new value applies to waiting records too.
-    ///
-    /// # Errors
-    /// `InvalidOptions` outside of 1 ms to 10 s; then nothing has changed.
-    ///
-    /// # Durability
-    /// Of the records that no caller waited for, a crash can lose those younger than this.
-    ///
-    /// # Progress
-    /// Short mutexes.
-    pub fn set_flush_delay(&self, delay: Duration) -> Result<(), WalError> {
-        Options { flush_delay: delay, ..self.core().options.clone() }.validate()?;
-        self.flusher().set_flush_delay(delay);
-        Ok(())
-    }
-
-    /// Returns the number of bytes at which records that no caller waits for are flushed without a delay
-    /// (`wal.flush_bytes`).
-    ///
-    /// # Progress
-    /// Wait-free: one load.
-    pub fn flush_bytes(&self) -> u64 {
-        self.flusher().flush_bytes()
-    }
-
-    /// Changes `wal.flush_bytes` until the log is closed.
-    ///
-    /// # Errors
-    /// `InvalidOptions` outside of 4 KiB to half the ring, for a log that follows another, and with
-    /// `wal.manual_wal_flush`; then nothing has changed.
-    ///
-    /// # Durability
-    /// Of the records that no caller waited for, a crash can lose at most about this many bytes, all younger than
-    /// [`Log::flush_delay`].
-    ///
-    /// # Progress
-    /// Short mutexes.
-    pub fn set_flush_bytes(&self, bytes: u64) -> Result<(), WalError> {
-        Options { flush_bytes: bytes, ..self.core().options.clone() }.validate()?;
-        self.flusher().set_flush_bytes(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use collie_env::Env;
 
     use super::*;
-    use crate::{Mark, testing::eventually};
+    use crate::{Log, Mark, testing::eventually};
 
     /// Goal: the delay and the number of bytes change while the log is open, a background flusher in the middle of a
     /// long delay uses the shorter one, and values that no log could be opened with are refused. Method: a record that

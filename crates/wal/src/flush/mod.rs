@@ -25,6 +25,7 @@
 //! | `frame_writer`, `recent` | where the next frame goes, and the frames that were written last | |
 //! | `in_flight` | a flush from its permit to its completion | W4, W6 |
 //! | `rewrite` | the work of a flush after an error, at the close, and for copies | W5, W7 |
+//! | `watch` | threads and futures that wait for the durable mark without asking for a flush | |
 //! | `wait` | threads and futures that wait, and the wake-ups | W2, W3 |
 //! | `background` | the background flusher, which leads for futures and for records that no caller waits for | W3 |
 //! | `delay_override` | the flush delay override | |
@@ -35,6 +36,7 @@
 
 pub(crate) mod frame_writer;
 pub(crate) mod recent;
+pub(crate) mod watch;
 
 mod background;
 mod counters;
@@ -71,15 +73,9 @@ pub(crate) use self::{
     counters::FlushCounters, delay_override::FlushDelayOverride, in_flight::Permit, queue::Purpose, wait::MeasuredWait,
 };
 use crate::{
-    Mark, Options, WalError, Warnings,
-    append::ring_file::{Home, WordAt},
-    append::{Place, Reserve, State, Word},
-    copies::Mirror,
-    flush::frame_writer::FrameWriter,
-    flush::recent::Recent,
-    log::stall::{Stalls, Started},
-    log::watch::Watch,
-    segment::Segments,
+    Mark, Options, WalError, Warnings, append::Place, append::Reserve, append::State, append::Word,
+    append::ring_file::Home, append::ring_file::WordAt, copies::Mirror, flush::frame_writer::FrameWriter,
+    flush::recent::Recent, flush::watch::Watch, report::stall::Stalls, report::stall::Started, segment::Segments,
 };
 
 /// Flushing and waiting.

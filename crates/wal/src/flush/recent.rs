@@ -18,6 +18,7 @@ use std::{collections::VecDeque, path::Path, sync::Arc};
 use collie_base::Lsn;
 use parking_lot::Mutex;
 
+use crate::read::frame_reader::End;
 use crate::{
     WalError,
     format::LINK_HEADER,
@@ -55,15 +56,6 @@ pub(crate) struct Wrote<'a> {
     pub(crate) next_offset: u64,
     /// Header, payload and padding.
     pub(crate) bytes: &'a [u8],
-}
-
-/// Where the records of a frame end in a file.
-#[derive(Clone, Debug)]
-pub(crate) struct End {
-    start: Lsn,
-    pub(crate) lsn: Lsn,
-    pub(crate) path: Arc<Path>,
-    pub(crate) offset: u64,
 }
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::{
     Flusher,
     queue::{Purpose, Queue, lane},
 };
-use crate::{Mark, WalError, append::State, log::stall::STALL_NS};
+use crate::{Mark, WalError, append::State, report::stall::STALL_NS};
 
 /// A wait that is measured, and its features for the sample.
 pub(crate) type MeasuredWait = (Wait<CommitWait>, CommitWait);

@@ -22,9 +22,9 @@ use crate::{
         model::Yield,
         workload::{DIR, lab_options},
     },
-    read::inspect_resting,
     read::source::FrameSource,
     read::window::Window,
+    scan::inspect::inspect_resting,
 };
 
 /// Counts of a sweep so far.

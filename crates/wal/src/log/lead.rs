@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{WalError, flush::Permit, log::core::Core};
+use crate::{WalError, core::Core, flush::Permit};
 
 /// The permit to run one flush; dropping it unused gives it back.
 #[derive(Debug)]

@@ -5,20 +5,24 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `core` | the state that the handles share, and the checks of an append for room |
+//! | `writer`, `write_options` | appends and commits, and the options of one write |
+//! | `follow` | the log of a replica |
+//! | `duplicate` | a copy of a running log in another directory |
 //! | `owner` | the threads of a log, and its end |
 //! | `lead` | the permit to run one flush on the caller's thread |
-//! | `reached`, `watch` | futures and threads that wait for a mark |
-//! | `stat`, `stall`, `warning` | figures, what holds up commits, lines for an operator |
+//! | `reached` | the future of a mark |
+//! | `flush_settings` | settings of the flusher that can change |
+//! | `stat` | the figures of a running log |
 
-pub(crate) mod core;
+pub(crate) mod duplicate;
+mod flush_settings;
+pub(crate) mod follow;
 pub(crate) mod lead;
 pub(crate) mod owner;
 pub(crate) mod reached;
-pub(crate) mod stall;
 pub(crate) mod stat;
-pub(crate) mod warning;
-pub(crate) mod watch;
+pub(crate) mod write_options;
+pub(crate) mod writer;
 
 use std::{
     path::Path,
@@ -30,11 +34,8 @@ use collie_env::Env;
 
 use crate::{
     ConsumerStat, Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind,
-    ShipOptions, Shipper, Stat, Tail, TailCheck, TailOptions, WalError, Writer,
-    flush::{Flusher, Purpose},
-    log::core::Core,
-    log::owner::Owner,
-    read::frame_reader::{FrameReader, Running},
+    ShipOptions, Shipper, Stat, Tail, TailCheck, TailOptions, WalError, Writer, core::Core, flush::Flusher,
+    flush::Purpose, log::owner::Owner, read::frame_reader::FrameReader, read::frame_reader::Running,
     stream::tail_check,
 };
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::{Mark, WalError, append::State, append::ring_file::RingFile, flush::Purpose, log::core::Core};
+use crate::{Mark, WalError, append::State, append::ring_file::RingFile, core::Core, flush::Purpose};
 
 /// How long a close that meets an in-flight flush sleeps before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

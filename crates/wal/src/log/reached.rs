@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::Lsn;
 
-use crate::{Mark, WalError, flush::MeasuredWait, log::core::Core};
+use crate::{Mark, WalError, core::Core, flush::MeasuredWait};
 
 /// The future of [`Log::reached`].
 #[derive(Debug)]

@@ -2,11 +2,7 @@
 
 use std::{path::PathBuf, sync::atomic::Ordering, time::Duration};
 
-use crate::{
-    ConsumerStat, Mark, RingKind,
-    copies::{CopyStat, Mirror},
-    log::core::Core,
-};
+use crate::{ConsumerStat, Mark, RingKind, copies::CopyStat, copies::Mirror, core::Core};
 
 /// Figures of a running log.
 #[derive(Clone, Debug, Default)]

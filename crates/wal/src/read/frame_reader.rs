@@ -18,7 +18,6 @@ use collie_env::Files;
 
 use crate::{
     WalError,
-    flush::recent::End,
     format::BLOCK_BYTES,
     format::decode::{Bad, HeaderBlock},
     read::assemble::Place,
@@ -27,6 +26,15 @@ use crate::{
     segment::Span,
     segment::retention_pins::{RetentionPin, RetentionPins},
 };
+
+/// Where the records of a frame end in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) start: Lsn,
+    pub(crate) lsn: Lsn,
+    pub(crate) path: Arc<Path>,
+    pub(crate) offset: u64,
+}
 
 /// The segment being read.
 #[derive(Debug)]

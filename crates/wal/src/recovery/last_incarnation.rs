@@ -7,10 +7,8 @@ use collie_base::Lsn;
 use collie_env::Env;
 
 use crate::{
-    Options, RecoveryMode, WalError,
-    recovery::dead_ring::{DeadRing, Found},
-    recovery::misplaced::{Cause, Shortened, refuse_late_start},
-    recovery::scan::{Damage, Scan},
+    Options, RecoveryMode, WalError, recovery::dead_ring::DeadRing, recovery::dead_ring::Found, scan::Damage,
+    scan::Scan, scan::misplaced::Cause, scan::misplaced::Shortened, scan::misplaced::refuse_late_start,
 };
 
 /// How the last incarnation of a log ended.

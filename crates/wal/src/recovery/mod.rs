@@ -15,22 +15,18 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `scan` | what the files of a log are: the chain of frames, or why there is none |
 //! | `last_incarnation` | how the last incarnation ended, and what it left |
 //! | `dead_ring`, `dead_rings` | shared rings of dead processes: the one that counts, and those that no log needs |
-//! | `misplaced` | the explanation of files that are missing or were exchanged |
+//! | `view` | the log that an opening would find, read without one |
 //! | `salvage` | everything readable of a damaged log |
 //! | `truncate` | the end of a closed log, cut off for an operator |
-//! | `checked` | how far an opening has checked the files |
 
-pub(crate) mod checked;
 pub(crate) mod dead_ring;
 pub(crate) mod dead_rings;
 pub(crate) mod last_incarnation;
-pub(crate) mod misplaced;
 pub(crate) mod salvage;
-pub(crate) mod scan;
 pub(crate) mod truncate;
+pub(crate) mod view;
 
 use std::{
     collections::BTreeMap,
@@ -43,22 +39,17 @@ use collie_base::Lsn;
 use collie_env::{Access, Env, is_full};
 use collie_obs::{RecoverScan, word};
 
+use crate::options::OPEN_LSN_LIMIT;
 use crate::{
-    CopiesRequired, Options, RecoveryMode, RingKind, WalError,
-    copies::{Copies, CopyDir, Gathered, Mirror},
-    flush::frame_writer::{Beginning, FrameWriter, sync_file},
-    format::decode::whole_records,
-    format::{BLOCK_BYTES, CopyCounts, Link, REASON_FOLLOW, REASON_OPEN, REASON_REWRITE, SegmentHeader},
-    read::source::FrameSource,
-    read::window::Window,
-    recovery::last_incarnation::{Ending, scan_with_ring, take_from_ring},
-    recovery::scan::{Leftover, Note, Scan, scan_watched},
-    segment::spare::{Spare, give_back_tail, prepare, prepare_again, prepare_what_fits},
-    segment::{EMERGENCY_SPARES, Span, Start},
+    CopiesRequired, Options, RecoveryMode, RingKind, WalError, copies::Copies, copies::CopyDir, copies::Gathered,
+    copies::Mirror, flush::frame_writer::Beginning, flush::frame_writer::FrameWriter, flush::frame_writer::sync_file,
+    format::BLOCK_BYTES, format::CopyCounts, format::Link, format::REASON_FOLLOW, format::REASON_OPEN,
+    format::REASON_REWRITE, format::SegmentHeader, format::decode::whole_records, read::source::FrameSource,
+    read::window::Window, recovery::last_incarnation::Ending, recovery::last_incarnation::scan_with_ring,
+    recovery::last_incarnation::take_from_ring, scan::Leftover, scan::Note, scan::Scan, scan::scan_watched,
+    segment::EMERGENCY_SPARES, segment::Span, segment::Start, segment::spare::Spare, segment::spare::give_back_tail,
+    segment::spare::prepare, segment::spare::prepare_again, segment::spare::prepare_what_fits,
 };
-
-/// Opening refuses positions above this one: the number line must not end while the log runs.
-pub(crate) const OPEN_LSN_LIMIT: u64 = 1 << 60;
 
 /// What opening found.
 #[derive(Clone, Debug)]

@@ -29,18 +29,10 @@ use collie_base::Lsn;
 use collie_env::{Env, FileLock, Files, LockError};
 
 use crate::{
-    Record, WalError,
-    append::ring_file::ring_path_of,
-    copies::{merged, surveyed},
-    format::decode::{Bad, HeaderBlock},
-    format::{BLOCK_BYTES, segment_number},
-    options::RECORD_BYTES_LIMIT,
-    read::assemble::Assembler,
-    read::frame_reader::FrameReader,
-    read::source::FrameSource,
-    read::window::Window,
-    recovery::scan::{Scan, scan},
-    segment::Span,
+    Record, WalError, append::ring_file::ring_path_of, copies::merged, copies::surveyed, format::BLOCK_BYTES,
+    format::decode::Bad, format::decode::HeaderBlock, format::segment_number, options::RECORD_BYTES_LIMIT,
+    read::assemble::Assembler, read::frame_reader::FrameReader, read::source::FrameSource, read::window::Window,
+    scan::Scan, scan::scan, segment::Span,
 };
 
 /// A stretch of the log that does not read back.

@@ -24,7 +24,6 @@
 //! Checked by `tests/truncate.rs`: every boundary of random logs, a crash and a fault at every call, every flipped bit.
 
 use std::{
-    fmt,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
@@ -33,66 +32,18 @@ use std::{
 use collie_base::Lsn;
 use collie_env::{Access, Env, File, FileLock, LockError};
 
+use crate::error::CutRefusal;
 use crate::{
-    WalError,
-    format::decode::whole_records,
-    format::{
-        BLOCK_BYTES, CopyCounts, FrameHeader, HEADER, KIND_DATA, KIND_LAST, KIND_UNLOGGED, LINK_HEADER, Link,
-        REASON_TRUNCATE, SegmentHeader, segment_name, segment_number,
-    },
-    read::source::Frame,
-    read::walk,
-    recovery::OPEN_LSN_LIMIT,
-    recovery::scan::{Scan, scan},
+    WalError, format::BLOCK_BYTES, format::CopyCounts, format::FrameHeader, format::HEADER, format::KIND_DATA,
+    format::KIND_LAST, format::KIND_UNLOGGED, format::LINK_HEADER, format::Link, format::REASON_TRUNCATE,
+    format::SegmentHeader, format::decode::whole_records, format::segment_name, format::segment_number,
+    options::OPEN_LSN_LIMIT, read::source::Frame, read::walk, scan::Scan, scan::scan,
 };
 
 /// Payload of a rewritten frame: the largest `wal.frame_size`, so any record fits.
 const FRAME_BYTES: usize = 2 << 20;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
-
-/// Why a log cannot be cut at a position. The log is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CutRefusal {
-    /// A record lies across the position.
-    NotABoundary {
-        /// The nearest boundary below.
-        below: Lsn,
-        /// The nearest boundary above.
-        above: Lsn,
-    },
-    /// The log ends below.
-    BeyondEnd {
-        /// Where it ends, or where its damage begins.
-        end: Lsn,
-    },
-    /// No record would be left, or the log starts above.
-    NothingLeft {
-        /// The lowest position that can be cut at.
-        lowest: Lsn,
-    },
-    /// The caller's checkpoint needs records that would be removed.
-    BelowCheckpoint {
-        /// The lowest position that may be cut at.
-        checkpoint: Lsn,
-    },
-}
-
-impl fmt::Display for CutRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotABoundary { below, above } => {
-                write!(f, "a record lies across it: use {below} or {above}, the nearest boundaries")
-            }
-            Self::BeyondEnd { end } => write!(f, "the log can be read to {end} only"),
-            Self::NothingLeft { lowest } => write!(f, "the lowest position it can be cut at is {lowest}"),
-            Self::BelowCheckpoint { checkpoint } => {
-                write!(f, "the checkpoint needs everything below {checkpoint}; restore a backup to go further back")
-            }
-        }
-    }
-}
 
 /// The records that a cut removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,13 +39,20 @@ use collie_env::Env;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    WalError,
-    flush::frame_writer::Anchor,
-    format::SegmentHeader,
-    log::warning::Warnings,
-    segment::retention_pins::{Bound, RetentionPin, RetentionPins},
-    segment::spare::Spare,
+    WalError, format::SegmentHeader, report::warning::Warnings, segment::retention_pins::Bound,
+    segment::retention_pins::RetentionPin, segment::retention_pins::RetentionPins, segment::spare::Spare,
 };
+
+/// Where a frame ends, and the next one continues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    /// The segment that holds it.
+    pub(crate) salt: u64,
+    /// Where it ends in the segment.
+    pub(crate) until: u64,
+    pub(crate) crc: u32,
+    pub(crate) end: Lsn,
+}
 
 /// Spares kept in addition to `wal.spares`, for reserved records when no more can be prepared (G5).
 pub(crate) const EMERGENCY_SPARES: usize = 1;

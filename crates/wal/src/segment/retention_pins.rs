@@ -22,7 +22,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use collie_base::Lsn;
 use parking_lot::Mutex;
 
-use crate::{LagPolicy, segment::Span};
+use crate::segment::Span;
+
+/// The consequence if a consumer falls behind by its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum LagPolicy {
+    /// Block: appends are refused with `Full`, which names the consumer, until it has moved on or was removed. For
+    /// consumers that must see everything, such as an archive.
+    Hold,
+    /// Drop: the consumer loses its place and gets `CursorLost`, and the files kept for it may be freed. Never stops an
+    /// append.
+    #[default]
+    Invalidate,
+    /// Read from files: the consumer no longer keeps any file, reads on as long as they exist, and gets `CursorLost`
+    /// only if one that it needs is gone. Below the bound it keeps files again. Never stops an append.
+    Files,
+}
 
 /// How far a hold may fall behind, and the policy at that point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

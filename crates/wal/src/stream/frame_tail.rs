@@ -17,14 +17,9 @@ use std::{path::Path, sync::Arc};
 use collie_base::Lsn;
 
 use crate::{
-    TailOptions, WalError,
-    append::State,
-    flush::recent::HeldFrame,
-    log::core::Core,
-    read::assemble::Place,
-    read::frame_reader::{FrameReader, Running},
-    read::source::{Frame, FrameSource},
-    stream::consumers::Attached,
+    TailOptions, WalError, append::State, consumers::Attached, core::Core, flush::recent::HeldFrame,
+    read::assemble::Place, read::frame_reader::FrameReader, read::frame_reader::Running, read::source::Frame,
+    read::source::FrameSource,
 };
 
 /// The position of a consumer in the frames of a log.
@@ -72,7 +67,7 @@ impl FrameTail {
         self.frames.is_none()
     }
 
-    /// Moves the cursor; see [`Consumers::advance`](crate::stream::consumers::Consumers::advance).
+    /// Moves the cursor; see [`Consumers::advance`](crate::consumers::Consumers::advance).
     pub(crate) fn advance(&self, lsn: Lsn, restart: Lsn) -> Result<(), WalError> {
         let flusher = &self.core.flusher;
         let moved = self.core.consumers.advance(&flusher.segments, &self.name, lsn, restart);

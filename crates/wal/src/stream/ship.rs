@@ -29,17 +29,9 @@ use collie_base::Lsn;
 use collie_obs::{ReplSend, word};
 
 use crate::{
-    LagPolicy, TailOptions, WalError,
-    flush::FlushDelayOverride,
-    format::decode::{self, whole_records},
-    format::{KIND_DATA, KIND_LAST, KIND_UNLOGGED},
-    log::core::Core,
-    read::assemble::Place,
-    read::record_count,
-    read::source::Frame,
-    stream::consumers::Attached,
-    stream::frame_tail::FrameTail,
-    stream::tail_check::TAIL_CHECK_BYTES,
+    LagPolicy, TailOptions, WalError, consumers::Attached, core::Core, flush::FlushDelayOverride, format::KIND_DATA,
+    format::KIND_LAST, format::KIND_UNLOGGED, format::decode, format::decode::whole_records, read::assemble::Place,
+    read::record_count, read::source::Frame, stream::frame_tail::FrameTail, stream::tail_check::TAIL_CHECK_BYTES,
 };
 
 /// Where a [`Shipper`] starts, how far it may fall behind, and how soon records that no caller waits for are flushed

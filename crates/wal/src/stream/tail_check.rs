@@ -10,11 +10,7 @@ use collie_base::{
     checksum::{Crc32c, crc32c},
 };
 
-use crate::{
-    WalError,
-    log::core::Core,
-    read::frame_reader::{FrameReader, Running},
-};
+use crate::{WalError, core::Core, read::frame_reader::FrameReader, read::frame_reader::Running};
 
 /// Largest number of bytes of the stream that a check covers.
 pub const TAIL_CHECK_BYTES: u32 = 64 << 10;

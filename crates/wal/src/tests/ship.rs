@@ -22,8 +22,8 @@ use crate::{
     flush::FLUSHER_SILENT,
     format::decode,
     read::frame_reader::FrameReader,
-    read::inspect_resting,
     read::walk,
+    scan::inspect::inspect_resting,
     testing::{eventually, tiny},
 };
 

@@ -17,16 +17,10 @@ use collie_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use crate::{
-    Mark, Options, Recovered, RingKind, WalError,
-    append::ring_file::{Home, Life},
-    append::{POSITION_MAX, Reserve, Room, State},
-    copies::{Copies, Mirror},
-    flush::Flusher,
-    recovery,
-    recovery::dead_rings,
-    segment::Segments,
-    stream::consumers::Consumers,
-    stream::cursor_file::{self, StoredCursors},
+    Mark, Options, Recovered, RingKind, WalError, append::POSITION_MAX, append::Reserve, append::Room, append::State,
+    append::ring_file::Home, append::ring_file::Life, consumers::Consumers, consumers::cursor_file,
+    consumers::cursor_file::StoredCursors, copies::Copies, copies::Mirror, flush::Flusher, recovery,
+    recovery::dead_rings, segment::Segments,
 };
 
 /// An open log, without its threads.

@@ -23,12 +23,9 @@ use collie_base::Lsn;
 use collie_env::{Env, FileLock, Files, LockError};
 
 use crate::{
-    Options, RecordRef, RecoveryMode, WalError,
-    copies::surveyed_to_read,
-    read::assemble::{Assembler, Place},
-    read::frame_reader::FrameReader,
-    recovery::last_incarnation::{scan_with_ring, take_from_ring},
-    recovery::scan::{Scan, scan_watched},
+    Options, RecordRef, RecoveryMode, WalError, copies::surveyed_to_read, read::assemble::Assembler,
+    read::assemble::Place, read::frame_reader::FrameReader, recovery::last_incarnation::scan_with_ring,
+    recovery::last_incarnation::take_from_ring, scan::Scan, scan::scan_watched,
 };
 
 /// Keeps a log from being opened while it is read. Any number may be held at one time, in any processes.

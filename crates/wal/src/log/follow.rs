@@ -34,11 +34,8 @@ use collie_obs::{ReplReceive, Source, word, work_for};
 use parking_lot::Mutex;
 
 use crate::{
-    Log, Mark, Options, Protocol, Recovered, RingKind, TailCheck, WalError,
-    format::decode,
-    format::{KIND_DATA, TAG_MAX},
-    options::RECORD_OVERHEAD,
-    stream::unpack::check_run,
+    Log, Mark, Options, Protocol, Recovered, RingKind, TailCheck, WalError, format::KIND_DATA, format::TAG_MAX,
+    format::decode, options::RECORD_OVERHEAD, read::unpack::check_run,
 };
 
 /// The largest record that any log writes: a piece with its record head, its slot and its number.

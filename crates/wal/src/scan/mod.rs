@@ -14,6 +14,11 @@
 //!   so a log without that file lacks nothing.
 //!
 //! Checked by the crash lab (`lab`): every crash point, every flipped bit.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `misplaced` | the explanation of files that are missing or were exchanged |
+//! | `inspect`, `figures` | a log read without being opened, and totals over it |
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -24,13 +29,10 @@ use collie_base::Lsn;
 use collie_env::Files;
 
 use crate::{
-    Checked, WalError,
-    format::decode::{Bad, HeaderBlock},
-    format::{BLOCK_BYTES, CopyCounts, REASON_REWRITE, REASON_TRUNCATE, SegmentHeader, segment_number},
-    read::source::FrameSource,
-    read::window::Window,
-    recovery::misplaced::{Cause, Shortened, explain, refuse_wrong_name},
-    segment::Span,
+    Checked, WalError, format::BLOCK_BYTES, format::CopyCounts, format::REASON_REWRITE, format::REASON_TRUNCATE,
+    format::SegmentHeader, format::decode::Bad, format::decode::HeaderBlock, format::segment_number,
+    read::source::FrameSource, read::window::Window, scan::misplaced::Cause, scan::misplaced::Shortened,
+    scan::misplaced::explain, scan::misplaced::refuse_wrong_name, segment::Span,
 };
 
 /// A frame of the chain, as far as a later frame may refer to it.
@@ -513,3 +515,6 @@ fn proofs_in(
     }
     Ok(behind)
 }
+pub(crate) mod figures;
+pub(crate) mod inspect;
+pub(crate) mod misplaced;

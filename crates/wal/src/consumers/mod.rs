@@ -20,6 +20,11 @@
 //! `saving`, then `cursors`, then `Segments`; no I/O while `cursors` is held.
 //!
 //! Checked by `tests/consumers.rs`, and by the crash lab (U1, U2: `lab::model` E7).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `cursor_file` | the file of the cursors |
+//! | `tail_options` | where a tail starts, and how far it may fall behind |
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -33,10 +38,10 @@ use collie_env::Env;
 use parking_lot::Mutex;
 
 use crate::{
-    LagPolicy, Options, TailOptions, WalError,
-    segment::retention_pins::{Bound, LagLimit, RetentionPin, lag},
-    segment::{Segments, Span},
-    stream::cursor_file::{CONSUMERS_MAX, StoredCursor, StoredCursors, name_refusal},
+    LagPolicy, Options, TailOptions, WalError, consumers::cursor_file::CONSUMERS_MAX,
+    consumers::cursor_file::StoredCursor, consumers::cursor_file::StoredCursors, consumers::cursor_file::name_refusal,
+    segment::Segments, segment::Span, segment::retention_pins::Bound, segment::retention_pins::LagLimit,
+    segment::retention_pins::RetentionPin, segment::retention_pins::lag,
 };
 
 /// Figures of one consumer of a log.
@@ -400,3 +405,5 @@ pub(crate) fn stat_of(cursor: StoredCursor, spans: &[Span], durable: Lsn) -> Con
         stands_for: Duration::ZERO,
     }
 }
+pub(crate) mod cursor_file;
+pub(crate) mod tail_options;

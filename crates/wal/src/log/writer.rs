@@ -15,27 +15,17 @@ use std::sync::atomic::Ordering;
 use collie_base::Lsn;
 use collie_obs::{Ended, LogAppend, word};
 
+use crate::append::Appended;
 use crate::{
-    Level, Log, Mark, RingKind, WalError, WriteOptions,
-    append::{Record, Slot},
-    format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
-    log::core::Core,
-    options::RECORD_OVERHEAD,
+    Level, Log, Mark, RingKind, WalError, WriteOptions, append::Record, append::Slot, core::Core, format::KIND_DATA,
+    format::KIND_LAST, format::KIND_PART, format::KIND_UNLOGGED, format::RecordHead, format::TAG_MAX,
+    format::piece_head, options::RECORD_OVERHEAD,
 };
 
 /// Longest note of a marker, which takes 2 to 8 bytes in all.
 const UNLOGGED_NOTE_MAX: u64 = 6;
 
 const _: () = assert!(TAG_MAX == 31, "Writer::append says so");
-
-/// The positions of an appended record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// The position of the record; of a long one, that of its last piece.
-    pub start: Lsn,
-    /// The position after it, which is the one to wait for.
-    pub end: Lsn,
-}
 
 /// A handle that appends records. Cheap to keep per thread; `Send`, used by one thread at a time.
 #[derive(Debug)]

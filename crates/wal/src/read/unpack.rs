@@ -103,7 +103,7 @@ pub(crate) fn check_run(end: Lsn, start: Lsn, prev_end: Lsn, records: &[u8]) -> 
         return Err(WalError::Gap { expected: end, found: prev_end });
     }
     let bad = |lsn, what| Err(WalError::BadStream { lsn, what });
-    if start < prev_end || start.get().saturating_add(records.len() as u64) >= crate::recovery::OPEN_LSN_LIMIT {
+    if start < prev_end || start.get().saturating_add(records.len() as u64) >= crate::options::OPEN_LSN_LIMIT {
         return bad(start, "positions fall, or lie beyond the end of the line");
     }
     let whole = whole_records(records).unwrap_or(0);

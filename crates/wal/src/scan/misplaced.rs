@@ -16,12 +16,8 @@ use collie_base::Lsn;
 use collie_env::Files;
 
 use crate::{
-    WalError,
-    format::decode::Bad,
-    format::{BLOCK, BLOCK_BYTES, SegmentHeader, segment_name, segment_number},
-    read::source::FrameSource,
-    read::window::Window,
-    recovery::scan::{Damage, Scan},
+    WalError, format::BLOCK, format::BLOCK_BYTES, format::SegmentHeader, format::decode::Bad, format::segment_name,
+    format::segment_number, read::source::FrameSource, read::window::Window, scan::Damage, scan::Scan,
 };
 
 /// Why the log ends before it should.
