@@ -33,13 +33,16 @@ use self::counters::{Counted, Counters};
 pub use self::loading::{Loaded, LoggedWrite};
 pub use self::staged::{Ordered, Staged, WARMED};
 pub use self::states::State;
-use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, PutOutcome, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{OrderedIndex, RowIndex, Span};
 use crate::row::{FlushAt, FlushEntry, Pending, Row};
 use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
 use crate::unflushed::{Lists, Unflushed, UnflushedStat};
+use crate::{
+    row::calls::Basis, row::calls::Change, row::calls::InsertOutcome, row::calls::Kept, row::calls::Pruned,
+    row::calls::PutOutcome, row::calls::Removal, row::calls::View, row::calls::WriteOutcome, row::calls::WriteRules,
+};
 
 /// Rows examined under one pin and in one visit of the index.
 const SCAN_BATCH_ROWS: usize = 256;

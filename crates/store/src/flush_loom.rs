@@ -15,11 +15,14 @@ use collie_sync::model::{bounds, check};
 use collie_sync::{mutant, thread};
 
 use super::Family;
-use crate::calls::{Basis, Change, InsertOutcome, View, WriteOutcome, WriteRules};
 use crate::index::OrderedIndex as _;
 use crate::loom_commits::{Commits, START};
 use crate::pin;
 use crate::row::{FlushAt, Pending, Row};
+use crate::{
+    row::calls::Basis, row::calls::Change, row::calls::InsertOutcome, row::calls::View, row::calls::WriteOutcome,
+    row::calls::WriteRules,
+};
 
 const KEY: &[u8] = b"k";
 

@@ -45,6 +45,7 @@ mod lsm;
 #[cfg(test)]
 mod lsm_crash_tests;
 mod lsm_view;
+pub(crate) mod manifest;
 mod map;
 mod replace;
 #[cfg(test)]
@@ -83,7 +84,10 @@ pub use self::{
     replace::{AddRows, Replaced},
     sums::{LevelSums, TableCheck},
 };
-use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
+use crate::{
+    levels::manifest::CARRY_BYTES_MAX, levels::manifest::Flush, levels::manifest::KnownTree,
+    levels::manifest::Manifest, levels::manifest::Record, levels::manifest::Tree,
+};
 
 /// Minimum size of an automatic flush, in bytes of entries: its seven syncs cost the same for one row as for a hundred
 /// thousand. The caller that decides to flush applies it; [`Levels::flush`] takes any size.

@@ -13,7 +13,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `row.rs`, `row/` | [`Row`], [`Pending`], [`ShareLock`]: the chain, all unsafe code of this crate |
-//! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
+//! | `row/calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
 //! | `share_locks.rs` | [`ShareLocks`], [`RowHolders`]: the table of share locks, as rows see it |
 //! | `stamp.rs` | [`TxnStatus`], [`Resolve`], the stamp's encoding |
 //! | `index.rs`, `index/` | [`OrderedIndex`], its floor implementation, and partitions, which families stand on |
@@ -22,7 +22,7 @@
 //! | `unflushed.rs` | [`Unflushed`]: rows that levels on disk lack |
 //! | `key.rs`, `epoch.rs` | a small key, reclamation |
 //! | `levels.rs`, `levels/` | [`Levels`]: sorted tables on disk, by lsm-tree behind a trait |
-//! | `manifest.rs`, `manifest/` | MANIFEST: the record of trees and flushes |
+//! | `levels/manifest.rs` | MANIFEST: the record of trees and flushes |
 //!
 //! ```
 //! use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -66,7 +66,6 @@
 //! assert_eq!(value.as_deref(), Some(&b"value"[..]));
 //! ```
 
-mod calls;
 mod epoch;
 mod family;
 #[cfg(test)]
@@ -79,32 +78,30 @@ mod key;
 mod levels;
 #[cfg(all(test, loom))]
 mod loom_commits;
-mod manifest;
 mod row;
 mod share_locks;
 mod stamp;
-mod trace;
 mod unflushed;
 
-pub use calls::{
-    Basis, Change, InsertOutcome, Kept, Origin, Pruned, PutOutcome, Removal, View, WriteOutcome, WriteRules,
-};
 pub use epoch::{Pin, pin};
 pub use family::{
     Family, FamilyStat, Loaded, LoggedWrite, Ordered, ScanRequest, ScanStop, Staged, State, Superseded, Visit, WARMED,
 };
 pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
+pub use levels::manifest::{check_manifest, sample_manifest};
 pub use levels::{
     AddRows, Compacted, Compression, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, LevelSums,
     Levels, LevelsError, LevelsFound, LevelsNoted, Replaced, TableCheck, TreeId, TreeStat, TreeState, TreeWritten,
 };
-pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]
 pub use row::Seen;
+pub use row::calls::{
+    Basis, Change, InsertOutcome, Kept, Origin, Pruned, PutOutcome, Removal, View, WriteOutcome, WriteRules,
+};
+#[cfg(feature = "trace-oracle")]
+pub use row::trace::{RowRead, digest, watch};
 pub use row::{FlushAt, FlushEntry, Pending, Row, ShareLock};
 pub use share_locks::{RowHolders, ShareLocks};
 pub use stamp::{Resolve, TxnStatus, Word};
-#[cfg(feature = "trace-oracle")]
-pub use trace::{RowRead, digest, watch};
 pub use unflushed::{Unflushed, UnflushedStat};

@@ -7,11 +7,14 @@ use collie_sync::model::check;
 use collie_sync::thread;
 
 use super::Family;
-use crate::calls::{Basis, Change, PutOutcome, View, WriteOutcome, WriteRules};
 use crate::index::{OrderedIndex as _, PartitionedIndex};
 use crate::loom_commits::Commits;
 use crate::pin;
 use crate::row::Pending;
+use crate::{
+    row::calls::Basis, row::calls::Change, row::calls::PutOutcome, row::calls::View, row::calls::WriteOutcome,
+    row::calls::WriteRules,
+};
 
 const KEY: &[u8] = b"k";
 /// One family, and the commits of three transactions.

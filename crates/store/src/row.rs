@@ -58,6 +58,7 @@
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod applied;
+pub(crate) mod calls;
 mod chain;
 mod flush;
 mod head;
@@ -67,6 +68,7 @@ mod pending;
 mod prune;
 mod put;
 mod share;
+pub(crate) mod trace;
 mod version;
 
 use std::ptr::NonNull;
@@ -84,14 +86,16 @@ use self::prune::Growth;
 use self::share::Refused;
 pub use self::share::ShareLock;
 use self::version::Version;
-use crate::calls::{Basis, Change, InsertOutcome, Origin, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::key::Key;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::stamp::atomic::{AtomicPtr, AtomicU32};
 use crate::stamp::{Resolve, TxnStatus};
-use crate::trace;
+use crate::{
+    row::calls::Basis, row::calls::Change, row::calls::InsertOutcome, row::calls::Origin, row::calls::View,
+    row::calls::WriteOutcome, row::calls::WriteRules,
+};
 
 /// The writer of the version that a read chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use collie_base::{CfId, LiveSnapshots, Lsn};
 use proptest::prelude::*;
 
 use super::*;
-use crate::calls::View;
 use crate::epoch::pin;
 use crate::row::FlushAt;
+use crate::row::calls::View;
 use crate::stamp::{Resolve, TxnStatus, Word};
 
 /// Every version is committed.

@@ -8,8 +8,8 @@ use std::{
 use collie_base::{CfId, Lsn, Remedy};
 use collie_env::is_full;
 
+use crate::levels::manifest::KnownTree;
 use crate::levels::{TreeId, backend::BackendError};
-use crate::manifest::KnownTree;
 
 /// Why a call failed. Unless a variant says otherwise, what was recorded before the call still holds.
 #[derive(Debug)]

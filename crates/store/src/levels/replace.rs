@@ -25,7 +25,7 @@ use super::{
     Edit, Job, KEY_BYTES_MAX, Levels, LevelsError, RUNS_DUE, TreeId, VALUE_BYTES_MAX, backend::Effort,
     backend::tree_dir,
 };
-use crate::manifest::{Flush, KnownTree, Tree};
+use crate::{levels::manifest::Flush, levels::manifest::KnownTree, levels::manifest::Tree};
 
 /// Directory for damaged files, in the levels' directory.
 const QUARANTINE: &str = "quarantine";
@@ -156,7 +156,7 @@ impl Levels {
     }
 
     /// Returns an id that no tree has had, and does not return it again before the next open.
-    pub(super) fn draw_id(&self, manifest: &crate::manifest::Manifest) -> TreeId {
+    pub(super) fn draw_id(&self, manifest: &crate::levels::manifest::Manifest) -> TreeId {
         let mut next = self.next.lock();
         let id = manifest.state().next.max(*next);
         *next = TreeId::new(id.get().saturating_add(1));

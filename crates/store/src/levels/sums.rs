@@ -26,7 +26,7 @@ use super::{
     backend::{FileHash, tree_dir, tree_of_name},
     lsm_view, map,
 };
-use crate::manifest::{KnownTree, Manifest};
+use crate::{levels::manifest::KnownTree, levels::manifest::Manifest};
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;

@@ -16,7 +16,7 @@ use super::{
     lsm_view::LsmView,
     map::MapStore,
 };
-use crate::manifest::{KnownTree, Manifest, Record};
+use crate::{levels::manifest::KnownTree, levels::manifest::Manifest, levels::manifest::Record};
 
 impl Levels {
     /// Opens the levels in `dir`, if there are any, for loading. Neither this call nor a later one writes or deletes
@@ -131,12 +131,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        levels::{
-            LevelsError, TreeId,
-            backend::tree_dir,
-            levels_tests::{edit, load, open},
-        },
-        manifest::{Flush, Record},
+        levels::LevelsError, levels::TreeId, levels::backend::tree_dir, levels::levels_tests::edit,
+        levels::levels_tests::load, levels::levels_tests::open, levels::manifest::Flush, levels::manifest::Record,
     };
 
     fn to_read(env: &Env, dir: &Path) -> Result<Levels, LevelsError> {

@@ -8,10 +8,10 @@ use collie_sync::mutant;
 
 use super::head::version_of;
 use super::version::{Content, Version};
-use crate::calls::{Basis, View, WriteOutcome, WriteRules};
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::{Acquire, Relaxed};
 use crate::stamp::{Resolve, TxnStatus};
+use crate::{row::calls::Basis, row::calls::View, row::calls::WriteOutcome, row::calls::WriteRules};
 
 /// A walk down a chain from `at`, under a pin.
 pub(super) struct Walk<'g> {

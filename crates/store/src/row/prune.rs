@@ -11,10 +11,10 @@ use super::Row;
 use super::chain::{retire, walk};
 use super::head::{DEAD, is_shared};
 use super::version::Version;
-use crate::calls::{Kept, Pruned, Removal};
 use crate::epoch::{Pin, pin};
 use crate::stamp::TxnStatus;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::{row::calls::Kept, row::calls::Pruned, row::calls::Removal};
 
 /// A thread prunes the row (R4).
 const PRUNING: u32 = 1;

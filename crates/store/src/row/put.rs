@@ -17,11 +17,11 @@ use super::chain::{Look, Top, is_changed};
 use super::head::DEAD;
 use super::share::Refused;
 use super::version::Version;
-use crate::calls::{Basis, Change, PutOutcome, View, WriteRules};
 use crate::epoch::pin;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::Acquire;
 use crate::stamp::{Resolve, TxnStatus};
+use crate::{row::calls::Basis, row::calls::Change, row::calls::PutOutcome, row::calls::View, row::calls::WriteRules};
 
 impl Row {
     /// Puts `value` on top, if no unfinished transaction and no rule is in the way.

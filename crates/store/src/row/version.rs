@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use collie_base::{LockStrength, Lsn, Xid};
 
-use crate::calls::Change;
+use crate::row::calls::Change;
 use crate::stamp::atomic::{AtomicBool, AtomicPtr};
 use crate::stamp::{Resolve, TxnStatus, Word, unfinished};
 

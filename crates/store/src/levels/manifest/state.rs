@@ -20,8 +20,7 @@ use std::collections::BTreeMap;
 use collie_base::{CfId, Lsn};
 
 use crate::{
-    levels::TreeId,
-    manifest::record::{Flush, Record, Tree},
+    levels::TreeId, levels::manifest::record::Flush, levels::manifest::record::Record, levels::manifest::record::Tree,
 };
 
 /// A tree, and the flushes that may have happened to it.
@@ -219,7 +218,7 @@ fn insert(cfs: &mut Vec<CfId>, cf: CfId) {
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the numbers are the test's own")]
 mod tests {
     use super::*;
-    use crate::manifest::record::samples;
+    use crate::levels::manifest::record::samples;
     use proptest::prelude::*;
 
     fn tree(id: u32, cfs: &[u32]) -> Record {

@@ -35,9 +35,8 @@ use collie_base::{
     codec::Reader,
 };
 
-use crate::manifest::{
-    record::{RECORD_BYTES_MAX, Record},
-    state::State,
+use crate::{
+    levels::manifest::record::RECORD_BYTES_MAX, levels::manifest::record::Record, levels::manifest::state::State,
 };
 
 pub(crate) const MAGIC: &[u8; 8] = b"COLLIEMF";
@@ -161,10 +160,7 @@ fn frame_at<'a>(salt: u64, bytes: &'a [u8], numbers: &RangeInclusive<u64>) -> Op
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the bytes are the test's own")]
 mod tests {
     use super::*;
-    use crate::{
-        levels::TreeId,
-        manifest::record::{Flush, Tree},
-    };
+    use crate::{levels::TreeId, levels::manifest::record::Flush, levels::manifest::record::Tree};
     use collie_base::{CfId, Lsn};
 
     const SALT: u64 = 0x1122_3344_5566_7788;
