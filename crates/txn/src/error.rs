@@ -1,8 +1,7 @@
 //! `TxnError`: why a transaction cannot continue. Each variant is one SQLSTATE.
 
-use crate::snapshots::SnapshotCancelled;
 use collie_base::{Lsn, Remedy};
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// Why a transaction cannot continue. The transaction is still open; the caller rolls it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,3 +99,12 @@ impl fmt::Display for TxnError {
 }
 
 impl std::error::Error for TxnError {}
+
+/// The facts reported about a cancelled snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotCancelled {
+    /// Its age.
+    pub age: Duration,
+    /// Bytes of old versions that were kept at that time, most of them for this snapshot.
+    pub old_version_bytes: u64,
+}

@@ -119,12 +119,12 @@ mod wait_tests;
 
 pub use advisory::{Advisory, AdvisoryScope};
 pub use cancel::{CancelHandle, CancelReason};
-pub use error::TxnError;
+pub use error::{SnapshotCancelled, TxnError};
 pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
 pub use log::{Appended, CommitLog};
 pub use session::{Behind, CommitRecord, Ended, Gate, Session, Start};
 pub use share_table::RowShares;
-pub use snapshots::{HeldSnapshot, Holder, Place, Placed, SnapshotCancelled};
+pub use snapshots::{HeldSnapshot, Holder, Place, Placed};
 pub use stamp::{Resolution, Stamp};
 pub use stamper::Unstamped;
 pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};

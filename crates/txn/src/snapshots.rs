@@ -30,7 +30,10 @@
 //! Taking, ending and checking a snapshot: wait-free. `advance`: one mutex, which only other calls of it and `all`
 //! take; O(slots in use).
 
-use crate::{error::TxnError, log::CommitLog};
+use crate::{
+    error::{SnapshotCancelled, TxnError},
+    log::CommitLog,
+};
 use collie_base::{LiveSnapshots, Lsn, Map};
 use collie_sync::{
     Mutex, Padded, Published,
@@ -84,15 +87,6 @@ pub struct HeldSnapshot {
     /// Whether it can be cancelled: that of a session can, once new snapshots begin above it.
     pub can_be_cancelled: bool,
     begun: u64,
-}
-
-/// The facts reported about a cancelled snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SnapshotCancelled {
-    /// Its age.
-    pub age: Duration,
-    /// Bytes of old versions that were kept at that time, most of them for this snapshot.
-    pub old_version_bytes: u64,
 }
 
 #[derive(Debug)]
