@@ -4,6 +4,7 @@
 //! type is an error that names the nearest key or the type; nothing is ignored.
 
 mod keys;
+mod peers;
 mod training;
 
 use std::{
@@ -22,10 +23,9 @@ pub use self::{
     keys::{KEYS, Key, Kind},
     training::Training,
 };
-use crate::{
-    error::ServeError,
-    replication::{Peer, Peers},
-};
+pub use peers::{Peer, Peers};
+
+use crate::error::ServeError;
 
 /// The replication settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]

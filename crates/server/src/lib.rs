@@ -13,6 +13,7 @@
 mod client;
 pub mod config;
 mod connection;
+mod epoch;
 mod error;
 mod half_open;
 mod http;
@@ -25,7 +26,8 @@ mod stop_requests;
 mod stopping;
 mod training;
 
+pub use config::{Peer, Peers};
 pub use error::ServeError;
-pub use replication::{Peer, Peers, WitnessServer};
+pub use replication::WitnessServer;
 pub use serve::{Server, Stopped};
 pub use training::Rehearsal;

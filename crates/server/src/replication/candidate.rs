@@ -43,10 +43,8 @@ use tokio::{
     time::sleep,
 };
 
-use super::{
-    peers::{Addresses, Peer, Peers},
-    redundancy::noted,
-};
+use super::{peers::Addresses, redundancy::noted};
+use crate::config::{Peer, Peers};
 use crate::log_lines;
 use crate::training::Training;
 

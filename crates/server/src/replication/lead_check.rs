@@ -17,6 +17,7 @@
 //!
 //! Checked by the tests here, and by the clients' tests of a stopped leader (`tests/clients/tests/deposed.rs`).
 
+use crate::config::Peers;
 use crate::log_lines;
 use std::{
     sync::{
@@ -30,10 +31,7 @@ use collie_env::Env;
 use collie_replica::{database::leading, key::KeyFile, packet::TermKind};
 use tokio::{runtime::Handle, sync::Mutex, task::block_in_place};
 
-use super::{
-    candidate::Node,
-    peers::{ANSWER_TIME, Peers},
-};
+use super::{candidate::Node, peers::ANSWER_TIME};
 
 /// A process that does nothing for up to this time may be merely slow; a lower bound of the gap.
 const GAP_MIN: Duration = Duration::from_secs(1);

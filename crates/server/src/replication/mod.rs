@@ -46,6 +46,7 @@ mod successor;
 mod witness;
 mod witness_link;
 
+pub use self::witness::WitnessServer;
 pub(crate) use self::{
     candidate::{Node, announce},
     contact::ShownNode,
@@ -58,9 +59,4 @@ pub(crate) use self::{
     rebuild::{Patience, is_empty, rebuild, settle},
     rejoin::{Rejoin, set_aside},
     role::{Role, choose, name_of, others},
-    shown::EPOCH_DIFFERENCE,
-};
-pub use self::{
-    peers::{Peer, Peers},
-    witness::WitnessServer,
 };

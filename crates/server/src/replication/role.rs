@@ -26,11 +26,8 @@ use collie_replica::{
 };
 use tokio::runtime::Runtime;
 
-use super::{
-    candidate::absurd,
-    key,
-    peers::{Addresses, Peer, Peers},
-};
+use super::{candidate::absurd, key, peers::Addresses};
+use crate::config::{Peer, Peers};
 use crate::{ServeError, config::Config, log_lines};
 
 /// See the module's documentation.

@@ -17,9 +17,7 @@ use collie_sql::{
 };
 
 use super::{quorum_watch::QuorumWatch, redundancy::Redundancy};
-
-/// From 1970 to 2000, in microseconds.
-pub(crate) const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The limits of a slot.
 #[derive(Clone, Copy)]

@@ -24,8 +24,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     candidate::{Candidate, absurd},
     handing_over::CANCEL_TIME,
-    peers::{ANSWER_TIME, Peer, Peers},
+    peers::ANSWER_TIME,
 };
+use crate::config::{Peer, Peers};
 
 /// The time between two requests for the lead.
 const ASK_EVERY: Duration = Duration::from_millis(10);

@@ -32,10 +32,8 @@ use collie_replica::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::block_in_place};
 
-use super::{
-    candidate::Node,
-    peers::{Peer, Peers},
-};
+use super::candidate::Node;
+use crate::config::{Peer, Peers};
 use crate::log_lines;
 
 /// The time between two questions that say the same (K4).

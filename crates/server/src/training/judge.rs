@@ -16,7 +16,7 @@ use collie_train::{
 use parking_lot::Mutex;
 
 use super::models::Loaded;
-use crate::replication::EPOCH_DIFFERENCE;
+use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The number of predictions that are shown.
 const PREDICTIONS_MAX: usize = 1000;

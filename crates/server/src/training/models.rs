@@ -24,7 +24,7 @@ use super::{
     judge::Judge,
     units::{label_name, name_of},
 };
-use crate::replication::EPOCH_DIFFERENCE;
+use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The ending of package names.
 pub(super) const ENDING: &str = ".package";

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     config::{self, Config, find},
-    replication::EPOCH_DIFFERENCE,
+    epoch::EPOCH_DIFFERENCE,
 };
 
 /// The settings that can be changed while the server runs, besides `training.switch`.

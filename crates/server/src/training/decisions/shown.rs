@@ -4,7 +4,7 @@ use collie_sql::catalog::system::{CandidateRow, DecisionRow};
 use collie_train::decision::{Gain, Row, Verdict};
 
 use super::candidate::Candidate;
-use crate::replication::EPOCH_DIFFERENCE;
+use crate::epoch::EPOCH_DIFFERENCE;
 
 /// Returns a time as views show it.
 fn moment(at_s: u64) -> i64 {
