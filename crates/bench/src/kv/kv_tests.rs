@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use super::draw::{Random, Values, key_into};
+use super::draw::{Values, key_into};
 use super::drive::unlike;
 use super::line::{Figures, SAMPLED_ONE_IN};
 use super::peer::lines;
 use super::workload::Workload;
 use super::{KvFlags, kv_bench};
+use crate::random::Random;
 use crate::{Figure, Report};
 use collie_engine::{Isolation, LogTimes};
 use collie_env::Env;

@@ -9,7 +9,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `flags.rs`, `peer_flags.rs` | the flags: those with a meaning here, those without effect, those that are refused |
-//! | `draw.rs` | keys, values and random numbers |
+//! | `draw.rs` | keys and values |
 //! | `workload.rs`, `transactions.rs`, `pace.rs` | one benchmark, as one thread runs it |
 //! | `ours.rs`, `watch.rs` | the database: opening, warm-up, threads, what is observed meanwhile |
 //! | `drive.rs` | the list of benchmarks, run by run, alternating with the peer |
@@ -17,7 +17,7 @@
 //! | `peer.rs` | db_bench with the same flags |
 //! | `matrix/` | several experiments in one call, as a report |
 
-pub(crate) mod draw;
+mod draw;
 mod drive;
 mod flags;
 mod line;

@@ -8,12 +8,13 @@ use collie_engine::LogTimes;
 use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_env::Clock;
 
-use super::draw::{Random, Values, key_into};
+use super::draw::{Values, key_into};
 use super::flags::KvFlags;
 use super::line::{Figures, SAMPLED_ONE_IN};
 use super::pace::Pace;
 use super::transactions::Rows;
 use crate::Latencies;
+use crate::random::Random;
 
 /// Operations between two checks of the clock in a benchmark with a duration.
 const LOOK_EVERY: u64 = 1_000;

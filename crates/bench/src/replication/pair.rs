@@ -18,7 +18,7 @@ use super::live::LiveThesis;
 use super::relay::Relay;
 use super::settings::ReplicationSettings;
 use crate::servers::{PEER, Server, postgresql_programs};
-use crate::tpcc::{Course, Pacing, Population, Run, Tables, Target, Wire, books, drive, drive_until};
+use crate::tpcc::{Audited, Course, Pacing, Population, Run, Tables, Target as _, Wire, books, drive, drive_until};
 use crate::{Scratch, Section};
 
 /// The limit for a replica to catch up, far longer than one takes.
@@ -460,7 +460,7 @@ impl Pair {
     pub(crate) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
         settings.plan.say(&format!("{}: consistency on both", self.name()));
         self.until_even(settings)?;
-        let of = |target: &dyn Target, whose: &str| {
+        let of = |target: &dyn Audited, whose: &str| {
             let verdict = books::check(target, &settings.scale())?;
             verdict.ensure(&format!("{}'s {whose}", self.name()), "after the runs")?;
             books::sums(target, &settings.scale()).map(|sums| (verdict, sums))
@@ -472,7 +472,7 @@ impl Pair {
             section.notes.push(format!("{}: {conditions}, of {} things", self.name(), things(&verdict)));
             return Ok(());
         }
-        let replica: Box<dyn Target> = match self.follower()? {
+        let replica: Box<dyn Audited> = match self.follower()? {
             Follower::Server(server) => {
                 Box::new(Wire::new(self.name(), self.ring(), server.config(), "READ COMMITTED", true))
             }

@@ -6,9 +6,9 @@
 
 use collie_base::Map;
 
+use super::audit::Audited;
 use super::population::Population;
 use super::scale::{DISTRICTS, Scale};
-use super::target::Target;
 
 #[derive(Clone, Debug)]
 pub(crate) struct DistrictBook {
@@ -128,7 +128,7 @@ struct Sum {
 ///
 /// # Errors
 /// Those of the target.
-pub(crate) fn check(target: &dyn Target, scale: &Scale) -> anyhow::Result<Verdict> {
+pub(crate) fn check(target: &dyn Audited, scale: &Scale) -> anyhow::Result<Verdict> {
     let mut reader = target.reader()?;
     let mut verdict = Verdict::default();
     let items = reader.items()?;
@@ -146,7 +146,7 @@ pub(crate) fn check(target: &dyn Target, scale: &Scale) -> anyhow::Result<Verdic
 ///
 /// # Errors
 /// Those of the target.
-pub(crate) fn sums(target: &dyn Target, scale: &Scale) -> anyhow::Result<Vec<i64>> {
+pub(crate) fn sums(target: &dyn Audited, scale: &Scale) -> anyhow::Result<Vec<i64>> {
     let mut reader = target.reader()?;
     let payments = reader.payments()?;
     let mut sums = vec![payments.taken.values().sum(), payments.made.values().sum()];
@@ -172,7 +172,7 @@ pub(crate) fn sums(target: &dyn Target, scale: &Scale) -> anyhow::Result<Vec<i64
 ///
 /// # Errors
 /// Those of the target; differences.
-pub(crate) fn check_loaded(target: &dyn Target, population: &Population) -> anyhow::Result<()> {
+pub(crate) fn check_loaded(target: &dyn Audited, population: &Population) -> anyhow::Result<()> {
     let scale = &population.scale;
     check(target, scale)?.ensure(target.name(), "after it was loaded")?;
     let mut reader = target.reader()?;

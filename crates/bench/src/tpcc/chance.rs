@@ -4,7 +4,7 @@
 //! - C1. The same seed and stream give the same values, whatever other streams draw.
 //! - C2. The constant of last names differs between loading and running by 65 to 119, and neither by 96 nor by 112.
 
-use crate::kv::draw::Random;
+use crate::random::Random;
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];

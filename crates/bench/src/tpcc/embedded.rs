@@ -15,12 +15,13 @@ use collie_engine::{
 };
 use collie_env::Env;
 
+use super::audit::{Audited, Reader};
 use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
 use super::layout::{self, Bytes, INFO_BYTES, LINE_BYTES};
 use super::population::Population;
 use super::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
 use super::scale::{DISTRICTS, Scale};
-use super::target::{Answer, Failure, Reader, Session, Target, middle, restocked, share_out, total};
+use super::target::{Answer, Failure, Session, Target, middle, share_out, total};
 use crate::Scratch;
 
 /// Rows per transaction while loading.
@@ -191,10 +192,6 @@ impl Target for Embedded {
         "private 16 MiB"
     }
 
-    fn holds(&self) -> anyhow::Result<Option<Scale>> {
-        Ok(None) // it was just made
-    }
-
     fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()> {
         share_out(population.scale.warehouses + 1, threads, |job| {
             let mut loader = Loader::new(&self.db)?;
@@ -214,15 +211,21 @@ impl Target for Embedded {
         Ok(Box::new(self.terminal()?))
     }
 
+    fn log_position(&self) -> anyhow::Result<u64> {
+        Ok(self.db.boundary().get())
+    }
+}
+
+impl Audited for Embedded {
+    fn holds(&self) -> anyhow::Result<Option<Scale>> {
+        Ok(None) // it was just made
+    }
+
     fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>> {
         let mut session = self.db.session()?;
         session.begin(Isolation::RepeatableRead, true)?;
         session.begin_statement(StatementKind::ReadOnly)?;
         Ok(Box::new(Snapshot { session, tables: &self.tables }))
-    }
-
-    fn log_position(&self) -> anyhow::Result<u64> {
-        Ok(self.db.boundary().get())
     }
 }
 
@@ -637,6 +640,11 @@ impl Terminal {
         }
         Ok(Answer { rolled_back: false, amount: 0, count })
     }
+}
+
+/// Returns the quantity of stock after `ordered` pieces were ordered (clause 2.4.2.2).
+pub(super) const fn restocked(quantity: i32, ordered: i32) -> i32 {
+    if quantity >= ordered + 10 { quantity - ordered } else { quantity - ordered + 91 }
 }
 
 /// Returns whether the text contains ORIGINAL.

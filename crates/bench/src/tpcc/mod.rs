@@ -11,17 +11,18 @@
 //! | `population.rs` | the initial rows |
 //! | `request.rs` | the requests of a terminal and their proportions |
 //! | `pace.rs`, `drive.rs`, `tally.rs` | arrival times; clients that run requests; counters |
-//! | `target.rs` | a database: [`target::Target`], its sessions and readers |
+//! | `target.rs` | a database: [`target::Target`], its sessions |
 //! | `embedded.rs`, `layout.rs` | the engine in this process, its keys and values |
 //! | `tables.rs`, `schema.rs`, `numeric.rs` | an SQL database: its tables and statements |
 //! | `line.rs`, `own.rs` | a session of an SQL database: on a server, or of the SQL layer in this process |
 //! | `load.rs` | the mix at a steady rate, for demonstration, not measurement |
-//! | `books.rs` | the consistency conditions |
+//! | `audit.rs`, `snapshot.rs`, `books.rs` | a database whose rows are read; those of an SQL database; the consistency conditions |
 //! | `settings.rs`, `study.rs` | the settings; the runs and their report |
 //!
 //! `drive`, `target` and `pace` do not depend on the report, so another benchmark can run the workload on its own
 //! target.
 
+mod audit;
 pub(crate) mod books;
 mod chance;
 mod drive;
@@ -37,14 +38,18 @@ mod request;
 mod scale;
 mod schema;
 mod settings;
+mod snapshot;
 mod study;
 mod tables;
 mod tally;
 mod target;
 
 #[cfg(test)]
+mod drive_tests;
+#[cfg(test)]
 mod tpcc_tests;
 
+pub(crate) use audit::Audited;
 pub(crate) use chance::Chance;
 pub(crate) use drive::{Course, Run, drive, drive_until};
 pub(crate) use embedded::Embedded;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use collie_engine::Options;
 
+use super::audit::Audited;
 use super::books;
 use super::drive::{Course, Run, drive};
 use super::embedded::Embedded;
@@ -15,7 +16,6 @@ use super::request::Kind;
 use super::scale::DISTRICTS;
 use super::settings::{TpccSettings, TpccTarget};
 use super::tables::{Tables, Wire};
-use super::target::Target;
 use crate::Latencies;
 use crate::measures::{float, micros, per_s};
 use crate::report::{Figure, Report, Row, Section, Series};
@@ -36,7 +36,7 @@ const IN_MEMORY: &str = "memory";
 
 /// A target and its runs.
 struct Ran<'t> {
-    target: &'t dyn Target,
+    target: &'t dyn Audited,
     clients: u32,
     runs: Vec<Run>,
 }
@@ -56,7 +56,7 @@ pub fn tpcc_bench(settings: &TpccSettings) -> anyhow::Result<Report> {
         true => Some(Servers::start(plan, &mut section)?),
         false => None,
     };
-    let mut targets: Vec<(Box<dyn Target>, u32)> = Vec::new();
+    let mut targets: Vec<(Box<dyn Audited>, u32)> = Vec::new();
     for target in &settings.targets {
         match target {
             TpccTarget::Embedded | TpccTarget::EmbeddedAsync => {
@@ -136,7 +136,7 @@ fn course(settings: &TpccSettings, run: u32, clients: u32) -> Course {
 }
 
 /// Ensures that the tables exist, have the right scale and are consistent.
-fn load(target: &dyn Target, settings: &TpccSettings) -> anyhow::Result<()> {
+fn load(target: &dyn Audited, settings: &TpccSettings) -> anyhow::Result<()> {
     let (plan, scale, name) = (&settings.plan, settings.scale(), target.name());
     match target.holds()? {
         Some(there) if !settings.reload => {

@@ -1,9 +1,7 @@
 //! `Target`: a database that the transactions run on; `Session`: a terminal's connection to it.
 
-use super::books::{Books, Payments};
 use super::population::Population;
 use super::request::Request;
-use super::scale::Scale;
 
 /// The result that the terminal would display for a transaction that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,13 +44,6 @@ pub(crate) trait Session: Send {
     fn run(&mut self, request: &Request) -> Result<Answer, Failure>;
 }
 
-/// A consistent snapshot of the database, for as long as it is read.
-pub(crate) trait Reader {
-    fn items(&mut self) -> anyhow::Result<u64>;
-    fn payments(&mut self) -> anyhow::Result<Payments>;
-    fn books(&mut self, warehouse: u32) -> anyhow::Result<Books>;
-}
-
 /// A database.
 pub(crate) trait Target: Sync {
     /// The name in tables.
@@ -61,12 +52,9 @@ pub(crate) trait Target: Sync {
     fn level(&self) -> &'static str;
     /// Returns the place of its log in memory.
     fn ring(&self) -> &'static str;
-    /// Returns the scale of the existing rows, as far as they show it; `None` without tables.
-    fn holds(&self) -> anyhow::Result<Option<Scale>>;
     /// Creates the tables, replacing any with the same names, and loads them with several threads.
     fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()>;
     fn connect(&self) -> anyhow::Result<Box<dyn Session>>;
-    fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>>;
     /// Returns the position of the end of the log, in bytes.
     fn log_position(&self) -> anyhow::Result<u64>;
 }
@@ -74,11 +62,6 @@ pub(crate) trait Target: Sync {
 /// Returns the total that a customer pays for an order, in cents; rates are in ten-thousandths.
 pub(crate) fn total(sum: i64, discount: i64, warehouse_tax: i64, district_tax: i64) -> i64 {
     sum * (10_000 - discount) / 10_000 * (10_000 + warehouse_tax + district_tax) / 10_000
-}
-
-/// Returns the quantity of stock after `ordered` pieces were ordered (clause 2.4.2.2).
-pub(crate) const fn restocked(quantity: i32, ordered: i32) -> i32 {
-    if quantity >= ordered + 10 { quantity - ordered } else { quantity - ordered + 91 }
 }
 
 /// Returns the index of the customer that a name selects: the middle, rounded up.
