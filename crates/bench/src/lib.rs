@@ -43,6 +43,7 @@ mod null_files;
 mod plan;
 mod plots;
 mod protocols;
+#[path = "../../workload/src/random.rs"]
 mod random;
 mod readme;
 mod record;

@@ -24,27 +24,41 @@
 
 mod audit;
 pub(crate) mod books;
+#[path = "../../../workload/src/chance.rs"]
 mod chance;
+#[path = "../../../workload/src/drive.rs"]
 mod drive;
 mod embedded;
 mod layout;
+#[path = "../../../workload/src/line.rs"]
 mod line;
+#[path = "../../../workload/src/load.rs"]
 mod load;
+#[path = "../../../workload/src/numeric.rs"]
 mod numeric;
 mod own;
+#[path = "../../../workload/src/pace.rs"]
 mod pace;
+#[path = "../../../workload/src/population.rs"]
 mod population;
+#[path = "../../../workload/src/request.rs"]
 mod request;
+#[path = "../../../workload/src/scale.rs"]
 mod scale;
+#[path = "../../../workload/src/schema.rs"]
 mod schema;
 mod settings;
 mod snapshot;
 mod study;
+#[path = "../../../workload/src/tables.rs"]
 mod tables;
+#[path = "../../../workload/src/tally.rs"]
 mod tally;
+#[path = "../../../workload/src/target.rs"]
 mod target;
 
 #[cfg(test)]
+#[path = "../../../workload/src/drive_tests.rs"]
 mod drive_tests;
 #[cfg(test)]
 mod tpcc_tests;
