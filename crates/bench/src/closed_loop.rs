@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use collie_env::Clock;
+use collie_workload::sleep_until;
 
 use crate::Latencies;
-use crate::tpcc::sleep_until;
 
 /// See the module's documentation.
 #[derive(Clone, Copy)]

@@ -43,8 +43,6 @@ mod null_files;
 mod plan;
 mod plots;
 mod protocols;
-#[path = "../../workload/src/random.rs"]
-mod random;
 mod readme;
 mod record;
 mod replication;
@@ -72,6 +70,7 @@ mod protocols_tests;
 mod txn_bench_tests;
 
 pub use collie_base::Latencies;
+pub use collie_workload::Pacing;
 pub use disk_floor::{DiskFloor, FloorSlice};
 pub use files::Scratch;
 pub use index::memory::index_memory;
@@ -87,7 +86,7 @@ pub use replication::{
 };
 pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
-pub use tpcc::{LoadDone, Pacing, TpccLoad, TpccSettings, TpccTarget, tpcc_bench};
+pub use tpcc::{TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
 pub use training::{beside::beside_samples, settings::TrainingSettings};
 pub use training_bench::{TRAINING_QUESTIONS, training_bench};

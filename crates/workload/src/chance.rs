@@ -15,11 +15,11 @@ const A_ITEM: u32 = 8_191;
 
 /// The random values of one stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(Random);
+pub struct Chance(Random);
 
 /// The constants of NURand, drawn once for a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Constants {
+pub struct Constants {
     pub(crate) name_at_load: u32,
     name: u32,
     customer: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Constants {
 
 impl Constants {
     /// Draws the constants (C2).
-    pub(crate) fn draw(seed: u64) -> Self {
+    pub fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, u32::MAX);
         let name_at_load = chance.within(0, A_NAME);
         let name = loop {
@@ -43,17 +43,18 @@ impl Constants {
 }
 
 impl Chance {
-    pub(crate) fn new(seed: u64, stream: u32) -> Self {
+    /// Makes stream `stream` of `seed`.
+    pub fn new(seed: u64, stream: u32) -> Self {
         Self(Random::new(seed, stream))
     }
 
     /// Returns another stream, drawn from this one.
-    pub(crate) fn fork(&mut self) -> Self {
-        Self(Random::new(self.0.next(), 0))
+    pub fn fork(&mut self) -> Self {
+        Self(Random::new(self.0.draw(), 0))
     }
 
     /// Returns a number from `low` to `high`, both included.
-    pub(crate) fn within(&mut self, low: u32, high: u32) -> u32 {
+    pub fn within(&mut self, low: u32, high: u32) -> u32 {
         let span = u64::from(high - low) + 1;
         low + u32::try_from(self.0.below(span)).expect("below a span of u32")
     }
@@ -70,8 +71,8 @@ impl Chance {
 
     /// Returns a number above 0 and at most 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub(crate) fn share(&mut self) -> f64 {
-        ((self.0.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    pub fn share(&mut self) -> f64 {
+        ((self.0.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
     /// Returns a number by NURand: some numbers are drawn far more often than others.
@@ -103,14 +104,14 @@ impl Chance {
     }
 
     /// Returns `low` to `high` letters and digits.
-    pub(crate) fn text(&mut self, low: u32, high: u32) -> String {
+    pub fn text(&mut self, low: u32, high: u32) -> String {
         let length = self.within(low, high);
         (0..length).map(|_| char::from(LETTERS[self.place(LETTERS.len())])).collect()
     }
 
     /// Returns `length` digits.
     pub(crate) fn digits(&mut self, length: u32) -> String {
-        (0..length).map(|_| char::from(b'0' + self.0.next().to_le_bytes()[0] % 10)).collect()
+        (0..length).map(|_| char::from(b'0' + self.0.draw().to_le_bytes()[0] % 10)).collect()
     }
 
     /// Returns two capital letters.
@@ -130,7 +131,7 @@ impl Chance {
     }
 
     /// Returns the numbers from 1 to `count` in random order.
-    pub(crate) fn permutation(&mut self, count: u32) -> Vec<u32> {
+    pub fn permutation(&mut self, count: u32) -> Vec<u32> {
         let mut numbers: Vec<u32> = (1..=count).collect();
         for at in (1..numbers.len()).rev() {
             numbers.swap(at, self.place(at + 1));

@@ -15,12 +15,12 @@ use std::time::Duration;
 use collie_env::Clock;
 use parking_lot::Mutex;
 
-use super::chance::Constants;
-use super::pace::{Arrivals, Pacing, sleep_until, terminal_times};
-use super::request::{Request, Terminal};
-use super::scale::Scale;
-use super::tally::Tally;
-use super::target::{Failure, Session, Target};
+use crate::chance::Constants;
+use crate::pace::{Arrivals, Pacing, sleep_until, terminal_times};
+use crate::request::{Request, Terminal};
+use crate::scale::Scale;
+use crate::tally::Tally;
+use crate::target::{Failure, Session, Target};
 
 /// Attempts before a transaction is given up, far more than bad luck explains.
 const ATTEMPTS: u64 = 10_000;
@@ -30,17 +30,23 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The description of one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course {
-    pub(crate) scale: Scale,
+pub struct Course {
+    /// The number of rows of each kind.
+    pub scale: Scale,
     /// The seed of the population and, together with `run`, of the draws.
-    pub(crate) seed: u64,
-    pub(crate) run: u32,
-    pub(crate) clients: u32,
-    pub(crate) warm_up: Duration,
-    pub(crate) time: Duration,
-    pub(crate) pacing: Pacing,
+    pub seed: u64,
+    /// The number of the run.
+    pub run: u32,
+    /// The clients, in addition to those that deliver.
+    pub clients: u32,
+    /// The time before the measured time.
+    pub warm_up: Duration,
+    /// The measured time.
+    pub time: Duration,
+    /// When transactions begin.
+    pub pacing: Pacing,
     /// Whether deliveries are queued.
-    pub(crate) deferred: bool,
+    pub deferred: bool,
 }
 
 impl Course {
@@ -52,16 +58,17 @@ impl Course {
 
 /// The result of one run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Run {
-    pub(crate) tally: Tally,
+pub struct Run {
+    /// The counters.
+    pub tally: Tally,
     /// The begin of the measured time, on the clock of the run.
-    pub(crate) from_ns: u64,
+    pub from_ns: u64,
     /// The measured time.
-    pub(crate) ns: u64,
+    pub ns: u64,
     /// Bytes by which the log grew during the measured time.
-    pub(crate) log_bytes: u64,
+    pub log_bytes: u64,
     /// With a rate: transactions that were due and not begun at the end.
-    pub(crate) backlog: u64,
+    pub backlog: u64,
 }
 
 /// The state that the threads of a run share.
@@ -111,7 +118,7 @@ fn nanos(time: Duration) -> u64 {
 ///
 /// # Errors
 /// The first error of a transaction, except those that are run again.
-pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>) -> anyhow::Result<Run> {
+pub fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>) -> anyhow::Result<Run> {
     drive_until(target, course, clock, &AtomicBool::new(false))
 }
 
@@ -120,7 +127,7 @@ pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>)
 ///
 /// # Errors
 /// Those of [`drive`].
-pub(crate) fn drive_until(
+pub fn drive_until(
     target: &dyn Target,
     course: Course,
     clock: &Arc<dyn Clock>,
@@ -205,7 +212,7 @@ fn client(
                 break;
             }
         }
-        let request = terminal.next();
+        let request = terminal.draw();
         let mut think = Duration::ZERO;
         if pacing == Pacing::Terminals {
             let [keying, thinking] = terminal_times(request.kind(), &mut terminal.chance);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use collie_env::Env;
 
-use super::drive::{Course, drive, drive_until};
-use super::pace::Pacing;
-use super::population::Population;
-use super::request::{Kind, Request};
-use super::scale::Scale;
-use super::target::{Answer, Failure, Session, Target, middle, total};
+use crate::drive::{Course, drive, drive_until};
+use crate::pace::Pacing;
+use crate::population::Population;
+use crate::request::{Kind, Request};
+use crate::scale::Scale;
+use crate::target::{Answer, Failure, Session, Target, middle, total};
 
 /// A database that only answers requests.
 #[derive(Debug, Default)]

@@ -5,50 +5,76 @@ use anyhow::Context;
 use postgres::types::{FromSql, ToSql};
 use postgres::{Client, Config, NoTls, error::SqlState};
 
-use super::target::Failure;
+use crate::target::Failure;
 
 /// Values of a statement, in the order of its parameters.
-pub(super) type Values<'v> = &'v [&'v (dyn ToSql + Sync)];
+pub type Values<'v> = &'v [&'v (dyn ToSql + Sync)];
 
 /// The source of rows to be loaded: text in COPY's format, in pieces; empty at the end.
-pub(super) type Pieces<'p> = &'p mut (dyn FnMut() -> String + Send);
+pub type Pieces<'p> = &'p mut (dyn FnMut() -> String + Send);
 
 /// A factory of lines.
-pub(crate) trait Lines: Sync {
+pub trait Lines: Sync {
+    /// Its sessions.
     type Line: Line + 'static;
 
     /// Opens a line.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
     fn open(&self) -> anyhow::Result<Self::Line>;
 }
 
 /// One row of an answer.
-pub(crate) trait Cells {
+pub trait Cells {
     /// Returns the value in a column. A type that does not fit is a bug of this program.
     fn get<'r, T: FromSql<'r>>(&'r self, column: usize) -> T;
 }
 
 /// One session.
-pub(crate) trait Line: Send {
+pub trait Line: Send {
+    /// A prepared statement.
     type Statement: Send;
+    /// A row of an answer.
     type Row: Cells;
 
     /// Runs statements without values, and ignores their rows.
+    ///
+    /// # Errors
+    /// Those of the database.
     fn batch(&mut self, text: &str) -> Result<(), Failure>;
 
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// Those of the database.
     fn prepare(&mut self, text: &str) -> Result<Self::Statement, Failure>;
 
+    /// Runs a prepared statement and returns its rows.
+    ///
+    /// # Errors
+    /// Those of the database.
     fn query(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Vec<Self::Row>, Failure>;
 
     /// Loads rows into a table.
+    ///
+    /// # Errors
+    /// Those of the database.
     fn copy(&mut self, table: &str, pieces: Pieces<'_>) -> Result<(), Failure>;
 
     /// Runs a statement that is not needed again.
+    ///
+    /// # Errors
+    /// Those of the database.
     fn ask(&mut self, text: &str, values: Values<'_>) -> Result<Vec<Self::Row>, Failure> {
         let statement = self.prepare(text)?;
         self.query(&statement, values)
     }
 
     /// Runs a statement that returns one row or none.
+    ///
+    /// # Errors
+    /// Those of the database; another number of rows.
     fn opt(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Option<Self::Row>, Failure> {
         let mut rows = self.query(statement, values)?;
         match rows.len() {
@@ -58,6 +84,9 @@ pub(crate) trait Line: Send {
     }
 
     /// Runs a statement that returns one row.
+    ///
+    /// # Errors
+    /// Those of the database; another number of rows.
     fn one(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Self::Row, Failure> {
         self.opt(statement, values)?.context("no row where there is one").map_err(Failure::Other)
     }
@@ -65,7 +94,7 @@ pub(crate) trait Line: Send {
 
 /// A server.
 #[derive(Clone, Debug)]
-pub(crate) struct Server(pub(super) Config);
+pub struct Server(pub(crate) Config);
 
 impl Lines for Server {
     type Line = Client;

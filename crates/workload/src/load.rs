@@ -1,22 +1,22 @@
-//! [`TpccLoad`]: TPC-C's mix at a steady rate against a running server until it is stopped. It is a demonstration,
-//! not a measurement; the rules for measurements are in `study.rs`.
+//! [`TpccLoad`]: TPC-C's mix at a steady rate against a running server until it is stopped. It is a demonstration, not
+//! a measurement: no consistency condition is checked.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use collie_base::Latencies;
 use collie_env::Clock;
 use postgres::Config;
 
-use super::drive::{Course, drive_until};
-use super::pace::Pacing;
-use super::population::Population;
-use super::request::Kind;
-use super::scale::Scale;
-use super::tables::Wire;
-use super::target::Target as _;
-use crate::Latencies;
+use crate::drive::{Course, drive_until};
+use crate::pace::Pacing;
+use crate::population::Population;
+use crate::request::Kind;
+use crate::scale::Scale;
+use crate::tables::Wire;
+use crate::target::Target as _;
 
 /// Longer than any demonstration: ten years.
 const WITHOUT_END: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -8,11 +8,11 @@ const NEGATIVE: u16 = 0x4000;
 
 /// An amount in cents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Money(pub(super) i64);
+pub struct Money(pub i64);
 
 /// A rate in ten-thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rate(pub(super) i64);
+pub(crate) struct Rate(pub(crate) i64);
 
 type Boxed = Box<dyn std::error::Error + Sync + Send>;
 

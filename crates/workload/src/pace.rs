@@ -10,8 +10,8 @@ use std::time::Duration;
 use collie_env::Clock;
 use parking_lot::Mutex;
 
-use super::chance::Chance;
-use super::request::Kind;
+use crate::chance::Chance;
+use crate::request::Kind;
 
 /// When transactions begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum Pacing {
 
 impl Pacing {
     /// Returns the requested transactions per second, if a rate is set; for a rising rate, the given maximum.
-    pub(crate) const fn rate(self) -> Option<f64> {
+    pub const fn rate(self) -> Option<f64> {
         match self {
             Self::Rate(per_s) | Self::Poisson(per_s) | Self::Rising(per_s, _) => Some(per_s),
             Self::FlatOut | Self::Terminals => None,
@@ -106,7 +106,7 @@ pub(crate) fn terminal_times(kind: Kind, chance: &mut Chance) -> [Duration; 2] {
 }
 
 /// Sleeps until `due_ns`, unless it has passed.
-pub(crate) fn sleep_until(clock: &dyn Clock, due_ns: u64) {
+pub fn sleep_until(clock: &dyn Clock, due_ns: u64) {
     let now = clock.now_ns();
     if due_ns > now {
         std::thread::sleep(Duration::from_nanos(due_ns - now));

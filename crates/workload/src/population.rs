@@ -3,8 +3,8 @@
 //!
 //! Money is in cents, rates are in ten-thousandths. Times are microseconds since 1970.
 
-use super::chance::{Chance, Constants, last_name};
-use super::scale::{DISTRICTS, LINES, Scale};
+use crate::chance::{Chance, Constants, last_name};
+use crate::scale::{DISTRICTS, LINES, Scale};
 
 /// The initial payment of each customer.
 const FIRST_PAYMENT: i64 = 1_000;
@@ -12,110 +12,184 @@ const CREDIT_LIMIT: i64 = 5_000_000;
 
 /// The address of a warehouse, a district or a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) street_1: String,
-    pub(crate) street_2: String,
-    pub(crate) city: String,
-    pub(crate) state: String,
-    pub(crate) zip: String,
+pub struct Address {
+    /// The first line of the street.
+    pub street_1: String,
+    /// The second line of the street.
+    pub street_2: String,
+    /// The city.
+    pub city: String,
+    /// The state, two letters.
+    pub state: String,
+    /// The postal code.
+    pub zip: String,
 }
 
+/// An item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) id: u32,
-    pub(crate) image: u32,
-    pub(crate) name: String,
-    pub(crate) price: i64,
-    pub(crate) data: String,
+pub struct Item {
+    /// Its number.
+    pub id: u32,
+    /// The number of its image.
+    pub image: u32,
+    /// Its name.
+    pub name: String,
+    /// Its price.
+    pub price: i64,
+    /// Its text; one in ten contains ORIGINAL.
+    pub data: String,
 }
 
+/// A warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Warehouse {
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    pub(crate) address: Address,
-    pub(crate) tax: i64,
-    pub(crate) ytd: i64,
+pub struct Warehouse {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Address,
+    /// Its rate of tax.
+    pub tax: i64,
+    /// The sum of the payments that it has received.
+    pub ytd: i64,
 }
 
+/// A district.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct District {
-    pub(crate) warehouse: u32,
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    pub(crate) address: Address,
-    pub(crate) tax: i64,
-    pub(crate) ytd: i64,
-    pub(crate) next_order: u32,
+pub struct District {
+    /// Its warehouse.
+    pub warehouse: u32,
+    /// Its number in the warehouse.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: Address,
+    /// Its rate of tax.
+    pub tax: i64,
+    /// The sum of the payments that it has received.
+    pub ytd: i64,
+    /// The number of its next order.
+    pub next_order: u32,
 }
 
+/// A customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Customer {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) id: u32,
-    pub(crate) first: String,
-    pub(crate) last: String,
-    pub(crate) address: Address,
-    pub(crate) phone: String,
-    pub(crate) since: i64,
-    pub(crate) bad_credit: bool,
-    pub(crate) credit_limit: i64,
-    pub(crate) discount: i64,
-    pub(crate) balance: i64,
-    pub(crate) ytd_payment: i64,
-    pub(crate) payments: u32,
-    pub(crate) deliveries: u32,
-    pub(crate) data: String,
+pub struct Customer {
+    /// The warehouse.
+    pub warehouse: u32,
+    /// The district.
+    pub district: u32,
+    /// The number in the district.
+    pub id: u32,
+    /// The first name.
+    pub first: String,
+    /// The last name.
+    pub last: String,
+    /// The address.
+    pub address: Address,
+    /// The telephone number.
+    pub phone: String,
+    /// When the customer was entered.
+    pub since: i64,
+    /// Whether the credit is bad.
+    pub bad_credit: bool,
+    /// The limit of the credit.
+    pub credit_limit: i64,
+    /// The rate of the discount.
+    pub discount: i64,
+    /// The balance.
+    pub balance: i64,
+    /// The sum of the payments.
+    pub ytd_payment: i64,
+    /// The number of payments.
+    pub payments: u32,
+    /// The number of deliveries.
+    pub deliveries: u32,
+    /// A text.
+    pub data: String,
 }
 
+/// A payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct History {
-    pub(crate) customer_warehouse: u32,
-    pub(crate) customer_district: u32,
-    pub(crate) customer: u32,
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) at: i64,
-    pub(crate) amount: i64,
-    pub(crate) data: String,
+pub struct History {
+    /// The warehouse of the payer.
+    pub customer_warehouse: u32,
+    /// The district of the payer.
+    pub customer_district: u32,
+    /// The number of the payer.
+    pub customer: u32,
+    /// The warehouse that received it.
+    pub warehouse: u32,
+    /// The district that received it.
+    pub district: u32,
+    /// When it was made.
+    pub at: i64,
+    /// The amount.
+    pub amount: i64,
+    /// A text.
+    pub data: String,
 }
 
+/// An order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) id: u32,
-    pub(crate) customer: u32,
-    pub(crate) entered: i64,
-    pub(crate) carrier: Option<u32>,
-    pub(crate) all_local: bool,
-    pub(crate) lines: Vec<Line>,
+pub struct Order {
+    /// The warehouse.
+    pub warehouse: u32,
+    /// The district.
+    pub district: u32,
+    /// Its number in the district.
+    pub id: u32,
+    /// The number of the customer.
+    pub customer: u32,
+    /// When it was entered.
+    pub entered: i64,
+    /// The carrier; `None` until it is delivered.
+    pub carrier: Option<u32>,
+    /// Whether all items come from its own warehouse.
+    pub all_local: bool,
+    /// Its lines.
+    pub lines: Vec<Line>,
 }
 
+/// A line of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) item: u32,
-    pub(crate) supplier: u32,
-    pub(crate) delivered: Option<i64>,
-    pub(crate) quantity: u32,
-    pub(crate) amount: i64,
-    pub(crate) info: String,
+pub struct Line {
+    /// The item.
+    pub item: u32,
+    /// The warehouse that has it.
+    pub supplier: u32,
+    /// When it was delivered; `None` until then.
+    pub delivered: Option<i64>,
+    /// Pieces.
+    pub quantity: u32,
+    /// The amount.
+    pub amount: i64,
+    /// The text of the stock for the district.
+    pub info: String,
 }
 
+/// The stock of an item in a warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stock {
-    pub(crate) warehouse: u32,
-    pub(crate) item: u32,
-    pub(crate) quantity: i32,
-    pub(crate) info: Vec<String>,
-    pub(crate) data: String,
+pub struct Stock {
+    /// The warehouse.
+    pub warehouse: u32,
+    /// The item.
+    pub item: u32,
+    /// Pieces.
+    pub quantity: i32,
+    /// A text for each district.
+    pub info: Vec<String>,
+    /// A text; one in ten contains ORIGINAL.
+    pub data: String,
 }
 
 /// The parameters that rows are drawn from. Each kind of row of each warehouse has its own stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Population {
-    pub(crate) scale: Scale,
+pub struct Population {
+    /// The number of rows of each kind.
+    pub scale: Scale,
     pub(crate) seed: u64,
     pub(crate) constants: Constants,
     /// The time of loading.
@@ -143,7 +217,8 @@ fn address(chance: &mut Chance) -> Address {
 }
 
 impl Population {
-    pub(crate) fn new(scale: Scale, seed: u64, now: i64) -> Self {
+    /// Makes the population of `scale`, drawn from `seed` and loaded at `now`.
+    pub fn new(scale: Scale, seed: u64, now: i64) -> Self {
         Self { scale, seed, constants: Constants::draw(seed), now }
     }
 
@@ -152,7 +227,8 @@ impl Population {
         Chance::new(self.seed, warehouse * 8 + kind as u32)
     }
 
-    pub(crate) fn items(&self) -> impl Iterator<Item = Item> + use<> {
+    /// Returns the items.
+    pub fn items(&self) -> impl Iterator<Item = Item> + use<> {
         let mut chance = self.chance(Kind::Items, 0);
         (1..=self.scale.items).map(move |id| Item {
             id,
@@ -163,7 +239,8 @@ impl Population {
         })
     }
 
-    pub(crate) fn warehouse(&self, id: u32) -> (Warehouse, Vec<District>) {
+    /// Returns a warehouse and its districts.
+    pub fn warehouse(&self, id: u32) -> (Warehouse, Vec<District>) {
         let mut chance = self.chance(Kind::Places, id);
         let warehouse = Warehouse {
             id,
@@ -191,7 +268,8 @@ impl Population {
         i64::from(self.scale.customers) * FIRST_PAYMENT
     }
 
-    pub(crate) fn customers(&self, warehouse: u32) -> impl Iterator<Item = Customer> + use<> {
+    /// Returns the customers of a warehouse.
+    pub fn customers(&self, warehouse: u32) -> impl Iterator<Item = Customer> + use<> {
         let (mut chance, Self { scale, constants, now, .. }) = (self.chance(Kind::Customers, warehouse), *self);
         let ids = (1..=DISTRICTS).flat_map(move |district| (1..=scale.customers).map(move |id| (district, id)));
         ids.map(move |(district, id)| Customer {
@@ -214,7 +292,8 @@ impl Population {
         })
     }
 
-    pub(crate) fn histories(&self, warehouse: u32) -> impl Iterator<Item = History> + use<> {
+    /// Returns the payments of the customers of a warehouse.
+    pub fn histories(&self, warehouse: u32) -> impl Iterator<Item = History> + use<> {
         let (mut chance, Self { scale, now, .. }) = (self.chance(Kind::Histories, warehouse), *self);
         let ids = (1..=DISTRICTS).flat_map(move |district| (1..=scale.customers).map(move |id| (district, id)));
         ids.map(move |(district, customer)| History {
@@ -230,7 +309,7 @@ impl Population {
     }
 
     /// Returns the orders with their lines; undelivered orders are in NEW-ORDER too.
-    pub(crate) fn orders(&self, warehouse: u32) -> impl Iterator<Item = Order> + use<> {
+    pub fn orders(&self, warehouse: u32) -> impl Iterator<Item = Order> + use<> {
         let (mut chance, Self { scale, now, .. }) = (self.chance(Kind::Orders, warehouse), *self);
         (1..=DISTRICTS).flat_map(move |district| {
             let customers = chance.permutation(scale.customers);
@@ -252,7 +331,8 @@ impl Population {
         })
     }
 
-    pub(crate) fn stock(&self, warehouse: u32) -> impl Iterator<Item = Stock> + use<> {
+    /// Returns the stock of a warehouse.
+    pub fn stock(&self, warehouse: u32) -> impl Iterator<Item = Stock> + use<> {
         let mut chance = self.chance(Kind::Stock, warehouse);
         (1..=self.scale.items).map(move |item| Stock {
             warehouse,

@@ -1,11 +1,11 @@
 //! `Request`: a request of a terminal with all its input (clauses 2.4.1 to 2.8.1); `Deck`: the proportions of requests.
 
-use super::chance::{Chance, Constants};
-use super::scale::{DISTRICTS, LINES, Scale};
+use crate::chance::{Chance, Constants};
+use crate::scale::{DISTRICTS, LINES, Scale};
 
 /// The five transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Enters an order of several lines.
     NewOrder,
     /// Takes a payment of a customer.
@@ -20,11 +20,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of the specification.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
+    pub const ALL: [Self; 5] = [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
     /// Returns its name.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::NewOrder => "New-Order",
             Self::Payment => "Payment",
@@ -56,85 +55,118 @@ impl Kind {
 
 /// How a customer is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CustomerBy {
+pub enum CustomerBy {
+    /// By number.
     Id(u32),
     /// The middle one, by first name, of the customers with this last name.
     Last(String),
 }
 
+/// A line of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OrderedItem {
+pub struct OrderedItem {
     /// Larger than the number of items if the user has made a mistake.
-    pub(crate) item: u32,
-    pub(crate) supplier: u32,
-    pub(crate) quantity: u32,
+    pub item: u32,
+    /// The warehouse that has it.
+    pub supplier: u32,
+    /// Pieces.
+    pub quantity: u32,
 }
 
+/// Enters an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NewOrder {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) customer: u32,
-    pub(crate) items: Vec<OrderedItem>,
+pub struct NewOrder {
+    /// The warehouse of the customer.
+    pub warehouse: u32,
+    /// The district of the customer.
+    pub district: u32,
+    /// The number of the customer.
+    pub customer: u32,
+    /// What is ordered.
+    pub items: Vec<OrderedItem>,
 }
 
 impl NewOrder {
-    pub(crate) fn all_local(&self) -> bool {
+    /// Returns whether all items come from its own warehouse.
+    pub fn all_local(&self) -> bool {
         self.items.iter().all(|item| item.supplier == self.warehouse)
     }
 
     /// Returns the indices of its items ordered by supplier and item. All orders lock stock in this order, so they do
     /// not deadlock.
-    pub(crate) fn by_stock(&self) -> Vec<usize> {
+    pub fn by_stock(&self) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.items.len()).collect();
         places.sort_by_key(|&place| (self.items[place].supplier, self.items[place].item));
         places
     }
 }
 
+/// Takes a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Payment {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) customer_warehouse: u32,
-    pub(crate) customer_district: u32,
-    pub(crate) customer: CustomerBy,
-    /// In cents.
-    pub(crate) amount: i64,
+pub struct Payment {
+    /// The warehouse that receives it.
+    pub warehouse: u32,
+    /// The district that receives it.
+    pub district: u32,
+    /// The warehouse of the payer.
+    pub customer_warehouse: u32,
+    /// The district of the payer.
+    pub customer_district: u32,
+    /// The payer.
+    pub customer: CustomerBy,
+    /// The amount in cents.
+    pub amount: i64,
 }
 
+/// Shows the last order of a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OrderStatus {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) customer: CustomerBy,
+pub struct OrderStatus {
+    /// The warehouse of the customer.
+    pub warehouse: u32,
+    /// The district of the customer.
+    pub district: u32,
+    /// The customer.
+    pub customer: CustomerBy,
 }
 
+/// Delivers the oldest order of each district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Delivery {
-    pub(crate) warehouse: u32,
-    pub(crate) carrier: u32,
+pub struct Delivery {
+    /// The warehouse that delivers.
+    pub warehouse: u32,
+    /// The number of the carrier.
+    pub carrier: u32,
 }
 
+/// Counts items of recent orders that run short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StockLevel {
-    pub(crate) warehouse: u32,
-    pub(crate) district: u32,
-    pub(crate) threshold: i32,
+pub struct StockLevel {
+    /// The warehouse.
+    pub warehouse: u32,
+    /// The district of the orders.
+    pub district: u32,
+    /// The quantity below which an item runs short.
+    pub threshold: i32,
 }
 
 /// One transaction to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
+    /// Enters an order.
     NewOrder(NewOrder),
+    /// Takes a payment.
     Payment(Payment),
+    /// Shows the last order of a customer.
     OrderStatus(OrderStatus),
+    /// Delivers the oldest order of each district.
     Delivery(Delivery),
+    /// Counts items of recent orders that run short.
     StockLevel(StockLevel),
 }
 
 impl Request {
-    pub(crate) const fn kind(&self) -> Kind {
+    /// Returns which of the five it is.
+    pub const fn kind(&self) -> Kind {
         match self {
             Self::NewOrder(_) => Kind::NewOrder,
             Self::Payment(_) => Kind::Payment,
@@ -162,7 +194,7 @@ impl Deck {
 
 /// Draws the requests of one terminal.
 #[derive(Clone, Debug)]
-pub(crate) struct Terminal {
+pub struct Terminal {
     scale: Scale,
     constants: Constants,
     pub(crate) chance: Chance,
@@ -176,7 +208,7 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Makes terminal `number` of `terminals`. The terminals share the warehouses evenly, or each serves several.
-    pub(crate) fn new(scale: Scale, constants: Constants, seed: u64, number: u32, terminals: u32) -> Self {
+    pub fn new(scale: Scale, constants: Constants, seed: u64, number: u32, terminals: u32) -> Self {
         let homes = if terminals >= scale.warehouses {
             vec![number % scale.warehouses + 1]
         } else {
@@ -193,7 +225,7 @@ impl Terminal {
     }
 
     /// Draws the next request.
-    pub(crate) fn next(&mut self) -> Request {
+    pub fn draw(&mut self) -> Request {
         let kind = self.deck.deal(&mut self.chance);
         let chance = &mut self.chance;
         let warehouse = match &self.homes[..] {
@@ -274,7 +306,7 @@ mod tests {
     fn requests_have_the_proportions_of_the_specification() {
         let scale = Scale::standard(4);
         let mut terminal = Terminal::new(scale, Constants::draw(5), 5, 1, 4);
-        let requests: Vec<_> = (0..46_000).map(|_| terminal.next()).collect();
+        let requests: Vec<_> = (0..46_000).map(|_| terminal.draw()).collect();
         let count = |kind: Kind| requests.iter().filter(|request| request.kind() == kind).count();
         assert_eq!(Kind::ALL.map(count), [20_000, 20_000, 2_000, 2_000, 2_000]);
         let (mut mistakes, mut remote, mut lines, mut paid_remote, mut by_name) = (0, 0, 0, 0, 0);

@@ -3,38 +3,38 @@
 use std::ops::RangeInclusive;
 
 /// Districts of a warehouse.
-pub(crate) const DISTRICTS: u32 = 10;
+pub const DISTRICTS: u32 = 10;
 /// Lines of an order.
 pub(crate) const LINES: RangeInclusive<u32> = 5..=15;
 /// The number of last names: three syllables out of ten.
-pub(crate) const NAMES: u32 = 1_000;
+const NAMES: u32 = 1_000;
 
 /// The number of rows of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scale {
+pub struct Scale {
     /// Warehouses.
-    pub(crate) warehouses: u32,
+    pub warehouses: u32,
     /// Items, and rows of stock of each warehouse.
-    pub(crate) items: u32,
+    pub items: u32,
     /// Customers of a district, and its initial orders.
-    pub(crate) customers: u32,
+    pub customers: u32,
     /// Orders of a district that are undelivered initially: the newest.
-    pub(crate) undelivered: u32,
+    pub undelivered: u32,
 }
 
 impl Scale {
     /// Returns the scale of the specification.
-    pub(crate) const fn standard(warehouses: u32) -> Self {
+    pub const fn standard(warehouses: u32) -> Self {
         Self { warehouses, items: 100_000, customers: 3_000, undelivered: 900 }
     }
 
     /// Returns a hundredth of it, for tests and experiments: conflicts are more frequent, and figures are not TPC-C's.
-    pub(crate) const fn small(warehouses: u32) -> Self {
+    pub const fn small(warehouses: u32) -> Self {
         Self { warehouses, items: 1_000, customers: 30, undelivered: 9 }
     }
 
     /// Returns the number of orders of a district that are delivered initially.
-    pub(crate) const fn delivered(&self) -> u32 {
+    pub const fn delivered(&self) -> u32 {
         self.customers - self.undelivered
     }
 

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::population::{Address, Customer, District, History, Item, Order, Stock, Warehouse};
+use crate::population::{Address, Customer, District, History, Item, Order, Stock, Warehouse};
 
 /// The names of the tables.
-pub(super) const TABLES: [&str; 9] =
+pub(crate) const TABLES: [&str; 9] =
     ["warehouse", "district", "customer", "history", "orders", "new_order", "order_line", "item", "stock"];
 
 /// The definitions. Foreign keys are not declared; the specification leaves this open.
-pub(super) const DEFINITIONS: &str = "\
+pub(crate) const DEFINITIONS: &str = "\
 CREATE TABLE warehouse (w_id int PRIMARY KEY, w_name varchar(10) NOT NULL, w_street_1 varchar(20) NOT NULL,
   w_street_2 varchar(20) NOT NULL, w_city varchar(20) NOT NULL, w_state char(2) NOT NULL, w_zip char(9) NOT NULL,
   w_tax numeric(4,4) NOT NULL, w_ytd numeric(12,2) NOT NULL);
@@ -42,7 +42,7 @@ CREATE TABLE stock (s_w_id int, s_i_id int, s_quantity int NOT NULL, s_dist_01 c
 
 /// Lines of COPY's text format. They contain only letters and digits, so nothing is escaped.
 #[derive(Debug, Default)]
-pub(super) struct Lines(pub(super) String);
+pub(crate) struct Lines(pub(crate) String);
 
 /// Formats an amount in cents.
 struct Cents(i64);
@@ -76,24 +76,24 @@ impl Lines {
         self.0.push('\n');
     }
 
-    pub(super) fn item(&mut self, item: &Item) {
+    pub(crate) fn item(&mut self, item: &Item) {
         let Item { id, image, name, price, data } = item;
         self.line(format_args!("{id}\t{image}\t{name}\t{}\t{data}", Cents(*price)));
     }
 
-    pub(super) fn warehouse(&mut self, of: &Warehouse) {
+    pub(crate) fn warehouse(&mut self, of: &Warehouse) {
         let Warehouse { id, name, address, tax, ytd } = of;
         self.line(format_args!("{id}\t{name}\t{address}\t{}\t{}", Share(*tax), Cents(*ytd)));
     }
 
-    pub(super) fn district(&mut self, of: &District) {
+    pub(crate) fn district(&mut self, of: &District) {
         let District { warehouse, id, name, address, tax, ytd, next_order } = of;
         let (tax, ytd) = (Share(*tax), Cents(*ytd));
         self.line(format_args!("{warehouse}\t{id}\t{name}\t{address}\t{tax}\t{ytd}\t{next_order}"));
     }
 
     /// `now` is the time of loading as the server writes it, here and below.
-    pub(super) fn customer(&mut self, of: &Customer, now: &str) {
+    pub(crate) fn customer(&mut self, of: &Customer, now: &str) {
         let Customer { warehouse, district, id, first, last, address, phone, payments, deliveries, data, .. } = of;
         let credit = if of.bad_credit { "BC" } else { "GC" };
         let (limit, discount) = (Cents(of.credit_limit), Share(of.discount));
@@ -104,7 +104,7 @@ impl Lines {
         ));
     }
 
-    pub(super) fn history(&mut self, of: &History, now: &str) {
+    pub(crate) fn history(&mut self, of: &History, now: &str) {
         let History { customer_warehouse, customer_district, customer, warehouse, district, amount, data, .. } = of;
         let amount = Cents(*amount);
         self.line(format_args!(
@@ -112,19 +112,19 @@ impl Lines {
         ));
     }
 
-    pub(super) fn order(&mut self, of: &Order, now: &str) {
+    pub(crate) fn order(&mut self, of: &Order, now: &str) {
         let Order { warehouse, district, id, customer, carrier, all_local, lines, .. } = of;
         let carrier = carrier.map_or_else(|| "\\N".to_owned(), |carrier| carrier.to_string());
         let (count, all_local) = (lines.len(), u8::from(*all_local));
         self.line(format_args!("{warehouse}\t{district}\t{id}\t{customer}\t{now}\t{carrier}\t{count}\t{all_local}"));
     }
 
-    pub(super) fn new_order(&mut self, of: &Order) {
+    pub(crate) fn new_order(&mut self, of: &Order) {
         let Order { warehouse, district, id, .. } = of;
         self.line(format_args!("{warehouse}\t{district}\t{id}"));
     }
 
-    pub(super) fn order_lines(&mut self, of: &Order, now: &str) {
+    pub(crate) fn order_lines(&mut self, of: &Order, now: &str) {
         let Order { warehouse, district, id, lines, .. } = of;
         for (line, number) in lines.iter().zip(1..) {
             let delivered = if line.delivered.is_some() { now } else { "\\N" };
@@ -136,7 +136,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn stock(&mut self, of: &Stock) {
+    pub(crate) fn stock(&mut self, of: &Stock) {
         let Stock { warehouse, item, quantity, info, data } = of;
         self.line(format_args!("{warehouse}\t{item}\t{quantity}\t{}\t0\t0\t0\t{data}", info.join("\t")));
     }

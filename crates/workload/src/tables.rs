@@ -9,24 +9,24 @@ use anyhow::Context;
 use postgres::Config;
 use postgres::types::ToSql;
 
-use super::line::{Cells, Line, Lines as Opens, Server};
-use super::numeric::{Money, Rate};
-use super::population::Population;
-use super::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
-use super::scale::{DISTRICTS, LINES};
-use super::schema::{DEFINITIONS, Lines, TABLES};
-use super::target::{Answer, Failure, Session, Target, middle, share_out, total};
+use crate::line::{Cells, Line, Lines as Opens, Server};
+use crate::numeric::{Money, Rate};
+use crate::population::Population;
+use crate::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
+use crate::scale::{DISTRICTS, LINES};
+use crate::schema::{DEFINITIONS, Lines, TABLES};
+use crate::target::{Answer, Failure, Session, Target, middle, share_out, total};
 
 /// Bytes collected before they are passed to COPY.
 const COPY_BYTES: usize = 256 << 10;
 /// The smallest number of lines inserted: those of an order of which one item does not exist.
 const LINES_MIN: u32 = *LINES.start() - 1;
 /// Begins a transaction that only reads.
-pub(super) const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// An SQL database, and how it is used.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables<O> {
+pub struct Tables<O> {
     name: String,
     ring: &'static str,
     lines: O,
@@ -36,18 +36,18 @@ pub(crate) struct Tables<O> {
 }
 
 /// The tables of a server.
-pub(crate) type Wire = Tables<Server>;
+pub type Wire = Tables<Server>;
 
 impl Wire {
     /// Makes the target. `isolation` is named as in SQL; with `sync`, commits wait for the disk.
-    pub(crate) fn new(name: &str, ring: &'static str, config: Config, isolation: &str, sync: bool) -> Self {
+    pub fn new(name: &str, ring: &'static str, config: Config, isolation: &str, sync: bool) -> Self {
         Self::of(name, ring, Server(config), isolation, sync)
     }
 }
 
 impl<O: Opens> Tables<O> {
     /// Makes the target as [`Wire::new`] does, with the given way to open sessions.
-    pub(crate) fn of(name: &str, ring: &'static str, lines: O, isolation: &str, sync: bool) -> Self {
+    pub fn of(name: &str, ring: &'static str, lines: O, isolation: &str, sync: bool) -> Self {
         let begin = format!("BEGIN ISOLATION LEVEL {isolation}");
         Self { name: name.to_owned(), ring, lines, begin, sync }
     }
@@ -56,7 +56,7 @@ impl<O: Opens> Tables<O> {
     ///
     /// # Errors
     /// The database cannot be reached, or refuses.
-    pub(crate) fn open(&self) -> anyhow::Result<O::Line> {
+    pub fn open(&self) -> anyhow::Result<O::Line> {
         let mut line = self.lines.open().with_context(|| format!("cannot connect to {}", self.name))?;
         line.batch(if self.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })?;
         Ok(line)

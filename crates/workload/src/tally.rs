@@ -1,62 +1,63 @@
 //! `Tally`: the counters of one run by kind of transaction.
 
-use super::request::Kind;
-use super::target::Answer;
-use crate::Latencies;
+use collie_base::Latencies;
+
+use crate::request::Kind;
+use crate::target::Answer;
 
 /// The counters of one kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KindTally {
+pub struct KindTally {
     /// Latencies of those that ended, counted from the intended start: with a rate, from the arrival time.
-    pub(crate) latencies: Latencies,
+    pub latencies: Latencies,
     /// Those that ended with the rollback that a user's mistake requires; included in `latencies`.
-    pub(crate) rolled_back: u64,
+    pub rolled_back: u64,
     /// Attempts that failed with 40001 and were repeated.
-    pub(crate) conflicts: u64,
+    pub conflicts: u64,
     /// Attempts that failed with 40P01 and were repeated.
-    pub(crate) deadlocks: u64,
+    pub deadlocks: u64,
 }
 
 /// The counters of one run, or of one of its threads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     kinds: [KindTally; 5],
     /// Districts that had no order to deliver.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// Transactions that ended in each second.
-    pub(crate) by_second: Vec<u64>,
+    pub by_second: Vec<u64>,
     /// The times at which deliveries ended, in nanoseconds since the start of the measured time; unordered.
-    pub(crate) deliveries_ns: Vec<u64>,
+    pub deliveries_ns: Vec<u64>,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Tally {
     /// Returns the counters of a kind.
-    pub(crate) const fn of(&self, kind: Kind) -> &KindTally {
+    pub const fn of(&self, kind: Kind) -> &KindTally {
         &self.kinds[kind as usize]
     }
 
     /// Returns the number of transactions that ended.
-    pub(crate) fn ended(&self) -> u64 {
+    pub fn ended(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.latencies.count()).sum()
     }
 
     /// Returns the number of attempts that failed and were repeated.
-    pub(crate) fn retried(&self) -> u64 {
+    pub fn retried(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.conflicts + kind.deadlocks).sum()
     }
 
     /// Counts a transaction that took `ns` and ended at `at_ns` since the start of the measured time, and its failed
     /// attempts.
-    pub(super) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, at_ns: u64, [conflicts, deadlocks]: [u64; 2]) {
+    pub(crate) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, at_ns: u64, [conflicts, deadlocks]: [u64; 2]) {
         let of = &mut self.kinds[kind as usize];
         of.latencies.record(ns);
         of.rolled_back += u64::from(answer.rolled_back);
         of.conflicts += conflicts;
         of.deadlocks += deadlocks;
         if kind == Kind::Delivery {
-            self.skipped += u64::from(super::scale::DISTRICTS.saturating_sub(answer.count));
+            self.skipped += u64::from(crate::scale::DISTRICTS.saturating_sub(answer.count));
             self.deliveries_ns.push(at_ns);
         }
         let second = usize::try_from(at_ns / SECOND_NS).expect("seconds of a run");

@@ -1,6 +1,6 @@
 //! Keys and values, made as db_bench makes them. The random numbers are not db_bench's, but are used in the same way.
 
-use crate::random::Random;
+use collie_workload::Random;
 
 /// Writes the key of `number`: 8 bytes big-endian, then `0` characters.
 pub(super) fn key_into(key: &mut [u8], number: u64) {
@@ -25,7 +25,7 @@ impl Values {
         let mut data = Vec::with_capacity((1 << 20) + PIECE);
         while data.len() < size.max(1 << 20) {
             // Printable, as in db_bench.
-            let part: Vec<u8> = (0..raw).map(|_| b' ' + random.next().to_le_bytes()[0] % 95).collect();
+            let part: Vec<u8> = (0..raw).map(|_| b' ' + random.draw().to_le_bytes()[0] % 95).collect();
             data.extend(part.iter().cycle().take(PIECE));
         }
         Self { data, at: 0 }

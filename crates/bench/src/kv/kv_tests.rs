@@ -9,10 +9,10 @@ use super::line::{Figures, SAMPLED_ONE_IN};
 use super::peer::lines;
 use super::workload::Workload;
 use super::{KvFlags, kv_bench};
-use crate::random::Random;
 use crate::{Figure, Report};
 use collie_engine::{Isolation, LogTimes};
 use collie_env::Env;
+use collie_workload::Random;
 
 /// Small files of the log, since they are filled with zeros and the warm-up writes them all.
 const SMALL_LOG: &str = "--wal_segment_size=1048576";
@@ -123,7 +123,7 @@ fn keys_and_values_are_as_db_bench_makes_them() {
     assert_ne!(values.next(100), value);
     let mut values = Values::new(1.0, 3 << 20, &mut random);
     assert_eq!(values.next(3 << 20).len(), 3 << 20);
-    assert_ne!(Random::new(1, 0).next(), Random::new(1, 1).next());
+    assert_ne!(Random::new(1, 0).draw(), Random::new(1, 1).draw());
 }
 
 /// Goal: Collie's lines have db_bench's format, and the parser reads both. Method: figures to a line and back; a line

@@ -8,7 +8,7 @@ use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, ErrorKind, Isolation};
 
 use super::flags::KvFlags;
-use crate::random::Random;
+use collie_workload::Random;
 
 /// Prefix of the keys of all sets. No key of another benchmark begins with it, since those begin with small numbers.
 const PREFIX: &[u8; 4] = b"txn:";

@@ -14,7 +14,7 @@ use super::line::{Figures, SAMPLED_ONE_IN};
 use super::pace::Pace;
 use super::transactions::Rows;
 use crate::Latencies;
-use crate::random::Random;
+use collie_workload::Random;
 
 /// Operations between two checks of the clock in a benchmark with a duration.
 const LOOK_EVERY: u64 = 1_000;

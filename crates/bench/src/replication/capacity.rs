@@ -24,12 +24,13 @@ use collie_engine::{
     Write,
 };
 use collie_wal::{ShipOptions, Shipper};
+use collie_workload::{Course, Pacing, Population, drive, sleep_until, target::Target as _};
 
 use super::settings::ReplicationSettings;
 use super::thesis::Thesis;
 use crate::measures::{median, per_s};
 use crate::report::{Figure, Row, Section};
-use crate::tpcc::{self, Target as _, sleep_until};
+use crate::tpcc::Embedded;
 use crate::txn::count_of;
 use crate::{Plan, Scratch};
 
@@ -50,7 +51,7 @@ struct Recorded {
     /// Keeps the files of the log.
     _holder: Shipper,
     /// Owns the directory of the log.
-    _target: Option<tpcc::Embedded>,
+    _target: Option<Embedded>,
 }
 
 impl Recorded {
@@ -190,22 +191,22 @@ fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Res
 
 fn record_tpcc(settings: &ReplicationSettings, run: u32, dir: &Path) -> anyhow::Result<Recorded> {
     let (plan, scale) = (&settings.plan, settings.scale());
-    let target = tpcc::Embedded::open(&plan.env, dir, options(), false)?.at(Isolation::RepeatableRead);
-    let population = tpcc::Population::new(scale, settings.seed, plan.env.clock.wall_us());
+    let target = Embedded::open(&plan.env, dir, options(), false)?.at(Isolation::RepeatableRead);
+    let population = Population::new(scale, settings.seed, plan.env.clock.wall_us());
     let threads = usize::try_from(settings.clients)?;
     target.load(&population, threads, &|what: &str| plan.say(what))?;
     let recorded = recording(target.db().clone(), || {
-        let course = tpcc::Course {
+        let course = Course {
             scale,
             seed: settings.seed,
             run,
             clients: settings.clients,
             warm_up: Duration::ZERO,
             time: settings.time,
-            pacing: tpcc::Pacing::FlatOut,
+            pacing: Pacing::FlatOut,
             deferred: false,
         };
-        Ok(tpcc::drive(&target, course, &plan.env.clock)?.ns)
+        Ok(drive(&target, course, &plan.env.clock)?.ns)
     })?;
     Ok(Recorded { _target: Some(target), ..recorded })
 }

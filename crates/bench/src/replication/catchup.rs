@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use collie_workload::{Kind, Pacing, Run, target::Target as _};
 
 use super::floors::Floors;
 use super::pair::{Pair, pairs};
@@ -14,7 +15,6 @@ use super::rate::peak;
 use super::settings::ReplicationSettings;
 use crate::measures::{float, micros};
 use crate::report::{Row, Section};
-use crate::tpcc::{Kind, Pacing, Run, Target as _};
 
 /// Percentage of the primary's full rate.
 const PERCENT: f64 = 50.0;

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
+use collie_workload::sleep_until;
 
 use super::pair::{Arm, Launch, Pair, launch};
 use super::settings::ReplicationSettings;
 use super::small;
 use super::watch::{Summary, WATCHED, prepare};
 use crate::report::{Figure, Row, Section};
-use crate::tpcc::sleep_until;
 use crate::txn::count_of;
 
 /// Commits per second.

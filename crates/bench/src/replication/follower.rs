@@ -1,11 +1,12 @@
 //! `Follower`: a replica in either form, and [`Look`]: a repeated read of one number on it.
 
 use anyhow::Context;
+use collie_workload::line::{Cells as _, Line as _, Lines as _};
 use postgres::{Client, Statement};
 
 use super::live::LiveThesis;
 use crate::servers::Server;
-use crate::tpcc::{Cells as _, Line as _, Lines as _, OwnLine, OwnStatement};
+use crate::tpcc::{OwnLine, OwnStatement};
 
 /// A replica that follows a primary.
 pub(crate) enum Follower {

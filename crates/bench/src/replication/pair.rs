@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
+use collie_workload::{Course, Pacing, Population, Run, Tables, Wire, drive, drive_until, target::Target as _};
 use postgres::Client;
 
 use super::follower::{Follower, Look};
@@ -18,7 +19,7 @@ use super::live::LiveThesis;
 use super::relay::Relay;
 use super::settings::ReplicationSettings;
 use crate::servers::{PEER, Server, postgresql_programs};
-use crate::tpcc::{Audited, Course, Pacing, Population, Run, Tables, Target as _, Wire, books, drive, drive_until};
+use crate::tpcc::{Audited, books};
 use crate::{Scratch, Section};
 
 /// The limit for a replica to catch up, far longer than one takes.

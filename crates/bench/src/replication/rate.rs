@@ -2,13 +2,14 @@
 //! primary's full rate with a following replica, and the replica is watched. This is figure 5.1 of the thesis, for
 //! comparison with PostgreSQL: by rows with several numbers of workers, and by begin, as the thesis' system replays.
 
+use collie_workload::{Kind, Pacing, Run};
+
 use super::floors::Floors;
 use super::pair::{self, Pair};
 use super::settings::{ReplayScheme, ReplicationSettings};
 use super::watch::{Sample, Summary, by_clock, growth_us, prepare, watched};
 use crate::measures::{float, median, micros, per_s};
 use crate::report::{Figure, Row, Section};
-use crate::tpcc::{Kind, Pacing, Run};
 
 /// A rate is sustained if at most this share of the requested transactions is left over.
 const LEFT_OVER: f64 = 0.01;

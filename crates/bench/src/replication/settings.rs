@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use collie_workload::Scale;
+
 use crate::closed_loop::ClosedLoop;
-use crate::tpcc::Scale;
 use crate::{Pace, Plan};
 
 /// How a replica replays.

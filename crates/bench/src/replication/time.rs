@@ -2,6 +2,8 @@
 //! running mean and the moments at which deliveries ended. This is figure 5.2 of the thesis, for comparison with
 //! PostgreSQL.
 
+use collie_workload::Kind;
+
 use super::floors::Floors;
 use super::pair::{Pair, pairs};
 use super::rate::{Watched, at_rate, delays, peak};
@@ -9,7 +11,6 @@ use super::settings::ReplicationSettings;
 use super::watch::{Sample, Summary, prepare};
 use crate::measures::per_s;
 use crate::report::{Figure, Row, Section, Series};
-use crate::tpcc::Kind;
 use crate::txn::count_of;
 
 /// Percentage of the primary's full rate.
@@ -146,7 +147,7 @@ fn series(name: &str, runs: &[Watched]) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tpcc::Run;
+    use collie_workload::Run;
 
     fn watched(samples: &[(u64, f64)], deliveries_ms: &[u64]) -> Watched {
         let mut run = Run { from_ns: 1_000, ns: 3 * SECOND_NS, ..Run::default() };

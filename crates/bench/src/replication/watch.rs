@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
+use collie_workload::sleep_until;
 
 use super::pair::{Behind, Pair, Totals};
 use super::settings::ReplicationSettings;
-use crate::tpcc::sleep_until;
 
 /// Time between two samples.
 const EVERY: Duration = Duration::from_millis(20);

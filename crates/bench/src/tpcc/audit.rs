@@ -1,8 +1,8 @@
 //! `Audited`: a database whose rows can be read for the consistency conditions; `Reader`: its rows at one moment.
 
+use collie_workload::{Scale, target::Target};
+
 use super::books::{Books, Payments};
-use super::scale::Scale;
-use super::target::Target;
 
 /// A consistent snapshot of the database, for as long as it is read.
 pub(crate) trait Reader {

@@ -5,10 +5,9 @@
 //! counted at its customer, so with these counts included it holds at any moment too.
 
 use collie_base::Map;
+use collie_workload::{DISTRICTS, Population, Scale};
 
 use super::audit::Audited;
-use super::population::Population;
-use super::scale::{DISTRICTS, Scale};
 
 #[derive(Clone, Debug)]
 pub(crate) struct DistrictBook {

@@ -14,14 +14,15 @@ use collie_engine::{
     Basis, Db, EngineError, ErrorKind, Family, Insert, Isolation, KeyRange, Options, Outcome, StatementKind, Write,
 };
 use collie_env::Env;
+use collie_workload::{
+    DISTRICTS, Population, Scale,
+    request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel},
+    target::{Answer, Failure, Session, Target, middle, share_out, total},
+};
 
 use super::audit::{Audited, Reader};
 use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
 use super::layout::{self, Bytes, INFO_BYTES, LINE_BYTES};
-use super::population::Population;
-use super::request::{CustomerBy, Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
-use super::scale::{DISTRICTS, Scale};
-use super::target::{Answer, Failure, Session, Target, middle, share_out, total};
 use crate::Scratch;
 
 /// Rows per transaction while loading.
@@ -271,18 +272,25 @@ impl Embedded {
     }
 }
 
-impl From<EngineError> for Failure {
+/// Why a transaction on the engine ended.
+struct Ended(Failure);
+
+impl From<EngineError> for Ended {
     fn from(error: EngineError) -> Self {
-        match error.kind() {
-            ErrorKind::Conflict => Self::Conflict,
-            ErrorKind::Deadlock => Self::Deadlock,
-            _ => Self::Other(error.into()),
-        }
+        Self(match error.kind() {
+            ErrorKind::Conflict => Failure::Conflict,
+            ErrorKind::Deadlock => Failure::Deadlock,
+            _ => Failure::Other(error.into()),
+        })
     }
 }
 
-fn missing(what: &str, key: &[u8]) -> Failure {
-    Failure::Other(anyhow::anyhow!("{what} {key:?} is not there"))
+fn broken(what: String) -> Ended {
+    Ended(Failure::Other(anyhow::anyhow!(what)))
+}
+
+fn missing(what: &str, key: &[u8]) -> Ended {
+    broken(format!("{what} {key:?} is not there"))
 }
 
 /// A terminal's session on the engine.
@@ -305,12 +313,12 @@ impl Session for Terminal {
         if answer.is_err() {
             self.session.rollback();
         }
-        answer
+        answer.map_err(|Ended(failure)| failure)
     }
 }
 
 impl Terminal {
-    fn attempt(&mut self, request: &Request) -> Result<Answer, Failure> {
+    fn attempt(&mut self, request: &Request) -> Result<Answer, Ended> {
         let tables = Arc::clone(&self.tables);
         match request {
             Request::NewOrder(order) => {
@@ -346,7 +354,7 @@ impl Terminal {
         }
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), Ended> {
         if let Some(wait) = self.session.wait_for_room()? {
             wait.block()?;
         }
@@ -354,33 +362,33 @@ impl Terminal {
         Ok(self.session.begin_statement(StatementKind::Write)?)
     }
 
-    fn begin_reading(&mut self) -> Result<(), Failure> {
+    fn begin_reading(&mut self) -> Result<(), Ended> {
         self.session.begin(Isolation::RepeatableRead, true)?;
         Ok(self.session.begin_statement(StatementKind::ReadOnly)?)
     }
 
     /// Continues in a new statement, which sees the commits made meanwhile and the transaction's own writes.
-    fn look_again(&mut self) -> Result<(), Failure> {
+    fn look_again(&mut self) -> Result<(), Ended> {
         self.session.end_statement();
         Ok(self.session.begin_statement(StatementKind::Write)?)
     }
 
-    fn commit(&mut self, answer: Answer) -> Result<Answer, Failure> {
+    fn commit(&mut self, answer: Answer) -> Result<Answer, Ended> {
         self.session.end_statement();
         self.session.commit(self.sync)?.block()?;
         Ok(answer)
     }
 
-    fn read<R>(&self, family: &Family, what: &str, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<R, Failure> {
+    fn read<R>(&self, family: &Family, what: &str, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<R, Ended> {
         self.session.get_with(family, key, read)?.ok_or_else(|| missing(what, key))
     }
 
-    fn insert(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn insert(&mut self, family: &Family, key: &[u8], value: &[u8]) -> Result<(), Ended> {
         loop {
             match self.session.insert(family, key, value)? {
                 Insert::Done => return Ok(()),
                 Insert::Wait(blocker) => self.session.wait(blocker).block(None)?,
-                Insert::Duplicate(_) => return Err(Failure::Other(anyhow::anyhow!("row {key:?} is there already"))),
+                Insert::Duplicate(_) => return Err(broken(format!("row {key:?} is there already"))),
             }
         }
     }
@@ -393,7 +401,7 @@ impl Terminal {
         what: &str,
         key: &[u8],
         mut change: impl FnMut(&mut Vec<u8>),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Ended> {
         let mut value = std::mem::take(&mut self.value);
         let mut basis = Basis::Snapshot;
         value.clear();
@@ -424,7 +432,7 @@ impl Terminal {
     }
 
     /// Returns `None` if an item does not exist, as after a user's mistake.
-    fn new_order(&mut self, t: &Tables, order: &NewOrder) -> Result<Option<Answer>, Failure> {
+    fn new_order(&mut self, t: &Tables, order: &NewOrder) -> Result<Option<Answer>, Ended> {
         let NewOrder { warehouse, district, customer, ref items } = *order;
         let warehouse_tax =
             self.read(&t.warehouse, "warehouse", &layout::key1(warehouse), |row| layout::u16_at(row, 0))?;
@@ -486,7 +494,7 @@ impl Terminal {
     }
 
     /// Returns the id of the customer that `who` names.
-    fn customer(&self, t: &Tables, warehouse: u32, district: u32, who: &CustomerBy) -> Result<u32, Failure> {
+    fn customer(&self, t: &Tables, warehouse: u32, district: u32, who: &CustomerBy) -> Result<u32, Ended> {
         let last = match who {
             CustomerBy::Id(id) => return Ok(*id),
             CustomerBy::Last(last) => last,
@@ -497,12 +505,12 @@ impl Terminal {
             ControlFlow::Continue(())
         })?;
         if ids.is_empty() {
-            return Err(Failure::Other(anyhow::anyhow!("no customer {last} in district {district} of {warehouse}")));
+            return Err(broken(format!("no customer {last} in district {district} of {warehouse}")));
         }
         Ok(ids[middle(ids.len())])
     }
 
-    fn payment(&mut self, t: &Tables, payment: &Payment) -> Result<Answer, Failure> {
+    fn payment(&mut self, t: &Tables, payment: &Payment) -> Result<Answer, Ended> {
         let Payment { warehouse, district, customer_warehouse, customer_district, amount, .. } = *payment;
         let customer = self.customer(t, customer_warehouse, customer_district, &payment.customer)?;
         let who = layout::key3(customer_warehouse, customer_district, customer);
@@ -550,7 +558,7 @@ impl Terminal {
         Ok(Answer { rolled_back: false, amount: balance, count: 0 })
     }
 
-    fn order_status(&self, t: &Tables, status: &OrderStatus) -> Result<Answer, Failure> {
+    fn order_status(&self, t: &Tables, status: &OrderStatus) -> Result<Answer, Ended> {
         let OrderStatus { warehouse, district, .. } = *status;
         let customer = self.customer(t, warehouse, district, &status.customer)?;
         let who = layout::key3(warehouse, district, customer);
@@ -567,13 +575,13 @@ impl Terminal {
             u32::try_from(lines.chunks_exact(LINE_BYTES).map(layout::line).count()).expect("at most 15")
         })?;
         if shown != count {
-            return Err(Failure::Other(anyhow::anyhow!("order {key:?} has {shown} lines in place of {count}")));
+            return Err(broken(format!("order {key:?} has {shown} lines in place of {count}")));
         }
         Ok(Answer { rolled_back: false, amount, count })
     }
 
     /// Deletes the oldest new order of a district and returns its key, if there is one.
-    fn take_oldest(&mut self, t: &Tables, warehouse: u32, district: u32) -> Result<Option<[u8; 9]>, Failure> {
+    fn take_oldest(&mut self, t: &Tables, warehouse: u32, district: u32) -> Result<Option<[u8; 9]>, Ended> {
         let range = KeyRange::prefix(&layout::key2(warehouse, district));
         loop {
             let mut oldest: Option<[u8; 9]> = None;
@@ -594,7 +602,7 @@ impl Terminal {
         }
     }
 
-    fn delivery(&mut self, t: &Tables, delivery: &Delivery) -> Result<Answer, Failure> {
+    fn delivery(&mut self, t: &Tables, delivery: &Delivery) -> Result<Answer, Ended> {
         let Delivery { warehouse, carrier } = *delivery;
         let carrier = u8::try_from(carrier).expect("at most 10");
         let now = self.env.clock.wall_us();
@@ -619,7 +627,7 @@ impl Terminal {
         Ok(answer)
     }
 
-    fn stock_level(&self, t: &Tables, level: &StockLevel) -> Result<Answer, Failure> {
+    fn stock_level(&self, t: &Tables, level: &StockLevel) -> Result<Answer, Ended> {
         let StockLevel { warehouse, district, threshold } = *level;
         let place = layout::key2(warehouse, district);
         let next = self.read(&t.district_next, "district", &place, |next| layout::u32_at(next, 0))?;

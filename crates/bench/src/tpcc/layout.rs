@@ -29,7 +29,7 @@
 //! applications do not see how tables are partitioned (clause 1.6). So this is TPC-C's workload, not its physical
 //! design.
 
-use super::population::{Address, Customer, District, History, Item, Line, Order, Stock, Warehouse};
+use collie_workload::population::{Address, Customer, District, History, Item, Line, Order, Stock, Warehouse};
 
 /// Bytes of a line, and of the text in it.
 pub(crate) const LINE_BYTES: usize = 49;

@@ -16,10 +16,12 @@ use collie_sql::session::settings::Settings;
 use collie_sql::session::{Client, CopyInput, Database, Formats, NoticeLevel, Session};
 use collie_sql::types::Value;
 use collie_sql::types::io::{TextContext, binary_out};
+use collie_workload::{
+    line::{Cells, Line, Lines, Pieces, Values},
+    target::Failure,
+};
 use postgres::types::{FromSql, IsNull, Type, private::BytesMut};
 
-use super::line::{Cells, Line, Lines, Pieces, Values};
-use super::target::Failure;
 use crate::{Plan, Scratch};
 
 /// The name of the target in tables.
@@ -160,20 +162,19 @@ impl Client for Answer<'_> {
     }
 }
 
-impl From<SqlError> for Failure {
-    fn from(error: SqlError) -> Self {
-        match error.state() {
-            SqlState::SERIALIZATION_FAILURE => Self::Conflict,
-            SqlState::DEADLOCK_DETECTED => Self::Deadlock,
-            _ => Self::Other(error.into()),
-        }
+/// Returns the failure of a transaction that `error` ended.
+fn failure(error: SqlError) -> Failure {
+    match error.state() {
+        SqlState::SERIALIZATION_FAILURE => Failure::Conflict,
+        SqlState::DEADLOCK_DETECTED => Failure::Deadlock,
+        _ => Failure::Other(error.into()),
     }
 }
 
 impl OwnLine {
     fn simple(&mut self, text: &str, answer: &mut Answer<'_>) -> Result<(), Failure> {
         block_on(self.session.simple_query(text, answer));
-        answer.failed.take().map_or(Ok(()), |error| Err(error.into()))
+        answer.failed.take().map_or(Ok(()), |error| Err(failure(error)))
     }
 
     /// Ends a message of several steps as the server does: notes a failure in the session, then syncs.
@@ -182,8 +183,8 @@ impl OwnLine {
             block_on(self.session.failed());
         }
         let synced = block_on(self.session.sync(&mut Answer::default()));
-        let value = done?;
-        synced?;
+        let value = done.map_err(failure)?;
+        synced.map_err(failure)?;
         Ok(value)
     }
 

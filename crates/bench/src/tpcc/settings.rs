@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::pace::Pacing;
-use super::scale::Scale;
+use collie_workload::{Pacing, Scale};
+
 use crate::{Pace, Plan};
 
 /// A database to run on.

@@ -1,13 +1,13 @@
 //! `Snapshot`: the rows of TPC-C's tables in an SQL database, read for the consistency conditions.
 
 use anyhow::Context;
+use collie_workload::{
+    BEGIN_READING, DISTRICTS, Money, Scale, Tables,
+    line::{Cells, Line, Lines},
+};
 
 use super::audit::{Audited, Reader};
 use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
-use super::line::{Cells, Line, Lines};
-use super::numeric::Money;
-use super::scale::{DISTRICTS, Scale};
-use super::tables::{BEGIN_READING, Tables};
 
 impl<O: Lines> Audited for Tables<O> {
     fn holds(&self) -> anyhow::Result<Option<Scale>> {

@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use collie_engine::Options;
+use collie_workload::{Course, DISTRICTS, Kind, KindTally, Pacing, Population, Run, Tables, Wire, drive};
 
 use super::audit::Audited;
 use super::books;
-use super::drive::{Course, Run, drive};
 use super::embedded::Embedded;
 use super::own::{self, OwnSql};
-use super::pace::Pacing;
-use super::population::Population;
-use super::request::Kind;
-use super::scale::DISTRICTS;
 use super::settings::{TpccSettings, TpccTarget};
-use super::tables::{Tables, Wire};
 use crate::Latencies;
 use crate::measures::{float, micros, per_s};
 use crate::report::{Figure, Report, Row, Section, Series};
@@ -260,9 +255,8 @@ fn series(of: &Ran<'_>) -> Vec<Series> {
 }
 
 fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
-    let each = |figure: &dyn Fn(&super::tally::KindTally) -> f64| {
-        of.runs.iter().map(|run| figure(run.tally.of(kind))).collect::<Vec<_>>()
-    };
+    let each =
+        |figure: &dyn Fn(&KindTally) -> f64| of.runs.iter().map(|run| figure(run.tally.of(kind))).collect::<Vec<_>>();
     let at = |per_mille: u64| each(&|of| micros(of.latencies.at_per_mille(per_mille)));
     let case = match kind {
         Kind::Delivery if settings.deferred => "Delivery, from its queueing".to_owned(),

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_engine::Options;
 use collie_env::Env;
+use collie_workload::{
+    Constants, Population, Scale,
+    request::Terminal,
+    target::{Answer, Failure, Target},
+};
 
 use super::audit::Audited as _;
 use super::books::{self, Books, Payments, Verdict};
-use super::chance::Constants;
 use super::embedded::{Embedded, restocked};
-use super::population::Population;
-use super::request::Terminal;
-use super::scale::Scale;
-use super::target::{Answer, Failure, Target};
 
 const SEED: u64 = 11;
 
@@ -34,7 +34,7 @@ fn run_requests(target: &dyn Target, scale: Scale, clients: u32, each: u32) -> [
                 let mut session = target.connect().unwrap();
                 let mut terminal = Terminal::new(scale, Constants::draw(SEED), SEED, number, clients);
                 for _ in 0..each {
-                    let request = terminal.next();
+                    let request = terminal.draw();
                     let ran = std::iter::repeat_with(|| session.run(&request))
                         .find(|ran| !matches!(ran, Err(Failure::Conflict | Failure::Deadlock)));
                     let _answer: Answer = ran.unwrap().unwrap();

@@ -1,6 +1,8 @@
 //! How much of the machines' resources does collection use per thousand transactions a second? Primary and replica
 //! with defaults, compared with the same two without collection, at the same arrival rate.
 
+use collie_workload::Pacing;
+
 use super::bootstrap::{Interval, in_balanced_order};
 use super::cores::{note_cores, two_cores};
 use super::knee::knee;
@@ -12,7 +14,6 @@ use crate::measures::float;
 use crate::replication::catchup::bytes_in;
 use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::report::{Figure, Row};
-use crate::tpcc::Pacing;
 
 /// The share of the knee: a rate that both keep, so that both runs of a pair complete the requested work.
 const SHARE: f64 = 0.6;

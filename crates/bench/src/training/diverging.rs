@@ -178,7 +178,7 @@ fn seconds(runs: &[Watched]) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::replication::watch::Sample;
-    use crate::tpcc::Run;
+    use collie_workload::Run;
 
     /// Goal: a second covers all runs, and one without a look is left out. Method: two runs, the second one a second
     /// longer with no sample in its second second.

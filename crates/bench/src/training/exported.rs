@@ -2,6 +2,8 @@
 //! several times, by Collie's sampler and by one that makes six system calls. Figure 5.3 of the thesis, which looked
 //! for the number at which its own system loses the 11 % that PostgreSQL lost with its metrics on.
 
+use collie_workload::Pacing;
+
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
 use super::live::{Collected, Node, set_samples};
@@ -12,7 +14,6 @@ use crate::Section;
 use crate::measures::{float, median, micros, per_s};
 use crate::replication::pair::{self, Arm, Launch};
 use crate::report::{Figure, Row};
-use crate::tpcc::Pacing;
 
 /// How often each sample is exported.
 const TIMES: [u32; 5] = [1, 3, 10, 30, 90];

@@ -5,6 +5,8 @@
 //! time plus the time that the replica then took to catch up. So a replica that falls behind lowers it, and the slower
 //! of the two determines it.
 
+use collie_workload::Pacing;
+
 use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::two_cores;
@@ -15,7 +17,6 @@ use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 use crate::replication::rate::{Watched, at_rate, delays};
 use crate::report::{Figure, Row, Series};
-use crate::tpcc::Pacing;
 use crate::txn::count_of;
 
 /// Rates, in percent of the knee without collection.

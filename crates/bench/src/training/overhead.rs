@@ -9,6 +9,7 @@
 //!   table, or whose replica has other rows.
 
 use collie_server::log_lines;
+use collie_workload::{Kind, Pacing};
 
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
@@ -20,7 +21,6 @@ use crate::measures::{float, median, micros, per_s};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::report::{Figure, Row, Series};
-use crate::tpcc::{Kind, Pacing};
 use crate::txn::count_of;
 use crate::ycsb::{self, FIELD_BYTES, FIELDS, ScrambledZipfian, THETA, UserTable, Workload};
 

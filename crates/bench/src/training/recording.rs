@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use collie_workload::Pacing;
+
 use super::live::{Node, set_samples};
 use super::recorded::{Recorded, Window};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
-use crate::tpcc::Pacing;
 
 /// Makes a primary sample all of its calls instead of a thousandth: otherwise it has too few samples for a comparison.
 pub(crate) const SAMPLE_EVERYTHING: &str = "--sample-everything";

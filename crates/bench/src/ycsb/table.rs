@@ -5,9 +5,8 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use collie_base::checksum::Crc32c;
+use collie_workload::Chance;
 use postgres::Client;
-
-use crate::tpcc::Chance;
 
 /// The number of fields of a row; `FIELD_BYTES` is the size of each.
 pub(crate) const FIELDS: u8 = 10;

@@ -1,8 +1,9 @@
 //! `Workload`: the requests and their proportions; `Requests`: a sequence of them, drawn from a seed.
 
+use collie_workload::Chance;
+
 use super::table::{FIELD_BYTES, FIELDS};
 use super::zipfian::ScrambledZipfian;
-use crate::tpcc::Chance;
 
 /// The workloads, with YCSB's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

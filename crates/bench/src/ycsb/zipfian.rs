@@ -4,7 +4,7 @@
 //! approximation such as that of Gray et al. (SIGMOD 1994). The seed's permutation assigns ranks to items. Cost: a
 //! dozen bytes per item, and a binary search per draw.
 
-use crate::tpcc::Chance;
+use collie_workload::Chance;
 
 /// YCSB's zipfian constant.
 pub(crate) const THETA: f64 = 0.99;

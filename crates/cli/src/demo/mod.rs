@@ -32,9 +32,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use collie_bench::TpccLoad;
 use collie_env::{Clock, Env};
 use collie_replica::key::KEY_FILE;
+use collie_workload::TpccLoad;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

@@ -9,8 +9,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use collie_bench::{LoadDone, TpccLoad};
 use collie_env::Clock;
+use collie_workload::{LoadDone, TpccLoad};
 use tokio::{
     task::JoinHandle,
     time::{interval, sleep, timeout},
@@ -161,7 +161,7 @@ fn summary(done: &LoadDone, last: &Figures) -> [String; 3] {
 
 #[cfg(test)]
 mod tests {
-    use collie_bench::Latencies;
+    use collie_base::Latencies;
 
     use super::*;
 

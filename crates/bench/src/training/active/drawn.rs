@@ -6,9 +6,9 @@
 //! unit is a recording.
 
 use collie_train::{budget::Bucket, model::Complexity};
+use collie_workload::Chance;
 
 use super::population::{Call, Held, Population, Source, Unit};
-use crate::tpcc::Chance;
 
 /// The mean errors for which samples are counted.
 const ERRORS: [f64; 2] = [0.20, 0.12];

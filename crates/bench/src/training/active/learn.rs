@@ -13,9 +13,9 @@
 use collie_train::budget::{Information, Share, Thinner, UnitBudget, WEIGHT_MAX, allocate};
 use collie_train::model::{FitOptions, Fitted, Sample, Samples, fit};
 use collie_train::{TrainError, UnitId};
+use collie_workload::Chance;
 
 use super::population::{Call, Population, Unit};
-use crate::tpcc::Chance;
 use crate::txn::count_of;
 
 /// The share of calls that may be sampled.

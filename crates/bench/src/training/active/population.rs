@@ -5,8 +5,7 @@ use collie_train::{
     budget::Bucket,
     model::{Complexity, Fitted},
 };
-
-use crate::tpcc::Chance;
+use collie_workload::Chance;
 
 /// One call of a unit.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,11 +11,11 @@ use collie_obs::{UNITS, UnitSchema};
 use collie_samples::{SampleDir, SampleRow, complexity_of, features_of, label_of, unit_of};
 use collie_train::budget::Bucket;
 use collie_train::model::{FitOptions, Sample, Samples, fit};
+use collie_workload::Chance;
 
 use super::population::{Call, Held, Population, Source, Unit};
 use crate::Plan;
 use crate::measures::float;
-use crate::tpcc::Chance;
 use crate::txn::count_of;
 
 /// A unit with fewer samples is left out.

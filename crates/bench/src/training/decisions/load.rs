@@ -2,12 +2,12 @@
 //! it.
 
 use collie_train::decision::Setting;
+use collie_workload::{Kind, Pacing};
 
 use crate::measures::{micros, per_s};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 use crate::replication::small;
-use crate::tpcc::{Kind, Pacing};
 use crate::training::settings::TrainingSettings;
 
 const READ: &str = "SELECT n FROM small WHERE id = $1";

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use collie_train::policy::PolicyKind;
+use collie_workload::{Pacing, Run, sleep_until};
 
 use super::disturbance::{Disturbance, Disturber, Lengths};
 use crate::Pace;
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{Pair, Totals};
-use crate::tpcc::{Pacing, Run, sleep_until};
 use crate::training::kept::Kept;
 use crate::training::recorded::Window;
 use crate::training::settings::TrainingSettings;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use collie_env::File;
+use collie_workload::{Pacing, sleep_until};
 use postgres::Client;
 
 use super::stopped::{Stopped, Stutter};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
-use crate::tpcc::{Pacing, sleep_until};
 use crate::training::neighbour::Neighbour;
 use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};

@@ -196,10 +196,10 @@ pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tpcc::Run;
     use crate::training::kept::Kept;
     use crate::training::policies::course::{Delay, Phase};
     use crate::training::recorded::Window;
+    use collie_workload::Run;
 
     const SECOND_NS: u64 = 1_000_000_000;
 

@@ -4,8 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use collie_env::Clock;
-
-use crate::tpcc::sleep_until;
+use collie_workload::sleep_until;
 
 /// A process that is stopped until this is dropped.
 pub(super) struct Stopped(u32);
