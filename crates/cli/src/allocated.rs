@@ -30,7 +30,7 @@ fn counter() -> Option<NonNull<u64>> {
 }
 
 /// Makes the samples of operating units record the bytes that their threads allocate.
-pub(crate) fn offer() {
+pub fn offer() {
     // The first call of `mallctl` initializes jemalloc's name lookup under a lock; later calls from other threads find
     // it done.
     allocated_bytes();

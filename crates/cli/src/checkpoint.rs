@@ -7,11 +7,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use collie::{progress::Recovery, serve};
 use collie_engine::{CheckpointOptions, Db};
 use collie_env::Env;
 use serde_json::json;
 
-use crate::{copying::Copying, progress::Recovery, serve, shell, wal::count};
+use crate::{copying::Copying, shell, wal::count};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -4,20 +4,16 @@
 //! attention, 2 the server does not answer.
 #![deny(unsafe_code)]
 
-mod allocated;
 mod backup;
 mod bench;
 mod checkpoint;
 mod config;
 mod copying;
 mod demo;
-mod progress;
 mod promote;
 mod render;
 mod replica_key;
 mod restore;
-mod returned_memory;
-mod serve;
 mod shell;
 mod status;
 mod train;
@@ -27,11 +23,7 @@ mod witness;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tikv_jemallocator::Jemalloc;
-
-/// Sessions allocate row versions, and the thread that prunes, mostly another one, frees them (decision 0069).
-#[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+use collie::{allocated, ended, keep_files_private, serve};
 
 /// Collie, a PostgreSQL-compatible, memory-first OLTP database.
 ///
@@ -135,10 +127,9 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Files written by a benchmark are readable by everyone.
     if !matches!(command, Command::Bench { .. }) {
-        // Files that libraries create are accessible to the owner only, too: tables, samples, models, backups.
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        keep_files_private();
     }
-    let result = match command {
+    ended(match command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
         Command::Status(args) => status::run(&args),
@@ -153,63 +144,5 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {}", one_line(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Returns an error in one line: the added contexts, outermost first, then the causes, each only once. Errors of the
-/// crates include their cause in their own text.
-fn one_line(error: &anyhow::Error) -> String {
-    let line = error.chain().fold(String::new(), |line, cause| match cause.to_string() {
-        cause if line.is_empty() => cause,
-        cause if line.contains(&cause) => line,
-        cause => format!("{line}: {cause}"),
-    });
-    collie_base::one_line(&line).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Error, ErrorKind};
-
-    use anyhow::Context as _;
-
-    use super::*;
-
-    /// An error of a crate, which includes its cause in its text.
-    #[derive(Debug)]
-    struct Named(Error);
-
-    impl std::fmt::Display for Named {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "cannot list /here: {}", self.0)
-        }
-    }
-
-    impl std::error::Error for Named {
-        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-            Some(&self.0)
-        }
-    }
-
-    /// Goal: a line gives each cause once. Method: an error that includes its cause, with and without a context in
-    /// front of it, and one that does not.
-    #[test]
-    fn line_says_each_cause_once() {
-        let missing = || Error::from(ErrorKind::NotFound);
-        let named = || anyhow::Error::from(Named(missing()));
-        assert_eq!(one_line(&named()), "cannot list /here: entity not found");
-        assert_eq!(
-            one_line(&named().context("cannot read the log")),
-            "cannot read the log: cannot list /here: entity not found"
-        );
-        let plain = Err::<(), _>(missing()).context("cannot start").unwrap_err();
-        assert_eq!(one_line(&plain), "cannot start: entity not found");
-    }
+    })
 }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Progress of opening a directory, on standard error.
-pub(crate) struct Recovery<'a> {
+pub struct Recovery<'a> {
     clock: &'a dyn Clock,
     /// The function that prints a line if there is no terminal.
     say: fn(&str),
@@ -19,11 +19,13 @@ pub(crate) struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    pub(crate) fn new(clock: &'a dyn Clock, say: fn(&str)) -> Self {
+    /// Begins now; `say` prints a line where there is no terminal.
+    pub fn new(clock: &'a dyn Clock, say: fn(&str)) -> Self {
         Self { clock, say, pace: Pace::new(clock.now_ns()), bar: None }
     }
 
-    pub(crate) fn report(&mut self, progress: &OpenProgress) {
+    /// Shows `progress`, if something is due.
+    pub fn report(&mut self, progress: &OpenProgress) {
         let Some(line) = self.pace.line(self.clock.now_ns(), progress) else { return };
         let bar = self.bar.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{bar:40} {msg}");
@@ -36,7 +38,8 @@ impl<'a> Recovery<'a> {
         bar.set_message(line);
     }
 
-    pub(crate) fn finish(self) {
+    /// Removes the bar.
+    pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }

@@ -1,4 +1,4 @@
-//! `collie serve`.
+//! `collie serve`: its arguments, and the server that they describe.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -8,8 +8,9 @@ use collie_server::{Server, config::Config, log_lines};
 
 use crate::{progress::Recovery, returned_memory};
 
+/// The command line of `serve`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Data directory; made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "./collie-data")]
     data: PathBuf,
@@ -71,7 +72,10 @@ fn end_with(_parent: i32) -> anyhow::Result<()> {
 }
 
 /// Combines the settings: defaults, file, `--set`.
-pub(crate) fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Config> {
+///
+/// # Errors
+/// The file cannot be read; an unknown setting, or a value that it does not take.
+pub fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Config> {
     let mut config = Config::default();
     if let Some(file) = file {
         config.read_file(file)?;
@@ -82,7 +86,11 @@ pub(crate) fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result
     Ok(config)
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Those of the settings and of the server.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.with_parent {
         end_with(parent)?;
     }

@@ -3,6 +3,7 @@
 use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
+use collie::{progress::Recovery, serve};
 use collie_engine::EngineError;
 use collie_env::Env;
 use collie_sql::{
@@ -15,7 +16,7 @@ use collie_sql::{
     types::{Value, io as text_io, io::TextContext, oid},
 };
 
-use crate::{progress::Recovery, render::Table, serve};
+use crate::render::Table;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -5,11 +5,11 @@
 use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Context;
+use collie::one_line;
 use serde_json::{Map, Value, json};
 use tokio_postgres::SimpleQueryMessage;
 
 use crate::{
-    one_line,
     render::Table,
     shell::{DEFAULT_URL, cause, connect},
 };

@@ -225,7 +225,7 @@ mod tests {
         for role in [Role::Primary { listen: free }, replica] {
             let all = arguments(&role);
             let set: Vec<_> = all.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].clone()).collect();
-            crate::serve::settings(None, &set).unwrap();
+            collie::serve::settings(None, &set).unwrap();
             for name in SETTINGS.iter().map(|(name, _)| name) {
                 assert!(set.iter().any(|pair| pair.starts_with(&format!("{name}="))), "{name}: {set:?}");
             }

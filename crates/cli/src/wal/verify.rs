@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let dir = log_dir(&args.dir);
-    let configured = crate::serve::settings(args.config.as_ref(), &args.set)?.engine.log.copies;
+    let configured = collie::serve::settings(args.config.as_ref(), &args.set)?.engine.log.copies;
     let copies: Vec<PathBuf> = args.copy.iter().map(|copy| log_dir(copy)).chain(configured).collect();
     let scan = Scan::start(&dir, "checking");
     let context = || format!("cannot read the log in {}", dir.display());
