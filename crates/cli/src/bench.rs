@@ -1,6 +1,7 @@
 //! `collie bench`: runs a benchmark, prints its table, and keeps the requested files.
 
 mod kept;
+mod serve_with;
 
 use std::{
     io::{self, IsTerminal},
@@ -113,6 +114,17 @@ pub(crate) enum Command {
     /// Observe a thread of the process that started this one: the child process of `bench log`, of no use by itself.
     #[command(hide = true)]
     TraceThread,
+    /// Serve with changes that only benchmarks make: the child process of `bench replication` and `bench training`, of
+    /// no use by itself.
+    #[command(hide = true)]
+    ServeWith(serve_with::Changed),
+}
+
+impl Command {
+    /// Returns whether it is a server.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::ServeWith(_))
+    }
 }
 
 #[derive(clap::Args)]
@@ -563,6 +575,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(settings.plan.clone(), run, &TRAINING, kept)
         }
+        Command::ServeWith(args) => serve_with::run(args),
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
             let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };

@@ -126,7 +126,7 @@ fn main() -> ExitCode {
     allocated::offer();
     let command = Cli::parse().command;
     // Files written by a benchmark are readable by everyone.
-    if !matches!(command, Command::Bench { .. }) {
+    if !matches!(&command, Command::Bench { command } if !command.serves()) {
         keep_files_private();
     }
     ended(match command {

@@ -39,16 +39,6 @@ pub struct Args {
     /// One setting, such as wal.flush_delay=5ms; may be repeated, and overrides the file.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Record in commits what replay in the order of transaction starts needs: for `collie bench replication`.
-    #[arg(long, hide = true)]
-    note_commit_times: bool,
-    /// While the node leads, sample every call of an operating unit wherever samples are taken: for `collie bench
-    /// training`.
-    #[arg(long, hide = true)]
-    sample_everything: bool,
-    /// Do this much extra work with each sample: own:TIMES or six-calls:TIMES, for `collie bench training`.
-    #[arg(long, hide = true, value_name = "KIND:TIMES")]
-    beside_samples: Option<String>,
     /// Stop in order once the process with this id, which started this one, has ended: for `collie demo`.
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
@@ -86,11 +76,24 @@ pub fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Config
     Ok(config)
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT; this program fits the models.
 ///
 /// # Errors
 /// Those of the settings and of the server.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    run_with(args, std::env::current_exe().ok(), |_| Ok(()))
+}
+
+/// Serves like [`run`], with `trainer` as the program that fits models, once `change` has changed the open server. For
+/// benchmarks: a change is no setting, so that no file can ask for it.
+///
+/// # Errors
+/// Those of [`run`] and of `change`.
+pub fn run_with(
+    args: Args,
+    trainer: Option<PathBuf>,
+    change: impl FnOnce(&Server) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.with_parent {
         end_with(parent)?;
     }
@@ -107,21 +110,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     config.engine.read_only = args.read_only;
     config.engine.log.warnings = collie_wal::Warnings::to(|line| log_lines::warn(&line));
-    config.trainer = std::env::current_exe().ok();
+    config.trainer = trainer;
     let env = Env::real();
     returned_memory::start(&env);
     let mut recovery = Recovery::new(&*env.clock, |line| log_lines::note(&line));
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
     recovery.finish();
-    if let Some(what) = &args.beside_samples {
-        log_lines::note(&format_args!("{}", collie_bench::beside_samples(what)?));
-    }
-    if args.sample_everything {
-        server.sample_everything();
-    }
-    if args.note_commit_times {
-        server.note_commit_times();
-    }
+    change(&server)?;
     for notice in &report.notices {
         log_lines::note(notice);
     }

@@ -18,7 +18,7 @@ use super::follower::{Follower, Look};
 use super::live::LiveThesis;
 use super::relay::Relay;
 use super::settings::ReplicationSettings;
-use crate::servers::{PEER, Server, postgresql_programs};
+use crate::servers::{NOTE_COMMIT_TIMES, PEER, Server, postgresql_programs};
 use crate::tpcc::{Audited, books};
 use crate::{Scratch, Section};
 
@@ -71,7 +71,7 @@ impl Arm {
             all.extend(["--set".to_owned(), format!("replication.apply_workers={workers}")]);
         }
         if self == Self::Thesis {
-            all.push("--note-commit-times".to_owned());
+            all.push(NOTE_COMMIT_TIMES.to_owned());
         }
         all
     }

@@ -10,9 +10,11 @@
 //! - P2. If a server is not installed, its rows are missing and a note says so. A server that fails under a load is an
 //!   error.
 
+mod change;
 mod load;
 mod server;
 
+pub(crate) use change::{BESIDE_SAMPLES, NOTE_COMMIT_TIMES, SAMPLE_EVERYTHING};
 pub(crate) use load::{Done, Length, Load, Script, pgbench, pgbench_tables};
 pub(crate) use server::{PEER, Server, free_port, postgresql_programs};
 

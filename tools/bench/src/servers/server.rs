@@ -15,6 +15,7 @@ use collie_replica::key::KEY_FILE;
 use collie_server::log_lines;
 use postgres::{Client, Config, NoTls};
 
+use super::change;
 use crate::{Plan, Scratch};
 
 /// The peer's name in tables.
@@ -170,7 +171,8 @@ impl Server {
         }
         let mut child = command
             .stdin(Stdio::null())
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(change::command(arguments))
+            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .arg("--data")
             .arg(scratch.path().join("data"))

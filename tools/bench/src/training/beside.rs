@@ -1,5 +1,5 @@
-//! The extra work of `collie serve --beside-samples` for each sample: that of a more expensive sampler, or that of
-//! more samples of the same call. Only for the questions of this folder.
+//! The extra work of `collie bench serve-with --beside-samples` for each sample: that of a more expensive sampler, or
+//! that of more samples of the same call. Only for the questions of this folder.
 
 use std::cell::RefCell;
 use std::hint::black_box;

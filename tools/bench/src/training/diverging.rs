@@ -18,6 +18,7 @@ use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::replication::rate::{GROWTH_US, Watched, at_rate, delays};
 use crate::replication::watch::{growth_us, prepare};
 use crate::report::{Figure, Row, Series};
+use crate::servers::BESIDE_SAMPLES;
 use crate::txn::count_of;
 
 /// The share of the replay rate of the replica that replays by begin.
@@ -25,7 +26,7 @@ const SHARE: f64 = 0.7;
 /// The factor by which a run is longer than those of other questions, so that growth shows.
 const LONGER: u32 = 5;
 /// The extra work of Collie's replica for each sample.
-const DEAR: [&str; 2] = ["--beside-samples", "six-calls:1"];
+const DEAR: [&str; 2] = [BESIDE_SAMPLES, "six-calls:1"];
 
 /// The measurements of one row.
 struct Arms {

@@ -14,6 +14,7 @@ use crate::Section;
 use crate::measures::{float, median, micros, per_s};
 use crate::replication::pair::{self, Arm, Launch};
 use crate::report::{Figure, Row};
+use crate::servers::{BESIDE_SAMPLES, SAMPLE_EVERYTHING};
 
 /// How often each sample is exported.
 const TIMES: [u32; 5] = [1, 3, 10, 30, 90];
@@ -74,7 +75,7 @@ fn one_number(
     let replication = settings.replication();
     // Collie's own sample is the first; the other sampler runs once in addition to it from the start.
     let beside = if word == "own" { times - 1 } else { times };
-    let primary = vec!["--sample-everything".to_owned(), "--beside-samples".to_owned(), format!("{word}:{beside}")];
+    let primary = vec![SAMPLE_EVERYTHING.to_owned(), BESIDE_SAMPLES.to_owned(), format!("{word}:{beside}")];
     let launch = Launch { name: kind.to_owned(), primary, cores, alone: true, ..Launch::default() };
     let pair = pair::launch(&replication, Arm::Collie, launch)?;
     pair.load(&replication)?;

@@ -21,6 +21,7 @@ use crate::measures::{float, median, micros, per_s};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::report::{Figure, Row, Series};
+use crate::servers::{BESIDE_SAMPLES, SAMPLE_EVERYTHING};
 use crate::txn::count_of;
 use crate::ycsb::{self, FIELD_BYTES, FIELDS, ScrambledZipfian, THETA, UserTable, Workload};
 
@@ -44,10 +45,10 @@ struct Case {
 
 const CASES: [Case; 4] = [
     Case { subject: "default (a thousandth of calls)", primary: &[], node: Node::Primary, is_default: true },
-    Case { subject: "every call", primary: &["--sample-everything"], node: Node::Primary, is_default: false },
+    Case { subject: "every call", primary: &[SAMPLE_EVERYTHING], node: Node::Primary, is_default: false },
     Case {
         subject: "every call, six system calls",
-        primary: &["--sample-everything", "--beside-samples", "six-calls:1"],
+        primary: &[SAMPLE_EVERYTHING, BESIDE_SAMPLES, "six-calls:1"],
         node: Node::Primary,
         is_default: false,
     },
@@ -197,7 +198,7 @@ fn one_case(
     turn(settings, &pair, case.node, false)?;
     pair.check(&replication, section)?;
     ycsb.check(&pair, section)?;
-    if case.primary.contains(&"--beside-samples") {
+    if case.primary.contains(&BESIDE_SAMPLES) {
         section.notes.extend(said(&pair, "beside each sample"));
     }
     Ok(())

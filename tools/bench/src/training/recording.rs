@@ -9,8 +9,6 @@ use super::recorded::{Recorded, Window};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 
-/// Makes a primary sample all of its calls instead of a thousandth: otherwise it has too few samples for a comparison.
-pub(crate) const SAMPLE_EVERYTHING: &str = "--sample-everything";
 /// Makes a server keep no samples until they are requested: those of loading would be most of all samples, and
 /// frequent calls are thinned.
 pub(crate) const NOT_YET: [&str; 2] = ["--set", "training.samples=off"];

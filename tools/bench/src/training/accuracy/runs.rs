@@ -11,10 +11,11 @@ use collie_train::policy::PolicyKind;
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{Arm, Launch, Pair, launch};
 use crate::replication::rate;
+use crate::servers::SAMPLE_EVERYTHING;
 use crate::training::arms::policy_name;
 use crate::training::cores::two_cores;
 use crate::training::recorded::Recorded;
-use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
+use crate::training::recording::{NOT_YET, arguments, record};
 use crate::training::settings::TrainingSettings;
 
 /// The policies that a replica collects under, the default last.

@@ -16,9 +16,10 @@ use collie_train::decision::Setting;
 use super::change::{Change, Values, values_after, values_of_metrics};
 use crate::http::get;
 use crate::replication::pair::{Launch, Pair, launch_in};
+use crate::servers::SAMPLE_EVERYTHING;
 use crate::training::cores::two_cores;
 use crate::training::live::{Node, set};
-use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments};
+use crate::training::recording::{NOT_YET, arguments};
 use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 

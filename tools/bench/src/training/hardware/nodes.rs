@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{Arm, Launch, Pair, launch};
 use crate::replication::rate;
+use crate::servers::SAMPLE_EVERYTHING;
 use crate::training::cores::two_cores;
 use crate::training::neighbour::Neighbour;
 use crate::training::recorded::Recorded;
-use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
+use crate::training::recording::{NOT_YET, arguments, record};
 use crate::training::settings::TrainingSettings;
 
 /// The factor by which a run is longer than those of other questions; less in small runs.
