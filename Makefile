@@ -148,42 +148,42 @@ histories:
 	$(TARGET)/release/faultlab txn-histories --transactions $(TRANSACTIONS) --seed $(SEED)
 
 bench-log: run-tools
-	$(CARGO) build --release -p collie
+	$(CARGO) build --release -p collie -p collie-bench
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench log $(BENCH) --json docs/bench/log.json --plots docs/bench --readme crates/wal/README.md
+	$(TARGET)/release/collie-bench log $(BENCH) --json docs/bench/log.json --plots docs/bench --readme crates/wal/README.md
 
 # As root PostgreSQL runs as user postgres, who must reach DIR; on a disk, as /tmp may not be.
 DIR ?= /var/tmp
 bench-txn: run-tools
-	$(CARGO) build --release -p collie
-	$(TARGET)/release/collie bench txn $(BENCH) --dir $(DIR) --json docs/bench/txn.json --plots docs/bench --readme docs/bench/txn.md
+	$(CARGO) build --release -p collie -p collie-bench
+	$(TARGET)/release/collie-bench txn $(BENCH) --dir $(DIR) --json docs/bench/txn.json --plots docs/bench --readme docs/bench/txn.md
 
 bench-index: run-tools
-	$(CARGO) build --release -p collie
-	$(TARGET)/release/collie bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
+	$(CARGO) build --release -p collie -p collie-bench
+	$(TARGET)/release/collie-bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
 
 # The peer is of the package rocksdb-tools. Data go to DIR, and are removed by the next run. BENCH= takes the study's ten and five runs.
 bench-kv: BENCH ?= --runs=3
 bench-kv: run-tools
 	@./tests/tools rocksdb-tools
-	$(CARGO) build --release -p collie
+	$(CARGO) build --release -p collie -p collie-bench
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
+	$(TARGET)/release/collie-bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
 
 bench-tpcc: run-tools
-	$(CARGO) build --release -p collie
+	$(CARGO) build --release -p collie -p collie-bench
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench tpcc embedded-async embedded embedded-sql servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --plots docs/bench --readme docs/bench/tpcc.md
+	$(TARGET)/release/collie-bench tpcc embedded-async embedded embedded-sql servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --plots docs/bench --readme docs/bench/tpcc.md
 
 bench-replication: run-tools
-	$(CARGO) build --release -p collie
+	$(CARGO) build --release -p collie -p collie-bench
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md --targets README.md
+	$(TARGET)/release/collie-bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md --targets README.md
 
 bench-training: run-tools
-	$(CARGO) build --release -p collie
+	$(CARGO) build --release -p collie -p collie-bench
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench training $(BENCH) --dir $(DIR) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
+	$(TARGET)/release/collie-bench training $(BENCH) --dir $(DIR) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

@@ -1,7 +1,8 @@
-//! What every program that serves shares: the allocator, the command line of `serve`, and how a program ends.
+//! What the programs that serve share: the allocator, the command line of `serve`, and how a program ends.
 //!
 //! It is no API for embedding: that is `collie_engine` and `collie_server`. The program `collie` is `main.rs`; the
-//! benchmarks serve with changes that are no settings ([`serve::run_with`]), in a process that is otherwise the same.
+//! program `collie-bench` serves with changes that are no settings ([`serve::run_with`]), in a process that is the same
+//! in everything else.
 #![deny(unsafe_code)]
 
 pub mod allocated;

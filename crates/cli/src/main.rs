@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 mod backup;
-mod bench;
 mod checkpoint;
 mod config;
 mod copying;
@@ -113,11 +112,6 @@ enum Command {
     /// hundredth of its rows, and grow with the load: a forgotten demo ends, with that reason, once they occupy 1 GiB,
     /// after hours.
     Demo(demo::Args),
-    /// Measure a part of Collie and compare it with its floor and its peers.
-    Bench {
-        #[command(subcommand)]
-        command: bench::Command,
-    },
     /// List every setting with its default and effect, or explain one.
     Config(config::Args),
 }
@@ -125,10 +119,7 @@ enum Command {
 fn main() -> ExitCode {
     allocated::offer();
     let command = Cli::parse().command;
-    // Files written by a benchmark are readable by everyone.
-    if !matches!(&command, Command::Bench { command } if !command.serves()) {
-        keep_files_private();
-    }
+    keep_files_private();
     ended(match command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
@@ -142,7 +133,6 @@ fn main() -> ExitCode {
         Command::Wal { command } => wal::run(command),
         Command::Train { command } => train::run(command),
         Command::Demo(args) => demo::run(&args),
-        Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),
     })
 }

@@ -1,4 +1,4 @@
-//! `index_bench`: all sections of `collie bench index`, in order.
+//! `index_bench`: all sections of `collie-bench index`, in order.
 
 use crate::{
     Machine, Plan, Report, Section,

@@ -2,9 +2,9 @@
 //! machine.
 //!
 //! # What it is
-//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` [`txn_bench`], `collie bench index`
-//! [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], `collie bench replication`
-//! [`replication_bench`] and `collie bench training` [`training_bench`]; all print the [`Report`]. Transactions are
+//! `collie-bench log` calls [`log_bench`] with a [`Plan`], `collie-bench txn` [`txn_bench`], `collie-bench index`
+//! [`index_bench`], `collie-bench kv` [`kv_bench`], `collie-bench tpcc` [`tpcc_bench`], `collie-bench replication`
+//! [`replication_bench`] and `collie-bench training` [`training_bench`]; all print the [`Report`]. Transactions are
 //! measured in the embedded engine, and over the wire against PostgreSQL on the same machine (`txn`, `servers`). The
 //! log is measured in memory and on disk. In memory, Collie's own log and the protocols of similar systems
 //! (`protocols`) carry the same records through the same ring into a sink that drops them (`harness`, `collie`). On

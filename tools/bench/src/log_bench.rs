@@ -1,4 +1,4 @@
-//! `log_bench`: all sections of `collie bench log`, in order.
+//! `log_bench`: all sections of `collie-bench log`, in order.
 
 use crate::{
     Machine, Plan, Report, Section,

@@ -38,9 +38,10 @@ pub struct Plan {
     pub rows: Option<u64>,
     /// How long keys come and go in an index while its memory is measured.
     pub churn: Duration,
-    /// The program that serves SQL when it is started with `serve`. Without it, nothing is measured over the wire or in
-    /// a separate process.
+    /// The program `collie`. Without it, nothing is measured over the wire.
     pub server: Option<PathBuf>,
+    /// The program `collie-bench`. Without it, nothing is measured in a separate process, or on a server with changes.
+    pub program: Option<PathBuf>,
     /// The program that traces threads from outside. Without it, no thread is counted or stopped that way.
     pub tracer: Option<TracerProgram>,
     /// Called with a description of each measurement before it starts.
@@ -67,6 +68,7 @@ impl Plan {
                 Pace::Touch => Duration::from_millis(100),
             },
             server: None,
+            program: None,
             tracer: None,
             on_progress: Arc::new(|_| ()),
         }

@@ -32,7 +32,7 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-/// Returns whether a row of `collie bench training` names its collection policy.
+/// Returns whether a row of `collie-bench training` names its collection policy.
 fn by_policy(row: &Row) -> bool {
     row.subject.contains("(P")
 }

@@ -1,4 +1,4 @@
-//! `training_bench`: all sections of `collie bench training`, in order.
+//! `training_bench`: all sections of `collie-bench training`, in order.
 
 use crate::replication::answer;
 use crate::training::{

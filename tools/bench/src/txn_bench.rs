@@ -1,4 +1,4 @@
-//! `txn_bench`: all sections of `collie bench txn`, in order.
+//! `txn_bench`: all sections of `collie-bench txn`, in order.
 
 use crate::{
     Machine, Plan, Report, Section,

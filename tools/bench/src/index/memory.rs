@@ -104,10 +104,10 @@ pub fn index_memory(plan: &Plan, arguments: &[String]) -> anyhow::Result<String>
 
 /// Measures a candidate in its own process.
 fn ask(plan: &Plan, name: &str, key_bytes: usize, churn: Duration) -> anyhow::Result<Found> {
-    let program = plan.server.as_ref().context("no program was named")?;
+    let program = plan.program.as_ref().context("no program was named")?;
     let arguments =
         [name.to_owned(), key_bytes.to_string(), plan.index_rows().to_string(), churn.as_millis().to_string()];
-    let output = Command::new(program).args(["bench", "index-memory"]).args(arguments).output()?;
+    let output = Command::new(program).arg("index-memory").args(arguments).output()?;
     anyhow::ensure!(output.status.success(), "index-memory: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
     let figures: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
@@ -124,7 +124,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
         "memory",
         format!("how much memory beyond the rows? (resident bytes by key of {}, put in at random)", plan.index_rows()),
     );
-    if plan.server.is_none() {
+    if plan.program.is_none() {
         section.notes.push("nothing was measured: no program was named".to_owned());
         return Ok(section);
     }

@@ -1,4 +1,4 @@
-//! The sections of `collie bench index`: which ordered index should hold the rows?
+//! The sections of `collie-bench index`: which ordered index should hold the rows?
 //!
 //! | file | holds |
 //! |---|---|

@@ -41,7 +41,7 @@ impl Runs {
 }
 
 /// Runs the benchmarks that the flags ask for and passes each line of output to `say`. Returns the report of a matrix.
-/// `program` is started, with `bench kv` and flags, for parts that need a separate process.
+/// `program` is started, with `kv` and flags, for parts that need a separate process.
 ///
 /// # Errors
 /// Those of the engine, the operating system and the peer; also if the peer's writes would survive less or more than

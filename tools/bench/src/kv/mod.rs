@@ -1,4 +1,4 @@
-//! `collie bench kv`: the embedded key-value engine under db_bench's workloads, optionally compared with db_bench
+//! `collie-bench kv`: the embedded key-value engine under db_bench's workloads, optionally compared with db_bench
 //! itself.
 //!
 //! Flags, names of benchmarks, keys, values and report lines are those of RocksDB's db_bench, so that the lines can be

@@ -1,4 +1,4 @@
-//! The sections of `collie bench log`, one file each.
+//! The sections of `collie-bench log`, one file each.
 
 pub(crate) mod append;
 pub(crate) mod boundary;

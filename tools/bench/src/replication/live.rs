@@ -3,7 +3,7 @@
 //!
 //! # What always holds
 //! - L1. It receives the same stream over the same protocol as any replica, and acknowledges at the same moments
-//!   (`collie_replica::standby::follow`). Its primary notes the times of commits from the start (`collie bench
+//!   (`collie_replica::standby::follow`). Its primary notes the times of commits from the start (`collie-bench
 //!   serve-with --note-commit-times`).
 //! - L2. It keeps no log: the position that it reports as durable is only received, so no commit may wait for it.
 //! - L3. The position that it reports as visible to its readers is the one below which everything is replayed (H4 of

@@ -1,4 +1,4 @@
-//! `collie bench replication`: how far a replica is behind, what it costs, and how fast it catches up, compared with
+//! `collie-bench replication`: how far a replica is behind, what it costs, and how fast it catches up, compared with
 //! PostgreSQL's streaming replication on the same machine.
 //!
 //! | file | noun |

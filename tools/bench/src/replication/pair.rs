@@ -210,7 +210,7 @@ fn collie_in(
     settings.plan.say("starting a primary and a replica");
     let arguments = [arm.arguments(settings, waiting, NAMES), launch.primary.clone()].concat();
     let core = launch.cores.map(|[primary, _]| primary);
-    let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments), core)?;
+    let primary = Server::collie_primary(&settings.plan, scratch, &words(&arguments), core)?;
     let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };
     let relay = launch.relayed.then(|| Relay::to(&primary.replica_address()?)).transpose()?;
     let mut pair = Pair { replica: None, primary, relay, kept: None, names: NAMES, arm, name, waiting, launch };
@@ -242,10 +242,6 @@ pub(crate) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
     Ok(pair)
-}
-
-fn program(settings: &ReplicationSettings) -> anyhow::Result<&Path> {
-    settings.plan.server.as_deref().context("no program was named that serves")
 }
 
 impl Pair {
@@ -292,7 +288,7 @@ impl Pair {
             None => address,
         };
         let follows = (&self.primary, &*address);
-        Server::collie_replica(scratch, program(settings)?, follows, &words(&arguments), core)
+        Server::collie_replica(&settings.plan, scratch, follows, &words(&arguments), core)
     }
 
     /// Returns TPC-C's connection to the primary.

@@ -1,4 +1,4 @@
-//! `ReplicationSettings`: what `collie bench replication` measures, and how.
+//! `ReplicationSettings`: what `collie-bench replication` measures, and how.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `replication_targets`: the findings of `collie bench replication` in a short table, for a page without room for
+//! `replication_targets`: the findings of `collie-bench replication` in a short table, for a page without room for
 //! more.
 
 use super::sync::ALONE;
@@ -124,7 +124,7 @@ pub fn replication_targets(report: &Report) -> String {
         let theirs = line.found(section, true).unwrap_or_else(|| "-".to_owned());
         lines.push(vec![line.what.to_owned(), line.asked.to_owned(), ours, theirs]);
     }
-    let intro = format!("From `collie bench replication`, medians of {} runs on {}:\n\n", report.runs, report.machine);
+    let intro = format!("From `collie-bench replication`, medians of {} runs on {}:\n\n", report.runs, report.machine);
     intro + &markdown_table(&lines)
 }
 

@@ -1,4 +1,10 @@
-//! The flags of `collie bench serve-with`, which change a server for a benchmark; `collie serve` has none of them.
+//! The flags of `collie-bench serve-with`, which change a server for a benchmark; `collie serve` has none of them.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::Plan;
 
 /// Records in commits what replay in the order of transaction starts needs.
 pub(crate) const NOTE_COMMIT_TIMES: &str = "--note-commit-times";
@@ -7,8 +13,15 @@ pub(crate) const SAMPLE_EVERYTHING: &str = "--sample-everything";
 /// Does extra work with each sample (`training/beside.rs`); the next argument says which.
 pub(crate) const BESIDE_SAMPLES: &str = "--beside-samples";
 
-/// Returns the command that serves with `arguments`.
-pub(super) fn command(arguments: &[&str]) -> &'static [&'static str] {
+/// Returns the program of `plan` that serves with `arguments`, and its command.
+///
+/// # Errors
+/// The plan does not name it.
+pub(super) fn program<'p>(plan: &'p Plan, arguments: &[&str]) -> anyhow::Result<(&'p Path, &'static str)> {
     let changes = [NOTE_COMMIT_TIMES, SAMPLE_EVERYTHING, BESIDE_SAMPLES];
-    if arguments.iter().any(|argument| changes.contains(argument)) { &["bench", "serve-with"] } else { &["serve"] }
+    let (program, command) = match arguments.iter().any(|argument| changes.contains(argument)) {
+        true => (&plan.program, "serve-with"),
+        false => (&plan.server, "serve"),
+    };
+    Ok((program.as_deref().context("no program was named that serves")?, command))
 }

@@ -1,8 +1,8 @@
 //! `Servers`: Collie and PostgreSQL, for comparison under loads over the wire.
 //!
-//! Each server is the program itself, run as a child process with the same durability in its own directory inside the
-//! plan's. `bench/pg_cluster.sh` sets up PostgreSQL. The load is pgbench, which is PostgreSQL's and runs unmodified
-//! against both, so that the client costs both the same. Runs alternate: each server once, then each again.
+//! Each server is a child process with the same durability in its own directory inside the plan's.
+//! `bench/pg_cluster.sh` sets up PostgreSQL. The load is pgbench, which is PostgreSQL's and runs unmodified against
+//! both, so that the client costs both the same. Runs alternate: each server once, then each again.
 //!
 //! # What always holds
 //! - P1. When [`Servers`] is dropped, the servers are stopped and their directories removed. A child also ends with its
@@ -40,17 +40,17 @@ impl Servers {
     /// # Errors
     /// Those of [`Self::start`].
     pub(crate) fn start_with(plan: &Plan, section: &mut Section, arguments: &[&str]) -> anyhow::Result<Self> {
-        let Some(program) = &plan.server else {
+        if plan.server.is_none() {
             section.notes.push("no rows over the wire: no program was named that serves".to_owned());
             return Ok(Self { running: Vec::new() });
-        };
+        }
         let Some(bin) = server::postgresql_programs() else {
             section
                 .notes
                 .push("no rows over the wire: neither pgbench nor PostgreSQL under /usr/lib/postgresql".to_owned());
             return Ok(Self { running: Vec::new() });
         };
-        let mut running = vec![Server::collie(plan, program, &bin, arguments)?];
+        let mut running = vec![Server::collie(plan, &bin, arguments)?];
         match Server::postgresql(plan, &bin) {
             Ok(server) => running.push(server),
             Err(error) => section.notes.push(format!("no rows of PostgreSQL: {error:#}")),

@@ -112,36 +112,36 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
 }
 
 impl Server {
-    /// Starts `program` with its defaults and further `arguments`.
+    /// Starts Collie with its defaults and further `arguments`.
     ///
     /// # Errors
     /// The program does not start, or ends before it listens.
-    pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
-        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, arguments, (None, START))
+    pub(super) fn collie(plan: &Plan, bin: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::collie_in(plan, Arc::new(Scratch::new(&plan.env, &plan.dir)?), bin, arguments, (None, START))
     }
 
-    /// Starts `program` in `scratch` with further `arguments`, such as those that make it listen for replicas; pinned
+    /// Starts Collie in `scratch` with further `arguments`, such as those that make it listen for replicas; pinned
     /// to `core`, if given.
     ///
     /// # Errors
     /// Those of [`Self::collie`].
     pub(crate) fn collie_primary(
+        plan: &Plan,
         scratch: Arc<Scratch>,
-        program: &Path,
         arguments: &[&str],
         core: Option<usize>,
     ) -> anyhow::Result<Self> {
-        Self::collie_in(scratch, program, Path::new(""), arguments, (core, START))
+        Self::collie_in(plan, scratch, Path::new(""), arguments, (core, START))
     }
 
-    /// Starts `program` in `scratch` as a replica of `primary`, which listens for it at `address`. An empty directory
+    /// Starts Collie in `scratch` as a replica of `primary`, which listens for it at `address`. An empty directory
     /// is filled from the primary.
     ///
     /// # Errors
     /// Those of [`Self::collie`].
     pub(crate) fn collie_replica(
+        plan: &Plan,
         scratch: Arc<Scratch>,
-        program: &Path,
         (primary, address): (&Self, &str),
         arguments: &[&str],
         core: Option<usize>,
@@ -154,16 +154,17 @@ impl Server {
             copied.context("the primary's replication key")?;
         }
         let arguments = [&["--replica-of", address], arguments].concat();
-        Self::collie_in(scratch, program, Path::new(""), &arguments, (core, FILL))
+        Self::collie_in(plan, scratch, Path::new(""), &arguments, (core, FILL))
     }
 
     fn collie_in(
+        plan: &Plan,
         scratch: Arc<Scratch>,
-        program: &Path,
         bin: &Path,
         arguments: &[&str],
         (core, patience): (Option<usize>, Duration),
     ) -> anyhow::Result<Self> {
+        let (program, serve) = change::program(plan, arguments)?;
         let log = std::fs::File::create(scratch.path().join("words"))?;
         let mut command = command(program, false);
         if let Some(core) = core {
@@ -171,8 +172,7 @@ impl Server {
         }
         let mut child = command
             .stdin(Stdio::null())
-            .args(change::command(arguments))
-            .args(["--listen", "127.0.0.1:0"])
+            .args([serve, "--listen", "127.0.0.1:0"])
             .args(arguments)
             .arg("--data")
             .arg(scratch.path().join("data"))

@@ -1,4 +1,4 @@
-//! `collie bench tpcc`: TPC-C's workload ([`collie_workload`]) on the engine in this process, on its SQL layer without
+//! `collie-bench tpcc`: TPC-C's workload ([`collie_workload`]) on the engine in this process, on its SQL layer without
 //! a server, and on any server that speaks PostgreSQL's protocol, with the consistency conditions of the specification.
 //! `docs/bench/tpcc.md` lists the differences to TPC-C.
 //!

@@ -71,7 +71,7 @@ impl Lines for OwnLines {
     type Line = OwnLine;
 
     fn open(&self) -> anyhow::Result<OwnLine> {
-        Ok(OwnLine { session: self.0.connect("collie", "collie bench", None)?, prepared: 0 })
+        Ok(OwnLine { session: self.0.connect("collie", "collie-bench", None)?, prepared: 0 })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `TpccSettings`: the settings of `collie bench tpcc`.
+//! `TpccSettings`: the settings of `collie-bench tpcc`.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The extra work of `collie bench serve-with --beside-samples` for each sample: that of a more expensive sampler, or
+//! The extra work of `collie-bench serve-with --beside-samples` for each sample: that of a more expensive sampler, or
 //! that of more samples of the same call. Only for the questions of this folder.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! The questions of `collie bench training`: the cost of self-measurement, and its benefit for models that are learned
+//! The questions of `collie-bench training`: the cost of self-measurement, and its benefit for models that are learned
 //! from it.
 //!
 //! | file | holds |

@@ -1,4 +1,4 @@
-//! `TrainingSettings`: the settings of `collie bench training`.
+//! `TrainingSettings`: the settings of `collie-bench training`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

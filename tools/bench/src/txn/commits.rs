@@ -109,7 +109,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     }
     section
         .notes
-        .push("the log's part of a commit, one locked add on a shared line, is traced by collie bench log".to_owned());
+        .push("the log's part of a commit, one locked add on a shared line, is traced by collie-bench log".to_owned());
     over_the_wire(plan, &mut section)?;
     Ok(section)
 }

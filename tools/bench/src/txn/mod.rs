@@ -1,4 +1,4 @@
-//! The questions of `collie bench txn`, one file each, and their shared parts.
+//! The questions of `collie-bench txn`, one file each, and their shared parts.
 //!
 //! | file | holds |
 //! |---|---|

@@ -216,7 +216,7 @@ impl<'a> Cells<'a> {
         let Some(program) = &self.program else { return Ok(Err("no program was named".to_owned())) };
         let [dir, _] = places(&self.dir);
         let mut command = limited(program, descriptors);
-        command.args(["bench", "kv"]).args(settings.iter().map(|setting| format!("--{setting}")));
+        command.arg("kv").args(settings.iter().map(|setting| format!("--{setting}")));
         command.arg(format!("--db={}", dir.display()));
         let output = command.stdin(std::process::Stdio::null()).output()?;
         super::super::ours::remove(&dir)?;

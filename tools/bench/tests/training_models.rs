@@ -1,4 +1,4 @@
-//! `collie bench training`, the questions about models, as a program.
+//! `collie-bench training`, the questions about models, as a program.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -11,8 +11,8 @@ use serde_json::Value;
 fn asked(question: &str) -> Value {
     let kept = tempfile::tempdir().unwrap();
     let json = kept.path().join("training.json");
-    let mut command = Command::new(common::COLLIE);
-    command.args(["bench", "training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
+    let mut command = Command::new(common::BENCH);
+    command.args(["training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
     let done = common::run(&mut command);
     assert_eq!(done.code, Some(0), "{done:?}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();

@@ -1,10 +1,12 @@
-//! `collie bench serve-with`: a server with changes that only benchmarks make.
+//! `collie-bench serve-with`: a server with changes that only benchmarks make.
 
 use std::process::ExitCode;
 
 use collie::serve;
 use collie_bench::beside_samples;
 use collie_server::log_lines;
+
+use super::programs;
 
 #[derive(clap::Args)]
 pub(crate) struct Changed {
@@ -27,7 +29,7 @@ pub(crate) struct Changed {
 /// Those of the server; another kind of extra work.
 pub(super) fn run(args: Changed) -> anyhow::Result<ExitCode> {
     let Changed { serve, note_commit_times, sample_everything, beside_samples: what } = args;
-    serve::run_with(serve, std::env::current_exe().ok(), |server| {
+    serve::run_with(serve, programs::collie().ok(), |server| {
         if let Some(what) = &what {
             log_lines::note(&format_args!("{}", beside_samples(what)?));
         }

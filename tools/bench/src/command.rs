@@ -1,6 +1,7 @@
-//! `collie bench`: runs a benchmark, prints its table, and keeps the requested files.
+//! The commands: each runs a benchmark, prints its table, and keeps the requested files.
 
 mod kept;
+mod programs;
 mod serve_with;
 
 use std::{
@@ -46,7 +47,7 @@ pub(crate) enum Command {
     /// one B-tree behind one lock, from the same run. Takes about an hour, twenty minutes with --churn 60, and two with
     /// --quick. Use a release build on an otherwise idle machine.
     Index(IndexArgs),
-    /// Fill one index and print how much memory it takes: the child process of `bench index`, of no use by itself.
+    /// Fill one index and print how much memory it takes: the child process of `index`, of no use by itself.
     #[command(hide = true)]
     IndexMemory {
         /// Candidate, bytes per key, rows, milliseconds.
@@ -111,11 +112,11 @@ pub(crate) enum Command {
     /// otherwise idle machine. If a question fails, its error is reported, the other questions still run, and the exit
     /// code is 1 at the end. The exit code is 0 even when targets are missed: misses are findings, not failures.
     Training(TrainingArgs),
-    /// Observe a thread of the process that started this one: the child process of `bench log`, of no use by itself.
+    /// Observe a thread of the process that started this one: the child process of `log`, of no use by itself.
     #[command(hide = true)]
     TraceThread,
-    /// Serve with changes that only benchmarks make: the child process of `bench replication` and `bench training`, of
-    /// no use by itself.
+    /// Serve with changes that only benchmarks make: the child process of `replication` and `training`, of no use by
+    /// itself.
     #[command(hide = true)]
     ServeWith(serve_with::Changed),
 }
@@ -530,7 +531,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Kv(KvArgs { flags }) => match KvFlags::parse(&flags) {
             Err(error) => {
-                eprintln!("collie bench kv: {error}");
+                eprintln!("collie-bench kv: {error}");
                 Ok(ExitCode::from(2))
             }
             Ok(flags) => {
@@ -538,8 +539,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
                 let kept = Kept { json, plots, readme }.read(&KV)?;
                 let mut said = Ok(());
                 let mut say = |line: &str| said = print(&format!("{line}\n"));
-                let program = std::env::current_exe().ok();
-                let report = kv_bench(&flags, &collie_env::Env::real(), program.as_deref(), &mut say)?;
+                let program = programs::own()?;
+                let report = kv_bench(&flags, &collie_env::Env::real(), Some(&program), &mut say)?;
                 said?;
                 report.map_or(Ok(ExitCode::SUCCESS), |report| kept.keep(&report))
             }
@@ -548,11 +549,16 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let settings = args.settings()?;
             let run = |plan: &Plan| tpcc_bench(&TpccSettings { plan: plan.clone(), ..settings.clone() });
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
-            measure(Plan::new(&args.dir, Pace::Full), run, &TPCC, kept)
+            let mut plan = Plan::new(&args.dir, Pace::Full);
+            if settings.targets.contains(&TpccTarget::Servers) {
+                plan.server = Some(programs::collie()?);
+            }
+            measure(plan, run, &TPCC, kept)
         }
         Command::Replication(args) => {
             let settings = args.settings();
             say_how_long(&replication_estimate(&settings)?);
+            let plan = Plan { server: Some(programs::collie()?), ..Plan::new(&args.dir, Pace::Full) };
             let targets = Document::read(args.targets, &REPLICATION_TARGETS)?;
             let (json, targets) = (args.json.clone(), &targets);
             let run = |plan: &Plan| {
@@ -564,7 +570,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(report)
             };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
-            measure(Plan::new(&args.dir, Pace::Full), run, &REPLICATION, kept)
+            measure(plan, run, &REPLICATION, kept)
         }
         Command::Training(args) => {
             let (settings, json) = (args.settings(), args.json.clone());
@@ -573,7 +579,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
                 training_bench(&settings, &mut |so_far| keep_so_far(so_far, &TRAINING, json.as_deref()))
             };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
-            measure(settings.plan.clone(), run, &TRAINING, kept)
+            let plan = Plan { server: Some(programs::collie()?), ..settings.plan.clone() };
+            measure(plan, run, &TRAINING, kept)
         }
         Command::ServeWith(args) => serve_with::run(args),
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
@@ -583,24 +590,23 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Txn(TxnArgs { sections, quick, old_snapshot, dir, json, plots, readme }) => {
             let mut plan = Plan { only: sections, ..Plan::new(&dir, pace(quick)) };
+            plan.server = Some(programs::collie()?);
             plan.old_snapshot = old_snapshot.map_or(plan.old_snapshot, Duration::from_secs);
             measure(plan, txn_bench, &TXN, Kept { json, plots, readme })
         }
     }
 }
 
-/// Measures as `plan` says, with this program as tracer and server, then prints and keeps the report.
+/// Measures as `plan` says, with this program as tracer, then prints and keeps the report.
 fn measure(
     mut plan: Plan,
     bench: impl Fn(&Plan) -> anyhow::Result<Report>,
     part: &'static Part,
     kept: Kept,
 ) -> anyhow::Result<ExitCode> {
-    if let Ok(program) = std::env::current_exe() {
-        let arguments = ["bench", "trace-thread"].map(Into::into).into();
-        plan.server = Some(program.clone());
-        plan.tracer = Some(TracerProgram { program, arguments });
-    }
+    let program = programs::own()?;
+    plan.program = Some(program.clone());
+    plan.tracer = Some(TracerProgram { program, arguments: vec!["trace-thread".into()] });
     let kept = kept.read(part)?;
     let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();

@@ -161,7 +161,7 @@ impl Kept {
     pub(super) fn read(self, part: &'static Part) -> anyhow::Result<Keeper> {
         if let Some(path) = self.json.as_deref().filter(|_| !part.questions.is_empty()) {
             let other =
-                || format!("{} was not written by `collie bench {}`: name another file", path.display(), part.name);
+                || format!("{} was not written by `collie-bench {}`: name another file", path.display(), part.name);
             read_json(path)?.map_or(Ok(Vec::new()), |text| sections(&text)).with_context(other)?;
         }
         Ok(Keeper { part, json: self.json, plots: self.plots, document: Document::read(self.readme, part)? })
@@ -284,7 +284,7 @@ mod tests {
         assert!(kept(true).read(&TRAINING).is_ok(), "none is there");
         std::fs::write(&path, "{}").unwrap();
         let said = format!("{:#}", kept(true).read(&TRAINING).err().unwrap());
-        assert!(said.contains("was not written by `collie bench training`: name another file"), "{said}");
+        assert!(said.contains("was not written by `collie-bench training`: name another file"), "{said}");
         std::fs::write(&path, "<!-- bench training rate end -->\n").unwrap();
         let said = format!("{:#}", kept(false).read(&TRAINING).err().unwrap());
         assert!(said.contains("bench training rate begin"), "{said}");

@@ -1,5 +1,7 @@
-//! `collie bench kv` and `collie bench txn` as a program: flags; loads over the wire, on the server that the program
+//! `collie-bench kv` and `collie-bench txn` as a program: flags; loads over the wire, on the server that the program
 //! starts by itself and, if it is installed, on PostgreSQL.
+
+mod common;
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -14,8 +16,8 @@ use serde_json::Value;
 fn key_value_benchmark_takes_the_flags_of_db_bench() {
     let dir = tempfile::tempdir().unwrap();
     let run = |flags: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_collie"));
-        let done = command.args(["bench", "kv"]).args(flags).stdin(Stdio::null()).output().unwrap();
+        let mut command = Command::new(common::BENCH);
+        let done = command.arg("kv").args(flags).stdin(Stdio::null()).output().unwrap();
         (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
     };
     let db = format!("--db={}", dir.path().display());
@@ -32,7 +34,7 @@ fn key_value_benchmark_takes_the_flags_of_db_bench() {
 fn limit_of_a_byte_with_ten_families_runs_with_few_files() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_collie"), "bench", "kv"]);
+    command.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", common::BENCH, "kv"]);
     command.args(["--benchmarks=fillrandom,readrandom", "--num=20000", "--num_column_families=10"]);
     command
         .args(["--max_total_wal_size=1", "--wal_segment_size=1048576"])
@@ -40,6 +42,22 @@ fn limit_of_a_byte_with_ten_families_runs_with_few_files() {
     let done = command.stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
     assert!(done.status.success() && out.contains("readrandom   : "), "{out}\n{err}");
+}
+
+/// Goal: the log of the measured database is where `--wal_dir` says. Method: a small run with another directory for it.
+#[test]
+fn log_of_a_measured_database_may_be_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (db, logs) = (format!("--db={}", path("bench")), format!("--wal_dir={}", path("logs")));
+    let done = common::run(Command::new(common::BENCH).args([
+        "kv",
+        "--benchmarks=fillseq,fillrandom",
+        "--num=200",
+        &db,
+        &logs,
+    ]));
+    assert!(done.code == Some(0) && dir.path().join("logs/collie-wal/owner").exists(), "{done:?}");
 }
 
 /// Goal: both servers are started, loaded, measured and stopped, and the document gets its tables. Method: two short
@@ -56,8 +74,8 @@ fn loads_over_the_wire_run_beside_postgresql_and_leave_nothing() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (json, document) = (kept.path().join("txn.json"), kept.path().join("txn.md"));
     std::fs::write(&document, "# Transactions\n").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_collie"));
-    command.args(["bench", "txn", "commits", "deadlock", "--quick", "--dir"]).arg(dir.path());
+    let mut command = Command::new(common::BENCH);
+    command.args(["txn", "commits", "deadlock", "--quick", "--dir"]).arg(dir.path());
     command.arg("--json").arg(&json).arg("--readme").arg(&document);
     let done = command.stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());

@@ -1,6 +1,8 @@
-//! `collie bench tpcc` as a program: on the engine, over the wire, compared with PostgreSQL if it is installed, and on
+//! `collie-bench tpcc` as a program: on the engine, over the wire, compared with PostgreSQL if it is installed, and on
 //! a server that is killed during the run.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -9,24 +11,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use common::{BENCH, Done, run};
 use serde_json::Value;
-
-const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
-
-/// The outcome of a program.
-#[derive(Debug)]
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-/// Runs a program to its end, with empty standard input.
-fn run(command: &mut Command) -> Done {
-    let done = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Done { code: done.status.code(), out: text(done.stdout), err: text(done.stderr) }
-}
 
 /// A running server; dropping it kills it with SIGKILL.
 struct Server {
@@ -36,7 +22,7 @@ struct Server {
 
 impl Server {
     fn start(data: &Path) -> Self {
-        let mut child = Command::new(COLLIE)
+        let mut child = Command::new(common::collie())
             .args(["serve", "--listen", "127.0.0.1:0", "--set", "wal.ring=private", "--data"])
             .arg(data)
             .stdin(Stdio::null())
@@ -59,8 +45,8 @@ impl Drop for Server {
 }
 
 fn tpcc(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(COLLIE);
-    command.args(["bench", "tpcc"]).args(arguments).args(["--quick", "--clients", "4", "--dir"]).arg(dir);
+    let mut command = Command::new(BENCH);
+    command.arg("tpcc").args(arguments).args(["--quick", "--clients", "4", "--dir"]).arg(dir);
     command
 }
 
@@ -99,12 +85,12 @@ fn engine_and_server_pass_every_condition() {
     let done = run(tpcc(dir.path(), &[&server.url]).args(rate).args(["--json", json.to_str().unwrap()]));
     check(&done, &json, 1);
     assert!(done.out.contains("backlog_txns"), "{}", done.out);
-    let other = run(Command::new(COLLIE).args(["bench", "tpcc", &server.url, "--warehouses", "2"]));
+    let other = run(Command::new(BENCH).args(["tpcc", &server.url, "--warehouses", "2"]));
     assert!(
         other.code == Some(1) && other.err.contains("has tables of 1 warehouse with 300 customers each"),
         "{other:?}"
     );
-    let none = run(Command::new(COLLIE).args(["bench", "tpcc", "elsewhere"])).err;
+    let none = run(Command::new(BENCH).args(["tpcc", "elsewhere"])).err;
     assert!(
         none.contains("no target elsewhere: use embedded, embedded-async, embedded-sql, servers or postgres://"),
         "{none}"
@@ -125,7 +111,8 @@ fn killed_server_is_consistent_when_it_is_back() {
         .spawn()
         .unwrap();
     // The loaded tables have 300.
-    let payments = || run(Command::new(COLLIE).args(["sql", &server.url, "-c", "SELECT count(*) >= 500 FROM history"]));
+    let payments =
+        || run(Command::new(common::collie()).args(["sql", &server.url, "-c", "SELECT count(*) >= 500 FROM history"]));
     while !payments().out.contains(" t") {
         assert!(load.try_wait().unwrap().is_none(), "the load ended before the server");
     }

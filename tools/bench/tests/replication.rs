@@ -1,4 +1,4 @@
-//! `collie bench replication` as a program: a primary and a replica, and PostgreSQL with a standby if it is installed.
+//! `collie-bench replication` as a program: a primary and a replica, and PostgreSQL with a standby if it is installed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -24,8 +24,8 @@ fn ask(questions: &[&str], kept: &Path) -> Value {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (json, document) = (kept.join("replication.json"), kept.join("replication.md"));
     std::fs::write(&document, "# Replication\n").unwrap();
-    let mut command = Command::new(common::COLLIE);
-    command.args(["bench", "replication"]).args(questions).args(["--quick", "--dir"]).arg(dir.path());
+    let mut command = Command::new(common::BENCH);
+    command.arg("replication").args(questions).args(["--quick", "--dir"]).arg(dir.path());
     command.arg("--json").arg(&json).arg("--readme").arg(&document).arg("--plots").arg(kept);
     let page = kept.join("page.md");
     std::fs::write(&page, "# Page\n").unwrap();
@@ -86,7 +86,7 @@ fn delay_is_watched_on_both_and_nothing_is_left() {
     for plot in ["replication-rate.svg", "replication-time.svg"] {
         assert!(kept.path().join(plot).is_file(), "no {plot}");
     }
-    let wrong = common::run(Command::new(common::COLLIE).args(["bench", "replication", "lag"]));
+    let wrong = common::run(Command::new(common::BENCH).args(["replication", "lag"]));
     assert!(
         wrong.code == Some(1)
             && wrong.err.contains("no question lag: use delay, rate, time, sync, capacity, catchup, failover"),

@@ -1,4 +1,4 @@
-//! `collie bench training` as a program, with the questions that start servers: the cost of collecting on a primary and
+//! `collie-bench training` as a program, with the questions that start servers: the cost of collecting on a primary and
 //! its replica.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
@@ -13,8 +13,8 @@ fn ask(questions: &[&str], kept: &Path) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let (json, document) = (kept.join("training.json"), kept.join("training.md"));
     std::fs::write(&document, "# Training\n").unwrap();
-    let mut command = Command::new(common::COLLIE);
-    command.args(["bench", "training"]).args(questions).args(["--quick", "--dir"]).arg(dir.path());
+    let mut command = Command::new(common::BENCH);
+    command.arg("training").args(questions).args(["--quick", "--dir"]).arg(dir.path());
     command.arg("--json").arg(&json).arg("--readme").arg(&document).arg("--plots").arg(kept);
     let done = common::run(&mut command);
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -1,4 +1,4 @@
-//! `collie bench training` as a program.
+//! `collie-bench training` as a program.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
@@ -15,8 +15,8 @@ fn what_a_sample_costs_is_measured_and_kept() {
     let kept = tempfile::tempdir().unwrap();
     let (json, document) = (kept.path().join("training.json"), kept.path().join("training.md"));
     std::fs::write(&document, "# Training\n").unwrap();
-    let mut command = Command::new(common::COLLIE);
-    command.args(["bench", "training", "sample", "--quick", "--json"]).arg(&json).arg("--readme").arg(&document);
+    let mut command = Command::new(common::BENCH);
+    command.args(["training", "sample", "--quick", "--json"]).arg(&json).arg("--readme").arg(&document);
     let done = common::run(command.arg("--plots").arg(kept.path()));
     assert_eq!(done.code, Some(0), "{done:?}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -48,7 +48,7 @@ fn what_a_sample_costs_is_measured_and_kept() {
     let text = std::fs::read_to_string(&document).unwrap();
     assert!(text.contains("<!-- bench training sample begin -->") && text.contains("| <= 150 ns |"), "{text}");
     assert!(kept.path().join("training-sample.svg").is_file());
-    let wrong = common::run(Command::new(common::COLLIE).args(["bench", "training", "samples"]));
+    let wrong = common::run(Command::new(common::BENCH).args(["training", "samples"]));
     assert!(wrong.code == Some(1) && wrong.err.contains("no question samples: use sample"), "{wrong:?}");
 }
 
@@ -56,8 +56,8 @@ fn what_a_sample_costs_is_measured_and_kept() {
 fn asked(question: &str, more: &[&str]) -> Value {
     let kept = tempfile::tempdir().unwrap();
     let json = kept.path().join("training.json");
-    let mut command = Command::new(common::COLLIE);
-    command.args(["bench", "training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
+    let mut command = Command::new(common::BENCH);
+    command.args(["training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
     let done = common::run(command.args(more));
     assert_eq!(done.code, Some(0), "{done:?}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -124,7 +124,7 @@ fn samples_are_counted_to_an_error() {
         assert!(of("samples_kept") > 0.0 && of("samples_kept") <= of("samples_taken"), "{row}");
     }
     let empty = tempfile::tempdir().unwrap();
-    let mut command = Command::new(common::COLLIE);
-    let done = common::run(command.args(["bench", "training", "active", "--quick", "--samples"]).arg(empty.path()));
+    let mut command = Command::new(common::BENCH);
+    let done = common::run(command.args(["training", "active", "--quick", "--samples"]).arg(empty.path()));
     assert!(done.code != Some(0) && format!("{done:?}").contains("no unit has 1000 samples"), "{done:?}");
 }
