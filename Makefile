@@ -1,6 +1,7 @@
 # make run     builds and starts the server
 # make demo    builds, starts a primary, a replica and a load, and says where their page is
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
+# make test-long  what takes longer: tests of the benchmarks, then the long form of the models
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
@@ -31,9 +32,11 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What tests build has the mistakes in it that tests plant: each is asleep until it is asked for by name. Nothing that is run or measured has.
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
+# Benchmarks are linted with everything else, and tested by `make test-long`.
+TESTED := --workspace --exclude collie-bench
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run demo test crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
+.PHONY: run demo test test-long crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -56,6 +59,12 @@ tools:
 test: tools lint build unit python model lab
 	@echo "make test: everything passed"
 
+# Benchmarks start the server that is next to their program.
+test-long: tools
+	$(CARGO) build -p collie -p collie-bench
+	$(CARGO) test --no-fail-fast -p collie-bench
+	$(MAKE) model-long
+
 lint: run-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -69,13 +78,13 @@ deny:
 	cargo-deny check --disable-fetch advisories
 
 build: run-tools
-	$(CARGO) build --workspace --all-targets $(MISTAKES)
+	$(CARGO) build $(TESTED) --all-targets $(MISTAKES)
 
 # Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its
 # protocols, which the log's lab draws by itself. The client tests drive the binary that `build` made.
 unit: tools build
-	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace --no-fail-fast $(MISTAKES)
-	@wal=$$(realpath $$($(CARGO) test --workspace $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
+	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test $(TESTED) --no-fail-fast $(MISTAKES)
+	@wal=$$(realpath $$($(CARGO) test $(TESTED) $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
 	failed=; for variant in PROTOCOL=mutex PROTOCOL=help; do \
 		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip tests::lab:: || failed="$$failed $$variant"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
