@@ -27,6 +27,7 @@ STATES ?= 1000000
 SEED ?= 1
 HOURS ?= 8
 VENV := .venv
+CLIENTS ?= 6
 TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -81,9 +82,11 @@ build: run-tools
 	$(CARGO) build $(TESTED) --all-targets $(MISTAKES)
 
 # Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its
-# protocols, which the log's lab draws by itself. The client tests drive the binary that `build` made.
+# protocols, which the log's lab draws by itself. The client tests drive the binary that `build` made; they mostly wait for
+# servers, so that more of them run at a time than there are cores.
 unit: tools build
-	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test $(TESTED) --no-fail-fast $(MISTAKES)
+	$(CARGO) test $(TESTED) --exclude collie-clients-tests --no-fail-fast $(MISTAKES)
+	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test $(TESTED) --test clients $(MISTAKES) -- --test-threads $(CLIENTS)
 	@wal=$$(realpath $$($(CARGO) test $(TESTED) $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
 	failed=; for variant in PROTOCOL=mutex PROTOCOL=help; do \
 		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip tests::lab:: || failed="$$failed $$variant"; \

@@ -17,6 +17,7 @@ mod high_availability;
 mod http;
 mod isolation;
 mod memory_limit;
+mod metrics;
 mod pgbench;
 mod promotion;
 mod protocol;
