@@ -202,6 +202,9 @@ impl Status {
             if !quorum("missing").is_empty() {
                 line += &format!(", missing {}", quorum("missing"));
             }
+            if !quorum("witness").is_empty() {
+                line += &format!("; witness {}", quorum("witness"));
+            }
             lines.push(line);
         }
         lines
@@ -263,8 +266,11 @@ mod tests {
             ("commits", "waiting"),
             ("missing", "a, b"),
         ]);
+        let witnessed = Row::from_iter(quorum.clone().into_iter().chain(row(&[("witness", "unreachable")])));
         let primary = Status { quorum: Some(quorum), ..Status::default() };
         assert_eq!(primary.lines()[3], "quorum ANY 1 (a, b) short for 20 ms: commits waiting, missing a, b");
+        let primary = Status { quorum: Some(witnessed), ..Status::default() };
+        assert!(primary.lines()[3].ends_with("missing a, b; witness unreachable"), "{}", primary.lines()[3]);
     }
 
     /// Goal: both lists are named while one replaces the other, even if one is empty. Method: both kinds of a change.

@@ -35,10 +35,15 @@ fn quorum(server: &Server) -> String {
     value(&mut server.connect(), "SELECT state FROM collie_quorum")
 }
 
+/// Returns what the leader knows of its witness.
+fn known(leader: &Server) -> String {
+    value(&mut leader.connect(), "SELECT witness FROM collie_quorum")
+}
+
 /// Waits until commits on `leader` wait for both nodes, and the witness has heard that both have every commit of
 /// `term` and before.
 fn until_restored(nodes: &Nodes, witness: &WitnessPlace, leader: &Server, term: u64) {
-    nodes.until("both nodes are there", || quorum(leader) == "whole");
+    nodes.until("both nodes are there", || quorum(leader) == "whole" && known(leader) == "whole");
     let restored = format!("which leads in term {term}, has every commit");
     nodes.until("the witness knows", || {
         let log = witness.log();
@@ -111,10 +116,12 @@ fn without_its_witness_a_leader_alone_waits() {
     let mut client = a.connect();
     let waiting = std::thread::spawn(move || client.execute("INSERT INTO notes VALUES (10)", &[]));
     nodes.until("the witness is missed", || nodes.places[0].log().contains("does not note the state of the quorum"));
-    assert!(!waiting.is_finished() && quorum(&a) == "short");
+    assert!(!waiting.is_finished() && quorum(&a) == "short" && known(&a) == "unreachable");
+    let status = program::collie(&["status", &a.url()], "");
+    assert!(status.code == Some(1) && status.out.contains("; witness unreachable"), "{}{}", status.out, status.err);
     let _witness = place.start();
     waiting.join().expect("it ends").expect("the commit is answered");
-    assert_eq!(quorum(&a), "degraded");
+    assert_eq!((quorum(&a), known(&a)), ("degraded".to_owned(), "degraded".to_owned()));
 }
 
 /// Goal: mistakes with a witness are refused, in one line that says what to do. Method: no key; the directory of a

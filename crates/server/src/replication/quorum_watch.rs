@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use collie_base::Lsn;
 use collie_replica::primary::{QuorumList, QuorumStat, SlotStat, SlotState, list_text};
-use collie_sql::catalog::system::{QuorumRow, QuorumState};
+use collie_sql::catalog::system::{QuorumRow, QuorumState, WitnessState};
 use parking_lot::Mutex;
 
 /// See the module's documentation.
@@ -13,7 +13,13 @@ pub(super) struct QuorumWatch(Mutex<Option<(QuorumState, u64)>>);
 
 impl QuorumWatch {
     /// Looks at a quorum and at the slots of its members, at `now_ns`; returns `None` if no list is in force.
-    pub(super) fn look(&self, stat: &QuorumStat, slots: &[SlotStat], now_ns: u64) -> Option<QuorumRow> {
+    pub(super) fn look(
+        &self,
+        stat: &QuorumStat,
+        slots: &[SlotStat],
+        witness: Option<WitnessState>,
+        now_ns: u64,
+    ) -> Option<QuorumRow> {
         let asked = &stat.asked;
         let mut stood = self.0.lock();
         if !asked.asks() {
@@ -49,6 +55,7 @@ impl QuorumWatch {
             needed: asked.lists().map(QuorumList::needed).max().unwrap_or(0),
             connected: members.len() - missing.len(),
             missing: missing.into_iter().collect(),
+            witness,
         })
     }
 }
@@ -77,7 +84,7 @@ mod tests {
         let asked = QuorumConfig::parse("ANY 1 (a, b)", None).unwrap();
         let watch = QuorumWatch::default();
         let look = |degraded, slots: &[SlotStat], ms: u64| {
-            let row = watch.look(&stat(&asked, degraded), slots, ms * MS).unwrap();
+            let row = watch.look(&stat(&asked, degraded), slots, None, ms * MS).unwrap();
             assert_eq!((&*row.list, row.before, row.until, row.needed), ("ANY 1 (a, b)", None, None, 1));
             (row.state, row.state_ms, row.connected, row.missing.join(" "))
         };
@@ -98,7 +105,8 @@ mod tests {
         let both = parsed("ANY 2 (b, c)", Some("ANY 1 (a, b)"));
         let watch = QuorumWatch::default();
         let [a, b, c] = ["a", "b", "c"].map(|name| slot(name, SlotState::Streaming));
-        let look = |asked: &QuorumConfig, slots: &[SlotStat], ms: u64| watch.look(&stat(asked, false), slots, ms * MS);
+        let look =
+            |asked: &QuorumConfig, slots: &[SlotStat], ms: u64| watch.look(&stat(asked, false), slots, None, ms * MS);
         let row = look(&both, &[a.clone(), c.clone()], 5).unwrap();
         assert_eq!((row.state, row.needed, row.connected, &*row.missing.join(" ")), (QuorumState::Short, 2, 2, "b"));
         assert_eq!((row.before.as_deref(), row.until), (Some("ANY 1 (a, b)"), Some(Lsn::new(0x30))));
@@ -111,7 +119,7 @@ mod tests {
             (QuorumState::Short, "nobody, and ANY 1 (a) until both have 0/30".to_owned())
         );
         let itself = QuorumStat { counts_itself: Some("a".to_owned()), ..stat(&off, false) };
-        let row = watch.look(&itself, &[], 7 * MS).unwrap();
+        let row = watch.look(&itself, &[], None, 7 * MS).unwrap();
         assert_eq!((row.state, row.missing.len()), (QuorumState::Whole, 0), "who leads is there");
         assert_eq!(look(&parsed("", None), &[], 8), None);
         assert_eq!(look(&off, &[a], 9).unwrap().state_ms, 0);

@@ -29,7 +29,10 @@ use collie_replica::{
     database::EngineSource,
     primary::{Change, QuorumConfig, QuorumError, QuorumList, QuorumStat, Source as _, Synchronous, list_text},
 };
-use collie_sql::error::{Result, SqlError, SqlState};
+use collie_sql::{
+    catalog::system::WitnessState,
+    error::{Result, SqlError, SqlState},
+};
 use parking_lot::Mutex;
 
 use super::{lead_check::LeadCheck, witness_link::WitnessLink};
@@ -118,6 +121,11 @@ impl Redundancy {
             }
             Change::Changed => {}
         }
+    }
+
+    /// Returns what the witness knows about the quorum; `None` without a witness.
+    pub(super) fn witness(&self) -> Option<WitnessState> {
+        self.witness.state()
     }
 
     /// Returns the state of the quorum; on a replica no list is in force.

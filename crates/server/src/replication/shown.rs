@@ -134,7 +134,7 @@ impl Replication for Shown {
     }
 
     fn quorum(&self) -> Option<QuorumRow> {
-        self.quorum.look(&self.redundancy.stat(), &self.stat(), self.env.clock.now_ns())
+        self.quorum.look(&self.redundancy.stat(), &self.stat(), self.redundancy.witness(), self.env.clock.now_ns())
     }
 
     fn quorum_list(&self) -> String {

@@ -29,6 +29,7 @@ use collie_replica::{
     key::KeyFile,
     packet::{TermKind, TermPacket},
 };
+use collie_sql::catalog::system::WitnessState;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::block_in_place};
 
@@ -160,6 +161,18 @@ impl WitnessLink {
         }
         self.send(Wants::Leave { durable });
         false
+    }
+
+    /// Returns what the witness knows, as far as this node is sure of it; `None` without a witness.
+    pub(super) fn state(&self) -> Option<WitnessState> {
+        self.witness.as_ref()?;
+        let state = self.state.lock();
+        Some(match state.noted {
+            _ if state.failed => WitnessState::Unreachable,
+            Noted::Unknown => WitnessState::Unknown,
+            Noted::Restored => WitnessState::Whole,
+            Noted::Degraded => WitnessState::Degraded,
+        })
     }
 
     /// Tells the witness what holds, if it does not know or may have forgotten.

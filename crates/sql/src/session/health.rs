@@ -15,7 +15,7 @@ use std::time::Duration;
 use collie_engine::{EngineStat, Rot, StallStat, kv::Stats};
 
 use crate::{
-    catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, SlotRow, Trouble},
+    catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, SlotRow, Trouble, WitnessState},
     session::Database,
 };
 
@@ -222,6 +222,10 @@ fn quorum_troubles(quorum: &QuorumRow, say: &mut impl FnMut(Severity, &'static s
             say(Severity::Warning, "quorum", text);
         }
     }
+    if quorum.witness == Some(WitnessState::Unreachable) {
+        let text = "the witness does not answer: if a node is lost now, commits wait, and no replica can be promoted";
+        say(Severity::Warning, "witness", text.to_owned());
+    }
 }
 
 fn slot_troubles(row: &SlotRow, say: &mut impl FnMut(Severity, &'static str, String)) {
@@ -326,7 +330,8 @@ mod tests {
 
     fn quorum(state: QuorumState) -> QuorumRow {
         let (list, missing) = ("ANY 1 (a)".to_owned(), vec!["a".to_owned()]);
-        QuorumRow { list, before: None, until: None, state, state_ms: 1500, needed: 1, connected: 0, missing }
+        let (before, until, witness) = (None, None, None);
+        QuorumRow { list, before, until, state, state_ms: 1500, needed: 1, connected: 0, missing, witness }
     }
 
     fn following(state: FollowingState, received: u64, delay_us: u64) -> FollowingRow {
@@ -426,6 +431,12 @@ mod tests {
         let changing = QuorumRow { before, until: Some(Lsn::new(0x30)), ..quorum(QuorumState::Short) };
         let line = judge(&Facts { quorum: Some(changing), ..Facts::default() }).remove(0).reason;
         assert!(line.starts_with("0 of ANY 1 (a), and ANY 1 (b) until both have 0/30 are connected"), "{line}");
+        let unheard = QuorumRow { witness: Some(WitnessState::Unreachable), ..quorum(QuorumState::Whole) };
+        let troubles = judge(&Facts { quorum: Some(unheard), ..Facts::default() });
+        assert_eq!(
+            troubles.iter().map(|trouble| (trouble.severity, trouble.subject)).collect::<Vec<_>>(),
+            [(Severity::Warning, "witness")]
+        );
         let never = FollowingRow { unheard_ms: None, ..following(FollowingState::Looking, 100, 0) };
         let line = judge(&Facts { following: Some(never), ..Facts::default() }).remove(0).reason;
         assert!(line.contains("since this server was started, 40 s ago"), "{line}");

@@ -234,6 +234,7 @@ impl SessionFacts for FakeSession {
             needed: 1,
             connected: 1,
             missing,
+            witness: Some(super::WitnessState::Degraded),
         })
     }
     fn commit_times(&self) -> super::CommitsRow {

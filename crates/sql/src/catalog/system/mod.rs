@@ -62,7 +62,7 @@ pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 pub use promotion::Promotion;
 pub use reads::{ReadsRow, ReadsShipped};
-pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
+pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble, WitnessState};
 pub use standby::{DelayFigures, DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
 pub use training::{CandidateRow, DecisionRow, Model, ModelRow, PolicyChange, PolicyRow, SwitchRow, Training};

@@ -40,6 +40,32 @@ impl QuorumState {
     }
 }
 
+/// What the witness of a primary knows about the quorum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WitnessState {
+    /// Nothing that this server is sure of: it has just begun to lead, or a question is on its way.
+    #[default]
+    Unknown,
+    /// The quorum has every commit.
+    Whole,
+    /// This server acknowledges commits without its quorum.
+    Degraded,
+    /// It did not answer the last question.
+    Unreachable,
+}
+
+impl WitnessState {
+    /// Returns the word that views show.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Whole => "whole",
+            Self::Degraded => "degraded",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
 /// The replicas that commits wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumRow {
@@ -61,6 +87,8 @@ pub struct QuorumRow {
     pub connected: usize,
     /// The slot names of the replicas that are not connected.
     pub missing: Vec<String>,
+    /// What the witness knows; `None` without one.
+    pub witness: Option<WitnessState>,
 }
 
 impl QuorumRow {
@@ -194,6 +222,7 @@ pub(super) fn quorum(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         ("commits", Value::text(row.state.commits())),
         ("list_before", row.before.map_or(Value::Null, Into::into)),
         ("until_lsn", row.until.map_or(Value::Null, lsn)),
+        ("witness", row.witness.map_or(Value::Null, |witness| Value::text(witness.word()))),
     ]);
 }
 

@@ -700,9 +700,20 @@ fn session_relations_show_the_session() {
             &facts,
             "collie_quorum",
             ("", ""),
-            &["quorum", "state", "state_ms", "needed", "connected", "missing", "commits", "list_before", "until_lsn"]
+            &[
+                "quorum",
+                "state",
+                "state_ms",
+                "needed",
+                "connected",
+                "missing",
+                "commits",
+                "list_before",
+                "until_lsn",
+                "witness"
+            ]
         ),
-        ["ANY 1 (north, south)|degraded|700|1|1|south|unconfirmed||0/30"]
+        ["ANY 1 (north, south)|degraded|700|1|1|south|unconfirmed||0/30|degraded"]
     );
     assert_eq!(
         read(
