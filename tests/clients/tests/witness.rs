@@ -124,6 +124,23 @@ fn without_its_witness_a_leader_alone_waits() {
     assert_eq!((quorum(&a), known(&a)), ("degraded".to_owned(), "degraded".to_owned()));
 }
 
+/// Goal: where commits wait for no quorum, a witness changes nothing: a replica is promoted without it. Method: two
+/// nodes that name a witness and no quorum; the witness has never heard of a leader's quorum.
+#[test]
+fn without_a_quorum_a_witness_changes_nothing() {
+    let (nodes, place) = (Nodes::new(2), WitnessPlace::new());
+    let _witness = place.start();
+    let witness = format!("replication.witness={}", place.address());
+    let a = nodes.start(0, &["--set", &witness]);
+    a.connect().batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").expect("a table is made");
+    let b = nodes.start(1, &["--set", &witness, "--replica-of", &nodes.addresses[0]]);
+    put(&mut a.connect(), 0..5);
+    nodes.until_shown("it follows", &b, &(0..5).collect::<Vec<_>>());
+    a.kill();
+    program::collie(&["promote", &b.url()], "").ok();
+    put(&mut b.connect(), 5..6);
+}
+
 /// Goal: mistakes with a witness are refused, in one line that says what to do. Method: no key; the directory of a
 /// database; a second process on the directory; a replica that is to follow the witness.
 #[test]

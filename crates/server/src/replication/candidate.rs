@@ -286,7 +286,10 @@ impl Candidate {
         force: bool,
     ) -> Result<QuorumConfig, String> {
         let node = self.terms.node();
-        let (witness, peers) = peers.0.into_iter().partition(|peer| peer.is_witness);
+        let (mut witness, peers): (Vec<Peer>, Vec<Peer>) = peers.0.into_iter().partition(|peer| peer.is_witness);
+        if !self.asked(force)?.asks() {
+            witness.clear(); // there is no ballot that it could count for
+        }
         let witnessed = self.ask_witness(term, &Peers(witness)).await;
         if let Err(why) = &witnessed
             && votes.is_empty()
