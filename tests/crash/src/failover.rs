@@ -194,8 +194,8 @@ impl Round<'_> {
         let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
         load.add_writers(WRITERS[0], random);
         load.add_definer(self.definitions.clone(), random);
-        if self.plan.points {
-            self.arm(random)?;
+        let armed = if self.plan.points { Some(self.arm(random)?) } else { None };
+        if armed.is_some() {
             load.look_at(self.nodes.places());
         }
         // The random moment of the fault is what the experiment varies.
@@ -220,20 +220,25 @@ impl Round<'_> {
         load.look_at(self.nodes.places());
         self.until_more(&load, before)?;
         self.sessions = self.end(load)?;
+        if let Some(armed) = armed.filter(|armed| self.nodes.runs(*armed)) {
+            // It may come to its place while it is checked.
+            self.nodes.kill(armed)?;
+            self.nodes.start(armed, &[])?;
+        }
         self.leader = self.nodes.settle()?;
         self.definitions.verify(&mut self.nodes.connect(self.leader)?)?;
         self.oracle.check(&self.nodes, self.leader)
     }
 
-    /// Restarts one node so that it dies at a named place.
-    fn arm(&mut self, random: &mut Random) -> anyhow::Result<()> {
+    /// Restarts one node so that it dies at a named place; returns the node.
+    fn arm(&mut self, random: &mut Random) -> anyhow::Result<usize> {
         let (point, most) = POINTS[usize::try_from(random.below(POINTS.len() as u64))?];
         let node = usize::try_from(random.below(COUNT as u64))?;
         self.nodes.kill(node)?;
         let nth = 1 + random.below(most);
         // It may die before it listens; then it is started again later.
         let _died_already = self.nodes.start(node, &[("COLLIE_KILL_AT", format!("{point}:{nth}"))]);
-        Ok(())
+        Ok(node)
     }
 
     /// Draws a fault and its victim.
