@@ -1,6 +1,7 @@
 # make run     builds and starts the server
 # make demo    builds, starts a primary, a replica and a load, and says where their page is
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
+# make check   a quick part of it: format, lints, unit tests
 # make test-long  what takes longer: tests of the benchmarks, then the long form of the models
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
@@ -37,7 +38,7 @@ MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 TESTED := --workspace --exclude collie-bench
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run demo test test-long crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
+.PHONY: run demo test check test-long crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -59,6 +60,11 @@ tools:
 
 test: tools lint build unit python model lab
 	@echo "make test: everything passed"
+
+# The tests inside of the crates, with their models of small size, and the checks of the tree.
+check: lint
+	$(CARGO) test $(TESTED) --exclude collie-clients-tests --no-fail-fast --lib --bins $(MISTAKES)
+	$(CARGO) test -p collie-tidy
 
 # Benchmarks start the server that is next to their program.
 test-long: tools
