@@ -154,3 +154,17 @@ fn no_commit_that_a_replica_confirmed_is_lost_in_a_promotion() {
     let a = nodes.start(0, &quorum);
     nodes.until_shown("the old primary follows", &a, &expected);
 }
+
+/// Goal: a replica is filled by the node that leads, also if the one that it was named follows: after a promotion in
+/// the middle of a fill it would otherwise wait for ever. Method: an empty replica that is sent to another replica.
+#[test]
+fn an_empty_replica_finds_the_node_that_leads() {
+    let nodes = Nodes::new(3);
+    let a = nodes.start(0, &[]);
+    a.connect().batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").expect("a table is made");
+    put(&mut a.connect(), 0..3);
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    nodes.until_shown("it follows", &b, &[0, 1, 2]);
+    let c = nodes.start(2, &["--replica-of", &nodes.addresses[1]]);
+    nodes.until_shown("it was filled by the leader", &c, &[0, 1, 2]);
+}

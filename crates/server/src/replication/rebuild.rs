@@ -37,11 +37,11 @@ use collie_env::Env;
 use collie_replica::{
     database::plant,
     key::{KEY_FILE, KeyFile},
-    standby::{Backoff, Cloned, FollowOptions, clone, connect},
+    standby::{Backoff, Cloned, FollowOptions, clone},
 };
 use tokio::{task::block_in_place, time::sleep};
 
-use super::key::key_of;
+use super::{key::key_of, peers::Addresses};
 use crate::{ServeError, config::Config, log_lines};
 
 /// The directories of set-aside log tails, samples, models and copies.
@@ -70,7 +70,7 @@ const CONTROL: &str = "control";
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 
 /// Fills `data` from the primary, as the node `node`; its database must be closed. Returns when `data` is the new
-/// directory. Waits for an unreachable primary.
+/// directory. Waits while neither the primary nor a peer that leads can be reached.
 ///
 /// # Errors
 /// Those of the disk; a primary that refuses for good. `data` is then as it was.
@@ -90,9 +90,11 @@ pub(crate) async fn rebuild(
         env.files.close_to_others(data).map_err(failed("close to others", data))?;
     }
     let key = key_of(config, data, env);
+    // The primary may follow another node before the copy is whole.
+    let addresses = Addresses::new(Some(primary), &config.replication.peers);
     loop {
         remove(env, &partial)?;
-        let cloned = fill(primary, &partial, node, (&follow_options(config, node), &key), env).await?;
+        let cloned = fill(&addresses, &partial, node, (&follow_options(config, node), &key), env).await?;
         match block_in_place(|| plant(&cloned, node, &partial, env)) {
             Ok(()) => {
                 exchange(data, env)?;
@@ -102,7 +104,8 @@ pub(crate) async fn rebuild(
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 let wait = backoff.next(false, env.random.u64());
                 log_lines::warn(&format_args!(
-                    "the base backup from {primary} is not whole: {error}; next try in {} ms",
+                    "the base backup from {} is not whole: {error}; next try in {} ms",
+                    addresses.first(),
                     wait.as_millis()
                 ));
                 sleep(wait).await;
@@ -283,9 +286,9 @@ fn remove_for_good(env: &Env, path: &Path) -> Result<(), ServeError> {
     remove(env, path)
 }
 
-/// Requests base backups until one is complete.
+/// Requests base backups until one is complete, each from the first node that gives one.
 async fn fill(
-    primary: &str,
+    addresses: &Addresses,
     dir: &Path,
     node: u64,
     (options, key): (&FollowOptions, &KeyFile),
@@ -294,7 +297,7 @@ async fn fill(
     let mut backoff = Backoff::default();
     loop {
         let one = async {
-            let io = connect(primary, &options.slot, key).await?;
+            let io = addresses.connect(&options.slot, key).await?;
             env.files.create_dir_all(dir)?;
             clone(io, dir, node, options, env, &mut |_done, _total| ()).await
         };
@@ -304,6 +307,7 @@ async fn fill(
         };
         // Half a backup is of no use: the transfer starts over.
         remove(env, dir)?;
+        let primary = addresses.first();
         if error.is_fatal() {
             return Err(ServeError::Replication { message: format!("{primary} gives no base backup: {error}") });
         }
