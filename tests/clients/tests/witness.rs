@@ -157,6 +157,12 @@ fn mistakes_with_a_witness_are_refused() {
     let a = nodes.start(0, &[]);
     let data = nodes.places[0].data();
     assert!(refused(&data, &key).contains("the directory of a database"), "{}", refused(&data, &key));
+    let names = std::fs::read_dir(&data).expect("it can be listed");
+    let names: Vec<_> = names.map(|entry| entry.expect("it can be listed").file_name()).collect();
+    assert!(
+        names.iter().all(|name| !name.to_string_lossy().starts_with("witness")),
+        "nothing is left there: {names:?}"
+    );
     drop(a);
     let _witness = place.start();
     assert!(refused(&place.data(), &key).contains("is in use by process"));

@@ -14,7 +14,7 @@
 //! - C3. The promises of a promotion that was not won stay: a node that promised follows no node of a lower term until
 //!   a node leads in the new term, or a higher one.
 //! - C4. It uses the quorum configuration of the newest record that it has received by the time of its promise: both
-//!   lists while the list changes (A1 of `asked.rs`).
+//!   lists while the list changes (A1 of `quorum_config.rs`).
 //! - C5. After a promotion, commits can be answered by the list in force, as far as the candidate can tell: if too few
 //!   of the named nodes can be reached, the promotion is refused; by force it drops the list, and the reply says so.
 //!   If a witness can be reached, commits can be answered with its leave (`witness_link.rs`), unless the node never

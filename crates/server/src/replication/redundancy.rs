@@ -202,7 +202,7 @@ impl Redundancy {
         let words = list_text(self.configured.as_ref());
         if note.node == self.source.database().node_id() && note.configured != words {
             let changed = match asked.lists().count() > 1 {
-                true => asked.clone(), // A5 of `asked.rs`
+                true => asked.clone(), // A5 of `quorum_config.rs`
                 false => asked.changed_to(self.configured.clone()),
             };
             if changed != asked {
@@ -252,7 +252,7 @@ impl Redundancy {
             return Err(SqlError::new(SqlState::IO_ERROR, "the log does not take the record of who is asked before"));
         }
         let is_same = self.stat().asked.list() == list.as_ref();
-        // A5 of `asked.rs`: a change that this node found when it began to lead has to end first.
+        // A5 of `quorum_config.rs`: a change that this node found when it began to lead has to end first.
         if self.synchronous.found_change() && !is_same {
             let asked = self.stat().asked;
             let text =

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use collie_env::{Env, FileLock, LockError};
+use collie_env::{Env, FileLock};
 use collie_replica::{
     key::{KEY_FILE, KeyFile},
     packet::{TermKind, TermPacket},
@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use super::{
+    guard::{Exchange, guard},
     key,
     peers::ANSWER_TIME,
     start_up::{Refusals, StartRequest, Strangers, What, admitted},
@@ -33,7 +34,7 @@ pub struct WitnessServer {
     stops: StopRequests,
     port: Arc<Port>,
     /// One process at a time has the directory.
-    _lock: Box<dyn FileLock>,
+    _lock: Option<Box<dyn FileLock>>,
 }
 
 /// The state that connections share.
@@ -68,14 +69,8 @@ impl WitnessServer {
             _ => ServeError::Io { operation: "listen on", what: address.to_string(), source },
         })?;
         let address = listener.local_addr().map_err(|source| failed("look up the address of", source))?;
-        env.files.create_dir_all(data).map_err(|source| failed("create", source))?;
-        let lock = env.files.lock(&data.join("witness.lock")).map_err(|error| match error {
-            LockError::Held { pid } => {
-                let by = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
-                ServeError::Replication { message: format!("{} is in use by {by}", data.display()) }
-            }
-            LockError::Io(source) => failed("lock", source),
-        })?;
+        // The lock is next to the directory: nothing is written into that of a database.
+        let lock = guard(data, Exchange::Possible, &env)?;
         let key = KeyFile::new(&env, key.map_or_else(|| data.join(KEY_FILE), Path::to_owned));
         key::demand(&key)?;
         let witness = Witness::open(&env, data).map_err(|error| ServeError::Open(error.into()))?;

@@ -22,9 +22,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Term};
 use collie_env::Env;
 use collie_replica::{
+    LinkError,
     database::leading,
     key::KeyFile,
     packet::{TermKind, TermPacket},
@@ -184,20 +185,20 @@ impl WitnessLink {
     }
 
     fn send(self: &Arc<Self>, wants: Wants) {
+        let Some(led) = self.node.led() else { return };
         let next = self.state.lock().next(wants, self.env.clock.now_ns());
         if let Some((kind, at)) = next {
             let this = self.clone();
-            self.runtime.spawn(async move { this.ask(kind, at).await });
+            self.runtime.spawn(async move { this.ask(led, kind, at).await });
         }
     }
 
-    async fn ask(&self, kind: TermKind, at: Lsn) {
-        let Some(led) = self.node.led() else { return };
+    async fn ask(&self, led: Term, kind: TermKind, at: Lsn) {
         let standing = leading(&self.node.db);
         let packet = TermPacket { durable: at, ..self.node.terms.packet(kind, led, &standing) };
         let witness = Peers(self.witness.iter().cloned().collect());
         let answers = witness.ask(&self.name, self.node.db.cluster_id(), &self.key, &packet).await;
-        let Some((peer, answer)) = answers.into_iter().next() else { return };
+        let answer = answers.into_iter().next().map_or(Err(LinkError::Closed), |(_, answer)| answer);
         let promised = matches!(&answer, Ok(answer) if answer.kind == TermKind::Promise && answer.term == led);
         let failed = match answer {
             Ok(_) if promised => None,
@@ -218,7 +219,7 @@ impl WitnessLink {
         if let Some(why) = &failed
             && !state.failed
         {
-            let address = &peer.address;
+            let address = self.witness.as_ref().map_or("", |witness| &witness.address);
             log_lines::warn(&format_args!("the witness at {address} does not note the state of the quorum: {why}"));
         }
         state.failed = failed.is_some();
