@@ -92,7 +92,7 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
     assert_eq!(figures, [0.0, 1.0, 1.0], "{}", there.log());
     assert!(applied.is_some_and(|applied| of_replica.value("collie_log_received_lsn") >= applied));
 
-    // These figures are absent until a commit was measured.
+    // These figures are absent until commits were measured.
     until("delays are measured", || {
         run(
             &mut client,
@@ -100,7 +100,14 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
         );
         let shown = ["collie_replica_delay_seconds", "collie_replica_recent_delay_seconds"];
         let here_has = shown.iter().all(|name| metrics(&here).all.contains_key(*name));
-        here_has && metrics(&there).all.contains_key("collie_following_delay_seconds")
+        // The bound of collection follows from delays without it, which take several commits.
+        let there_shown = [
+            "collie_following_delay_seconds",
+            "collie_training_bound_seconds",
+            "collie_training_delay_without_seconds",
+        ];
+        let there_has = there_shown.iter().all(|name| metrics(&there).all.contains_key(*name));
+        here_has && there_has
     });
     let (after, of_replica) = (metrics(&here), metrics(&there));
     let found: BTreeSet<&str> = after.all.keys().chain(of_replica.all.keys()).map(String::as_str).collect();
