@@ -59,6 +59,14 @@ impl ServeError {
         Self::Setting { message: message.into() }
     }
 
+    /// Returns why the address that `flag` gave cannot be listened on.
+    pub(crate) fn listening(address: SocketAddr, flag: &'static str, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::AddressInUse { address, flag },
+            _ => Self::Io { operation: "listen on", what: address.to_string(), source },
+        }
+    }
+
     /// Returns what the caller can do.
     pub fn remedy(&self) -> Remedy {
         match self {

@@ -471,10 +471,9 @@ impl Server {
             .build()
             .map_err(|source| ServeError::Io { operation: "start", what: "worker threads".to_owned(), source })?;
         // The address first: a second server on the same port must not touch the directory.
-        let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address: config.listen, flag: "--listen" },
-            _ => ServeError::Io { operation: "listen on", what: config.listen.to_string(), source },
-        })?;
+        let listener = runtime
+            .block_on(TcpListener::bind(config.listen))
+            .map_err(|source| ServeError::listening(config.listen, "--listen", source))?;
         let address = listener.local_addr().map_err(|source| ServeError::Io {
             operation: "listen on",
             what: config.listen.to_string(),

@@ -63,10 +63,7 @@ impl HttpPort {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address, flag: "--http" });
         }
-        let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, flag: "--http" },
-            _ => ServeError::Io { operation: "listen on", what: address.to_string(), source },
-        };
+        let failed = |source| ServeError::listening(address, "--http", source);
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let task = runtime.spawn(accept(listener, Arc::new(Answers::new(stage, limits, clock))));

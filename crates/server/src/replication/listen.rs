@@ -79,10 +79,7 @@ impl Replicas {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address, flag: "--replica-listen" });
         }
-        let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, flag: "--replica-listen" },
-            _ => ServeError::Io { operation: "listen on", what: address.to_string(), source },
-        };
+        let failed = |source| ServeError::listening(address, "--replica-listen", source);
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let replication = &config.replication;

@@ -64,10 +64,9 @@ impl WitnessServer {
             .enable_all()
             .build()
             .map_err(|source| failed("start worker threads for", source))?;
-        let listener = runtime.block_on(TcpListener::bind(address)).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, flag },
-            _ => ServeError::Io { operation: "listen on", what: address.to_string(), source },
-        })?;
+        let listener = runtime
+            .block_on(TcpListener::bind(address))
+            .map_err(|source| ServeError::listening(address, flag, source))?;
         let address = listener.local_addr().map_err(|source| failed("look up the address of", source))?;
         // The lock is next to the directory: nothing is written into that of a database.
         let lock = guard(data, Exchange::Possible, &env)?;
