@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
-/// Sessions allocate row versions, and the thread that prunes, mostly another one, frees them (decision 0069).
+/// Sessions allocate row versions, and the thread that prunes, mostly another one, frees them (decision 0075).
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
