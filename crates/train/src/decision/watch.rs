@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// Goal: harm is never kept, however noisy the server, and seldom lasts for more than ten seconds; a gain is kept
-    /// if it is larger than the noise, and otherwise mostly not (decision 0126). Method: a hundred watches of each
+    /// if it is larger than the noise, and otherwise mostly not (decision 0123). Method: a hundred watches of each
     /// kind.
     #[test]
     fn noise_costs_gains_and_keeps_no_harm() {
