@@ -1,7 +1,7 @@
 //! The rules for dependencies: licences allowed by deny.toml, from the registry, none from git.
 #![expect(clippy::unwrap_used, reason = "a check that cannot run has failed")]
 
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
 use collie_tidy::root;
 use serde_json::Value;
@@ -68,4 +68,40 @@ fn advisories_are_looked_at() {
     assert_eq!(ignored.filter(|line| !line.contains("reason")).count(), 0, "an advisory is ignored without a reason");
     let make = std::fs::read_to_string(root().join("Makefile")).unwrap();
     assert!(make.contains("check --disable-fetch advisories"));
+}
+
+/// Returns the names in the first column of a table, several of them separated by commas.
+fn rows(table: &str) -> BTreeSet<String> {
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    rows.flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect()
+}
+
+/// Returns the dependencies of a workspace's manifest that come from the registry.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let section = manifest.split_once("[workspace.dependencies]\n").unwrap().1.split("\n[").next().unwrap();
+    let lines = section.lines().filter_map(|line| line.split_once(" = "));
+    lines.filter(|(_, value)| !value.contains("path = ")).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Goal: each dependency has a reason, a licence and a way out. Method: the record on dependencies has a line for each
+/// in the root manifest, and for no other.
+#[test]
+fn every_dependency_has_a_line_in_the_record() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let mut recorded = rows(&read("docs/decisions/0002-dependencies.md"));
+    assert!(recorded.remove("crate"), "the record has no table");
+    let used = dependencies(&read("Cargo.toml"));
+    assert!(used.len() > 30, "only {} dependencies were found", used.len());
+    assert_eq!(recorded, used, "docs/decisions/0002-dependencies.md differs from Cargo.toml");
+}
+
+/// Goal: the check above can fail. Method: a manifest and a table that differ.
+#[test]
+fn a_dependency_without_a_line_is_noticed() {
+    let manifest =
+        "[x]\n[workspace.dependencies]\na-b = { path = \"a\" }\nc = \"1\"\nd = { version = \"2\" }\n\n[y]\ne = \"1\"";
+    let used = dependencies(manifest);
+    assert_eq!(used, BTreeSet::from(["c".to_owned(), "d".to_owned()]));
+    assert_eq!(rows("Text\n| c, d | why |\n"), used);
+    assert_ne!(rows("| c | why |\n"), used);
 }

@@ -1,4 +1,4 @@
-//! Documents and sources: ASCII, no dead paths in ARCHITECTURE.md, complete decision records, one format of positions.
+//! Documents and sources: ASCII, no dead paths in ARCHITECTURE.md, one format of positions.
 
 use std::{
     fs,
@@ -47,31 +47,6 @@ fn every_source_file_opens_with_its_purpose() {
         let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
         assert!(text.starts_with("//!"), "{}: the first line is not a //! comment", path.display());
     }
-}
-
-/// Goal: a decision can be found. Method: every record under docs/decisions has a number of its own and all its parts.
-#[test]
-fn decision_records_have_their_parts() {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(root().join("docs/decisions")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name == "README.md" {
-            continue;
-        }
-        let text = fs::read_to_string(&path).unwrap();
-        numbers.push(name[..4].parse::<u32>().unwrap_or_else(|_| panic!("{name}: no number")));
-        let parts: &[&str] = if text.contains("**Need") {
-            &["**Need", "**Choice", "**Rejected", "**Price", "**Wrong if", "**Touches"]
-        } else {
-            &["\n## Context\n", "\n## Decision\n", "\n## Alternatives\n", "\n## Consequences\n"]
-        };
-        for part in parts {
-            assert!(text.contains(part), "{name}: no {part}");
-        }
-    }
-    numbers.sort_unstable();
-    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "two records with one number: {numbers:?}");
 }
 
 /// Goal: positions of the log look the same everywhere. Method: only the source of `Lsn` formats two hexadecimal
