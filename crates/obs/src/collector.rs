@@ -12,9 +12,9 @@ use crate::measured::{Started, Told};
 use crate::rates::{Publisher, RateTable, Rates};
 use crate::recorder::{Dropped, LANE_SAMPLES, Recorder};
 use crate::sample::{FLAG_INJECTED_CLOCK, Sample};
-use crate::scale::length_ns;
 use crate::schema::{LABELS_MAX, word};
 use crate::source::Source;
+use crate::tick_length::length_ns;
 
 /// Most threads with a lane at one time, 384 KiB each. Samples of further threads are dropped and counted.
 const LANES_MAX: usize = 1024;
@@ -207,7 +207,7 @@ impl Collector {
     /// Decides about a call that the countdown did not pass over. The time of a sampled call begins with the
     /// return.
     pub(crate) fn begin(&self, countdown: &Countdown, recorder: &mut Recorder, unit: u8, base: u64) -> Option<Started> {
-        let (p, source) = recorder.decide(self, countdown, unit, base)?;
+        let (p, source) = recorder.decide(&self.rates, self.default_source(), countdown, unit, base)?;
         Some(Started { ticks: self.now(), p, source: source.number() })
     }
 

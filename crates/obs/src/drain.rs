@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::collector::{Collector, PROCESS, ThreadLane};
 use crate::context::{ContextRow, SchedStat, Situation};
 use crate::sample::Sample;
-use crate::scale::{Cost, Scale, double};
+use crate::scale::{Cost, Scale};
 use crate::schema::UNIT_SLOTS;
 use crate::source::SOURCES;
+use crate::tick_length::double;
 
 /// Interval at which the cost of measuring is measured again, in nanoseconds.
 const CALIBRATION_NS: u64 = 3_600_000_000_000;

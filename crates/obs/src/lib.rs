@@ -72,6 +72,7 @@ mod scale;
 mod schema;
 mod source;
 mod span;
+mod tick_length;
 mod units;
 mod wait;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_sync::LaneWriter;
 
-use crate::collector::Collector;
 use crate::countdown::{Countdown, PLACES};
 use crate::draws::Draws;
+use crate::rates::Rates;
 use crate::sample::{FLAG_AFTER_DROPS, Sample};
 use crate::schema::UNIT_SLOTS;
 use crate::source::Source;
@@ -79,7 +79,8 @@ impl Recorder {
     /// call is not taken.
     pub(crate) fn decide(
         &mut self,
-        collector: &Collector,
+        rates: &Rates,
+        default_source: Source,
         countdown: &Countdown,
         unit: u8,
         base: u64,
@@ -89,10 +90,10 @@ impl Recorder {
         if !countdown.is_of(unit, base) || !drawn.then_due {
             let source = match place.checked_sub(1) {
                 Some(number) => Source::ALL[number],
-                None => collector.default_source(),
+                None => default_source,
             };
             // The probability changed, or nothing was drawn yet: this call is the first of a new draw.
-            let p = collector.rates().p(unit, source);
+            let p = rates.p(unit, source);
             let skip = self.draws.skip(p);
             *drawn = Drawn { p, then_due: skip.then_due, source };
             if let Some(left) = skip.calls.checked_sub(1) {

@@ -8,6 +8,7 @@ use crate::measured::Told;
 use crate::rates::RateTable;
 use crate::recorder::{Dropped, LANE_SAMPLES, Recorder};
 use crate::schema::FEATURES_MAX;
+use crate::tick_length::{double, length_ns};
 
 /// Duration of the first measurement of the tick rate, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
@@ -112,23 +113,6 @@ impl Cost {
         };
         let _memory_is_touched = pass();
         double(pass()) / double(LANE_SAMPLES as u64)
-    }
-}
-
-/// Returns `number` as the nearest double.
-pub(crate) const fn double(number: u64) -> f64 {
-    number as f64
-}
-
-/// Converts a number of ticks to nanoseconds.
-pub(crate) const fn length_ns(ticks: u64, ns_per_tick: f64) -> u64 {
-    whole(double(ticks) * ns_per_tick)
-}
-
-const fn whole(number: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and what is no number is 0")]
-    {
-        number as u64
     }
 }
 
