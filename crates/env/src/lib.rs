@@ -23,25 +23,21 @@
 mod background;
 mod child;
 mod clock;
-mod crash_point;
 mod fault_point;
 mod files;
 mod machine;
 mod mapping;
+mod pages;
 mod random;
 mod real_files;
 mod shared_memory;
-mod sim_blocks;
-mod sim_disk;
-mod sim_files;
-mod sim_memory;
+mod sim;
 
 use std::sync::Arc;
 
 pub use background::{become_background, end_with_parent};
 pub use child::{ChildEnd, ChildProcess};
 pub use clock::{Clock, RealClock, SimClock};
-pub use crash_point::{CrashPoint, Limits, Picks};
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub use fault_point::pass_fault_point;
@@ -51,7 +47,8 @@ pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;
 pub use shared_memory::{RealMemory, Region, SharedMemory};
-pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};
+pub use sim::crash_point::{CrashPoint, Limits, Picks};
+pub use sim::files::{Fault, SECTOR_BYTES, SimFiles};
 
 /// One of each: the things that a component needs from outside the process. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@
 //!   reason. After that, one process at a time can claim the content. The caller of `remove` has claimed the
 //!   content under the name, so that it removes nothing newer.
 //!
-//! Checked by the tests below and those of `sim_memory`.
+//! Checked by the tests below and those of `sim::memory`.
 #![expect(unsafe_code, reason = "maps memory that outlives the process")]
 
 use std::{
@@ -31,7 +31,7 @@ use rustix::{
     mm::{Advice, MapFlags, ProtFlags},
 };
 
-use crate::{files::File, sim_memory::Pages};
+use crate::{files::File, pages::Pages};
 
 /// Memory that a later process can read under a name, and the ids that show whether it is from this boot and
 /// directory.

@@ -18,12 +18,12 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    crash_point::CrashPoint,
     files::{Access, File, FileLock, Files, LockError},
     random::SimRandom,
-    sim_blocks::{BLOCK, SECTOR},
-    sim_disk::{Disk, Inode, NameChange},
-    sim_memory::Memory,
+    sim::blocks::{BLOCK, SECTOR},
+    sim::crash_point::CrashPoint,
+    sim::disk::{Disk, Inode, NameChange},
+    sim::memory::Memory,
 };
 
 /// The unit that a power cut keeps or drops; only a torn sector is kept in part.

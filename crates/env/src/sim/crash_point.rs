@@ -32,9 +32,9 @@ use collie_base::Set;
 
 use crate::{
     random::{Random, SimRandom},
-    sim_blocks::{Block, Blocks, SECTOR, SECTORS, sector_of},
-    sim_disk::{Disk, Inode, NameChange, Names, Version, moved, put_sector},
-    sim_files::SimFiles,
+    sim::blocks::{Block, Blocks, SECTOR, SECTORS, sector_of},
+    sim::disk::{Disk, Inode, NameChange, Names, Version, moved, put_sector},
+    sim::files::SimFiles,
 };
 
 /// How many states of one crash point are visited.
@@ -430,5 +430,4 @@ impl Visit<'_> {
 }
 
 #[cfg(test)]
-#[path = "crash_point_tests.rs"]
 mod tests;

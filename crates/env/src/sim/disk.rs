@@ -19,7 +19,7 @@ use std::{
 
 use collie_base::{Map, Set};
 
-use crate::sim_blocks::{BLOCK, Block, Blocks, SECTOR, SECTORS, sector_of};
+use crate::sim::blocks::{BLOCK, Block, Blocks, SECTOR, SECTORS, sector_of};
 
 /// The content of a block after a write.
 #[derive(Clone, Debug)]
