@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::{
+    primary::Phase,
     primary::{HandoverAsked, Switchover},
     standby::Succession,
-    term::Phase,
 };
 
 const NODE: u64 = 2;

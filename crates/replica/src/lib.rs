@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod connection;
 pub mod database;
 mod error;
 pub mod identity;
@@ -55,6 +56,6 @@ mod stream_tests;
 pub mod term;
 
 pub use compare::{Difference, Differing, Held};
+pub use connection::Connection;
 pub use error::LinkError;
 pub use life::{Event, Keep, Life};
-pub use link::Connection;

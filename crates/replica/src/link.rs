@@ -13,24 +13,20 @@ use std::time::Duration;
 
 use collie_base::one_line;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     sync::watch,
     time::timeout,
 };
 
 use crate::{
     LinkError,
-    key::{Tags, Trusted},
-    packet::{Error, From, Input, Packet, encode},
+    connection::Connection,
+    key::Trusted,
+    packet::{Error, From, Input, Packet, Tags, encode},
 };
 
 /// The bytes requested from the network at once.
 const READ_BYTES: usize = 64 << 10;
-
-/// A connection that carries bytes in both directions.
-pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection for T {}
 
 /// The reading half.
 #[derive(Debug)]

@@ -27,10 +27,8 @@ use std::fmt;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::{
-    ring::{KEYS_MAX, KeyId, Keys, Secret},
-    tags::Tags,
-};
+use super::ring::{KEYS_MAX, KeyId, Keys, Secret};
+use crate::packet::Tags;
 
 /// Bytes of a nonce, of a proof, and of a secret.
 pub(super) const WORD: usize = 32;

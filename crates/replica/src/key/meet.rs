@@ -187,8 +187,10 @@ impl<'a> Calling<'a> {
 /// Makes both ends of a connection trusted, for tests of later steps.
 #[cfg(test)]
 pub(crate) fn trusted<A, B>(near: A, far: B) -> (Trusted<A>, Trusted<B>) {
-    let ([a, b], [c, d]) =
-        ([[1; 32], [2; 32]].map(|key| super::Tags::new(&key)), [[2; 32], [1; 32]].map(|key| super::Tags::new(&key)));
+    let ([a, b], [c, d]) = (
+        [[1; 32], [2; 32]].map(|key| crate::packet::Tags::new(&key)),
+        [[2; 32], [1; 32]].map(|key| crate::packet::Tags::new(&key)),
+    );
     let keys = |sending, receiving| SessionKeys { sending, receiving };
     (Trusted::new(near, keys(a, b)), Trusted::new(far, keys(c, d)))
 }

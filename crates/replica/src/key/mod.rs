@@ -10,12 +10,10 @@
 //! | `ring.rs` | [`Keys`]: the secrets of a node; [`KeyFile`]: the file that holds them |
 //! | `handshake.rs` | [`handshake::Caller`], [`handshake::Listener`]: the proofs as bytes, without sockets |
 //! | `meet.rs` | [`Trusted`]: a connection on which both ends have proved the key |
-//! | `tags.rs` | [`Tags`]: the seals of the packets of one direction |
 
 pub mod handshake;
 mod meet;
 mod ring;
-mod tags;
 
 pub(crate) use self::meet::Calling;
 #[cfg(test)]
@@ -24,5 +22,4 @@ pub use self::{
     handshake::{Purpose, SessionKeys},
     meet::{Mistrusted, Trusted, admit},
     ring::{KEY_FILE, KeyError, KeyFile, KeyId, Keys},
-    tags::{TAG_BYTES, Tags},
 };

@@ -7,7 +7,7 @@ use super::{
     kind::{self, UNKNOWN_BYTES_MAX},
     seal::{self, CHECKSUM_BYTES, HEAD_BYTES, LENGTH_MIN, Length},
 };
-use crate::key::{TAG_BYTES, Tags};
+use super::{TAG_BYTES, Tags};
 
 /// Bytes from a peer that are not decoded yet.
 #[derive(Debug)]

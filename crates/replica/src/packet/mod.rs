@@ -26,6 +26,7 @@ mod kind;
 #[cfg(test)]
 mod packet_tests;
 mod seal;
+mod tags;
 
 use collie_base::{HistoryId, Lsn, Term};
 
@@ -35,6 +36,7 @@ pub use self::{
     input::Input,
     kind::{From, PACKET_BYTES_MAX},
     seal::seal,
+    tags::{TAG_BYTES, Tags},
 };
 
 /// The newest version of the protocol that this program speaks.

@@ -4,7 +4,7 @@
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
-use crate::key::{TAG_BYTES, Tags};
+use crate::packet::{TAG_BYTES, Tags};
 
 /// Owns the data that a packet borrows, so that it can be generated at random.
 #[derive(Clone, Debug)]

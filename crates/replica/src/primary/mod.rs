@@ -9,6 +9,7 @@
 //! | `synchronous.rs` | [`Synchronous`]: the quorum, shared with the connections that report to it |
 //! | `slots.rs` | [`Slots`]: the replicas by name, and how long log is kept for each |
 //! | `slots_file.rs` | the file `slots`, from which a primary knows them after a restart |
+//! | `handover.rs` | [`Handover`](handover::Handover): a primary that transfers the lead, or keeps it; no I/O |
 //! | `switchover.rs` | [`Switchover`]: a switchover, shared by the connections and the task that lets writers end |
 //! | `replica_fault.rs` | [`ReplicaFault`](replica_fault::ReplicaFault): consecutive faults of a slot's streams; no I/O |
 //! | `serve.rs` | one connection, from hello to its end |
@@ -24,6 +25,7 @@ mod backup;
 mod clock_offset;
 mod delay;
 mod delay_history;
+mod handover;
 mod marks;
 mod progress;
 mod quorum;
@@ -46,6 +48,7 @@ pub use self::{
     clock_offset::ClockOffset,
     delay::{Delay, DrawnCommit, Lags, Measured},
     delay_history::{DelayHistory, DelaySecond, DelayTotals, SECONDS_MAX, Standing},
+    handover::Phase,
     marks::Marks,
     progress::{Progress, Sent},
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},

@@ -11,7 +11,7 @@ use collie_base::Lsn;
 use tokio::sync::watch;
 
 use super::Sent;
-use crate::term::{Handover, Phase};
+use super::handover::{Handover, Phase};
 
 /// A request for the lead.
 #[derive(Clone, Debug, PartialEq, Eq)]

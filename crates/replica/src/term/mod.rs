@@ -9,12 +9,10 @@
 //! | `terms.rs` | [`Terms`]: the promises of a node; shared by everything that must obey them |
 //! | `witness.rs` | [`Witness`]: a node that promises and keeps no data |
 //! | `ballot.rs` | [`Ballot`]: whether the answers are enough; no I/O |
-//! | `handover.rs` | [`Handover`]: a primary that transfers the lead, or keeps it; no I/O |
 //! | `ask.rs` | a question over a connection, and its answer |
 
 mod ask;
 mod ballot;
-mod handover;
 mod terms;
 mod witness;
 #[cfg(test)]
@@ -23,7 +21,6 @@ mod witness_model_tests;
 pub use self::{
     ask::{answer, ask},
     ballot::{Ballot, Outcome, Reach, Vote, needed, needed_with_witness},
-    handover::{Handover, Phase},
     terms::{Standing, TERMS_AHEAD_MAX, Terms, is_absurd},
     witness::Witness,
 };

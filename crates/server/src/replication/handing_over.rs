@@ -19,8 +19,8 @@ use std::{sync::Arc, time::Duration};
 use collie_base::Lsn;
 use collie_env::Env;
 use collie_replica::{
+    primary::Phase,
     primary::{HandoverAsked, Switchover},
-    term::Phase,
 };
 use collie_sql::session::Database;
 use tokio::{select, time::sleep};

@@ -26,7 +26,7 @@
 
 use collie_base::Lsn;
 
-use crate::primary::Sent;
+use super::Sent;
 
 /// The phase of a switchover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum Phase {
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handover {
+pub(super) struct Handover {
     phase: Phase,
     /// The node that asked; meaningless in `Idle`.
     node: u64,
@@ -62,18 +62,18 @@ pub struct Handover {
 
 impl Handover {
     /// Returns the phase.
-    pub fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         self.phase
     }
 
     /// Returns the node that asked, if one has.
-    pub fn node(&self) -> Option<u64> {
+    pub(super) fn node(&self) -> Option<u64> {
         (self.phase != Phase::Idle).then_some(self.node)
     }
 
     /// Records that `node` asks; open transactions have until `until_ns` to end. Returns whether this begins a
     /// switchover: not while another one is in progress.
-    pub fn ask(&mut self, node: u64, until_ns: u64) -> bool {
+    pub(super) fn ask(&mut self, node: u64, until_ns: u64) -> bool {
         let begins = self.phase == Phase::Idle;
         if begins {
             *self = Self { phase: Phase::Ending, node, until_ns };
@@ -83,7 +83,7 @@ impl Handover {
 
     /// Records that nothing is appended above `last` any more, and that all of it is on disk: the node has until
     /// `until_ns` to take it. Returns whether that is still wanted.
-    pub fn offer(&mut self, last: Lsn, until_ns: u64) -> bool {
+    pub(super) fn offer(&mut self, last: Lsn, until_ns: u64) -> bool {
         let is_wanted = self.phase == Phase::Ending;
         if is_wanted {
             (self.phase, self.until_ns) = (Phase::Offered { last }, until_ns);
@@ -94,7 +94,7 @@ impl Handover {
     /// Records the positions of `node`. Returns whether it now has everything, that is, on its disk. Its readers
     /// may see less while a quorum is missing, which may be the reason for the switchover; it applies everything
     /// before it leads.
-    pub fn reached(&mut self, node: u64, at: Sent) -> bool {
+    pub(super) fn reached(&mut self, node: u64, at: Sent) -> bool {
         match self.phase {
             Phase::Offered { last } if node == self.node && at.durable >= last => {
                 self.phase = Phase::Taken { last };
@@ -105,7 +105,7 @@ impl Handover {
     }
 
     /// Answers `node`, which asks to lead. Returns whether it may: then this node never writes again (W1).
-    pub fn succeed(&mut self, node: u64, now_ns: u64) -> bool {
+    pub(super) fn succeed(&mut self, node: u64, now_ns: u64) -> bool {
         if node != self.node {
             return false;
         }
@@ -119,7 +119,7 @@ impl Handover {
 
     /// Lets the primary keep the lead. Returns whether it may: not if the lead was given, and not if there is
     /// nothing to give up (W2).
-    pub fn give_up(&mut self) -> bool {
+    pub(super) fn give_up(&mut self) -> bool {
         let may = !matches!(self.phase, Phase::Idle | Phase::Given);
         if may {
             self.phase = Phase::Idle;
@@ -129,13 +129,13 @@ impl Handover {
 
     /// Records that the connection of `node` has ended. Returns whether the primary therefore keeps the lead: not
     /// if the node has everything, since it then needs no connection.
-    pub fn gone(&mut self, node: u64) -> bool {
+    pub(super) fn gone(&mut self, node: u64) -> bool {
         let is_needed = matches!(self.phase, Phase::Ending | Phase::Offered { .. });
         node == self.node && is_needed && self.give_up()
     }
 
     /// Returns whether the time of the phase is over (W3).
-    pub fn is_late(&self, now_ns: u64) -> bool {
+    pub(super) fn is_late(&self, now_ns: u64) -> bool {
         !matches!(self.phase, Phase::Idle | Phase::Given) && now_ns >= self.until_ns
     }
 }
