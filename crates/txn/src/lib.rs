@@ -72,25 +72,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod advisory;
-mod cancel;
-mod deadlock;
 mod desc;
 mod error;
-mod lock_picture;
+mod locks;
 mod log;
-mod row_waits;
 mod serial;
 mod session;
-mod share_table;
 mod snapshots;
 mod stamp;
 mod stamper;
-mod table_lock;
 mod transaction;
 mod txns;
-mod wait;
-mod waits;
 mod write_set;
 mod xid_map;
 mod xids_at;
@@ -98,9 +90,6 @@ mod xids_at;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod first_write_tests;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod lock_picture_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
@@ -110,27 +99,21 @@ mod test_log;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod txn_tests;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod wait_model_tests;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod wait_tests;
 
-pub use advisory::{Advisory, AdvisoryScope};
-pub use cancel::{CancelHandle, CancelReason};
 pub use error::{SnapshotCancelled, TxnError};
-pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
+pub use locks::advisory::{Advisory, AdvisoryScope};
+pub use locks::cancel::{CancelHandle, CancelReason};
+pub use locks::picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
+pub use locks::share_table::RowShares;
+pub use locks::table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};
+pub use locks::wait::{Wait, WaitLimit};
+pub use locks::waits::{Blocker, RowKey, RowLockRequest};
 pub use log::{Appended, CommitLog};
-pub use session::{Behind, CommitRecord, Ended, Gate, Session, Start};
-pub use share_table::RowShares;
+pub use session::{Behind, CommitRecord, Ended, Session, Start};
 pub use snapshots::{HeldSnapshot, Holder, Place, Placed};
 pub use stamp::{Resolution, Stamp};
 pub use stamper::Unstamped;
-pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};
 pub use transaction::{Isolation, StatementKind, Transaction};
-pub use txns::{Options, Txns};
-pub use wait::{Wait, WaitLimit};
-pub use waits::{Blocker, RowKey, RowLockRequest};
+pub use txns::{Gate, Options, Txns};
 pub use write_set::{Mark, WriteSet};
 pub use xids_at::{XidFate, XidSnapshot};

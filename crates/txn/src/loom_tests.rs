@@ -9,12 +9,12 @@
 use crate::{
     Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowLockRequest, Session, Stamp, Txns,
     Unstamped, Wait, WriteSet,
-    cancel::{CancelHandle, CancelReason, Owner},
     desc::OwnerId,
+    locks::cancel::{CancelHandle, CancelReason, Owner},
+    locks::wait::{Waiter, Wakes},
+    locks::waits::Locks,
     log::{Appended, CommitLog},
     snapshots::{Origin, Snapshots},
-    wait::{Waiter, Wakes},
-    waits::Locks,
     xid_map::XidMap,
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};

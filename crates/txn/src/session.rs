@@ -13,17 +13,17 @@
 //! - C4. Data read at the snapshot is used only after [`Session::check_snapshot`] (S3 of `snapshots.rs`).
 
 use crate::{
-    advisory::Advisory,
-    cancel::{CancelHandle, Owner},
     desc::{OWNER_BITS, OwnerId},
     error::TxnError,
+    locks::advisory::Advisory,
+    locks::cancel::{CancelHandle, Owner},
+    locks::table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld},
+    locks::wait::Wait,
+    locks::waits::{Blocker, RowKey},
     log::{Appended, CommitLog},
     snapshots::Origin,
-    table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld},
     transaction::{Isolation, StatementKind, Transaction},
-    txns::Txns,
-    wait::Wait,
-    waits::{Blocker, RowKey},
+    txns::{Gate, Txns},
     write_set::{Mark, WriteSet},
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -65,15 +65,6 @@ pub enum Behind {
     Settled(Lsn),
 }
 
-/// The positions that must be reached before a reply leaves ([`Txns::is_open`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gate {
-    /// The boundary must have reached this.
-    pub boundary: Lsn,
-    /// max(settled, acknowledged floor) must have reached this.
-    pub settled: Option<Lsn>,
-}
-
 /// A commit record, ready to append.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitRecord<'a> {
@@ -103,6 +94,16 @@ pub enum Ended {
         /// That commit.
         csn: Lsn,
     },
+}
+
+impl<L: CommitLog> Txns<L> {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManySessions`].
+    pub fn session(self: &Arc<Self>) -> Result<Session<L>, TxnError> {
+        Session::new(Arc::clone(self))
+    }
 }
 
 impl<L: CommitLog> Session<L> {

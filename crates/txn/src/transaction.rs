@@ -2,7 +2,7 @@
 
 use crate::{
     desc::Desc,
-    table_lock::TableLocksHeld,
+    locks::table_lock::TableLocksHeld,
     write_set::{Mark, WriteSet},
 };
 use collie_base::{Lsn, Xid};

@@ -2,13 +2,13 @@
 
 use crate::{
     error::TxnError,
+    locks::picture::LockPicture,
+    locks::share_table::RowShares,
+    locks::waits::Locks,
     log::CommitLog,
-    session::{Gate, Session},
-    share_table::RowShares,
     snapshots::{HeldSnapshot, Holder, Origin, Place, Placed, Snapshots},
     stamp::{Resolution, Stamp},
     stamper::Stamper,
-    waits::Locks,
     xid_map::XidMap,
 };
 use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
@@ -31,6 +31,15 @@ impl Default for Options {
     fn default() -> Self {
         Self { xid_slots: 1 << 20, sessions_max: 16_384, first_xid: Xid::new(1) }
     }
+}
+
+/// The positions that must be reached before a reply leaves ([`Txns::is_open`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gate {
+    /// The boundary must have reached this.
+    pub boundary: Lsn,
+    /// max(settled, acknowledged floor) must have reached this.
+    pub settled: Option<Lsn>,
 }
 
 /// The transactions of one database.
@@ -67,14 +76,6 @@ impl<L: CommitLog> Txns<L> {
     /// Returns the log that was given to [`Txns::new`].
     pub fn log(&self) -> &L {
         &self.log
-    }
-
-    /// Opens a session.
-    ///
-    /// # Errors
-    /// [`TxnError::TooManySessions`].
-    pub fn session(self: &Arc<Self>) -> Result<Session<L>, TxnError> {
-        Session::new(Arc::clone(self))
     }
 
     /// Holds a snapshot of everything committed, outside any session.
@@ -263,5 +264,30 @@ impl<L: CommitLog> Txns<L> {
     #[must_use]
     pub fn snapshots_held(&self) -> (usize, Option<Lsn>) {
         self.snapshots.held()
+    }
+
+    /// Returns every lock that is held or waited for.
+    ///
+    /// Cost: one access to each lock, and one to each xid from the oldest open transaction on, at most the size of the
+    /// ring.
+    ///
+    /// # Progress
+    /// Blocks on each shard's mutex in turn, and on the mutex of all waits; holds each only for its own part
+    /// (blocking).
+    #[must_use]
+    pub fn lock_picture(&self) -> LockPicture {
+        self.locks.picture()
+    }
+
+    /// Returns the slots of the sessions that the session in `slot` waits for: holders, and earlier waiters of its
+    /// queue.
+    ///
+    /// Cost: one access to each waiting session.
+    ///
+    /// # Progress
+    /// Blocks on the mutex of all waits and on one shard's.
+    #[must_use]
+    pub fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
+        self.locks.slots_in_the_way(slot)
     }
 }

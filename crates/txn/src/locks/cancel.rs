@@ -6,7 +6,7 @@
 //! - N1. The first reason stands until the session itself clears it.
 //! - N2. A request for a generation that is over does nothing: it sets no reason and ends no wait.
 //!
-//! Checked by `cancel_tests.rs` and the models of cancelling in `loom_tests.rs`.
+//! Checked by `tests/cancel.rs` and the models of cancelling in `loom_tests.rs`.
 //!
 //! | site | ordering | pairs with |
 //! |---|---|---|
@@ -14,10 +14,10 @@
 //! | `state` store in `clear` | `Release` | load in `stop`, under `watch`: finds no wait of a later generation |
 
 use crate::{
-    advisory::AdvisoryHeld,
     error::TxnError,
-    wait::{Waiter, Wakes},
-    waits::Locks,
+    locks::advisory::AdvisoryHeld,
+    locks::wait::{Waiter, Wakes},
+    locks::waits::Locks,
 };
 use collie_sync::{
     Mutex,
@@ -148,7 +148,7 @@ impl CancelHandle {
         self.stop(Some(generation), reason)
     }
 
-    fn stop(&self, generation: Option<u64>, reason: CancelReason) -> bool {
+    pub(crate) fn stop(&self, generation: Option<u64>, reason: CancelReason) -> bool {
         let mut seen = self.0.state.load(Ordering::Acquire);
         let stopped = loop {
             let over = generation.is_some_and(|generation| generation != seen >> REASON_BITS);
@@ -235,7 +235,3 @@ impl CancelHandle {
         }
     }
 }
-
-#[cfg(all(test, not(loom), not(shuttle)))]
-#[path = "cancel_tests.rs"]
-mod tests;

@@ -4,7 +4,7 @@
 //! - A1. A waiter gets one outcome, from the first of the grant, a cancel, a time limit and the detector.
 //! - A2. A wait that ends without a grant leaves its queue and hands on; so does one that is dropped.
 
-use crate::{cancel::Owner, desc::OwnerId, error::TxnError, waits::WaitFor};
+use crate::{desc::OwnerId, error::TxnError, locks::cancel::Owner, locks::waits::WaitFor};
 use collie_sync::{Condvar, Mutex};
 use std::{
     future::Future,

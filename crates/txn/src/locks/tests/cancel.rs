@@ -1,4 +1,4 @@
-//! Tests of [`CancelHandle`] that need no lock: reasons, generations, wakers. `wait_tests.rs` covers the end of waits.
+//! Tests of [`CancelHandle`] that need no lock: reasons, generations, wakers. `wait.rs` covers the end of waits.
 
 use std::{
     sync::{
@@ -8,13 +8,13 @@ use std::{
     task::{Context, Poll, Wake},
 };
 
-use super::{CancelHandle, CancelReason, Owner};
 use collie_base::Xid;
 
 use crate::{
     error::TxnError,
-    wait::{Waiter, Wakes},
-    waits::Locks,
+    locks::cancel::{CancelHandle, CancelReason, Owner},
+    locks::wait::{Waiter, Wakes},
+    locks::waits::Locks,
     xid_map::XidMap,
 };
 

@@ -10,7 +10,7 @@
 //!   finds one and announces itself to the holder is woken.
 //! - H3. `act` runs under one shard and takes no lock of this crate except those that resolve a stamp (`waits.rs` Q1).
 
-use crate::waits::RowKey;
+use crate::locks::waits::RowKey;
 use collie_base::{CfId, LockStrength, Map, Xid};
 use collie_sync::{Mutex, MutexGuard, Padded};
 use std::{hash::BuildHasher, sync::Arc};

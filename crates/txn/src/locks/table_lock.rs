@@ -13,11 +13,11 @@
 //!   the boundary may not have passed, and the next holder must read above it.
 
 use crate::{
-    cancel::Owner,
     desc::OwnerId,
-    lock_picture::{LockHeld, LockOwner},
-    wait::{Waiter, Wakes},
-    waits::{Blocker, Locks, Waits},
+    locks::cancel::Owner,
+    locks::picture::{LockHeld, LockOwner},
+    locks::wait::{Waiter, Wakes},
+    locks::waits::{Blocker, Locks, Waits},
 };
 use collie_base::{Lsn, Map};
 use collie_sync::{Mutex, MutexGuard, Padded};

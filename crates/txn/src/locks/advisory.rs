@@ -11,14 +11,14 @@
 //! - S3. Locks are held under [`OwnerId::session`], which no transaction has; the waiter is the open transaction. The
 //!   deadlock detector maps one to the other (`deadlock::edges`).
 //!
-//! Checked by `advisory_tests.rs`.
+//! Checked by `tests/advisory.rs`.
 
 use crate::{
-    cancel::Owner,
     desc::OwnerId,
-    table_lock::{LockTarget, TableLockMode},
-    wait::{Wait, Wakes},
-    waits::Blocker,
+    locks::cancel::Owner,
+    locks::table_lock::{LockTarget, TableLockMode},
+    locks::wait::{Wait, Wakes},
+    locks::waits::Blocker,
 };
 use collie_base::{Lsn, Map};
 use std::sync::{Arc, atomic::Ordering};
@@ -188,8 +188,3 @@ impl Owner {
         }
     }
 }
-
-#[cfg(test)]
-#[cfg(all(not(loom), not(shuttle)))]
-#[path = "advisory_tests.rs"]
-mod tests;

@@ -16,14 +16,14 @@
 //!   `waits`.
 
 use crate::{
-    cancel::Owner,
-    deadlock,
     desc::{Desc, OwnerId},
     error::TxnError,
-    row_waits::RowQueue,
-    share_table::ShareTable,
-    table_lock::{LockTarget, TableLockMode, TableShards},
-    wait::{Wait, Waiter, Wakes},
+    locks::cancel::Owner,
+    locks::deadlock,
+    locks::row_queue::RowQueue,
+    locks::share_table::ShareTable,
+    locks::table_lock::{LockTarget, TableLockMode, TableShards},
+    locks::wait::{Wait, Waiter, Wakes},
     xid_map::XidMap,
 };
 use collie_base::{CfId, LockStrength, Map, Xid};

@@ -8,8 +8,8 @@
 
 use crate::{
     desc::{Desc, OwnerId},
-    wait::{Waiter, Wakes},
-    waits::{Locks, RowKey, RowLockRequest, Waits},
+    locks::wait::{Waiter, Wakes},
+    locks::waits::{Locks, RowKey, RowLockRequest, Waits},
 };
 use collie_base::{LockStrength, Xid};
 use collie_sync::mutant;

@@ -8,15 +8,13 @@
 //!   the mutex of all waits: an owner whose wait ended in any way has no owner in its way.
 //! - V2. Everything comes in an order that does not depend on hashing.
 //!
-//! Checked by `lock_picture_tests`.
+//! Checked by `tests/picture.rs`.
 
 use crate::{
-    deadlock,
     desc::{OWNER_BITS, OwnerId},
-    log::CommitLog,
-    table_lock::{LockTarget, TableLockMode},
-    txns::Txns,
-    waits::{Locks, RowKey, WaitFor, Waits},
+    locks::deadlock,
+    locks::table_lock::{LockTarget, TableLockMode},
+    locks::waits::{Locks, RowKey, WaitFor, Waits},
 };
 use collie_base::Xid;
 use std::fmt;
@@ -95,6 +93,15 @@ pub struct LockPicture {
 }
 
 impl Locks {
+    /// Returns every lock that is held or waited for.
+    pub(crate) fn picture(&self) -> LockPicture {
+        let mut held = self.tables.held();
+        held.sort_unstable();
+        let open = self.map.open().into_iter();
+        let xids = open.map(|desc| (desc.xid, LockOwner::of(desc.owner))).collect();
+        LockPicture { held, xids, waits: self.waits_now() }
+    }
+
     fn wait_of(&self, waits: &Waits, id: OwnerId) -> Option<LockWait> {
         let parked = waits.waiting.get(&id).filter(|parked| parked.waiter.is_open())?;
         let awaited = match &parked.for_what {
@@ -116,7 +123,7 @@ impl Locks {
         ids.into_iter().filter_map(|id| self.wait_of(&waits, id)).collect()
     }
 
-    fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
+    pub(crate) fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
         let waits = self.waits.lock();
         let Some(id) = waits.waiting.keys().copied().find(|id| LockOwner::of(*id).slot == slot) else {
             return Vec::new();
@@ -127,36 +134,5 @@ impl Locks {
         slots.sort_unstable();
         slots.dedup();
         slots
-    }
-}
-
-impl<L: CommitLog> Txns<L> {
-    /// Returns every lock that is held or waited for.
-    ///
-    /// Cost: one access to each lock, and one to each xid from the oldest open transaction on, at most the size of the
-    /// ring.
-    ///
-    /// # Progress
-    /// Blocks on each shard's mutex in turn, and on the mutex of all waits; holds each only for its own part
-    /// (blocking).
-    #[must_use]
-    pub fn lock_picture(&self) -> LockPicture {
-        let mut held = self.locks.tables.held();
-        held.sort_unstable();
-        let open = self.map.open().into_iter();
-        let xids = open.map(|desc| (desc.xid, LockOwner::of(desc.owner))).collect();
-        LockPicture { held, xids, waits: self.locks.waits_now() }
-    }
-
-    /// Returns the slots of the sessions that the session in `slot` waits for: holders, and earlier waiters of its
-    /// queue.
-    ///
-    /// Cost: one access to each waiting session.
-    ///
-    /// # Progress
-    /// Blocks on the mutex of all waits and on one shard's.
-    #[must_use]
-    pub fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
-        self.locks.slots_in_the_way(slot)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Blocker, Isolation, LockTarget, Mark, Options, RowKey, RowLockRequest, Session, TableLock, TableLockMode,
-    Transaction, TxnError, Txns, Wait, deadlock::is_in_cycle, test_log::TestLog, waits::Waits,
+    Transaction, TxnError, Txns, Wait, locks::deadlock::is_in_cycle, locks::waits::Waits, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Xid};
 use proptest::prelude::*;

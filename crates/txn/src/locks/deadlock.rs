@@ -6,8 +6,8 @@
 
 use crate::{
     desc::OwnerId,
-    wait::Wakes,
-    waits::{Locks, WaitFor, Waits},
+    locks::wait::Wakes,
+    locks::waits::{Locks, WaitFor, Waits},
 };
 use collie_base::Set;
 
