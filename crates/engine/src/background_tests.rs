@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::flush::flusher::tests::put_one;
+use crate::shared::flushing::tests::put_one;
 use crate::{Db, Env, Options};
 
 /// The pause between two checks.

@@ -10,7 +10,7 @@ use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
 use crate::ErrorKind;
-use crate::redo::describe::Utc;
+use crate::utc::Utc;
 
 /// Why an engine call failed. An open transaction stays open, and the caller rolls it back.
 #[derive(Clone, Debug)]

@@ -9,21 +9,26 @@
 //! The engine knows no SQL, no types and no network. It starts up to four threads (garbage collection, flushing,
 //! freeing, scrubbing) in addition to those of the log.
 //!
-//! | room | holds |
+//! | room, lowest first | holds |
 //! |---|---|
-//! | `session` | [`Session`]: the transactions of one client, their waits, and how they end |
-//! | `log` | the log as transactions see it: writers, the quorum-durable position, room, times; a database without one |
+//! | `error`, `utc`, `options`, `calls`, `planted` | errors, settings, the values of calls, mistakes for tests |
 //! | `redo` | the bytes of log records, and gathering them |
-//! | `families` | column families by id and by name, and the groups that are flushed together |
-//! | `flush` | flushing families to levels, re-logging, rewriting trees, the search for rot |
-//! | `gc` | rows with old versions, the limit of memory, dropped families |
-//! | `open` | opening a directory: loading the levels, replaying the log, also without writing a byte |
 //! | `dir` | the directory: its identity, its small files, its permissions |
-//! | `replica` | databases that follow the log of another one |
+//! | `families` | column families by id and by name, and the groups that are flushed together |
+//! | `gc` | rows with old versions, the limit of memory, dropped families |
+//! | `follow` | following the log of another database: lanes, the watermark, the read horizon |
+//! | `log` | the log as transactions see it: writers, the quorum-durable position, room, times; a database without one |
+//! | `flush` | flushing families to levels, re-logging, rewriting trees, the search for rot |
+//! | `serial` | what SERIALIZABLE transactions read and wrote |
+//! | `live_options`, `measured`, `background` | options that change, samples of calls, a thread that works in rounds |
+//! | `shared` | the state that all handles share: its mode, its threads and their rounds |
+//! | `session` | [`Session`]: the transactions of one client, their waits, and how they end |
 //! | `backup` | checkpoints, backups and restores |
+//! | `open` | opening a directory: loading the levels, replaying the log, also without writing a byte |
+//! | `db` | [`Db`]: one open database |
+//! | `replica` | databases that follow the log of another one, and their promotion |
+//! | `traced` | a session that records what it did, for a checker |
 //! | `kv` | the key-value interface for programs that embed a database: [`kv::Db`] |
-//! | `db`, `shared`, `background` | [`Db`], the state that all handles share, and its threads |
-//! | `options`, `live_options`, `error`, `measured`, `planted` | settings, errors, samples of calls, mistakes for tests |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -54,12 +59,14 @@
 
 mod background;
 mod backup;
+mod calls;
 mod db;
 mod dir;
 mod error;
 mod error_kind;
 mod families;
 mod flush;
+mod follow;
 mod gc;
 pub mod kv;
 mod live_options;
@@ -73,16 +80,21 @@ mod options;
 mod planted;
 mod redo;
 mod replica;
+mod serial;
 mod session;
 mod shared;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
 mod shuttle_tests;
+#[cfg(feature = "trace-oracle")]
+mod traced;
+mod utc;
 
 pub use backup::{
     Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, LevelsCopy, RestoreTo, Restored,
     check_backup_manifest, restore, sample_backup_manifest, verify_backup,
 };
+pub use calls::{Basis, Existing, Insert, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{
@@ -95,39 +107,39 @@ pub use collie_txn::{
     LockOwner, LockPicture, LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld,
     WaitLimit, XidFate, XidSnapshot,
 };
-pub use db::{Db, EngineStat};
+pub use db::{Db, EngineStat, HeldState};
 pub use dir::directory_identity::{DirectoryIdentity, forget_histories_from};
-pub use dir::histories::HistoryState;
+pub use dir::histories::{HistoryStart, HistoryState};
 pub use dir::log_place::{data_dir_of, log_dir_of};
 pub use dir::promise::Promise;
 pub use dir::witness_state::{DegradedLeader, WitnessState};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
+pub use families::key_range::KeyRange;
 pub use families::names::{foreign_rows, sql_name_row};
 pub use flush::FlushStat;
 pub use flush::figures::FamilyFlushStat;
 pub use flush::scrub::{Rot, ScrubStat};
+pub use follow::{ApplyStat, CatalogChange, CatalogHook, CatalogRows};
 #[doc(hidden)]
 pub use log::commit_times::Logged;
 pub use log::drawn::DrawnCommit;
-pub use log::quorum_note::QuorumNote;
-pub use log::room::{RoomWait, StallStat, Stalls};
+pub use log::room::{StallStat, Stalls};
 pub use log::settled::{CommitLevel, Confirmed};
+pub use log::shown_wait::ShownWait;
 pub use log::times::LogTimes;
 pub use open::progress::{OpenPhase, OpenProgress};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use redo::describe::{describe_record, is_commit_record};
-pub use replica::{
-    ApplyStat, CatalogChange, CatalogHook, CatalogRows, HeldState, HistoryStart, Replica, ReplicaOptions, Seed,
-    ShownWait,
-};
+pub use redo::quorum_record::QuorumNote;
+pub use replica::{Replica, ReplicaOptions, Seed};
 pub use session::Session;
 pub use session::advisory::Advisory;
-pub use session::calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
-#[cfg(feature = "trace-oracle")]
-pub use session::traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
+pub use session::room_wait::RoomWait;
 pub use session::wait::{Ack, WaitFuture};
+#[cfg(feature = "trace-oracle")]
+pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 
 /// Checks the types that a server moves between its threads.
 const _: () = {

@@ -28,9 +28,11 @@ use collie_wal::{Mark, ModelLog, ModelSink, ModelWriter, Protocol};
 use crate::{
     families::Families,
     gc::garbage::{Garbage, Reach},
+    log::marks::Marks,
     log::settled::{CommitLevel, Confirm, ConfirmWait, Confirmed, Settled},
-    session::ack_condition::{AckCondition, Marks},
-    session::writes::{TxnStatuses, Writes},
+    log::txn_statuses::TxnStatuses,
+    session::ack_condition::AckCondition,
+    session::writes::Writes,
 };
 
 /// The log of a model as the transactions' log, with replicas if they are counted.

@@ -13,8 +13,8 @@ use collie_txn::{Blocker, Isolation, RowLockRequest, Txns};
 
 use crate::Write;
 use crate::log::EngineLog;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::redo::buffer::RedoBuffer;
-use crate::session::writes::TxnStatuses;
 
 /// Records a read of a row by its key.
 #[cold]

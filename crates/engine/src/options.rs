@@ -7,7 +7,12 @@ use collie_base::Xid;
 use collie_store::LevelOptions;
 
 use crate::EngineError;
-use crate::flush::jobs::{JOBS_DEFAULT, JOBS_MAX};
+
+/// Number of flushes and re-logs at a time, unless the options say otherwise. Jobs mostly wait for the disk; more
+/// of them than the disk serves at once only occupy memory.
+pub(crate) const JOBS_DEFAULT: usize = 4;
+/// The largest number that options may ask for.
+pub(crate) const JOBS_MAX: usize = 64;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]

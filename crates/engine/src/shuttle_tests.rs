@@ -35,7 +35,8 @@ use collie_txn::{
 
 use crate::families::Families;
 use crate::gc::garbage::{Garbage, Reach};
-use crate::session::writes::{TxnStatuses, Writes};
+use crate::log::txn_statuses::TxnStatuses;
+use crate::session::writes::Writes;
 
 const ROWS: usize = 3;
 const OPENING: i64 = 100;

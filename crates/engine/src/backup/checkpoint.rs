@@ -22,6 +22,7 @@ use crate::EngineError;
 use crate::dir::control::Control;
 use crate::log::no_log::NOTHING_TO_COPY;
 use crate::shared::Shared;
+use crate::shared::mode::Leading;
 
 /// The directory inside the data directory that holds links to tables while they are copied elsewhere.
 const STAGE: &str = "checkpoint.collie-partial";
@@ -68,7 +69,7 @@ impl Shared {
         let _one_at_a_time = self.checkpoints.lock();
         let mut work = Work::new(&self.env, watch);
         let files = work.files();
-        let Some(place) = self.place() else { return Err(EngineError::Closed) };
+        let Some(Leading { place, .. }) = self.mode.leading() else { return Err(EngineError::Closed) };
         let dirs: Vec<&Path> = place.dirs().collect();
         let data = dirs[0];
         let (target, partial) = admit(files, &dirs, target)?;
@@ -138,7 +139,9 @@ impl Shared {
             return Err(EngineError::InvalidArgument { what: "a copy of a replica's levels: take it of its primary" });
         }
         let base = self.writable_base()?;
-        let (Some(wal), Some(place)) = (log.wal(), self.place()) else { return Err(EngineError::Closed) };
+        let (Some(wal), Some(Leading { place, .. })) = (log.wal(), self.mode.leading()) else {
+            return Err(EngineError::Closed);
+        };
         let _one_at_a_time = self.checkpoints.lock();
         let mut work = Work::new(&self.env, watch);
         let dirs: Vec<&Path> = place.dirs().collect();

@@ -7,7 +7,7 @@
 
 use collie_env::{Env, open_files_max};
 
-use crate::flush::jobs::JOBS_DEFAULT;
+use crate::options::JOBS_DEFAULT;
 use crate::{EngineError, Options};
 
 /// Files of the database and of the program around it, without tables.

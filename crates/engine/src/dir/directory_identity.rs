@@ -8,7 +8,7 @@ use collie_env::Env;
 
 use crate::EngineError;
 use crate::dir::control::Control;
-use crate::replica::HistoryStart;
+use crate::dir::histories::HistoryStart;
 
 /// The identity of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,37 @@
-//! `HistoryState`: the state of a history as a node knows it, for sessions that wait for a position in it.
+//! [`HistoryStart`]: where a history of the log begins. [`HistoryState`]: the state of a history as a node knows it, for
+//! sessions that wait for a position in it.
 //!
 //! A position has a meaning only together with its history: after a failover the same number names another place.
 //! Histories of one line follow each other; each ends for good where the record before the next one ends.
 
-use collie_base::{HistoryId, Lsn};
+use collie_base::{HistoryId, Lsn, Term};
 
-use crate::HistoryStart;
+use crate::dir::control::History;
+
+/// The start of a history, as the control file of a node knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryStart {
+    /// The number of the leadership.
+    pub term: Term,
+    /// The random id of the history.
+    pub history: HistoryId,
+    /// The position of its INCARNATION record, where it starts.
+    pub start: Lsn,
+    /// The end of the record before that one.
+    pub prev_end: Lsn,
+}
+
+impl From<History> for HistoryStart {
+    fn from(History { term, id, start, previous_end }: History) -> Self {
+        Self { term, history: id, start, prev_end: previous_end }
+    }
+}
+
+impl From<HistoryStart> for History {
+    fn from(HistoryStart { term, history, start, prev_end }: HistoryStart) -> Self {
+        Self { term, id: history, start, previous_end: prev_end }
+    }
+}
 
 /// The state of a history as a node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +59,6 @@ impl HistoryState {
 
 #[cfg(test)]
 mod tests {
-    use collie_base::Term;
-
     use super::*;
 
     /// Goal: a history is current, ended where its successor begins to count, or unknown. Method: a list of three.

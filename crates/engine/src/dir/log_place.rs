@@ -33,7 +33,6 @@ use parking_lot::Mutex;
 use crate::EngineError;
 use crate::dir::control::Control;
 use crate::dir::frame::{self, Refused};
-use crate::open::has_log_files;
 
 /// File next to the log: names its owner.
 const OWNER: &str = "owner";
@@ -287,4 +286,19 @@ pub fn log_dir_of(data: &Path, env: &Env) -> Result<PathBuf, EngineError> {
 /// The file that says so is damaged or cannot be read.
 pub fn data_dir_of(log_dir: &Path, env: &Env) -> Result<Option<PathBuf>, EngineError> {
     Ok(LogOwner::read(env, log_dir)?.map(|owner| owner.data))
+}
+
+/// Returns whether the directory holds a log file.
+pub(crate) fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
+    match env.files.list(dir) {
+        Ok(names) => Ok(names.iter().any(|name| name.ends_with(".wal"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(EngineError::io("list", dir.to_owned(), error)),
+    }
+}
+
+/// Returns whether a copy of the log holds a log file. An unreachable copy counts as empty; the log decides what
+/// follows from that.
+pub(crate) fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
+    has_log_files(dir, env).unwrap_or(false)
 }

@@ -2,10 +2,12 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `key_range` | a range of keys |
 //! | `names` | the names of families, as rows of the catalog family |
 //! | `groups` | families that are flushed together |
 
 pub(crate) mod groups;
+pub(crate) mod key_range;
 pub(crate) mod names;
 
 use std::sync::Arc;

@@ -29,8 +29,9 @@ use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use collie_base::{CfId, Lsn};
 use collie_store::{Resolve, ScanRequest, TxnStatus, View, Word};
 
+use crate::EngineError;
 use crate::families::Families;
-use crate::{EngineError, KeyRange};
+use crate::families::key_range::KeyRange;
 
 /// Version of every value written.
 const FORMAT: u8 = 1;

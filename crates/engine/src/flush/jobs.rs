@@ -9,19 +9,13 @@
 //! - J3. A claim that was waited for has a slot for a snapshot: there are as many slots as jobs may run at a time
 //!   (`store.compaction_threads`).
 //!
-//! Checked by the tests below and `flusher_tests.rs`.
+//! Checked by the tests below and `shared/flushing_tests.rs`.
 
 use std::collections::BTreeSet;
 
 use collie_base::CfId;
 use collie_txn::{Place, TxnError};
 use parking_lot::{Condvar, Mutex};
-
-/// Number of flushes and re-logs at a time, unless the options say otherwise. Jobs mostly wait for the disk; more
-/// of them than the disk serves at once only occupy memory.
-pub(crate) const JOBS_DEFAULT: usize = 4;
-/// The largest number that options may ask for.
-pub(crate) const JOBS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Inner {

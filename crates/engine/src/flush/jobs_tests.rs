@@ -7,7 +7,8 @@ use collie_txn::Txns;
 
 use super::*;
 use crate::Options;
-use crate::flush::flusher::tests::tiny;
+use crate::options::{JOBS_DEFAULT, JOBS_MAX};
+use crate::shared::flushing::tests::tiny;
 use crate::{Db, Env};
 
 fn jobs_of(txns: &Txns<crate::log::EngineLog>) -> Jobs {
@@ -65,7 +66,7 @@ fn as_many_flushes_run_side_by_side_as_the_options_say() {
                 cf
             })
             .collect();
-        let base = db.shared.base.as_ref().unwrap();
+        let base = db.shared.base().unwrap();
         std::thread::scope(|scope| {
             let held = base.hold_ends();
             let flushes = scope.spawn(|| kv.flush_cf(&cfs.iter().collect::<Vec<_>>()));

@@ -43,7 +43,6 @@
 //! | `figures`, `troubles` | figures by family; flushes that fail, and why |
 
 pub(crate) mod figures;
-pub(crate) mod flusher;
 pub(crate) mod jobs;
 pub(crate) mod relog;
 pub(crate) mod scrub;
@@ -74,10 +73,10 @@ use crate::gc::garbage::Garbage;
 use crate::log::EngineLog;
 use crate::log::carry::Carry;
 use crate::log::large::LargeTransactions;
-use crate::log::quorum_note::QuorumNotes;
+use crate::log::quorum_notes::QuorumNotes;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::planted::is_planted;
-use crate::session::writes::TxnStatuses;
-use crate::shared::XID_BLOCK;
+use crate::redo::XID_BLOCK;
 
 /// A family that was taken out of memory and may come back if its drop is lost.
 #[derive(Debug)]

@@ -29,9 +29,9 @@ use crate::families::Families;
 use crate::flush::figures::FlushCause;
 use crate::flush::{Base, Parts};
 use crate::log::EngineLog;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::planted::{is_planted, passes};
 use crate::redo::{Op, Relogged, encode_relog, tag};
-use crate::session::writes::TxnStatuses;
 
 /// Bytes of entries after which a record ends.
 const RECORD_BYTES: usize = 32 << 10;

@@ -6,8 +6,8 @@ use collie_env::{CrashPoint, SimFiles, SimRandom};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::flush::flusher::tests::{begin, put_one, tiny};
 use crate::planted::{with_planted, with_visit};
+use crate::shared::flushing::tests::{begin, put_one, tiny};
 use crate::{Basis, Db, Env, Insert, Options, Outcome, Session, Write};
 
 fn open(env: Env, options: Options) -> Db {
@@ -31,7 +31,7 @@ fn write_one(db: &Db, cf: CfId, key: &[u8], what: Write<'_>) {
 }
 
 fn relog(db: &Db, cfs: &[CfId]) {
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     assert!(base.relog(cfs, u64::MAX, &db.shared.parts()).unwrap());
 }
 
@@ -126,7 +126,7 @@ fn log_goes_only_when_its_relog_is_durable() {
         put_one(&db, &db.family(cf), b"k", b"v");
         pad(&db, padding, 0);
         relog(&db, &[cf]);
-        db.shared.base.as_ref().unwrap().cut_log(1, &db.shared.parts()).unwrap();
+        db.shared.base().unwrap().cut_log(1, &db.shared.parts()).unwrap();
         assert!(db.flush_stat().log_start > Lsn::FIRST, "the test needs log to go");
         get(&after_power_cut(&disk, 47), cf, b"k")
     };
@@ -154,7 +154,7 @@ fn relog_whose_beginning_is_cut_counts_no_more() {
     with_visit("re-log has taken its rows", meanwhile, || relog(&db, &[cf]));
     let deleted = db.durable();
     relog(&db, &[cf]);
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     base.cut_log(1, &db.shared.parts()).unwrap();
     let start = db.flush_stat().log_start;
     assert!(start > Lsn::FIRST && start < deleted && db.shared.oldest() == Some(later), "{start}: cut in the midst");
@@ -189,7 +189,7 @@ fn relogged_rows_are_flushed_later_and_free_large_transactions() {
     relog(&db, &[cf]);
     pad(&db, padding, 0);
     let since = db.unflushed(cf).since.unwrap();
-    db.shared.base.as_ref().unwrap().cut_log(1, &db.shared.parts()).unwrap();
+    db.shared.base().unwrap().cut_log(1, &db.shared.parts()).unwrap();
     assert_eq!(db.flush_stat().log_start, since, "the large transaction's chunks are gone");
     let check = |db: &Db| {
         assert_eq!((get(db, cf, b"a"), get(db, cf, b"b").as_deref()), (None, Some(&b"1"[..])));
@@ -221,7 +221,7 @@ fn power_cut_at_any_call_of_a_relog_loses_nothing() {
     let noted = Arc::clone(&moments);
     disk.watch(move |point| noted.lock().push(point));
     relog(&db, &[cf]);
-    db.shared.base.as_ref().unwrap().cut_log(1, &db.shared.parts()).unwrap();
+    db.shared.base().unwrap().cut_log(1, &db.shared.parts()).unwrap();
     let moments = std::mem::take(&mut *moments.lock());
     assert!(moments.len() > 4, "{} moments", moments.len());
     let random = SimRandom::new(55);

@@ -22,7 +22,7 @@ use collie_store::{AddRows, Edit, Family, LevelsError, Replaced, TreeState};
 
 use crate::EngineError;
 use crate::flush::{Base, Parts};
-use crate::session::writes::TxnStatuses;
+use crate::log::txn_statuses::TxnStatuses;
 
 /// Bytes of keys and values that are copied before they are written.
 const BATCH_BYTES: usize = 64 << 20;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use collie_env::{Fault, SimFiles};
 
-use crate::flush::flusher::tests::{begin, put_one, tiny};
+use crate::shared::flushing::tests::{begin, put_one, tiny};
 use crate::{Db, Env, Insert, Options};
 
 const DIR: &str = "/db";
@@ -17,7 +17,7 @@ fn keys(db: &Db, f: &crate::Family) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let session = begin(db);
     let at = session.snapshot().unwrap();
-    f.states(at, &crate::session::writes::TxnStatuses(&db.shared.txns), &mut |state| keys.push(state.key.to_vec()));
+    f.states(at, &crate::log::txn_statuses::TxnStatuses(&db.shared.txns), &mut |state| keys.push(state.key.to_vec()));
     keys
 }
 
@@ -133,7 +133,7 @@ fn cleared_family_keeps_its_old_tree() {
     let f = db.family(db.create_family());
     put_one(&db, &f, b"row", b"");
     db.flush_all().unwrap();
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     let tree = base.tree(base.levels().tree_of(f.id()).unwrap());
     f.clear();
     let at = db.durable();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use collie_wal::{RecoveryMode, RingKind};
 
-use crate::flush::jobs::JOBS_MAX;
+use crate::options::JOBS_MAX;
 use crate::{Compression, EngineError, LevelOptions};
 
 /// How a database is opened.

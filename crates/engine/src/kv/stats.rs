@@ -39,7 +39,7 @@ pub struct CfStats {
 
 impl Stats {
     pub(crate) fn of(db: &crate::Db, levels: LevelStat) -> Self {
-        let base = db.shared.base.as_ref();
+        let base = db.shared.base();
         let flush = |cf| base.map_or_else(FamilyFlushStat::default, |base| base.figures.lock().of(cf));
         let families = db.shared.families.all();
         let mut families: Vec<CfStats> = families

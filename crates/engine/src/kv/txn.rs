@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::batch::{Put, check_sizes};
 use super::write::Upsert;
 use super::{Cf, Db, Receipt, Scan, WriteOptions, scan};
-use crate::session::calls::{Basis, Mark, Outcome, Write};
+use crate::calls::{Basis, Mark, Outcome, Write};
 use crate::{EngineError, Isolation, KeyRange, LockStrength, RowBytes, Session, StatementKind};
 
 /// How a transaction runs.

@@ -7,7 +7,7 @@ use collie_txn::Blocker;
 
 use super::WriteOptions;
 use super::batch::Put;
-use crate::session::calls::{Basis, Outcome, Write};
+use crate::calls::{Basis, Outcome, Write};
 use crate::{EngineError, Isolation, Session, StatementKind};
 
 /// The result of one step.

@@ -15,7 +15,7 @@
 use collie_base::codec::{DecodeError, Reader};
 use collie_base::{CfId, Lsn, Xid};
 
-use crate::log::quorum_note::NotedAt;
+use crate::log::quorum_notes::NotedAt;
 use crate::redo::{Redo, tag};
 
 /// The version without a QUORUM record, so that earlier programs can still read it.

@@ -1,7 +1,7 @@
 //! Commits with times, for replayers that order by the begin of transactions; replay in this engine does not need
 //! them.
 //!
-//! They serve benchmarks: after [`Db::note_commit_times`] commits are logged as COMMIT_TIMED records (`redo`),
+//! They serve benchmarks: after [`Db::note_commit_times`](crate::Db::note_commit_times) commits are logged as COMMIT_TIMED records (`redo`),
 //! which every reader treats as COMMIT; a replayer of such a log reads them through [`Logged`]. While this is off,
 //! a commit pays one load.
 //!
@@ -16,14 +16,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use collie_base::codec::{Reader, put_varint};
 use collie_base::{CfId, Lsn, Xid};
 
+use crate::EngineError;
 use crate::redo::{Op, REDO_VERSION, Redo, tag};
-use crate::{Db, EngineError};
 
 /// Whether commits carry times.
 #[derive(Debug, Default)]
 pub(crate) struct CommitTimes(AtomicBool);
 
 impl CommitTimes {
+    /// Makes commits carry times.
+    pub(crate) fn turn_on(&self) {
+        self.0.store(true, Relaxed);
+    }
+
     /// Returns whether commits carry times.
     pub(crate) fn are_on(&self) -> bool {
         self.0.load(Relaxed)
@@ -37,15 +42,6 @@ pub(crate) fn timed(commit: &[u8], begin: Lsn, oldest: Lsn) -> Vec<u8> {
     put_varint(&mut record, oldest.get());
     record.extend_from_slice(commit.get(1..).unwrap_or_default());
     record
-}
-
-impl Db {
-    /// Makes commits carry times in the log from now on, for benchmarks of replayers that need them. It cannot be
-    /// turned off.
-    #[doc(hidden)]
-    pub fn note_commit_times(&self) {
-        self.shared.commit_times.0.store(true, Relaxed);
-    }
 }
 
 /// A record of the log, reduced to what it states about a transaction's writes, for replayers in benchmarks.
@@ -129,7 +125,7 @@ mod tests {
     use collie_env::Env;
 
     use super::*;
-    use crate::{Basis, Insert, Isolation, Options, StatementKind, Write};
+    use crate::{Basis, Db, Insert, Isolation, Options, StatementKind, Write};
 
     /// Goal: C1, and a log with times is replayed like any other. Method: transactions that overlap; their
     /// records; the database is opened again.

@@ -15,25 +15,30 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `settled`, `quorum_note` | the quorum-durable position, and the record of which replicas are asked |
-//! | `hand_over`, `write_pause` | a switchover on the side of the primary; writers that wait meanwhile |
+//! | `settled`, `quorum_notes` | the quorum-durable position, and which replicas are asked from where on |
+//! | `write_pause` | writers that wait while a primary hands over |
 //! | `room`, `limit` | how long the log may get, for writers and for flushes |
 //! | `carry`, `large` | what of the log has to be kept: facts of released log, transactions with chunks |
 //! | `time_marks`, `drawn`, `times`, `commit_times` | times in the log, a sample of commits, the time that work spends in the log |
+//! | `marks` | how far the log has come, as the waits of commits ask for it |
+//! | `shown_wait` | the wait until snapshots of a replica show a position |
+//! | `txn_statuses` | the statuses of transactions, as rows ask for them |
 //! | `no_log` | a database without a log |
 
 pub(crate) mod carry;
 pub(crate) mod commit_times;
 pub(crate) mod drawn;
-pub(crate) mod hand_over;
 pub(crate) mod large;
 pub(crate) mod limit;
+pub(crate) mod marks;
 pub(crate) mod no_log;
-pub(crate) mod quorum_note;
+pub(crate) mod quorum_notes;
 pub(crate) mod room;
 pub(crate) mod settled;
+pub(crate) mod shown_wait;
 pub(crate) mod time_marks;
 pub(crate) mod times;
+pub(crate) mod txn_statuses;
 pub(crate) mod write_pause;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,12 +50,13 @@ use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
 use parking_lot::{Mutex, RwLock};
 
+use crate::follow::followed::Followed;
 use crate::log::drawn::Draw;
+use crate::log::marks::Marks;
 use crate::log::settled::Settled;
+use crate::log::shown_wait::ShownWait;
 use crate::log::times::{Part, counted};
 use crate::redo::tag as redo_tag;
-use crate::replica::followed::Followed;
-use crate::session::ack_condition::Marks;
 
 /// Number of cells that a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
@@ -178,11 +184,6 @@ impl EngineLog {
         }
     }
 
-    /// Returns whether a log is followed, or was until it became this database's own.
-    pub(crate) const fn has_followed(&self) -> bool {
-        matches!(self.backing, Backing::Following { .. })
-    }
-
     /// Returns the log that is appended to, if there is one.
     #[inline]
     fn open(&self) -> Option<&Open> {
@@ -300,7 +301,7 @@ impl EngineLog {
         match self.state() {
             State::Open(Open { wal, .. }) => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
             State::Following(followed) => {
-                followed.shown.wait(lsn).map_err(|_| WalError::Closed)?;
+                ShownWait::new(&followed.shown, lsn).block().map_err(|_| WalError::Closed)?;
                 if mark == Mark::Boundary { Ok(()) } else { followed.own.wait_durable(lsn) }
             }
             State::Ended(end) if lsn <= end => Ok(()),

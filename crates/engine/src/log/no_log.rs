@@ -8,7 +8,7 @@
 //! | directory, as found | opened with a log | opened without a log |
 //! |---|---|---|
 //! | new | a log is created | `reserved` is written, and no log |
-//! | with a log | as usual | [`leave_log`]: everything is flushed, `reserved` is written, log files are removed |
+//! | with a log | as usual | [`leave_log`](crate::open::leave_log): everything is flushed, `reserved` is written, log files are removed |
 //! | with `reserved` | log files are removed, a log begins above all numbers, `reserved` is removed | continues |
 //!
 //! # Invariants
@@ -29,18 +29,16 @@ mod sink;
 use std::io;
 use std::path::Path;
 
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::CfId;
 use collie_env::{Env, Files};
-use collie_wal::{RecordRef, RecoveryMode, RingKind};
+use collie_wal::{RecoveryMode, RingKind};
 
 pub(crate) use self::reserved::Reserved;
-pub(crate) use self::sink::Numbers;
+pub(crate) use self::sink::{Numbers, ahead_bytes};
 use crate::dir::control::Control;
 use crate::families::Families;
 use crate::families::names::{self, NameRow};
-use crate::open::LogSource;
-use crate::shared::XID_BLOCK;
-use crate::{Db, EngineError, OpenProgress, Options};
+use crate::{EngineError, Options};
 
 /// Error of a call that waits for the disk.
 pub(crate) const NOTHING_TO_SYNC: EngineError = EngineError::InvalidArgument {
@@ -90,55 +88,6 @@ pub(crate) fn check(options: &Options) -> Result<(), EngineError> {
 pub(crate) fn check_has_log(env: &Env, dir: &Path) -> Result<(), EngineError> {
     let Some(control) = Control::read(env, dir)? else { return Ok(()) };
     Reserved::read(env, dir, control.cluster)?.map_or(Ok(()), |_| Err(LEFT_WITHOUT_LOG))
-}
-
-/// Flushes everything that only the log has into the levels, and notes that the log is not needed any more (N2).
-/// Does nothing where there is no log.
-pub(crate) fn leave_log(
-    env: &Env,
-    dir: &Path,
-    options: &Options,
-    progress: &mut dyn FnMut(&OpenProgress),
-) -> Result<(), EngineError> {
-    let Some(control) = Control::read(env, dir)? else { return Ok(()) };
-    if Reserved::read(env, dir, control.cluster)?.is_some() {
-        return Ok(());
-    }
-    let logged = Options { wal_enabled: true, background: false, ..options.clone() };
-    let (db, _report) = Db::open(dir, logged, env.clone(), progress)?;
-    let left = flush_and_note(&db, dir, options);
-    let closed = db.close();
-    left.and(closed)
-}
-
-fn flush_and_note(db: &Db, dir: &Path, options: &Options) -> Result<(), EngineError> {
-    let shared = &db.shared;
-    if shared.txns.log().wal().is_some_and(collie_wal::Log::has_consumers) {
-        let what = "wal.enabled = false while a replication slot or another consumer keeps its place in the log: remove it first";
-        return Err(EngineError::InvalidArgument { what });
-    }
-    db.flush_all()?;
-    let next = shared.txns.log().next().unwrap_or(Lsn::FIRST);
-    let reserved = Reserved {
-        end: next.plus(sink::ahead_bytes(&options.log)),
-        xid_limit: Xid::new(shared.txns.next_xid().get().saturating_add(XID_BLOCK)),
-        next_family: shared.families.next_id(),
-    };
-    // While the log's lock is still held: the next process that opens the directory finds `reserved`.
-    reserved.write(&shared.env, dir, shared.control().cluster)
-}
-
-/// A log that begins here and has no record.
-pub(crate) struct NoRecords(pub(crate) Lsn);
-
-impl LogSource for NoRecords {
-    fn end(&self) -> Lsn {
-        self.0
-    }
-
-    fn visit(&self, _: Lsn, _: impl FnMut(RecordRef<'_>) -> Result<(), EngineError>) -> Result<(), EngineError> {
-        Ok(())
-    }
 }
 
 /// Removes the files of a log that `reserved` makes void (N2), under the log's lock; `false`: there is no

@@ -27,21 +27,16 @@
 //! Checked by the tests below and, with a flush that is held up, by `log/room_tests.rs`.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn};
-use collie_txn::CancelHandle;
 use collie_wal::Warnings;
 use parking_lot::Mutex;
 
 use crate::EngineError;
-use crate::shared::Shared;
 
 /// Least time between two warnings that writers wait.
 const WARN_AGAIN: Duration = Duration::from_secs(60);
@@ -289,7 +284,14 @@ impl LogRoom {
 
     /// Returns ready if there is room; else notes the waiter (B2), and the family `oldest`, which needs the oldest
     /// log.
-    fn poll(&self, slot: usize, durable: Lsn, now: Duration, oldest: Option<CfId>, waker: &Waker) -> Poll<()> {
+    pub(crate) fn poll(
+        &self,
+        slot: usize,
+        durable: Lsn,
+        now: Duration,
+        oldest: Option<CfId>,
+        waker: &Waker,
+    ) -> Poll<()> {
         let mut inner = self.inner.lock();
         let woken = self.fill(&mut inner, durable, now);
         let has_room = self.has_room(durable);
@@ -307,12 +309,12 @@ impl LogRoom {
     }
 
     /// Forgets a waiter.
-    fn leave(&self, slot: usize, now: Duration) {
+    pub(crate) fn leave(&self, slot: usize, now: Duration) {
         self.inner.lock().over(slot, now);
     }
 
     /// Checks once more, with the tokens of now; the error says why there is no room, and is counted.
-    fn refuse(&self, durable: Lsn, now: Duration, oldest: Option<CfId>) -> Result<(), EngineError> {
+    pub(crate) fn refuse(&self, durable: Lsn, now: Duration, oldest: Option<CfId>) -> Result<(), EngineError> {
         let mut inner = self.inner.lock();
         inner.oldest = oldest;
         let woken = self.fill(&mut inner, durable, now);
@@ -333,117 +335,6 @@ impl LogRoom {
         let is_stopped = has_limit && durable >= inner.stop_at();
         let cause = (is_stopped || waiting > 0).then(|| inner.why(durable));
         StallStat { waiting, is_stopped, cause, trouble: inner.trouble.clone(), ..inner.stat.clone() }
-    }
-}
-
-/// Resolves when the statement may write: there is room in the log, and no switchover stops transactions from
-/// beginning to.
-///
-/// # Errors
-/// [`EngineError::Cancelled`], [`EngineError::Closed`]; [`EngineError::Replica`] once another node leads.
-///
-/// # Cancel safety
-/// Dropping it ends the wait; nothing is held.
-#[must_use = "a wait that is dropped waits no more"]
-#[derive(Debug)]
-pub struct RoomWait {
-    shared: Arc<Shared>,
-    cancel: CancelHandle,
-    /// Whether it waits while a primary hands over.
-    begins: bool,
-    /// Whether it waits for flushes.
-    needs_room: bool,
-}
-
-impl RoomWait {
-    /// Returns the wait for the session behind `cancel` before it writes; `None`: there is nothing to wait for.
-    /// `begins`: its transaction has not written yet. With `no_slowdown` a wait is an error.
-    pub(crate) fn before_writing(
-        shared: &Arc<Shared>,
-        begins: bool,
-        no_slowdown: bool,
-        cancel: impl FnOnce() -> CancelHandle,
-    ) -> Result<Option<Self>, EngineError> {
-        let has_room = shared.room.has_room(shared.durable());
-        if has_room {
-            return Self::before_first_write(shared, begins, no_slowdown, cancel);
-        }
-        if no_slowdown {
-            return shared.room.refuse(shared.durable(), shared.now(), shared.oldest()).map(|()| None);
-        }
-        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel(), begins, needs_room: true }))
-    }
-
-    /// Does the same as [`RoomWait::before_writing`] without looking at the room.
-    pub(crate) fn before_first_write(
-        shared: &Arc<Shared>,
-        begins: bool,
-        no_slowdown: bool,
-        cancel: impl FnOnce() -> CancelHandle,
-    ) -> Result<Option<Self>, EngineError> {
-        if !begins || shared.pause.is_open() {
-            return Ok(None);
-        }
-        if no_slowdown {
-            return Err(EngineError::Busy { why: "this primary hands over to one of its replicas".to_owned() });
-        }
-        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel(), begins, needs_room: false }))
-    }
-
-    /// Waits on this thread.
-    ///
-    /// # Errors
-    /// Those of the future.
-    pub fn block(mut self) -> Result<(), EngineError> {
-        struct Unpark(std::thread::Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut cx = Context::from_waker(&waker);
-        loop {
-            match Pin::new(&mut self).poll(&mut cx) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // an earlier wake ends it at once
-            }
-        }
-    }
-}
-
-impl Future for RoomWait {
-    type Output = Result<(), EngineError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (slot, shared) = (self.cancel.slot(), &*self.shared);
-        let is_closed = || shared.closed.load(std::sync::atomic::Ordering::Acquire);
-        // A reason why no wait can succeed any more is reported before a reason of this session.
-        if self.begins && shared.pause.is_over() {
-            return Poll::Ready(Err(if is_closed() { EngineError::Closed } else { EngineError::Replica }));
-        }
-        if self.cancel.poll_cancelled(cx).is_ready() {
-            return Poll::Ready(Err(EngineError::Cancelled));
-        }
-        if self.begins && shared.pause.poll(slot, cx.waker())?.is_pending() {
-            return Poll::Pending;
-        }
-        if !self.needs_room {
-            return Poll::Ready(Ok(()));
-        }
-        let polled = shared.room.poll(slot, shared.durable(), shared.now(), shared.oldest(), cx.waker());
-        // `close` lets every waiter continue after it has set `closed`.
-        if is_closed() {
-            return Poll::Ready(Err(EngineError::Closed));
-        }
-        polled.map(Ok)
-    }
-}
-
-impl Drop for RoomWait {
-    fn drop(&mut self) {
-        self.shared.room.leave(self.cancel.slot(), self.shared.now());
-        self.shared.pause.leave(self.cancel.slot());
     }
 }
 

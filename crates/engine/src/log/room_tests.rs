@@ -1,6 +1,8 @@
 //! Writers while flushes are behind: tokens by the clock, and real writers during a flush that is held up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Wake;
 use std::thread;
 
 use super::*;
@@ -140,7 +142,7 @@ fn writers_stop_at_two_limits_while_a_flush_is_held_up_and_go_on_after_it() {
     let mut early = db.session().unwrap();
     begin(&mut early);
     assert_eq!(early.insert(&f, b"early", b"").unwrap(), Insert::Done);
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     let held = base.hold_up();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let write = |number: u64| -> Result<(), EngineError> {

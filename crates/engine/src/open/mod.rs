@@ -11,10 +11,12 @@
 //! | `replay` | the records of the log, read once |
 //! | `apply`, `gather` | threads that put row writes into families, and the sorting of what they staged |
 //! | `read_only`, `salvaged` | openings that write nothing, of a whole log and of a damaged one |
+//! | `leave_log` | the opening without a log of a directory that has one |
 //! | `progress` | how far an opening has come |
 
 pub(crate) mod apply;
 pub(crate) mod gather;
+mod leave_log;
 pub(crate) mod load;
 pub(crate) mod progress;
 pub(crate) mod read_only;
@@ -35,24 +37,23 @@ use collie_store::{Levels, LevelsNoted};
 use collie_txn::Txns;
 use collie_wal::{Checked, Ending, Log, Mark, RecordRef, Recovered, RecoveryMode, RingKind, WalError};
 
-use crate::background::{Background, collector, freer};
 use crate::dir::control::{Control, History};
 use crate::dir::descriptors::Descriptors;
-use crate::dir::log_place::LogPlace;
+use crate::dir::log_place::{LogPlace, copy_has_log_files, has_log_files};
 use crate::families::Families;
 use crate::flush::Base;
-use crate::flush::flusher::flusher;
-use crate::flush::scrub::scrubber;
 use crate::log::EngineLog;
 use crate::log::carry::Carry;
-use crate::log::no_log::{NoRecords, Numbers, Reserved};
+use crate::log::no_log::{Numbers, Reserved};
 use crate::open::apply::{Appliers, appliers_for};
+use crate::open::leave_log::{NoRecords, leave_log};
 use crate::open::load::{LoadedLevels, load};
 use crate::open::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::open::replay::{Replay, Replayed};
 use crate::redo::txn_chunks::ChunkScan;
 use crate::redo::{Incarnation, tag};
 use crate::shared::Shared;
+use crate::shared::mode::{Leading, Mode};
 use crate::{EngineError, Options, backup, dir::owner, families::names, log::no_log};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. Flushed
@@ -108,7 +109,7 @@ pub(crate) fn open(
     options.levels.descriptors = descriptors.kept;
     if !options.wal_enabled {
         no_log::check(&options)?;
-        no_log::leave_log(env, dir, &options, progress)?;
+        leave_log(env, dir, &options, progress)?;
     }
     if options.log.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
         no_log::check_has_log(env, dir)?;
@@ -139,7 +140,7 @@ pub(crate) fn open(
     let mut log_options = options.log.clone();
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
     log_options.spares_wait = true; // the files that this opening writes come first
-    let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
+    let slots = log_options.slots;
     let log_dir = place.dir().to_owned();
     let (reserved, numbers) = numbers_of(dir, &options, &mut log_options, &log_dir, control.cluster, env)?;
     let log_env = numbers.as_ref().map_or_else(|| env.clone(), |numbers| numbers.sink());
@@ -223,9 +224,13 @@ pub(crate) fn open(
     }
     let txns = Txns::new(log, options.txn(first_xid));
     let base = Base::new(levels, large, &families, &txns, descriptors.jobs);
-    let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
-    let shared = shared.with_quorum(quorum);
-    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us).in_place(place).without_log(numbers));
+    let now = Duration::from_nanos(env.clock.now_ns());
+    let leading = Leading::new(control, place, time_us, txns.log(), now);
+    let mode = match numbers {
+        None => Mode::Primary { base, leading },
+        Some(numbers) => Mode::NoLog { base, leading, numbers },
+    };
+    let shared = Arc::new(Shared::new((families, txns), mode, quorum, first_xid, &options, env));
     shared.garbage.loaded(old_bytes);
     shared.garbage.freed(cleared_bytes.saturating_add(unnamed_bytes));
     shared.log_xid_limit()?;
@@ -288,16 +293,7 @@ pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path)
     collie_obs::offer_clock(system_ns);
     if options.background {
         let fail = |error| EngineError::io("start a thread for", dir.to_owned(), error);
-        let background = Background::start("collie-gc", Arc::downgrade(shared), collector()).map_err(fail)?;
-        *shared.background.lock() = Some(background);
-        let flushes = Background::start("collie-flush", Arc::downgrade(shared), flusher()).map_err(fail)?;
-        *shared.flusher.lock() = Some(flushes);
-        let frees = Background::start("collie-free", Arc::downgrade(shared), freer()).map_err(fail)?;
-        *shared.freer.lock() = Some(frees);
-        if shared.scrub.is_on() {
-            let scrubs = Background::start("collie-scrub", Arc::downgrade(shared), scrubber()).map_err(fail)?;
-            *shared.scrubber.lock() = Some(scrubs);
-        }
+        shared.start_threads().map_err(fail)?;
     }
     Ok(())
 }
@@ -477,21 +473,6 @@ fn open_log(
         }
     }
     Ok(Log::open(env, dir, options)?)
-}
-
-/// Returns whether the directory holds a log file.
-pub(crate) fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
-    match env.files.list(dir) {
-        Ok(names) => Ok(names.iter().any(|name| name.ends_with(".wal"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(EngineError::io("list", dir.to_owned(), error)),
-    }
-}
-
-/// Returns whether a copy of the log holds a log file. An unreachable copy counts as empty; the log decides what
-/// follows from that.
-pub(crate) fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
-    has_log_files(dir, env).unwrap_or(false)
 }
 
 /// Reads the identity of the directory, or gives it one. Returns whether it was created.

@@ -25,13 +25,16 @@ use collie_wal::{LogView, ReadLock, RecordRef, RecoveryMode};
 use crate::dir::control::Control;
 use crate::dir::descriptors::Descriptors;
 use crate::dir::log_place::LogPlace;
+use crate::dir::log_place::{copy_has_log_files, has_log_files};
 use crate::families::Families;
 use crate::log::EngineLog;
+use crate::log::quorum_notes::QuorumNotes;
 use crate::open::apply::appliers_for;
 use crate::open::progress::{Meter, OpenPhase, OpenProgress};
 use crate::open::replay::Replayed;
-use crate::open::{CHECKPOINT, LogSource, Recovering, copy_has_log_files, has_log_files, note_histories, watched};
+use crate::open::{CHECKPOINT, LogSource, Recovering, note_histories, watched};
 use crate::shared::Shared;
+use crate::shared::mode::Mode;
 use crate::{EngineError, OpenReport, Options, families::names};
 
 impl LogSource for LogView {
@@ -98,8 +101,8 @@ pub(crate) fn open(
     note_histories(&mut control, &incarnations);
 
     let txns = Txns::new(EngineLog::ended(end, Vec::new()), options.txn(first_xid));
-    let shared = Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env);
-    let shared = Arc::new(shared.refusing_writes(EngineError::OpenedReadOnly));
+    let mode = Mode::ReadOnly { control, refusal: EngineError::OpenedReadOnly };
+    let shared = Arc::new(Shared::new((families, txns), mode, QuorumNotes::default(), first_xid, options, env));
     shared.garbage.loaded(old_bytes);
     shared.garbage.freed(cleared_bytes);
     shared.txns.tick(shared.now());

@@ -35,7 +35,7 @@ use crate::EngineError;
 use crate::dir::control::History;
 use crate::families::Families;
 use crate::log::large::{Large, LargeTransactions};
-use crate::log::quorum_note::{NotedAt, QuorumNotes};
+use crate::log::quorum_notes::{NotedAt, QuorumNotes};
 use crate::open::apply::{Appliers, At};
 use crate::planted::is_planted;
 use crate::redo::txn_chunks::{CommittedTxns, TxnChunks};

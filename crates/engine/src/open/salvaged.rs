@@ -31,11 +31,13 @@ use crate::dir::control::Control;
 use crate::dir::log_place::LogPlace;
 use crate::families::Families;
 use crate::log::EngineLog;
+use crate::log::quorum_notes::QuorumNotes;
 use crate::open::Recovering;
 use crate::open::apply::{Appliers, appliers_for};
 use crate::open::progress::{Meter, PROGRESS_RECORDS};
 use crate::open::replay::{Replay, Replayed};
 use crate::shared::Shared;
+use crate::shared::mode::Mode;
 use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, families::names};
 
 /// Number of holes that are reported one by one.
@@ -102,8 +104,8 @@ pub(crate) fn open(
     }
     let incarnation = incarnations.len() as u64;
     let txns = Txns::new(EngineLog::ended(end, log.into_locks()), options.txn(first_xid));
-    let shared = Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env);
-    let shared = Arc::new(shared.refusing_writes(EngineError::Salvaged));
+    let mode = Mode::ReadOnly { control, refusal: EngineError::Salvaged };
+    let shared = Arc::new(Shared::new((families, txns), mode, QuorumNotes::default(), first_xid, options, env));
     let bytes = end.bytes_since(start);
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
     let damaged = std::mem::take(&mut lost.families);

@@ -45,7 +45,7 @@
 use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use collie_base::{CfId, HistoryId, Lsn, Term, Xid};
 
-use crate::log::quorum_note::QuorumRedo;
+use crate::redo::quorum_record::QuorumRedo;
 
 /// The version byte of every payload.
 pub(crate) const REDO_VERSION: u8 = 1;
@@ -54,6 +54,9 @@ pub(crate) const REDO_VERSION: u8 = 1;
 pub(crate) const KEY_BYTES_MAX: usize = 65_531;
 /// The longest value, in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// Number of transaction ids that one XID_LIMIT record covers.
+pub(crate) const XID_BLOCK: u64 = 1 << 20;
 
 /// The kinds of records, as tags of the log.
 pub(crate) mod tag {

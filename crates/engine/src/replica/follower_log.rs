@@ -14,11 +14,11 @@ use collie_wal::{Follower, Log, Mark, RecordRef, Recovered, Unpacker, WalError};
 use parking_lot::Mutex;
 
 use crate::EngineError;
+use crate::follow::followed::OwnLog;
+use crate::follow::record::RecordAt;
+use crate::follow::record::VisitRecord;
+use crate::follow::record::VisitRef;
 use crate::redo::tag;
-use crate::replica::followed::OwnLog;
-use crate::replica::live::VisitRecord;
-use crate::replica::replica::VisitRef;
-use crate::replica::unfinished::RecordAt;
 
 /// See the module's documentation.
 #[derive(Debug)]

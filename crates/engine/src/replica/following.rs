@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 use crate::dir::control::{Control, History};
 use crate::families::Families;
 use crate::flush::Base;
+use crate::follow::followed::{CatalogRows, Followed};
+use crate::follow::lanes::Target;
+use crate::follow::record::RecordAt;
+use crate::follow::record::VisitRecord;
 use crate::gc::garbage::Garbage;
 use crate::log::large::LargeTransactions;
 use crate::redo::Incarnation;
-use crate::replica::followed::{CatalogRows, Followed};
-use crate::replica::lanes::Target;
-use crate::replica::live::{Follow, VisitRecord};
-use crate::replica::unfinished::RecordAt;
+use crate::replica::live::Follow;
 use crate::shared::Shared;
 use crate::{EngineError, QuorumNote};
 
@@ -32,7 +33,7 @@ pub(crate) struct Following {
 
 impl Following {
     fn base(&self) -> &Base {
-        self.shared.base.as_ref().expect("a replica is opened with levels")
+        self.shared.base().expect("a replica is opened with levels")
     }
 }
 

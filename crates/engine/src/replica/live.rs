@@ -15,7 +15,7 @@
 //! | RELOG | skipped: its rows came with their own commits |
 //! | UNLOGGED | holes (see below) |
 //! | QUORUM | remembered for a promotion (`quorum_note.rs`) |
-//! | XID_LIMIT, TIME | remembered for a promotion; [`ReplayTime`](crate::replica::replay_time::ReplayTime) too |
+//! | XID_LIMIT, TIME | remembered for a promotion; [`ReplayTime`](crate::follow::replay_time::ReplayTime) too |
 //!
 //! A commit of the catalog is applied after everything before it is in place, and is in place before anything after it;
 //! users of the catalog are notified before a snapshot shows it. An UNLOGGED record makes a hole in its family from
@@ -53,15 +53,13 @@ use collie_wal::RecordRef;
 
 use crate::families::Families;
 use crate::families::names::{self, NameRow};
+use crate::follow::followed::CatalogRows;
+use crate::follow::lanes::{Lanes, Target};
+use crate::follow::record::{RecordAt, VisitRecord};
 use crate::log::large::LargeTransactions;
 use crate::redo::{Incarnation, Op, Redo};
-use crate::replica::followed::CatalogRows;
-use crate::replica::lanes::{Lanes, Target};
-use crate::replica::unfinished::{Ahead, Chunk, Open, RecordAt, Unfinished};
+use crate::replica::unfinished::{Ahead, Chunk, Open, Unfinished};
 use crate::{EngineError, QuorumNote};
-
-/// A callback that gets the position, the tag and the payload of a record.
-pub(crate) type VisitRecord<'v> = dyn FnMut(Lsn, u8, &[u8]) -> Result<(), EngineError> + 'v;
 
 /// A callback that gets replay, a chunk and the chunk's operations.
 type VisitChunk<'v, L> = dyn FnMut(&mut L, &Chunk, &[u8]) -> Result<(), EngineError> + 'v;

@@ -28,24 +28,17 @@ use collie_wal::{Ending, Log};
 
 use crate::dir::control::{Control, History};
 use crate::dir::log_place::LogPlace;
-use crate::log::time_marks::TimeMarks;
+use crate::log::shown_wait::ShownWait;
 use crate::open::CHECKPOINT;
 use crate::redo::{Incarnation, tag};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::live::Follow as _;
 use crate::replica::replica::{Inner, Opened, Phase};
+use crate::shared::mode::Leading;
 use crate::{Db, EngineError};
 
 /// The reason in the INCARNATION record.
 const PROMOTED: u8 = 2;
-
-/// The parts that a database gets by its promotion.
-#[derive(Debug)]
-pub(crate) struct Promoted {
-    pub(crate) control: Control,
-    pub(crate) place: LogPlace,
-    pub(crate) time_marks: TimeMarks,
-}
 
 impl Inner {
     /// Promotes the replica; see [`Replica::promote`](crate::Replica::promote). The caller keeps `log` from receiving.
@@ -73,7 +66,7 @@ impl Inner {
         let end = live.position();
         open.followed.shown.raise(end);
         shared.shown_moved(&open.followed);
-        open.followed.shown.wait(end)?; // the last worker is about to publish
+        ShownWait::new(&open.followed.shown, end).block()?; // the last worker is about to publish
         // P4
         let raised = (0..100).any(|_| {
             shared.txns.tick(shared.now());
@@ -102,8 +95,7 @@ impl Inner {
         ahead.into_iter().for_each(|cf| open.following.note_dropped(cf, end));
         let began = shared.log_xid_limit_now();
         began.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
-        let time_marks = shared.time_marks_from(time_us);
-        shared.promoted(Promoted { control, place, time_marks });
+        shared.mode.promote(Leading::new(control, place, time_us, log, shared.now()));
         open.followed.shown.close();
         Ok(open.db.clone())
     }

@@ -12,7 +12,6 @@ use collie_env::Env;
 use collie_obs::Source;
 use collie_wal::ShipOptions;
 
-use crate::background::source_of;
 use crate::{Db, Insert, Isolation, Options, Replica, ReplicaOptions, Seed, Session, StatementKind, families::names};
 
 const DIR: &str = "/data";
@@ -63,7 +62,7 @@ fn promotion_ends_the_transactions_of_the_old_primary() {
         std::mem::forget(session); // its transaction stays open
     });
     let db = replica.db().unwrap();
-    assert_eq!(source_of(&db.shared), Some(Source::Apply), "a replica's background work is replay's (T308)");
+    assert_eq!(db.shared.sample_source(), Some(Source::Apply), "a replica's background work is replay's (T308)");
     let rows = || db.shared.families.get(made.get()).map_or(0, |family| family.stat().rows);
     let clock = Env::real().clock;
     let deadline_ns = clock.now_ns() + 120_000_000_000;
@@ -71,13 +70,13 @@ fn promotion_ends_the_transactions_of_the_old_primary() {
         assert!(clock.now_ns() < deadline_ns, "{} rows are applied ahead of the COMMIT", rows());
         thread::yield_now();
     }
-    let large = &db.shared.base.as_ref().unwrap().large;
+    let large = &db.shared.base().unwrap().large;
     assert!(large.lower(Lsn::MAX, |_| Lsn::MAX) < Lsn::MAX, "log is kept for it");
     db.flush_all().unwrap();
     let promoted = replica.promote(Term::new(term.get() + 1)).unwrap();
     assert_eq!(large.lower(Lsn::MAX, |_| Lsn::MAX), Lsn::MAX, "and no longer");
     promoted.tick();
-    assert_eq!(source_of(&promoted.shared), None, "a primary's is its own");
+    assert_eq!(promoted.shared.sample_source(), None, "a primary's is its own");
     assert_eq!((rows(), promoted.shared.families.get(made.get()).is_some()), (0, false));
     replica.close().unwrap();
 }

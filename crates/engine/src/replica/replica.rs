@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, OnceLock};
 
-use collie_base::{CfId, HistoryId, Lsn, Map, Term};
+use collie_base::{CfId, Lsn, Map, Term};
 use collie_env::Env;
 use collie_store::Levels;
 use collie_txn::Txns;
@@ -29,13 +29,22 @@ use collie_wal::RecordRef;
 use parking_lot::Mutex;
 
 use crate::backup::check_levels;
+use crate::db::HeldState;
 use crate::dir::control::{Control, History};
+use crate::dir::histories::HistoryStart;
 use crate::dir::history_list::HistoryList;
 use crate::dir::owner::check_owned;
 use crate::families::Families;
 use crate::flush::Base;
+use crate::follow::ApplyStat;
+use crate::follow::followed::{Followed, OwnLog};
+use crate::follow::holes::Holes;
+use crate::follow::lanes::{Applying, Lanes, QUEUE_BYTES};
+use crate::follow::record::{RecordAt, VisitRef};
+use crate::follow::shown::Shown;
 use crate::log::EngineLog;
 use crate::log::large::LargeTransactions;
+use crate::log::shown_wait::ShownWait;
 use crate::open::apply::appliers_for;
 use crate::open::load::LoadedLevels;
 use crate::open::progress::{Meter, OpenPhase, PROGRESS_RECORDS};
@@ -43,21 +52,13 @@ use crate::open::replay::{Replay, Replayed};
 use crate::open::{CHECKPOINT, Recovering, start_threads};
 use crate::redo::Redo;
 use crate::redo::txn_chunks::ChunkScan;
-use crate::replica::ApplyStat;
-use crate::replica::followed::{Followed, OwnLog};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::following::Following;
-use crate::replica::held_state::HeldState;
-use crate::replica::holes::Holes;
-use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES};
 use crate::replica::live::{Begin, Follow as _, Live};
-use crate::replica::shown::{Shown, ShownWait};
-use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
+use crate::replica::unfinished::{HELD_BYTES_MAX, Unfinished};
 use crate::shared::Shared;
+use crate::shared::mode::Mode;
 use crate::{Db, EngineError, OpenProgress, OpenReport, Options, QuorumNote, families::names};
-
-/// A callback that gets a record.
-pub(crate) type VisitRef<'v> = dyn FnMut(RecordRef<'_>) -> Result<(), EngineError> + 'v;
 
 /// A function that reads the records of an own log from its beginning, in order, and calls its argument with each.
 pub(crate) type ReadAll<'a> = dyn Fn(&mut VisitRef<'_>) -> Result<(), EngineError> + 'a;
@@ -68,31 +69,6 @@ pub(crate) type ReadAll<'a> = dyn Fn(&mut VisitRef<'_>) -> Result<(), EngineErro
 pub struct ReplicaOptions {
     /// Threads that apply row writes; 0: as many as there are cores, 8 at most.
     pub apply_workers: usize,
-}
-
-/// The start of a history, as the control file of a node knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryStart {
-    /// The number of the leadership.
-    pub term: Term,
-    /// The random id of the history.
-    pub history: HistoryId,
-    /// The position of its INCARNATION record, where it starts.
-    pub start: Lsn,
-    /// The end of the record before that one.
-    pub prev_end: Lsn,
-}
-
-impl From<History> for HistoryStart {
-    fn from(History { term, id, start, previous_end }: History) -> Self {
-        Self { term, history: id, start, prev_end: previous_end }
-    }
-}
-
-impl From<HistoryStart> for History {
-    fn from(HistoryStart { term, history, start, prev_end }: HistoryStart) -> Self {
-        Self { term, id: history, start, previous_end: prev_end }
-    }
 }
 
 /// The identity of a directory in which a replica is to be opened.
@@ -529,7 +505,7 @@ impl Replica {
 
     /// Returns a wait until sessions see commits below `lsn`; `None` until a state may be shown.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
-        self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn).telling(&open.db.shared))
+        self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn).acknowledging(&open.db.shared.txns))
     }
 
     /// Returns the number of started workers, over which row writes can be spread; 0 until a state may be shown.
@@ -717,9 +693,8 @@ impl Inner {
         let log = EngineLog::following(Arc::clone(&followed)).counting_replicas(options.quorum);
         let txns = Txns::new(log, options.txn(xid_limit));
         let base = Base::new(levels, large, &families, &txns, options.compaction_threads);
-        let chunk_bytes = options.log.chunk_bytes;
-        let shared = Shared::new(families, txns, control.clone(), chunk_bytes, xid_limit, options, &self.env);
-        let shared = Arc::new(shared.over_levels(base).with_quorum(quorum).refusing_writes(EngineError::Replica));
+        let mode = Mode::Replica { base, control: control.clone(), promoted: OnceLock::new() };
+        let shared = Arc::new(Shared::new((families, txns), mode, quorum, xid_limit, options, &self.env));
         shared.garbage.loaded(old_bytes);
         shared.garbage.freed(cleared_bytes);
         // Snapshots begin at the read horizon before any thread or session can take one.

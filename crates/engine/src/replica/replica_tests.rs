@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use collie_base::{CfId, Lsn};
+use collie_base::{CfId, HistoryId, Lsn};
 use collie_env::Env;
 use collie_wal::{Log, Record, RecordRef, WalError};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::families::names;
-use crate::replica::live::VisitRecord;
+use crate::follow::record::VisitRecord;
 use crate::{Basis, HistoryState, Insert, Isolation, Outcome, Session, StatementKind, Write};
 
 /// An own log in memory. The test decides what is durable.
@@ -131,7 +131,7 @@ impl Pair {
         self.replica.set_show(self.own.end());
         let Some(wait) = self.replica.wait_shown(self.own.end()) else { return };
         drop(wait);
-        self.replica.0.open.get().unwrap().followed.shown.wait(self.own.end()).unwrap();
+        ShownWait::new(&self.replica.0.open.get().unwrap().followed.shown, self.own.end()).block().unwrap();
     }
 
     fn db(&self) -> Db {
@@ -386,7 +386,7 @@ fn replica_flushes_below_its_own_disk_and_goes_on_after_a_kill() {
     assert!(chunks > 1, "{chunks} chunks");
     pair.own.durable.store(first_end.get(), SeqCst);
     let db = pair.db();
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     base.flush(&[CF], crate::flush::figures::FlushCause::Call, &db.shared.parts()).unwrap();
     assert_eq!(db.unflushed(CF).rows, 1, "b is not on this disk");
     assert!(get(&db, CF, b"b").is_some(), "but seen");
@@ -400,10 +400,7 @@ fn replica_flushes_below_its_own_disk_and_goes_on_after_a_kill() {
     assert_eq!(get(&db, CF, b"a").as_deref(), Some(&b"1"[..]));
     assert_eq!(get(&db, CF, b"b").as_deref(), Some(&b"1"[..]));
     assert_eq!(get(&db, CF, &[b'l', 3]), None);
-    assert!(
-        db.shared.base.as_ref().unwrap().large.lower(Lsn::MAX, |_| Lsn::MAX) < pair.own.end(),
-        "log is kept for it"
-    );
+    assert!(db.shared.base().unwrap().large.lower(Lsn::MAX, |_| Lsn::MAX) < pair.own.end(), "log is kept for it");
     session.commit(false).unwrap().block().unwrap();
     pair.ship();
     assert_eq!(get(&db, CF, &[b'l', 39]).unwrap().len(), 100_000);

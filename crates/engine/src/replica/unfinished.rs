@@ -17,21 +17,13 @@ use std::ops::Range;
 use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
 
+use crate::follow::record::RecordAt;
 use crate::log::large::LargeTransactions;
 use crate::redo::txn_chunks::TxnChunks;
 use crate::redo::{Op, Redo};
 
 /// Bytes of operations held until their COMMIT, for all transactions together.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
-
-/// The place of a record in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordAt {
-    /// At or below its first byte: the end of the record before it.
-    pub(crate) since: Lsn,
-    /// Its position, which is that of its last piece.
-    pub(crate) lsn: Lsn,
-}
 
 /// One chunk.
 #[derive(Debug)]

@@ -15,21 +15,11 @@
 
 use collie_base::Lsn;
 use collie_sync::mutant;
-use collie_txn::{CommitLog, Gate, Txns};
+use collie_txn::{Gate, Txns};
 use collie_wal::Mark;
 
-use crate::log::settled::{CommitLevel, Confirm, Settled};
-
-/// A log that reports whether a mark has reached a position.
-pub(crate) trait Marks: CommitLog {
-    /// Returns whether `mark` has reached `lsn`. For the boundary it may load the flag of every slot in use.
-    fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool;
-
-    /// Returns the confirmations by replicas, where they are counted.
-    fn replicas(&self) -> Option<&Settled> {
-        None
-    }
-}
+use crate::log::marks::Marks;
+use crate::log::settled::{CommitLevel, Confirm};
 
 /// The next condition that does not hold yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use super::{NO_TRANSACTION, Session, UNDOING};
 use crate::log::commit_times;
 use crate::log::no_log::NOTHING_TO_SYNC;
 use crate::log::settled::CommitLevel;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::measured;
 use crate::redo::{encode_integers, tag};
-use crate::session::serial_writes::{KEYS_MAX, Since};
+use crate::serial::serial_writes::{KEYS_MAX, Since};
 use crate::session::wait::Ack;
-use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
 use crate::{EngineError, Mark, Receipt};
 
@@ -174,7 +174,7 @@ impl Session {
 
     /// Notifies `large` of the outcome for the transaction's redo that was logged before the commit.
     fn settle_chunks(&self, xid: Xid, is_logged: bool, ended: &Result<Ended, WalError>) {
-        let Some(base) = self.shared.base.as_ref().filter(|_| self.redo.has_chunks()) else { return };
+        let Some(base) = self.shared.base().filter(|_| self.redo.has_chunks()) else { return };
         match ended {
             Ok(Ended::Committed { at, .. }) if is_logged => {
                 base.large.commit(xid, self.redo.first_chunk(), at.start, self.redo.families());
@@ -288,7 +288,7 @@ impl Session {
             let log = self.shared.txns.log();
             let _ = log.with_writer_that(self.manner, |writer| writer.append(tag::ABORT, &[&record]));
         }
-        if let (Some(base), Some(xid)) = (&self.shared.base, xid) {
+        if let (Some(base), Some(xid)) = (self.shared.base(), xid) {
             base.large.abort(xid); // begun even if the log refused its first chunk
         }
         self.redo.clear();

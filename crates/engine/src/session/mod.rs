@@ -24,22 +24,16 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `calls` | the plain values that calls take and return |
 //! | `ending`, `validated` | commit and rollback; the check of what a SERIALIZABLE transaction read |
 //! | `writes` | the versions and share locks of the open transaction |
 //! | `write_retries` | the unsuccessful attempts of a statement to write a row |
-//! | `read_set`, `serial_writes` | what a SERIALIZABLE transaction read, and what others of its level committed |
 //! | `wait`, `ack_condition` | the two waits, for a lock and for the log; the conditions of a reply |
+//! | `room_wait` | the wait for room in the log |
 //! | `advisory` | locks on numbers |
-//! | `traced` | a session that records what it did, for a checker |
 
 pub(crate) mod ack_condition;
 pub(crate) mod advisory;
-pub(crate) mod calls;
-pub(crate) mod read_set;
-pub(crate) mod serial_writes;
-#[cfg(feature = "trace-oracle")]
-pub(crate) mod traced;
+pub(crate) mod room_wait;
 pub(crate) mod wait;
 pub(crate) mod write_retries;
 pub(crate) mod writes;
@@ -59,16 +53,17 @@ use collie_txn::{
 };
 use parking_lot::Mutex;
 
+use crate::log::txn_statuses::TxnStatuses;
 use crate::log::{EngineLog, Manner};
 use crate::measured;
 use crate::planted::is_planted;
 use crate::redo::buffer::RedoBuffer;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
+use crate::serial::read_set::ReadSet;
 use crate::session::advisory::Advisory;
-use crate::session::read_set::ReadSet;
 use crate::session::wait::WaitFuture;
 use crate::session::write_retries::WriteRetries;
-use crate::session::writes::{TxnStatuses, Writes};
+use crate::session::writes::Writes;
 use crate::shared::Shared;
 use crate::{
     Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, RoomWait, RowBytes, ScanEnd, Sees, Write,
@@ -124,8 +119,8 @@ impl Session {
             open: None,
             view: None,
             kind: StatementKind::ReadOnly,
-            writes: shared.writes(),
-            redo: RedoBuffer::new(shared.chunk_bytes),
+            writes: Writes::of(shared),
+            redo: RedoBuffer::new(shared.fixed.chunk_bytes),
             reads: None,
             validated: None,
             tried: WriteRetries::default(),
@@ -648,7 +643,7 @@ impl Session {
         let header = encode_integers(&[xid.get()]);
         let parts = [&header[..], self.redo.ops()];
         let log = self.shared.txns.log();
-        if let Some(base) = self.shared.base.as_ref().filter(|_| !self.redo.has_chunks()) {
+        if let Some(base) = self.shared.base().filter(|_| !self.redo.has_chunks()) {
             base.large.begin(xid, log.boundary());
         }
         let at = log.with_writer_that(self.manner, |writer| writer.append(tag::CHUNK, &parts))?;

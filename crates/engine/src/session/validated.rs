@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::Session;
 use crate::EngineError;
-use crate::session::read_set::{Look, ReadSet};
-use crate::session::serial_writes::Since;
-use crate::session::writes::TxnStatuses;
+use crate::log::txn_statuses::TxnStatuses;
+use crate::serial::read_set::{Look, ReadSet};
+use crate::serial::serial_writes::Since;
 use crate::shared::Shared;
 
 /// See the module's documentation. Dropping it releases the mark, so that commits of others are kept no longer for it.

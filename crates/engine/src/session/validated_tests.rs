@@ -5,7 +5,7 @@ use std::path::Path;
 
 use collie_env::SimFiles;
 
-use crate::session::serial_writes::KEYS_MAX;
+use crate::serial::serial_writes::KEYS_MAX;
 use crate::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, Options, Outcome, ScanEnd, Session,
     StatementKind, Write,

@@ -9,55 +9,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Pending, Resolve, RowHolders, ShareLock, ShareLocks, TxnStatus, Word};
+use collie_base::{CfId, Lsn};
+use collie_store::{Pending, ShareLock};
 use collie_sync::mutant;
-use collie_txn::{CommitLog, Resolution, RowShares, Txns, Unstamped, WriteSet};
+use collie_txn::{CommitLog, Txns, Unstamped, WriteSet};
 
 use crate::EngineError;
 use crate::families::Families;
 use crate::gc::garbage::Garbage;
 use crate::log::EngineLog;
-
-/// The resolver for rows: returns the status of a transaction, and the holders of a row in shared strength.
-pub(crate) struct TxnStatuses<'a, L = EngineLog>(pub(crate) &'a Txns<L>);
-
-impl<L: CommitLog> Resolve for TxnStatuses<'_, L> {
-    fn resolve(&self, stamp: &Word) -> TxnStatus {
-        match self.0.resolve(stamp) {
-            Resolution::InProgress(xid) => TxnStatus::InProgress(xid),
-            Resolution::Aborted => TxnStatus::Aborted,
-            Resolution::Committed(csn) => TxnStatus::Committed(csn),
-        }
-    }
-}
-
-/// The holders of one row, in the form that rows use.
-struct Holders<'a>(&'a mut RowShares);
-
-impl RowHolders for Holders<'_> {
-    fn in_the_way(&self, me: Xid, wanted: LockStrength) -> Option<Xid> {
-        self.0.in_the_way(me, wanted)
-    }
-
-    fn held_by(&self, holder: Xid) -> Option<LockStrength> {
-        self.0.held_by(holder)
-    }
-
-    fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
-        self.0.set(holder, strength);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl<L: CommitLog> ShareLocks for TxnStatuses<'_, L> {
-    fn with_holders<R>(&self, family: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
-        self.0.with_row_shares(family, key, |shares| act(&mut Holders(shares)))
-    }
-}
+use crate::log::txn_statuses::TxnStatuses;
+use crate::shared::Shared;
 
 /// The error for unlogged rows in families that are not flushed together: after a crash only a part of them might be
 /// there.
@@ -77,6 +39,14 @@ pub(crate) struct Writes<L = EngineLog> {
     shares: Vec<(u64, ShareLock)>,
     /// Commits with more versions than this stamp them after they have returned.
     stamped_at_commit_max: usize,
+}
+
+impl Writes {
+    /// Returns an empty write set for a session of this database.
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let max = shared.fixed.stamped_at_commit_max;
+        Self::new(&shared.families, &shared.garbage, &shared.txns, max)
+    }
 }
 
 impl<L: CommitLog> Writes<L> {

@@ -25,13 +25,13 @@ use parking_lot::Mutex;
 
 use super::{Reserved, remove_log_files};
 use crate::EngineError;
-use crate::open::has_log_files;
+use crate::dir::log_place::has_log_files;
 
 /// Positions that one write of `reserved` covers.
 const BLOCK_BYTES: u64 = 4 << 30;
 
 /// Returns twice the bound of the positions that a log assigns beyond the bytes written of it.
-pub(super) fn ahead_bytes(log: &collie_wal::Options) -> u64 {
+pub(crate) fn ahead_bytes(log: &collie_wal::Options) -> u64 {
     let pieces = u64::from(log.slots).saturating_add(8).saturating_mul(log.chunk_bytes.saturating_add(1 << 10));
     log.ring_bytes.saturating_add(pieces).saturating_mul(2)
 }

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 
 use super::log::{Change, Log, Rows, Stamped, Step, rows_at, step};
 use super::world::{Way, follow, settle, way};
+use crate::db::state_hash::state_hash;
 use crate::families::Families;
 use crate::gc::garbage::Reach;
 use crate::open::apply::Appliers;
 use crate::open::replay::Replay;
 use crate::redo::tag;
-use crate::replica::hash::state_hash;
 use crate::replica::live::Follow;
 
 /// Replays a log and compares every position visible on the way, and the end, with the map. Returns the state hash.

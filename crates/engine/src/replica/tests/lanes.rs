@@ -9,7 +9,7 @@ use collie_base::{Lsn, Map};
 use super::log::{Change, Log, rows_at};
 use super::world::{Way, follow, settle, take};
 use crate::EngineError;
-use crate::replica::ApplyStat;
+use crate::follow::ApplyStat;
 
 /// Goal: the work and cost of applying are counted: commits once each, whatever they wrote, and a worker's time once
 /// per batch. Method: forty commits of two writes to one worker, whose clock moves by a microsecond whenever it is

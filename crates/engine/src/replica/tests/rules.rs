@@ -7,10 +7,10 @@ use collie_base::{CfId, Lsn, Map};
 use super::log::{Change, Log, START, Stamped, incarnation, named, rows_at};
 use super::world::{Way, follow, settle, take};
 use crate::EngineError;
+use crate::db::state_hash::state_hash;
 use crate::families::names;
+use crate::follow::record::RecordAt;
 use crate::redo::{encode_integers, tag};
-use crate::replica::hash::state_hash;
-use crate::replica::unfinished::RecordAt;
 
 /// Goal: D3: writes of commits strictly below the flush position of their family are not applied again. Method: three
 /// commits to two families, one of them flushed up to the second.

@@ -11,14 +11,15 @@ use proptest::prelude::*;
 use super::log::{Log, Made, START, rows_at};
 use crate::EngineError;
 use crate::families::Families;
+use crate::follow::followed::CatalogRows;
+use crate::follow::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
+use crate::follow::record::{RecordAt, VisitRecord};
 use crate::gc::dropped::DroppedFamilies;
 use crate::gc::garbage::Garbage;
 use crate::log::large::LargeTransactions;
 use crate::redo::Incarnation;
-use crate::replica::followed::CatalogRows;
-use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
-use crate::replica::live::{Begin, Follow, Live, VisitRecord};
-use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
+use crate::replica::live::{Begin, Follow, Live};
+use crate::replica::unfinished::{HELD_BYTES_MAX, Unfinished};
 
 /// A database that follows a log, without files.
 #[derive(Debug)]

@@ -26,11 +26,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::EngineError;
 use crate::families::Families;
+use crate::follow::ApplyStat;
+use crate::follow::measured_commits::{Ahead, MeasuredCommit, MeasuredCommits};
+use crate::follow::watermark::{Dispatched, Watermark, Worked};
 use crate::gc::garbage::Garbage;
 use crate::redo::Op;
-use crate::replica::ApplyStat;
-use crate::replica::measured_commits::{Ahead, MeasuredCommit, MeasuredCommits};
-use crate::replica::watermark::{Dispatched, Watermark, Worked};
 
 /// Maximum bytes of waiting writes in all queues together.
 pub(crate) const QUEUE_BYTES: usize = 64 << 20;

@@ -8,8 +8,8 @@ use collie_store::Family;
 use collie_txn::Holder;
 
 use crate::EngineError;
-use crate::replica::hash::family_hash;
-use crate::session::writes::TxnStatuses;
+use crate::db::state_hash::family_hash;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::shared::Shared;
 
 /// The rows of a database at one position. Old versions are kept for it until it is dropped.

@@ -72,7 +72,7 @@ fn flush_goes_on_beside_another_and_keeps_the_log_that_it_needs() {
     let start = db.flush_stat().log_start;
     assert!(start > collie_base::Lsn::FIRST, "the log was cut");
     put_one(&db, &slow, b"slow", b"1");
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     let since = slow.unflushed().since.unwrap();
     let under_way = base.jobs.try_claim(&[slow.id()]).unwrap();
     let taken = slow.take_unflushed();
@@ -120,7 +120,7 @@ fn flushes_are_counted_by_family_and_reason() {
     let written = written.unwrap();
     assert!(written.flushes == 3 && written.flush_bytes > 10_000, "{written:?}");
     put_one(&db, &f, b"d", b"456");
-    let base = db.shared.base.as_ref().unwrap();
+    let base = db.shared.base().unwrap();
     assert!(base.relog(&[f.id()], 1000, &db.shared.parts()).unwrap());
     let relogged = figures(&f).0.flush;
     assert_eq!((relogged.relogs, relogged.relogged_rows, relogged.relogged_bytes), (1, 1, 4));

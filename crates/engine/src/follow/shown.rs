@@ -13,18 +13,15 @@
 //!
 //! `show` carries no other data: its Release pairs with the Acquire of readers, `applied` brings the rows.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 
 use collie_base::Lsn;
 use collie_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use collie_sync::{Ticket, Waiters, mutant};
 
 use crate::EngineError;
-use crate::replica::lanes::Applying;
-use crate::shared::Shared;
+use crate::follow::lanes::Applying;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -90,8 +87,13 @@ impl Shown {
         self.waiters.wake_through(u64::MAX);
     }
 
+    /// Forgets a waiter.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        self.waiters.forget(ticket);
+    }
+
     /// Ready once `lsn` is visible.
-    fn poll(&self, lsn: Lsn, ticket: &mut Option<Ticket>, waker: &Waker) -> Poll<Result<(), EngineError>> {
+    pub(crate) fn poll(&self, lsn: Lsn, ticket: &mut Option<Ticket>, waker: &Waker) -> Poll<Result<(), EngineError>> {
         if self.position() >= lsn {
             return Poll::Ready(Ok(()));
         }
@@ -105,82 +107,5 @@ impl Shown {
             return Poll::Ready(Err(EngineError::ReplayStopped));
         }
         Poll::Pending
-    }
-
-    /// Blocks until `lsn` is visible.
-    ///
-    /// # Errors
-    /// [`EngineError::ReplayStopped`].
-    pub(crate) fn wait(self: &Arc<Self>, lsn: Lsn) -> Result<(), EngineError> {
-        ShownWait::new(self, lsn).block()
-    }
-}
-
-/// Resolves when commits below a position are visible on a replica: the next snapshot shows them.
-///
-/// # Errors
-/// [`EngineError::ReplayStopped`]: they never will be, unless the replica is opened again.
-///
-/// # Cancel safety
-/// Dropping it ends the wait.
-#[must_use = "a wait that is dropped waits no more"]
-#[derive(Debug)]
-pub struct ShownWait {
-    shown: Arc<Shown>,
-    lsn: Lsn,
-    ticket: Option<Ticket>,
-    /// The database whose snapshots are to begin there.
-    shared: Option<Arc<Shared>>,
-}
-
-impl ShownWait {
-    /// Returns a wait for `lsn`.
-    pub(crate) fn new(shown: &Arc<Shown>, lsn: Lsn) -> Self {
-        Self { shown: Arc::clone(shown), lsn, ticket: None, shared: None }
-    }
-
-    /// Makes snapshots of `shared` begin at `lsn` or above once the wait is over: S4.
-    pub(crate) fn telling(mut self, shared: &Arc<Shared>) -> Self {
-        self.shared = Some(Arc::clone(shared));
-        self
-    }
-
-    /// Waits on this thread.
-    ///
-    /// # Errors
-    /// Those of the future.
-    pub fn block(mut self) -> Result<(), EngineError> {
-        struct Unpark(std::thread::Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        loop {
-            match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // returns at once if a wake came first
-            }
-        }
-    }
-}
-
-impl Future for ShownWait {
-    type Output = Result<(), EngineError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let polled = this.shown.poll(this.lsn, &mut this.ticket, cx.waker());
-        if let (Poll::Ready(Ok(())), Some(shared)) = (&polled, &this.shared) {
-            shared.txns.acknowledge(this.lsn);
-        }
-        polled
-    }
-}
-
-impl Drop for ShownWait {
-    fn drop(&mut self) {
-        self.ticket.take().into_iter().for_each(|ticket| self.shown.waiters.forget(ticket));
     }
 }

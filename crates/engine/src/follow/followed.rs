@@ -9,12 +9,12 @@ use collie_wal::{Log, WalError};
 use parking_lot::Mutex;
 
 use crate::dir::history_list::HISTORIES_MAX;
-use crate::replica::holes::Holes;
-use crate::replica::live::VisitRecord;
-use crate::replica::replay_time::ReplayTime;
-use crate::replica::shown::Shown;
-use crate::replica::shown_times::ShownTimes;
-use crate::replica::unfinished::RecordAt;
+use crate::follow::holes::Holes;
+use crate::follow::record::RecordAt;
+use crate::follow::record::VisitRecord;
+use crate::follow::replay_time::ReplayTime;
+use crate::follow::shown::Shown;
+use crate::follow::shown_times::ShownTimes;
 use crate::{EngineError, HistoryStart, HistoryState};
 
 /// A replica's own log: the records of its primary, at their positions.

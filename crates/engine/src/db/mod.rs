@@ -1,21 +1,36 @@
 //! `Db`: one open database directory.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `live_options` | options that change while it is open |
+//! | `switchover` | the primary's side of a switchover |
+//! | `state_hash` | the state hash, by which two databases are compared |
+//! | `held_state` | a state to compare, held at one position |
+//! | `scrub` | the search for rot |
+
+mod held_state;
+mod live_options;
+mod scrub;
+pub(crate) mod state_hash;
+mod switchover;
+
+pub use self::held_state::HeldState;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 use std::task::Poll;
 
 use collie_base::{CfId, HistoryId, Lsn, Term, Xid};
 use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
+use crate::db::state_hash::state_hash;
 use crate::flush::Base;
 use crate::flush::figures::FlushCause;
+use crate::log::txn_statuses::TxnStatuses;
 use crate::open;
 use crate::redo::tag;
-use crate::replica::HeldState;
-use crate::replica::hash::state_hash;
-use crate::session::writes::TxnStatuses;
 use crate::shared::Shared;
 use crate::{
     Backup, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family, FlushStat,
@@ -159,7 +174,7 @@ impl Db {
         }
         // The thread is looked for after the waker is left, so that the close wakes it.
         std::future::poll_fn(|cx| match shared.dropped.poll_gone(cfs, cx) {
-            Poll::Pending if shared.freer.lock().is_none() => Poll::Ready(()),
+            Poll::Pending if shared.threads.freer.lock().is_none() => Poll::Ready(()),
             polled => polled,
         })
         .await;
@@ -289,7 +304,7 @@ impl Db {
 
     /// Returns the counters of flushing; zeros in a database opened read-only.
     pub fn flush_stat(&self) -> FlushStat {
-        self.shared.base.as_ref().map_or_else(FlushStat::default, Base::stat)
+        self.shared.base().map_or_else(FlushStat::default, Base::stat)
     }
 
     /// Returns how long and how often writers waited for flushes because the log was too long.
@@ -299,14 +314,14 @@ impl Db {
 
     /// Returns the state of the LSM levels; empty in a database opened read-only.
     pub fn level_stat(&self) -> LevelStat {
-        self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat())
+        self.shared.base().map_or_else(LevelStat::default, |base| base.levels().stat())
     }
 
     /// Returns the figures of the database, family by family, as [`kv::Db::stats`](crate::kv::Db::stats) does, but
     /// without waiting for flushes and compactions: a tree with a job in progress has the figures of the last
     /// request that found it without one.
     pub fn stats_now(&self) -> crate::kv::Stats {
-        let levels = self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat_now());
+        let levels = self.shared.base().map_or_else(LevelStat::default, |base| base.levels().stat_now());
         crate::kv::Stats::of(self, levels)
     }
 
@@ -435,7 +450,7 @@ impl Db {
     /// Returns whether every write is refused: with [`EngineError::OpenedReadOnly`] after [`Options::read_only`], with
     /// [`EngineError::Salvaged`] under `wal.recovery_mode = skip_any_corrupted_records`.
     pub fn is_read_only(&self) -> bool {
-        self.shared.is_read_only()
+        self.shared.check_writable().is_err()
     }
 
     /// Returns the random id of the database, which all of its copies share.
@@ -498,7 +513,7 @@ impl Db {
     /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)). Once it returns
     /// `false` for a promoted replica, [`Db::histories`] has the new term.
     pub fn is_replica(&self) -> bool {
-        self.shared.is_replica()
+        self.shared.mode.is_replica()
     }
 
     /// Returns whether the database is a replica whose visible position may be above what its primary permits:
@@ -519,7 +534,7 @@ impl Db {
     /// replayed first; `None` if they already do.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
         let followed = self.shared.txns.log().followed().filter(|_| self.shown() < lsn)?;
-        Some(ShownWait::new(&followed.shown, lsn).telling(&self.shared))
+        Some(ShownWait::new(&followed.shown, lsn).acknowledging(&self.shared.txns))
     }
 
     /// Calls `hook` for each change of the catalog that a replica replays; in any other database there is no call.
@@ -659,27 +674,15 @@ impl Db {
     /// Those of the log; those of the LSM levels, which are returned after the log was closed. Closing twice is no
     /// error.
     pub fn close(&self) -> Result<(), EngineError> {
-        if self.shared.closed.swap(true, Release) {
-            return Ok(());
-        }
-        self.shared.pause.end();
-        self.shared.room.close(self.shared.durable(), self.shared.now());
-        self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.close());
-        let scrubber = self.shared.scrubber.lock().take();
-        drop(scrubber);
-        let flusher = self.shared.flusher.lock().take();
-        drop(flusher);
-        let freer = self.shared.freer.lock().take();
-        drop(freer);
-        self.shared.dropped.wake();
-        let background = self.shared.background.lock().take();
-        drop(background);
-        let flushed = self.shared.flush_unlogged();
-        let closed = self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close);
-        if let Some(place) = self.shared.place() {
-            place.release();
-        }
-        closed?;
-        flushed
+        self.shared.close()
+    }
+}
+
+impl Db {
+    /// Makes commits carry times in the log from now on, for benchmarks of replayers that need them. It cannot be
+    /// turned off.
+    #[doc(hidden)]
+    pub fn note_commit_times(&self) {
+        self.shared.commit_times.turn_on();
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use collie_base::CfId;
 use parking_lot::Mutex;
 
-use crate::session::read_set::ReadSet;
+use crate::serial::read_set::ReadSet;
 
 /// Maximum number of keys that are kept. A transaction that falls behind them examines its whole read set again.
 pub(crate) const KEYS_MAX: usize = 1 << 14;
