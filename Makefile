@@ -70,6 +70,7 @@ check: lint
 test-long: tools
 	$(CARGO) build -p collie -p collie-bench
 	$(CARGO) test --no-fail-fast -p collie-bench
+	$(CARGO) test -p collie-engine --features bench-hooks --lib
 	$(MAKE) model-long
 
 lint: run-tools

@@ -121,16 +121,17 @@ pub use flush::FlushStat;
 pub use flush::figures::FamilyFlushStat;
 pub use flush::scrub::{Rot, ScrubStat};
 pub use follow::{ApplyStat, CatalogChange, CatalogHook, CatalogRows};
-#[doc(hidden)]
-pub use log::commit_times::Logged;
 pub use log::drawn::DrawnCommit;
 pub use log::room::{StallStat, Stalls};
 pub use log::settled::{CommitLevel, Confirmed};
 pub use log::shown_wait::ShownWait;
+#[cfg(feature = "bench-hooks")]
 pub use log::times::LogTimes;
 pub use open::progress::{OpenPhase, OpenProgress};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
+#[cfg(feature = "bench-hooks")]
+pub use redo::commit_times::Logged;
 pub use redo::describe::{describe_record, is_commit_record};
 pub use redo::quorum_record::QuorumNote;
 pub use replica::{Replica, ReplicaOptions, Seed};

@@ -523,7 +523,7 @@ impl Server {
 
     /// Makes commits carry the data that a benchmark's replay needs, from now on
     /// (`collie_engine::Db::note_commit_times`). This is no setting, so that no file can switch it on.
-    #[doc(hidden)]
+    #[cfg(feature = "bench-hooks")]
     pub fn note_commit_times(&self) {
         self.life.database.engine().note_commit_times();
     }

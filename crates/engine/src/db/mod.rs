@@ -2,12 +2,15 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `commit_times` | commits with times, for benchmarks |
 //! | `live_options` | options that change while it is open |
 //! | `switchover` | the primary's side of a switchover |
 //! | `state_hash` | the state hash, by which two databases are compared |
 //! | `held_state` | a state to compare, held at one position |
 //! | `scrub` | the search for rot |
 
+#[cfg(feature = "bench-hooks")]
+mod commit_times;
 mod held_state;
 mod live_options;
 mod scrub;
@@ -675,14 +678,5 @@ impl Db {
     /// error.
     pub fn close(&self) -> Result<(), EngineError> {
         self.shared.close()
-    }
-}
-
-impl Db {
-    /// Makes commits carry times in the log from now on, for benchmarks of replayers that need them. It cannot be
-    /// turned off.
-    #[doc(hidden)]
-    pub fn note_commit_times(&self) {
-        self.shared.commit_times.turn_on();
     }
 }

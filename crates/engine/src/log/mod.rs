@@ -19,24 +19,26 @@
 //! | `write_pause` | writers that wait while a primary hands over |
 //! | `room`, `limit` | how long the log may get, for writers and for flushes |
 //! | `carry`, `large` | what of the log has to be kept: facts of released log, transactions with chunks |
-//! | `time_marks`, `drawn`, `times`, `commit_times` | times in the log, a sample of commits, the time that work spends in the log |
+//! | `time_marks`, `drawn` | times in the log, a sample of commits |
+//! | `part`, `times` | the time that work spends in the log, for benchmarks |
 //! | `marks` | how far the log has come, as the waits of commits ask for it |
 //! | `shown_wait` | the wait until snapshots of a replica show a position |
 //! | `txn_statuses` | the statuses of transactions, as rows ask for them |
 //! | `no_log` | a database without a log |
 
 pub(crate) mod carry;
-pub(crate) mod commit_times;
 pub(crate) mod drawn;
 pub(crate) mod large;
 pub(crate) mod limit;
 pub(crate) mod marks;
 pub(crate) mod no_log;
+pub(crate) mod part;
 pub(crate) mod quorum_notes;
 pub(crate) mod room;
 pub(crate) mod settled;
 pub(crate) mod shown_wait;
 pub(crate) mod time_marks;
+#[cfg(feature = "bench-hooks")]
 pub(crate) mod times;
 pub(crate) mod txn_statuses;
 pub(crate) mod write_pause;
@@ -53,9 +55,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::follow::followed::Followed;
 use crate::log::drawn::Draw;
 use crate::log::marks::Marks;
+use crate::log::part::{Part, counted};
 use crate::log::settled::Settled;
 use crate::log::shown_wait::ShownWait;
-use crate::log::times::{Part, counted};
 use crate::redo::tag as redo_tag;
 
 /// Number of cells that a thread tries before it makes a writer for one append.

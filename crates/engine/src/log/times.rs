@@ -1,7 +1,7 @@
 //! `LogTimes`: how long one thread worked in the log during a piece of work, and in which parts.
 //!
-//! It serves benchmarks, which look at a few operations of many. Nothing is measured unless the thread asks for it:
-//! without that an append, a check of a mark and a wait cost one load of a thread-local flag.
+//! It serves benchmarks, which look at a few operations of many: it exists under the feature `bench-hooks`, and nothing
+//! is measured unless the thread asks for it.
 //!
 //! # Invariants
 //! - Y1. Only the thread that asked is measured, and only while its work runs, even when the work panics.
@@ -16,6 +16,8 @@ use std::sync::Arc;
 use collie_env::Clock;
 use collie_wal::Mark;
 
+use crate::log::part::Part;
+
 /// Nanoseconds that a thread spent in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogTimes {
@@ -25,13 +27,6 @@ pub struct LogTimes {
     pub boundary_ns: u64,
     /// Waiting until the appended records were on disk.
     pub durable_ns: u64,
-}
-
-/// Parts of a thread's work in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Append,
-    Wait(Mark),
 }
 
 /// The measurement of a thread.

@@ -17,7 +17,7 @@
 //! | 9 | UNLOGGED | column family varint |
 //! | 10 | TIME | wall time i64, LSN varint: everything below it was appended before that time |
 //! | 11 | QUORUM | flags u8, wall time i64, list bytes, node u64, configured list bytes, previous list bytes |
-//! | 12 | COMMIT_TIMED | snapshot LSN varint, horizon LSN varint, and the rest as in a COMMIT |
+//! | 12 | reserved | written by benchmarks (`commit_times`) |
 //!
 //! | operation | fields |
 //! |---|---|
@@ -29,8 +29,7 @@
 //! families of its atomic group with lower ids, were committed here that are not in the log. The flags of a QUORUM
 //! are 1 (commits do not wait for replicas), 2 (the fields from `node` on follow; without it the record is
 //! informational) and 4 (so does the last field); commits need the quorum of the list from here on, and with flag 4
-//! that of the previous list too. Only benchmarks write COMMIT_TIMED, with the snapshot that the writes are based
-//! on and the horizon of about that time; every reader takes it as a COMMIT.
+//! that of the previous list too.
 //!
 //! An entry of a RELOG is the commit position of a row's state, a varint, and the operation that sets this state.
 //! It stands for that commit, whose record may be gone; a later commit of the row wins, wherever its record is.
@@ -80,8 +79,6 @@ pub(crate) mod tag {
     pub(crate) const TIME: u8 = 10;
     /// The replicas whose confirmation commits need, and whether they wait for it.
     pub(crate) const QUORUM: u8 = 11;
-    /// A COMMIT with the snapshot of its transaction and the horizon.
-    pub(crate) const COMMIT_TIMED: u8 = 12;
 }
 
 const PUT: u8 = 1;
@@ -179,11 +176,10 @@ impl<'a> Redo<'a> {
         if reader.u8()? != REDO_VERSION {
             return Err(DecodeError { what: "redo version (written by a newer program?)" });
         }
-        if record_tag == tag::COMMIT_TIMED {
-            let _times = (reader.varint()?, reader.varint()?);
-        }
+        #[cfg(feature = "bench-hooks")]
+        let record_tag = super::commit_times::skip(record_tag, &mut reader)?;
         let redo = match record_tag {
-            tag::COMMIT | tag::COMMIT_TIMED => Self::Commit {
+            tag::COMMIT => Self::Commit {
                 xid: Xid::new(reader.varint()?),
                 chunks: reader.varint()?,
                 first_chunk: Lsn::new(reader.varint()?),

@@ -11,7 +11,6 @@ use collie_txn::{Appended, CommitRecord, Ended, TableLocksHeld, Transaction, Wri
 use collie_wal::{Level, WalError};
 
 use super::{NO_TRANSACTION, Session, UNDOING};
-use crate::log::commit_times;
 use crate::log::no_log::NOTHING_TO_SYNC;
 use crate::log::settled::CommitLevel;
 use crate::log::txn_statuses::TxnStatuses;
@@ -19,7 +18,6 @@ use crate::measured;
 use crate::redo::{encode_integers, tag};
 use crate::serial::serial_writes::{KEYS_MAX, Since};
 use crate::session::wait::Ack;
-use crate::shared::Shared;
 use crate::{EngineError, Mark, Receipt};
 
 /// Versions and locks that one part undoes: about a millisecond of work.
@@ -107,7 +105,6 @@ impl Session {
         let keys = (watched && self.writes.position() <= KEYS_MAX as u64)
             .then(|| self.writes.keys_from(0).map(|(cf, key)| (cf, key.into())).collect());
         let log = self.shared.txns.log();
-        let mut timed = Vec::new();
         let ended = log.with_writer_or(self.manner, |writer| {
             let writer = match writer {
                 Ok(writer) => writer,
@@ -117,9 +114,13 @@ impl Session {
                 }
             };
             let record = match &marker {
-                None => commit_record(&self.shared, &t, self.redo.commit_record(xid), &mut timed),
+                None => CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) },
                 Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
             };
+            #[cfg(feature = "bench-hooks")]
+            let timed = self.shared.commit_times.of(&record, t.snapshot(), self.shared.txns.horizon());
+            #[cfg(feature = "bench-hooks")]
+            let record = timed.as_ref().map_or(record, |(tag, bytes)| CommitRecord { tag: *tag, bytes });
             let ended = match &reads {
                 None => self.txn.commit(t, writer, Some(record), &mut self.writes),
                 Some(reads) => {
@@ -295,13 +296,4 @@ impl Session {
         (self.reads, self.validated) = (None, None);
         (self.wrote_catalog, self.doomed, self.is_undoing) = (false, None, false);
     }
-}
-
-/// Returns the record of a commit: `record`, or a copy in `timed` that carries times.
-fn commit_record<'a>(shared: &Shared, t: &Transaction, record: &'a [u8], timed: &'a mut Vec<u8>) -> CommitRecord<'a> {
-    if shared.commit_times.are_on() {
-        *timed = commit_times::timed(record, t.snapshot().unwrap_or_default(), shared.txns.horizon());
-        return CommitRecord { tag: tag::COMMIT_TIMED, bytes: timed };
-    }
-    CommitRecord { tag: tag::COMMIT, bytes: record }
 }

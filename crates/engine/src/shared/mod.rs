@@ -36,7 +36,6 @@ use crate::gc::memory::MemoryLimit;
 use crate::gc::old_versions::OldVersions;
 use crate::live_options::LiveOptions;
 use crate::log::EngineLog;
-use crate::log::commit_times::CommitTimes;
 use crate::log::limit::LogLimit;
 use crate::log::quorum_notes::QuorumNotes;
 use crate::log::room::LogRoom;
@@ -77,8 +76,8 @@ pub(crate) struct Shared {
     pub(crate) commits: StripedCounter,
     /// Transactions that had an id and were rolled back.
     pub(crate) aborts: StripedCounter,
-    /// For benchmarks.
-    pub(crate) commit_times: CommitTimes,
+    #[cfg(feature = "bench-hooks")]
+    pub(crate) commit_times: crate::redo::commit_times::CommitTimes,
     /// The quorum configuration, as QUORUM records set it. Grows with the log.
     pub(crate) quorum: QuorumNotes,
     // Used by sessions that are about to write.
@@ -132,7 +131,8 @@ impl Shared {
             serial_writes: SerialWrites::default(),
             commits: StripedCounter::default(),
             aborts: StripedCounter::default(),
-            commit_times: CommitTimes::default(),
+            #[cfg(feature = "bench-hooks")]
+            commit_times: crate::redo::commit_times::CommitTimes::default(),
             quorum,
             room: LogRoom::new(options.background, options.log.warnings.clone()),
             pause: WritePause::default(),

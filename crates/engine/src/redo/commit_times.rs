@@ -1,9 +1,9 @@
-//! Commits with times, for replayers that order by the begin of transactions; replay in this engine does not need
-//! them.
+//! Commits with times, for replayers that order by the begin of transactions; replay in this engine does not need them.
 //!
-//! They serve benchmarks: after [`Db::note_commit_times`](crate::Db::note_commit_times) commits are logged as COMMIT_TIMED records (`redo`),
-//! which every reader treats as COMMIT; a replayer of such a log reads them through [`Logged`]. While this is off,
-//! a commit pays one load.
+//! They serve benchmarks: with the feature `bench-hooks`, and after
+//! [`Db::note_commit_times`](crate::Db::note_commit_times), commits are logged as COMMIT_TIMED records: the snapshot as
+//! an LSN varint, the horizon as an LSN varint, and the fields behind the version byte of a COMMIT. A program without
+//! the feature writes none, and does not read a log with them. A replayer reads them through [`Logged`].
 //!
 //! # Invariants
 //! - C1. `begin` is the snapshot on which the transaction's writes were based, and `oldest` is the horizon that
@@ -13,11 +13,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use collie_base::codec::{Reader, put_varint};
+use collie_base::codec::{DecodeError, Reader, put_varint};
 use collie_base::{CfId, Lsn, Xid};
+use collie_txn::CommitRecord;
 
 use crate::EngineError;
 use crate::redo::{Op, REDO_VERSION, Redo, tag};
+
+/// The tag of a COMMIT with the snapshot of its transaction and the horizon.
+pub(crate) const COMMIT_TIMED: u8 = 12;
 
 /// Whether commits carry times.
 #[derive(Debug, Default)]
@@ -29,23 +33,29 @@ impl CommitTimes {
         self.0.store(true, Relaxed);
     }
 
-    /// Returns whether commits carry times.
-    pub(crate) fn are_on(&self) -> bool {
-        self.0.load(Relaxed)
+    /// Returns the tag and the payload of a COMMIT_TIMED record made from `commit`, if commits carry times.
+    pub(crate) fn of(&self, commit: &CommitRecord<'_>, begin: Option<Lsn>, oldest: Lsn) -> Option<(u8, Vec<u8>)> {
+        if !self.0.load(Relaxed) || commit.tag != tag::COMMIT {
+            return None;
+        }
+        let mut record = vec![REDO_VERSION];
+        put_varint(&mut record, begin.unwrap_or_default().get());
+        put_varint(&mut record, oldest.get());
+        record.extend_from_slice(commit.bytes.get(1..).unwrap_or_default());
+        Some((COMMIT_TIMED, record))
     }
 }
 
-/// Returns the payload of a COMMIT_TIMED record made from `commit`, the payload of a COMMIT.
-pub(crate) fn timed(commit: &[u8], begin: Lsn, oldest: Lsn) -> Vec<u8> {
-    let mut record = vec![REDO_VERSION];
-    put_varint(&mut record, begin.get());
-    put_varint(&mut record, oldest.get());
-    record.extend_from_slice(commit.get(1..).unwrap_or_default());
-    record
+/// Reads over the times of a COMMIT_TIMED record, behind its version; returns the tag of a record with the rest.
+pub(crate) fn skip(record_tag: u8, reader: &mut Reader<'_>) -> Result<u8, DecodeError> {
+    if record_tag != COMMIT_TIMED {
+        return Ok(record_tag);
+    }
+    let _times = (reader.varint()?, reader.varint()?);
+    Ok(tag::COMMIT)
 }
 
 /// A record of the log, reduced to what it states about a transaction's writes, for replayers in benchmarks.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged<'a> {
     /// The last writes of a transaction, and its end.
@@ -83,7 +93,7 @@ impl<'a> Logged<'a> {
     /// The payload makes no sense.
     pub fn read(lsn: Lsn, record_tag: u8, payload: &'a [u8]) -> Result<Self, EngineError> {
         let damage = |what| EngineError::Corruption { lsn, what };
-        let times = if record_tag == tag::COMMIT_TIMED {
+        let times = if record_tag == COMMIT_TIMED {
             let mut reader = Reader::new(payload.get(1..).unwrap_or_default());
             let mut word = || reader.varint().map_err(|error| damage(error.what));
             Some((Lsn::new(word()?), Lsn::new(word()?)))
