@@ -78,5 +78,4 @@ impl Drop for Background {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "background_tests.rs"]
 mod tests;

@@ -1,6 +1,6 @@
 //! Mistakes in flushing, re-logging, cutting the log and replay, planted in a whole process, one at a time: a test of
 //! this crate must notice each. The models catch mistakes that only threads can make (`docs/models.md`), and
-//! `src/relog_tests.rs` those that need a commit within a re-log.
+//! `relog/tests.rs` those that need a commit within a re-log.
 //!
 //! This binary contains the tests of this crate too. For each mistake it runs one of them in a separate process, with
 //! the same random draws each time.

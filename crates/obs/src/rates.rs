@@ -14,7 +14,7 @@
 //! | base, Release | base, Acquire | the probabilities of that epoch: an old one would be kept until the next change  |
 //!
 //! # Progress
-//! Wait-free, all functions. Checked by `rates_loom.rs`.
+//! Wait-free, all functions. Checked by `rates/loom_models.rs`.
 
 use collie_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use collie_sync::ord;
@@ -130,5 +130,4 @@ impl Rates {
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "rates_loom.rs"]
 mod loom_models;

@@ -145,5 +145,4 @@ units! {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "units_tests.rs"]
 mod tests;

@@ -1,13 +1,9 @@
 //! Primary and replica of this crate against each other, over in-memory connections that are cut and whose bits
 //! flip; the log and the database that follows it are plain bytes.
 
-#[path = "backup_stream_tests.rs"]
 mod backup;
-#[path = "handover_stream_tests.rs"]
 mod handover;
-#[path = "liveness_tests.rs"]
 mod liveness;
-#[path = "reads_stream_tests.rs"]
 mod reads;
 
 use std::{

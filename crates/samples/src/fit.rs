@@ -201,5 +201,4 @@ fn error_on_newest(package: &Package, samples: &Samples) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "fit_tests.rs"]
 mod fit_tests;

@@ -324,5 +324,4 @@ fn count(number: usize) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "sink_tests.rs"]
 mod sink_tests;

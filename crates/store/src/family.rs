@@ -631,20 +631,16 @@ impl<I: OrderedIndex> Family<I> {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "family_tests.rs"]
 mod tests;
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "flush_loom.rs"]
-mod models;
+mod loom_models;
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "put_loom.rs"]
-mod put_models;
+mod put_loom_models;
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "stress_tests.rs"]
 mod stress;

@@ -41,7 +41,7 @@
 //! Reading is wait-free except for the walk. Writing is lock-free: a failed exchange means that another thread made
 //! progress. Taking and releasing share locks, and writing a row that has some, waits for one short mutex of the table.
 //!
-//! Checked by `row_tests.rs`, `share_tests.rs`, `retry_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's
+//! Checked by `row/tests.rs`, `row/share_tests.rs`, `row/retry_tests.rs`, `row/loom_models.rs`, `family/stress.rs` and the family's
 //! model test.
 //!
 //! | file | noun |
@@ -381,20 +381,16 @@ impl Drop for Row {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "row_tests.rs"]
 pub(crate) mod tests;
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "retry_tests.rs"]
 mod retry_tests;
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "share_tests.rs"]
 mod share_tests;
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "row_loom.rs"]
-mod models;
+mod loom_models;

@@ -11,7 +11,7 @@
 //! The limit of X1: a transaction counts as shown if it stayed open while the ring assigned all of its xids again,
 //! committed above the snapshot, and was stamped before the list was made.
 //!
-//! Checked by `xids_at_tests.rs`.
+//! Checked by `xids_at/tests.rs`.
 
 use crate::{log::CommitLog, stamp::Word, txns::Txns, xid_map::XidMap};
 use collie_base::{Lsn, Xid};
@@ -132,5 +132,4 @@ impl<L: CommitLog> Txns<L> {
 
 #[cfg(test)]
 #[cfg(all(not(loom), not(shuttle)))]
-#[path = "xids_at_tests.rs"]
 mod tests;

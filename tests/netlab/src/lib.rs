@@ -14,7 +14,7 @@
 //!   continues where it was, as TCP does when it sends again.
 //! - W3. A dropped proxy leaves no thread and no connection behind.
 //!
-//! Checked by `proxy_tests`.
+//! Checked by `proxy/tests.rs`.
 #![forbid(unsafe_code)]
 
 mod forger;

@@ -417,5 +417,4 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-#[path = "proxy_tests.rs"]
 mod tests;

@@ -102,5 +102,4 @@ fn fault_of(error: LevelsError) -> BackupFault {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "inner_tests.rs"]
 mod tests;

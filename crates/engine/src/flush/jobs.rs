@@ -9,7 +9,7 @@
 //! - J3. A claim that was waited for has a slot for a snapshot: there are as many slots as jobs may run at a time
 //!   (`store.compaction_threads`).
 //!
-//! Checked by the tests below and `shared/flushing_tests.rs`.
+//! Checked by the tests below and `flushing/tests.rs`.
 
 use std::collections::BTreeSet;
 
@@ -107,5 +107,4 @@ impl Drop for Claim<'_> {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "jobs_tests.rs"]
 mod tests;

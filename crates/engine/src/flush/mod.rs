@@ -31,7 +31,7 @@
 //!   busy with records of MANIFEST.
 //!
 //! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store`
-//! (`flush_loom.rs`).
+//! (`family/loom_models.rs`).
 //!
 //! | file | holds |
 //! |---|---|

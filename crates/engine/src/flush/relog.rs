@@ -15,7 +15,7 @@
 //! - R6. A family with unlogged rows is flushed instead: a re-log that is cut short would restore only a part of
 //!   them.
 //!
-//! Checked by `relog_tests.rs`, which also makes each mistake, and by `tests/model.rs`.
+//! Checked by `relog/tests.rs`, which also makes each mistake, and by `tests/model.rs`.
 
 use std::sync::Arc;
 
@@ -207,5 +207,4 @@ fn append(log: &EngineLog, begin: Lsn, entries: &[(CfId, FlushEntry)]) -> Result
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "relog_tests.rs"]
 mod tests;

@@ -114,5 +114,4 @@ impl Base {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "tree_rewrite_tests.rs"]
 mod tests;

@@ -26,7 +26,7 @@
 //!
 //! # Progress
 //! Everything here is wait-free except the loop of `fetch_max`.
-//! Checked by `watermark_loom.rs`: each ordering weakened and each step exchanged is caught.
+//! Checked by `watermark/loom_models.rs`: each ordering weakened and each step exchanged is caught.
 
 use collie_base::Lsn;
 use collie_sync::Padded;
@@ -143,5 +143,4 @@ impl Watermark {
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "watermark_loom.rs"]
-mod models;
+mod loom_models;

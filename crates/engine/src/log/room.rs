@@ -24,7 +24,7 @@
 //! `pass` is stored and loaded Relaxed: it publishes nothing else. A reader of an old value takes the lock for
 //! nothing, or writes one more time.
 //!
-//! Checked by the tests below and, with a flush that is held up, by `log/room_tests.rs`.
+//! Checked by the tests below and, with a flush that is held up, by `room/tests.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -340,5 +340,4 @@ impl LogRoom {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "room_tests.rs"]
 mod tests;

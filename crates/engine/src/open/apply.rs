@@ -15,7 +15,7 @@
 //!   A2: those of large transactions whose COMMIT is still to come, and those read within a re-log.
 //! - A4. No thread reads the families before [`Appliers::finish`] has returned.
 //!
-//! Checked by `replay_tests.rs` against a map, with random numbers of appliers and random orders among them.
+//! Checked by `replay/tests.rs` against a map, with random numbers of appliers and random orders among them.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

@@ -23,8 +23,8 @@
 //!   re-log to its end, and a re-log whose beginning was cut is ignored (P5), since a deletion may be gone with it.
 //! - P8. Nothing is applied of an unlogged commit: the LSM tree has the part that a flush reached.
 //!
-//! Checked by `replay_tests.rs`: random logs over random LSM trees, with any number of appliers in any order,
-//! against a map; P7 by `relog_tests.rs`.
+//! Checked by `replay/tests.rs`: random logs over random LSM trees, with any number of appliers in any order,
+//! against a map; P7 by `relog/tests.rs`.
 
 use std::sync::Arc;
 
@@ -366,5 +366,4 @@ impl Replay {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "replay_tests.rs"]
 mod tests;

@@ -150,5 +150,4 @@ impl Inner {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "promotion_tests.rs"]
 mod tests;

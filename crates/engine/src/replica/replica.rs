@@ -13,7 +13,7 @@
 //! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of
 //!   every database ([`Options::old_version_memory`]).
 //!
-//! Checked by `replica_tests.rs`.
+//! Checked by `replica/tests.rs`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -722,5 +722,4 @@ impl Inner {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "replica_tests.rs"]
 mod tests;

@@ -420,5 +420,4 @@ fn join_neighbours(pieces: &mut Vec<Piece>) {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "read_set_tests.rs"]
 mod tests;

@@ -790,5 +790,4 @@ fn row_blocker(f: &Family, key: &[u8], holder: Xid, strength: LockStrength) -> B
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "check_tests.rs"]
 mod check_tests;

@@ -84,5 +84,4 @@ impl Session {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "validated_tests.rs"]
 mod tests;

@@ -195,5 +195,4 @@ impl Shared {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "flushing_tests.rs"]
 pub(crate) mod tests;

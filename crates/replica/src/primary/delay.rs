@@ -15,7 +15,7 @@
 //! - T4. Memory is bounded: when [`WAITING_MAX`] commits wait to become visible, every second one is dropped, and
 //!   the others represent twice as many.
 //!
-//! Checked by `delay_tests.rs`, against a simulation that knows the true delays.
+//! Checked by `delay/tests.rs`, against a simulation that knows the true delays.
 
 use std::collections::VecDeque;
 
@@ -243,5 +243,4 @@ pub struct Lags {
 }
 
 #[cfg(test)]
-#[path = "delay_tests.rs"]
 mod tests;

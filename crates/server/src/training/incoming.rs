@@ -205,5 +205,4 @@ impl Incoming {
 }
 
 #[cfg(test)]
-#[path = "incoming_tests.rs"]
 mod tests;

@@ -178,5 +178,4 @@ fn single(probability: f64) -> f32 {
 }
 
 #[cfg(test)]
-#[path = "keeper_tests.rs"]
 mod tests;

@@ -228,5 +228,4 @@ pub(super) fn model_row(file: String, package: &Package) -> ModelRow {
 }
 
 #[cfg(test)]
-#[path = "models_tests.rs"]
 mod tests;

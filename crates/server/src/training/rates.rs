@@ -238,5 +238,4 @@ fn stepped(p: f64) -> f32 {
 }
 
 #[cfg(test)]
-#[path = "rates_tests.rs"]
 mod tests;

@@ -388,5 +388,4 @@ impl Training {
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
 mod tests;

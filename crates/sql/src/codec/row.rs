@@ -43,7 +43,7 @@
 //! - R2. An ncols below the layout's means that columns were added later; the caller supplies their values.
 //! - R3. Reading arbitrary bytes gives a value or XX001. Its allocations exceed the bytes by at most a constant factor.
 //!
-//! Checked by properties in `row_tests.rs`.
+//! Checked by properties in `row/tests.rs`.
 
 use super::{value_bytes, wrong_kind};
 use crate::error::{Result, SqlError, SqlState};

@@ -18,7 +18,7 @@
 //! continue with their plans, and the data of a dropped table stays while a snapshot may show it; the next statement of
 //! a transaction at READ COMMITTED finds the new definitions.
 //!
-//! Checked by `following_tests.rs`.
+//! Checked by `following/tests.rs`.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
@@ -209,5 +209,4 @@ impl Session {
 }
 
 #[cfg(test)]
-#[path = "following_tests.rs"]
 pub(super) mod tests;

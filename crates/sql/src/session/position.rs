@@ -15,7 +15,7 @@
 //!
 //! The wait blocks its thread (`Database::block_by`), as `pg_sleep` does, and takes no lock.
 //!
-//! Checked by `following_tests.rs`.
+//! Checked by `following/tests.rs`.
 
 use std::{fmt, future::Future as _, pin::Pin, task::Poll, time::Duration};
 

@@ -21,7 +21,7 @@
 //! - W6. A session that must end leaves its commit to the replicas: no reader sees it before they have it. Only a
 //!   change of definitions is visible at once, since its locks end with the session.
 //!
-//! Checked by `replicas_tests.rs`, each way of the table, and by the clients' tests of synchronous replicas
+//! Checked by `replicas/tests.rs`, each way of the table, and by the clients' tests of synchronous replicas
 //! (`tests/clients/tests/synchronous.rs`, `tests/clients/tests/deposed.rs`).
 
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
@@ -202,5 +202,4 @@ impl Unconfirmed {
 }
 
 #[cfg(test)]
-#[path = "replicas_tests.rs"]
 mod tests;

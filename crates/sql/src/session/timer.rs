@@ -16,7 +16,7 @@
 //! - M3. If both limits are due, the earlier one is applied first; of equal ones the lock's, as PostgreSQL reports
 //!   them.
 //!
-//! Checked by `timer_tests.rs` and by the clients' tests of time limits.
+//! Checked by `timer/tests.rs` and by the clients' tests of time limits.
 
 use std::{
     cmp::Reverse,
@@ -231,5 +231,4 @@ fn ring(alarm: &Weak<Alarm>, at: u64, now: u64) -> Option<(u64, Weak<Alarm>)> {
 }
 
 #[cfg(test)]
-#[path = "timer_tests.rs"]
 mod tests;

@@ -665,5 +665,4 @@ fn outcome_unknown(why: &EngineError) -> SqlError {
 }
 
 #[cfg(test)]
-#[path = "transaction_tests.rs"]
 mod tests;

@@ -183,5 +183,4 @@ impl<T> Drop for Work<T> {
 }
 
 #[cfg(test)]
-#[path = "workers_tests.rs"]
 mod tests;

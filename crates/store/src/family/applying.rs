@@ -64,5 +64,4 @@ impl<I: OrderedIndex> Family<I> {
 
 #[cfg(test)]
 #[cfg(not(loom))]
-#[path = "applying_tests.rs"]
 mod tests;

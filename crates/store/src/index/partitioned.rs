@@ -18,7 +18,7 @@
 //! Each call waits for the threads inside the partition it needs; an insert that splits, and a removal that
 //! merges, also wait for other splits and merges. A call starts again when its partition is retired in between. A
 //! call waits under a pin of the collector and releases the pin when the partition is free. Checked by
-//! `index_checks` (model and threads), `partitioned_loom.rs` (N1 to N3), and with the family.
+//! `index_checks` (model and threads), `partitioned/loom_models.rs` (N1 to N3), and with the family.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -453,8 +453,7 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
 
 #[cfg(test)]
 #[cfg(loom)]
-#[path = "partitioned_loom.rs"]
-mod models;
+mod loom_models;
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]

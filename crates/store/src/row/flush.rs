@@ -17,7 +17,7 @@
 //!   their lists lists them again. A commit below its position marked the row before that position was loaded, so the
 //!   pruning flag is taken after the mark and the look finds the version.
 //!
-//! Checked by `flush_loom.rs` and the family's flush tests.
+//! Checked by `family/loom_models.rs` and the family's flush tests.
 
 use std::sync::Arc;
 

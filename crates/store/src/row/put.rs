@@ -5,7 +5,7 @@
 //! row: over a live value the row's keys stay, as with [`Change::Put`]; otherwise the row comes into existence, as with
 //! an insert. So the strength is chosen by the head that the exchange replaces, and chosen again for each attempt.
 //!
-//! Checked by `put_loom.rs` and the family's model test.
+//! Checked by `family/put_loom_models.rs` and the family's model test.
 
 use std::sync::Arc;
 

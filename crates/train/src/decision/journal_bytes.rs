@@ -249,5 +249,4 @@ pub fn fuzz_journal(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "journal_bytes_tests.rs"]
 mod tests;

@@ -253,5 +253,4 @@ impl Decisions {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod machine_tests;

@@ -283,5 +283,4 @@ pub fn fuzz_package(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "package_tests.rs"]
 mod package_tests;

@@ -19,7 +19,7 @@
 //!   live before.
 //! - S5. A copy that was cut offline and one that was opened without it since have diverged.
 //!
-//! Checked by `copies_tests` and `cut_tests`.
+//! Checked by `copies/tests.rs` and `cut_tests`.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 

@@ -11,7 +11,7 @@
 //! - M3. The copies do not change while this is used: the caller holds their locks, or reads a moment of a running log
 //!   and reports that.
 //!
-//! Checked by `copies_tests` (every block of every copy flipped; copies cut, dropped, swapped).
+//! Checked by `copies/tests.rs` (every block of every copy flipped; copies cut, dropped, swapped).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

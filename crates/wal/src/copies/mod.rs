@@ -396,5 +396,4 @@ mod cut_tests;
 mod mirror_tests;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-#[path = "copies_tests.rs"]
 pub(crate) mod tests;

@@ -16,7 +16,7 @@
 //!   back from a stale copy, so that at every moment the copy would open alone as before.
 //! - R8. A copy that cannot be written stays as it is: the chain was read with its content, and is whole in the others.
 //!
-//! Checked by `copies_tests`, which cuts the power at every call of a repair.
+//! Checked by `copies/tests.rs`, which cuts the power at every call of a repair.
 
 use std::{
     collections::BTreeSet,

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - D1. No input panics, and none sizes an allocation beyond [`FRAME_PAYLOAD_MAX`] and the caller's record limit.
-//! - D2. What `format` writes is read back unchanged (property test in `decode_tests`).
+//! - D2. What `format` writes is read back unchanged (property test in `decode/tests.rs`).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::borrow::Cow;
@@ -246,5 +246,4 @@ impl Joiner {
 }
 
 #[cfg(test)]
-#[path = "decode_tests.rs"]
 mod tests;

@@ -477,5 +477,4 @@ impl<'h> Checker<'h> {
 }
 
 #[cfg(test)]
-#[path = "checker_tests.rs"]
 mod tests;

@@ -8,7 +8,7 @@
 //!   graph, for a spaced search of the graph with every node twice, once for being reached by an anti-dependency.
 //! - Y2. The result is a closed walk of allowed edges, the shortest of its component as far as the budget allowed.
 //!
-//! Cost: linear, except for the search of a short cycle in the component that was found. Checked by `graph_tests.rs`
+//! Cost: linear, except for the search of a short cycle in the component that was found. Checked by `graph/tests.rs`
 //! against a search of all walks in small graphs.
 
 use std::collections::VecDeque;
@@ -189,5 +189,4 @@ impl Graph {
 }
 
 #[cfg(test)]
-#[path = "graph_tests.rs"]
 mod tests;

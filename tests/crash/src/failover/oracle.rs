@@ -246,5 +246,4 @@ fn commits_aside(env: &Env, data: &Path) -> anyhow::Result<BTreeSet<Lsn>> {
 }
 
 #[cfg(test)]
-#[path = "oracle_tests.rs"]
 mod tests;

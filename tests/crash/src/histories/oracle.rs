@@ -490,5 +490,4 @@ fn is_within(key: &[u8], start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
 }
 
 #[cfg(test)]
-#[path = "oracle_tests.rs"]
 mod tests;

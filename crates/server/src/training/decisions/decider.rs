@@ -319,5 +319,4 @@ impl Decider {
 }
 
 #[cfg(test)]
-#[path = "decider_tests.rs"]
 mod tests;

@@ -207,5 +207,4 @@ pub(crate) async fn decide(training: Arc<Training>, life: OpenLife) {
 }
 
 #[cfg(test)]
-#[path = "deciding_tests.rs"]
 mod tests;

@@ -34,7 +34,7 @@
 //! - C3. When an open period ends, or a promotion begins, the old value is put back first; a row records that.
 //! - C4. A row that could not be written is written before anything else is proposed.
 //!
-//! Checked by `decider_tests` over simulated servers, including some whose models have the wrong sign and some whose
+//! Checked by `decider/tests.rs` over simulated servers, including some whose models have the wrong sign and some whose
 //! disk fails at every call in turn, by `collie-bench training safety` over more of them, and by the clients' tests.
 
 mod baseline;

@@ -61,5 +61,4 @@ impl Predictor for Training {
 }
 
 #[cfg(test)]
-#[path = "predicting_tests.rs"]
 mod tests;

@@ -384,5 +384,4 @@ fn push_model(row: ModelRow, out: &mut Output<'_>) {
 }
 
 #[cfg(test)]
-#[path = "training_tests.rs"]
 pub(super) mod tests;
