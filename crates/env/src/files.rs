@@ -9,12 +9,13 @@
 //! Nothing here buffers: every call reaches the disk's cache.
 
 use std::{
-    fmt,
     fmt::Debug,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+use thiserror::Error;
 
 use crate::Mapping;
 
@@ -118,28 +119,22 @@ pub trait File: Send + Sync + Debug {
 pub trait FileLock: Send + Sync + Debug {}
 
 /// Why a lock file could not be taken.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum LockError {
     /// Another process or handle holds the lock.
+    #[error("held by {}", holder(*.pid))]
     Held {
         /// The holder's process id, if the file names one.
         pid: Option<u32>,
     },
     /// The operating system refused.
+    #[error("{0}")]
     Io(io::Error),
 }
 
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Held { pid: Some(pid) } => write!(f, "held by process {pid}"),
-            Self::Held { pid: None } => f.write_str("held by another process"),
-            Self::Io(error) => write!(f, "{error}"),
-        }
-    }
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
-
-impl std::error::Error for LockError {}
 
 /// A disk: names and the files behind them.
 pub trait Files: Send + Sync + Debug {
