@@ -1,14 +1,16 @@
 //! `WalError`: the reason why a log call failed, and what the caller can do.
 
-use std::{fmt, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use collie_base::{Lsn, Remedy};
+use thiserror::Error;
 
 /// The reason why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
     /// The payload is larger than a record may be.
+    #[error("wal: a record of {bytes} bytes is above the limit of {limit_bytes}; split it")]
     TooLarge {
         /// Size of the payload.
         bytes: u64,
@@ -17,11 +19,13 @@ pub enum WalError {
     },
     /// The disk, or the bound on log files, leaves no room: new records are refused before anything is reserved. The
     /// log accepts appends again without a call once there is room.
+    #[error("wal: no room for more records ({pinned_by}); free space, the log goes on by itself")]
     Full {
         /// The holder of the space.
         pinned_by: String,
     },
     /// The ring has no room until a flush, and the caller chose not to wait (`no_slowdown`).
+    #[error("wal: the ring is full, its bytes up to {until} wait for the disk; try again, or let the write wait")]
     RingFull {
         /// The bytes of the ring below this position wait for the disk.
         until: Lsn,
@@ -29,13 +33,23 @@ pub enum WalError {
     /// A write or sync failed, so that bytes in the kernel may never reach the disk, and writing them to another file
     /// failed too. Every later append and wait fails with this until the log is opened again. Records at or above
     /// `durable` have an unknown outcome.
+    #[error(
+        "wal: a write or sync failed; everything below {durable} is on disk, later records may not be: open the log \
+         again"
+    )]
     Poisoned {
         /// Everything below is on disk.
         durable: Lsn,
     },
     /// The log was closed.
+    #[error("wal: the log is closed; open it again")]
     Closed,
     /// Bytes that were once durable do not read back.
+    #[error(
+        "wal: damaged at LSN {lsn} ({path} offset {offset}): crc {stored:08x} stored, {computed:08x} computed; the log \
+         was durable to {durable}, so acknowledged commits are lost here: repair from a copy, a replica or a backup, \
+         or open without them: --set wal.recovery_mode=point_in_time"
+    )]
     Damaged {
         /// Everything below was read and is good.
         lsn: Lsn,
@@ -51,6 +65,11 @@ pub enum WalError {
         durable: Lsn,
     },
     /// Files between the readable part of the log and its durable end are absent.
+    #[error(
+        "wal: {missing}: the log reads to LSN {lsn} and was durable to {durable}, so acknowledged commits are lost \
+         here: put it back, repair from a copy, a replica or a backup, or open without them: --set \
+         wal.recovery_mode=point_in_time"
+    )]
     MissingSegment {
         /// The missing files, as far as their numbers show.
         missing: String,
@@ -60,6 +79,7 @@ pub enum WalError {
         durable: Lsn,
     },
     /// The log starts above the position that the caller's checkpoint needs (`Options::known_start`).
+    #[error("wal: starts at {start} but the checkpoint needs {needed}: segment {missing} is missing")]
     MissingStart {
         /// The start of the log.
         start: Lsn,
@@ -69,6 +89,11 @@ pub enum WalError {
         missing: String,
     },
     /// A log file is smaller than its header says: it was cut short, or copied in part.
+    #[error(
+        "wal: {path} has {bytes} of its {segment_bytes} bytes: it was cut, or copied in part; the log reads to LSN \
+         {lsn} and was durable to {durable} at least: copy it again, repair from a copy, a replica or a backup, or \
+         open with what reads: --set wal.recovery_mode=point_in_time"
+    )]
     Shortened {
         /// The file.
         path: PathBuf,
@@ -82,6 +107,7 @@ pub enum WalError {
         durable: Lsn,
     },
     /// A log file has the name of another: it was copied or renamed.
+    #[error("wal: {path} is segment {name} by its header: rename it, or remove it if that file is there too")]
     WrongName {
         /// The file.
         path: PathBuf,
@@ -89,6 +115,10 @@ pub enum WalError {
         name: String,
     },
     /// The log was not closed cleanly, and `wal.recovery_mode = absolute_consistency` requires that.
+    #[error(
+        "wal: not closed cleanly: it ends at LSN {lsn} ({path} offset {offset}) without a closing mark; open it with \
+         --set wal.recovery_mode=tolerate_corrupted_tail_records"
+    )]
     Unfinished {
         /// Everything below was read and is good.
         lsn: Lsn,
@@ -98,11 +128,17 @@ pub enum WalError {
         offset: u64,
     },
     /// Records that a reader or consumer needs are gone.
+    #[error("wal: the records asked for are gone, the oldest left is at {oldest}; start from a backup")]
     CursorLost {
         /// The oldest record left.
         oldest: Lsn,
     },
     /// Too few copies of the log are present to be sure that no acknowledged record is missing.
+    #[error(
+        "wal: {present} copies of the log are up to date, {needed} are needed to know that none of its records is \
+         missing (not there: {}): bring the others back, or {}",
+        list(.missing), opening_without_them(*.present)
+    )]
     CopiesMissing {
         /// The directories that hold no usable copy.
         missing: Vec<PathBuf>,
@@ -112,6 +148,10 @@ pub enum WalError {
         needed: usize,
     },
     /// Two copies of the log hold different records at one place: each continued without the other.
+    #[error(
+        "wal: {path} and {other} hold different records at offset {offset}: these copies went on without each other; \
+         move the one to be given up out of its directory"
+    )]
     CopiesDiffer {
         /// The file in one copy.
         path: PathBuf,
@@ -121,6 +161,10 @@ pub enum WalError {
         offset: u64,
     },
     /// The received records do not continue the log: records between were lost, or came twice. Nothing was taken.
+    #[error(
+        "wal: the records received continue {found}, but those that are here end at {expected}; connect again and go \
+         on from there"
+    )]
     Gap {
         /// The end of the records in the log.
         expected: Lsn,
@@ -128,6 +172,7 @@ pub enum WalError {
         found: Lsn,
     },
     /// The received bytes are not the records of a log. Nothing was taken.
+    #[error("wal: received at LSN {lsn}: {what}; nothing was written, connect again")]
     BadStream {
         /// The position of the first bad record.
         lsn: Lsn,
@@ -135,18 +180,22 @@ pub enum WalError {
         what: &'static str,
     },
     /// The log takes its records from another one ([`Follower`](crate::Follower)); it accepts no appends.
+    #[error("wal: this log follows another one and takes no records of its own: promote it")]
     Follows,
     /// Another process has the log open.
+    #[error("wal: the log is open in {}; stop that process or use another directory", holder(*.pid))]
     Locked {
         /// Its process id, if known.
         pid: Option<u32>,
     },
     /// A file of another log lies in the directory.
+    #[error("wal: {path} belongs to another log; remove it or use another directory")]
     ForeignLog {
         /// The file.
         path: PathBuf,
     },
     /// A file was written by a newer version of this program.
+    #[error("wal: {path} has format version {version}, written by a newer program; use that program")]
     NewerFormat {
         /// The file.
         path: PathBuf,
@@ -154,6 +203,10 @@ pub enum WalError {
         version: u16,
     },
     /// The file with the consumers' cursors does not read back. The log itself was not read.
+    #[error(
+        "wal: {path} is damaged: crc {stored:08x} stored, {computed:08x} computed; no record is lost: remove the file \
+         to open without consumers, each of which must then say where it starts"
+    )]
     BadConsumers {
         /// The file.
         path: PathBuf,
@@ -163,11 +216,13 @@ pub enum WalError {
         computed: u32,
     },
     /// There is no log in the directory.
+    #[error("wal: there is no log in {path}; name a log's directory")]
     NoLog {
         /// The directory.
         path: PathBuf,
     },
     /// [`truncate_at`](crate::truncate_at) cannot cut the log at the given position.
+    #[error("wal: cannot cut at {lsn}: {why}")]
     Cut {
         /// The given position.
         lsn: Lsn,
@@ -175,11 +230,13 @@ pub enum WalError {
         why: CutRefusal,
     },
     /// The settings contradict each other or need something that is not built.
+    #[error("wal: {message}")]
     InvalidOptions {
         /// The setting, its value, and what to use.
         message: String,
     },
     /// The operating system refused `op` on `path`.
+    #[error("wal: cannot {op} {path}: {source}")]
     Io {
         /// The operation.
         op: &'static str,
@@ -218,137 +275,29 @@ impl WalError {
     }
 }
 
-impl fmt::Display for WalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { bytes, limit_bytes } => {
-                write!(f, "wal: a record of {bytes} bytes is above the limit of {limit_bytes}; split it")
-            }
-            Self::Full { pinned_by } => {
-                write!(f, "wal: no room for more records ({pinned_by}); free space, the log goes on by itself")
-            }
-            Self::RingFull { until } => {
-                write!(
-                    f,
-                    "wal: the ring is full, its bytes up to {until} wait for the disk; try again, or let the write wait"
-                )
-            }
-            Self::Poisoned { durable } => write!(
-                f,
-                "wal: a write or sync failed; everything below {durable} is on disk, later records may not be: open the log again"
-            ),
-            Self::Closed => f.write_str("wal: the log is closed; open it again"),
-            Self::Damaged { lsn, path, offset, stored, computed, durable } => write!(
-                f,
-                "wal: damaged at LSN {lsn} ({} offset {offset}): crc {stored:08x} stored, {computed:08x} computed; \
-                 the log was durable to {durable}, so acknowledged commits are lost here: repair from a copy, a \
-                 replica or a backup, or open without them: --set wal.recovery_mode=point_in_time",
-                path.display()
-            ),
-            Self::MissingSegment { missing, lsn, durable } => write!(
-                f,
-                "wal: {missing}: the log reads to LSN {lsn} and was durable to {durable}, so acknowledged commits are \
-                 lost here: put it back, repair from a copy, a replica or a backup, or open without them: --set \
-                 wal.recovery_mode=point_in_time"
-            ),
-            Self::MissingStart { start, needed, missing } => {
-                write!(f, "wal: starts at {start} but the checkpoint needs {needed}: segment {missing} is missing")
-            }
-            Self::Shortened { path, bytes, segment_bytes, lsn, durable } => write!(
-                f,
-                "wal: {} has {bytes} of its {segment_bytes} bytes: it was cut, or copied in part; the log reads to LSN \
-                 {lsn} and was durable to {durable} at least: copy it again, repair from a copy, a replica or a backup, \
-                 or open with what reads: --set wal.recovery_mode=point_in_time",
-                path.display()
-            ),
-            Self::WrongName { path, name } => write!(
-                f,
-                "wal: {} is segment {name} by its header: rename it, or remove it if that file is there too",
-                path.display()
-            ),
-            Self::Unfinished { lsn, path, offset } => write!(
-                f,
-                "wal: not closed cleanly: it ends at LSN {lsn} ({} offset {offset}) without a closing mark; open it \
-                 with --set wal.recovery_mode=tolerate_corrupted_tail_records",
-                path.display()
-            ),
-            Self::CursorLost { oldest } => {
-                write!(f, "wal: the records asked for are gone, the oldest left is at {oldest}; start from a backup")
-            }
-            Self::CopiesMissing { missing, present, needed } => {
-                let missing: Vec<_> = missing.iter().map(|dir| dir.display().to_string()).collect();
-                write!(
-                    f,
-                    "wal: {present} copies of the log are up to date, {needed} are needed to know that none of its \
-                     records is missing (not there: {}): bring the others back",
-                    missing.join(", ")
-                )?;
-                // 0 is the default of `wal.open_with`.
-                match present {
-                    0 => f.write_str(", or leave those that cannot be used out of wal.copies"),
-                    _ => write!(f, ", or open without them: --set wal.open_with={present}"),
-                }
-            }
-            Self::CopiesDiffer { path, other, offset } => write!(
-                f,
-                "wal: {} and {} hold different records at offset {offset}: these copies went on without each other; \
-                 move the one to be given up out of its directory",
-                path.display(),
-                other.display()
-            ),
-            Self::Gap { expected, found } => write!(
-                f,
-                "wal: the records received continue {found}, but those that are here end at {expected}; connect again and \
-                 go on from there"
-            ),
-            Self::BadStream { lsn, what } => {
-                write!(f, "wal: received at LSN {lsn}: {what}; nothing was written, connect again")
-            }
-            Self::Follows => {
-                f.write_str("wal: this log follows another one and takes no records of its own: promote it")
-            }
-            Self::Locked { pid: Some(pid) } => {
-                write!(f, "wal: the log is open in process {pid}; stop that process or use another directory")
-            }
-            Self::Locked { pid: None } => {
-                f.write_str("wal: the log is open in another process; stop that process or use another directory")
-            }
-            Self::ForeignLog { path } => {
-                write!(f, "wal: {} belongs to another log; remove it or use another directory", path.display())
-            }
-            Self::NewerFormat { path, version } => write!(
-                f,
-                "wal: {} has format version {version}, written by a newer program; use that program",
-                path.display()
-            ),
-            Self::BadConsumers { path, stored, computed } => write!(
-                f,
-                "wal: {} is damaged: crc {stored:08x} stored, {computed:08x} computed; no record is lost: remove the file \
-                 to open without consumers, each of which must then say where it starts",
-                path.display()
-            ),
-            Self::NoLog { path } => write!(f, "wal: there is no log in {}; name a log's directory", path.display()),
-            Self::Cut { lsn, why } => write!(f, "wal: cannot cut at {lsn}: {why}"),
-            Self::InvalidOptions { message } => write!(f, "wal: {message}"),
-            Self::Io { op, path, source } => write!(f, "wal: cannot {op} {}: {source}", path.display()),
-        }
-    }
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-impl std::error::Error for WalError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
+fn list(dirs: &[PathBuf]) -> String {
+    let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    dirs.join(", ")
+}
+
+fn opening_without_them(present: usize) -> String {
+    match present {
+        // 0 is the default of `wal.open_with`.
+        0 => "leave those that cannot be used out of wal.copies".to_owned(),
+        _ => format!("open without them: --set wal.open_with={present}"),
     }
 }
 
 /// Why a log cannot be cut at a position. The log is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CutRefusal {
     /// A record lies across the position.
+    #[error("a record lies across it: use {below} or {above}, the nearest boundaries")]
     NotABoundary {
         /// The nearest boundary below.
         below: Lsn,
@@ -356,33 +305,21 @@ pub enum CutRefusal {
         above: Lsn,
     },
     /// The log ends below.
+    #[error("the log can be read to {end} only")]
     BeyondEnd {
         /// Where it ends, or where its damage begins.
         end: Lsn,
     },
     /// No record would be left, or the log starts above.
+    #[error("the lowest position it can be cut at is {lowest}")]
     NothingLeft {
         /// The lowest position that can be cut at.
         lowest: Lsn,
     },
     /// The caller's checkpoint needs records that would be removed.
+    #[error("the checkpoint needs everything below {checkpoint}; restore a backup to go further back")]
     BelowCheckpoint {
         /// The lowest position that may be cut at.
         checkpoint: Lsn,
     },
-}
-
-impl fmt::Display for CutRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotABoundary { below, above } => {
-                write!(f, "a record lies across it: use {below} or {above}, the nearest boundaries")
-            }
-            Self::BeyondEnd { end } => write!(f, "the log can be read to {end} only"),
-            Self::NothingLeft { lowest } => write!(f, "the lowest position it can be cut at is {lowest}"),
-            Self::BelowCheckpoint { checkpoint } => {
-                write!(f, "the checkpoint needs everything below {checkpoint}; restore a backup to go further back")
-            }
-        }
-    }
 }

@@ -21,7 +21,9 @@ mod states;
 mod threads;
 mod workload;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
+
+use thiserror::Error;
 
 pub use flips::{Bits, FlipReport, sweep_flips};
 pub use payload::{STAMP_BYTES, Stamp};
@@ -39,7 +41,8 @@ pub(crate) use workload::Lies;
 pub use workload::{Coverage, lab_options};
 
 /// A broken promise, and how to reproduce it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("seed {seed}: {message}")]
 pub struct Violation {
     /// The seed of the workload that breaks it.
     pub seed: u64,
@@ -48,14 +51,6 @@ pub struct Violation {
     /// What is wrong, and in which state of the disk.
     pub message: String,
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}: {}", self.seed, self.message)
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// Returns `count` per second of `time`, as an integer; 0 if no time passed.
 pub fn per_second(count: u64, time: Duration) -> u64 {
