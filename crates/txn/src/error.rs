@@ -1,13 +1,15 @@
 //! `TxnError`: why a transaction cannot continue. Each variant is one SQLSTATE.
 
 use collie_base::{Lsn, Remedy};
-use std::{fmt, time::Duration};
+use std::time::Duration;
+use thiserror::Error;
 
 /// Why a transaction cannot continue. The transaction is still open; the caller rolls it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TxnError {
     /// Another transaction changed the row after this transaction's snapshot (40001).
+    #[error("row changed at {csn}, after this transaction's snapshot {snapshot}: run the transaction again")]
     Conflict {
         /// Position of the other transaction's commit.
         csn: Lsn,
@@ -15,24 +17,31 @@ pub enum TxnError {
         snapshot: Lsn,
     },
     /// Waiting would close a cycle of transactions that wait for each other (40P01).
+    #[error("deadlock: {transactions} transactions wait for each other: run the transaction again")]
     Deadlock {
         /// Number of transactions in the cycle.
         transactions: usize,
     },
     /// A lock was not granted within the caller's limit (55P03).
+    #[error("lock not granted within the time limit: run the transaction again")]
     LockTimeout,
     /// The caller was asked to stop (57014).
+    #[error("cancelled on request while waiting for a lock")]
     Cancelled,
     /// A write in a transaction that was begun READ ONLY (25006).
+    #[error("cannot write in a read-only transaction: begin it READ WRITE")]
     ReadOnly,
     /// The snapshot kept too many old versions, or was too old, and is no longer in force (72000).
+    #[error("{0}: run the transaction again, in shorter steps")]
     SnapshotCancelled(SnapshotCancelled),
     /// Every snapshot slot is taken (53300).
+    #[error("all {limit} session slots are taken: close sessions or raise the limit")]
     TooManySessions {
         /// Number of slots.
         limit: usize,
     },
     /// The transaction has used up all command numbers (54000).
+    #[error("transaction has 2^32 - 1 commands: commit it and begin another")]
     TooManyCommands,
 }
 
@@ -67,41 +76,9 @@ impl TxnError {
     }
 }
 
-impl fmt::Display for SnapshotCancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (age, kept) = (self.age.as_secs(), self.old_version_bytes.div_ceil(1 << 20));
-        write!(f, "snapshot is {age} s old and keeps {kept} MiB of old versions")
-    }
-}
-
-impl fmt::Display for TxnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Conflict { csn, snapshot } => {
-                write!(
-                    f,
-                    "row changed at {csn}, after this transaction's snapshot {snapshot}: run the transaction again"
-                )
-            }
-            Self::Deadlock { transactions } => {
-                write!(f, "deadlock: {transactions} transactions wait for each other: run the transaction again")
-            }
-            Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
-            Self::Cancelled => f.write_str("cancelled on request while waiting for a lock"),
-            Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
-            Self::SnapshotCancelled(why) => write!(f, "{why}: run the transaction again, in shorter steps"),
-            Self::TooManySessions { limit } => {
-                write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
-            }
-            Self::TooManyCommands => f.write_str("transaction has 2^32 - 1 commands: commit it and begin another"),
-        }
-    }
-}
-
-impl std::error::Error for TxnError {}
-
 /// The facts reported about a cancelled snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("snapshot is {} s old and keeps {} MiB of old versions", .age.as_secs(), .old_version_bytes.div_ceil(1 << 20))]
 pub struct SnapshotCancelled {
     /// Its age.
     pub age: Duration,
