@@ -1,21 +1,23 @@
 //! `LevelsError`: why a call on the LSM levels failed.
 
 use std::{
-    fmt, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use collie_base::{CfId, Lsn, Remedy};
 use collie_env::is_full;
+use thiserror::Error;
 
 use crate::levels::manifest::KnownTree;
 use crate::levels::{TreeId, backend::BackendError};
 
 /// Why a call failed. Unless a variant says otherwise, what was recorded before the call still holds.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LevelsError {
     /// MANIFEST is missing or has bytes that no write of ours left there.
+    #[error("{path} is damaged at byte {offset}: {what}")]
     ManifestDamaged {
         /// The file.
         path: PathBuf,
@@ -25,6 +27,7 @@ pub enum LevelsError {
         what: &'static str,
     },
     /// A newer program wrote the file.
+    #[error("{path} has format version {version}, written by a newer program: use that program")]
     NewerFormat {
         /// The file.
         path: PathBuf,
@@ -32,6 +35,7 @@ pub enum LevelsError {
         version: u32,
     },
     /// A file of a tree cannot be read as it was written.
+    #[error("{path}: {what}; {} below {flush_lsn} affected", families(.cfs))]
     TreeDamaged {
         /// The file, or the tree's directory if the file is unknown.
         path: PathBuf,
@@ -43,6 +47,10 @@ pub enum LevelsError {
         what: String,
     },
     /// A tree is readable, but its number of keys is wrong.
+    #[error(
+        "{path} has {found} live keys, MANIFEST says {}; {} below {flush_lsn} affected",
+        list(.expected, " or "), families(.cfs)
+    )]
     LiveKeysDiffer {
         /// The tree's directory.
         path: PathBuf,
@@ -56,6 +64,7 @@ pub enum LevelsError {
         found: u64,
     },
     /// The tree failed earlier, since the open; memory and log have everything. Reopening reads it again.
+    #[error("tree {tree} failed earlier: {why}")]
     TreeFailed {
         /// The tree.
         tree: TreeId,
@@ -63,11 +72,13 @@ pub enum LevelsError {
         why: String,
     },
     /// The call contradicts what is recorded, or its arguments are not as documented: a mistake of the caller.
+    #[error("invalid call on the levels: {what}")]
     InvalidCall {
         /// What is wrong.
         what: &'static str,
     },
     /// The disk is full. What the call had written was removed or is harmless; the call can be repeated.
+    #[error("cannot {op} {path}: no space left")]
     NoSpace {
         /// What was being done.
         op: &'static str,
@@ -75,6 +86,7 @@ pub enum LevelsError {
         path: PathBuf,
     },
     /// The operating system refused `op` on `path`.
+    #[error("cannot {op} {path}: {source}")]
     Io {
         /// What was being done.
         op: &'static str,
@@ -116,55 +128,11 @@ impl LevelsError {
     }
 }
 
-/// Writes families as a list.
-struct Families<'a>(&'a [CfId]);
-
-impl fmt::Display for Families<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.len() == 1 { "family " } else { "families " })?;
-        for (at, cf) in self.0.iter().enumerate() {
-            write!(f, "{}{cf}", if at == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
+fn families(cfs: &[CfId]) -> String {
+    let word = if cfs.len() == 1 { "family" } else { "families" };
+    format!("{word} {}", list(cfs, ", "))
 }
 
-impl fmt::Display for LevelsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ManifestDamaged { path, offset, what } => {
-                write!(f, "{} is damaged at byte {offset}: {what}", path.display())
-            }
-            Self::NewerFormat { path, version } => {
-                write!(
-                    f,
-                    "{} has format version {version}, written by a newer program: use that program",
-                    path.display()
-                )
-            }
-            Self::TreeDamaged { path, cfs, flush_lsn, what } => {
-                write!(f, "{}: {what}; {} below {flush_lsn} affected", path.display(), Families(cfs))
-            }
-            Self::LiveKeysDiffer { path, cfs, flush_lsn, expected, found } => {
-                write!(f, "{} has {found} live keys, MANIFEST says ", path.display())?;
-                for (at, count) in expected.iter().enumerate() {
-                    write!(f, "{}{count}", if at == 0 { "" } else { " or " })?;
-                }
-                write!(f, "; {} below {flush_lsn} affected", Families(cfs))
-            }
-            Self::TreeFailed { tree, why } => write!(f, "tree {tree} failed earlier: {why}"),
-            Self::InvalidCall { what } => write!(f, "invalid call on the levels: {what}"),
-            Self::NoSpace { op, path } => write!(f, "cannot {op} {}: no space left", path.display()),
-            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for LevelsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+fn list(items: &[impl ToString], between: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }
