@@ -1,11 +1,11 @@
 //! `WireError`: a client's breach of the protocol.
 
-use std::fmt;
-
 use collie_base::Remedy;
+use thiserror::Error;
 
 /// A breach of the protocol, with the SQLSTATE of the answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
 pub struct WireError {
     /// 08P01, 22021 or 0A000.
     pub sqlstate: &'static str,
@@ -29,11 +29,3 @@ impl WireError {
         Remedy::FixCall
     }
 }
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for WireError {}
