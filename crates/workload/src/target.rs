@@ -1,5 +1,7 @@
 //! `Target`: a database that the transactions run on; `Session`: a terminal's connection to it.
 
+use thiserror::Error;
+
 use crate::population::Population;
 use crate::request::Request;
 
@@ -15,27 +17,18 @@ pub struct Answer {
 }
 
 /// The reason why a transaction failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Failure {
     /// A conflict with another transaction (SQLSTATE 40001): the transaction is repeated.
+    #[error("refused with 40001")]
     Conflict,
     /// A deadlock (SQLSTATE 40P01): the transaction is repeated.
+    #[error("refused with 40P01")]
     Deadlock,
     /// Anything else.
+    #[error("{0:#}")]
     Other(anyhow::Error),
 }
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Conflict => f.write_str("refused with 40001"),
-            Self::Deadlock => f.write_str("refused with 40P01"),
-            Self::Other(error) => write!(f, "{error:#}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// A connection that runs one transaction at a time.
 pub trait Session: Send {
