@@ -1,55 +1,77 @@
 //! `EngineError`: why an engine call failed.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fmt, io};
 
 use collie_base::{Lsn, Remedy};
 use collie_store::LevelsError;
 use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
+use thiserror::Error;
 
 use crate::ErrorKind;
 use crate::utc::Utc;
 
 /// Why an engine call failed. An open transaction stays open, and the caller rolls it back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A concurrent transaction changed the row after this one's snapshot (SQLSTATE 40001).
+    #[error("could not serialize access due to concurrent update: run the transaction again")]
     Conflict,
     /// A concurrent transaction changed rows that this SERIALIZABLE one had read (40001). When [`Session::commit`]
     /// returns this, the transaction is rolled back already.
     ///
     /// [`Session::commit`]: crate::Session::commit
+    #[error("could not serialize access due to read/write dependencies among transactions: run the transaction again")]
     ReadChanged,
     /// Waiting would close a cycle of transactions that wait for one another (40P01).
+    #[error("deadlock detected: run the transaction again")]
     Deadlock,
     /// The lock was not granted within the caller's limit (55P03).
+    #[error("lock not granted within the time limit: run the transaction again")]
     LockTimeout,
     /// The wait was cancelled (57014).
+    #[error("cancelled on request while waiting")]
     Cancelled,
     /// A write in a read-only transaction or statement (25006).
+    #[error("cannot write in a read-only transaction: begin it READ WRITE")]
     ReadOnly,
     /// A write in a database that was opened with [`Options::read_only`](crate::Options::read_only) (25006).
+    #[error("the database was opened read-only (read_only): open it without that to write")]
     OpenedReadOnly,
     /// A write in a database that was opened read-only from the remains of a damaged log (25006).
+    #[error(
+        "the database is open read-only, with what is left of a damaged log (wal.recovery_mode = \
+         skip_any_corrupted_records): copy what you need and load it into a new database"
+    )]
     Salvaged,
     /// A write in a database that follows another one (25006).
+    #[error("cannot write to a replica: write to its primary")]
     Replica,
     /// A thread that replays the log of another database has ended, so no more is applied. Applied commits can be
     /// read.
+    #[error("the replica has stopped replaying, since one of its threads ended: open it again")]
     ReplayStopped,
     /// The snapshot kept too many old versions or was too old, and is no longer in force (72000).
+    #[error("{0}: run the transaction again, in shorter steps")]
     SnapshotCancelled(SnapshotCancelled),
     /// Old versions occupy all the memory they may, no snapshot can be cancelled for them, and a write would add
     /// to them (53200).
+    #[error(
+        "old versions take up {limit_bytes} bytes and none can be freed now: try again, or raise txn.old_version_memory"
+    )]
     OldVersionMemory {
         /// Their limit (`txn.old_version_memory`).
         limit_bytes: u64,
     },
     /// Rows occupy all the memory they may, and a write would store a value (53200). Reads and deletes continue,
     /// and writes succeed again once there is room.
+    #[error(
+        "out of memory: rows take up {used_bytes} bytes, store.memory_limit is {limit_bytes}: delete rows, drop tables \
+         or families, or raise it"
+    )]
     OutOfMemory {
         /// Bytes that rows occupy.
         used_bytes: u64,
@@ -57,31 +79,37 @@ pub enum EngineError {
         limit_bytes: u64,
     },
     /// Every session slot is taken (53300).
+    #[error("all {limit} session slots are taken: close sessions or raise the limit")]
     TooManySessions {
         /// The number of slots.
         limit: usize,
     },
     /// A limit of one transaction was reached (54000).
+    #[error("{what}: split the transaction")]
     TransactionLimit {
         /// The limit.
         what: &'static str,
     },
     /// The call breaks a rule of the interface.
+    #[error("{what}")]
     InvalidArgument {
         /// The rule.
         what: &'static str,
     },
     /// There is no column family of this name, or it has been dropped.
+    #[error("there is no column family {name}, or it was dropped: create it, or look it up again")]
     NoSuchFamily {
         /// The name.
         name: String,
     },
     /// There already is a column family of this name.
+    #[error("there is a column family {name} already: use it, or another name")]
     FamilyExists {
         /// The name.
         name: String,
     },
     /// There is no option of this name.
+    #[error("there is no option {name}: did you mean {nearest}?")]
     UnknownOption {
         /// The name.
         name: String,
@@ -89,6 +117,7 @@ pub enum EngineError {
         nearest: String,
     },
     /// An option cannot have this value.
+    #[error("{name} cannot be {value:?}: it takes {wanted}")]
     BadOption {
         /// Its name.
         name: String,
@@ -98,24 +127,32 @@ pub enum EngineError {
         wanted: String,
     },
     /// The write would have to wait, and `no_slowdown` was requested: nothing was written.
+    #[error("the write would have to wait ({why}): try again later")]
     Busy {
         /// The reason for the wait.
         why: String,
     },
     /// The database was closed.
+    #[error("the database is closed: open it again")]
     Closed,
     /// There is no database in the directory, and creating one was not allowed.
+    #[error("no database in {path}: name the right directory, or allow to create one")]
     NotFound {
         /// The directory.
         path: PathBuf,
     },
     /// The directory follows another database. Opened as a primary, it would write other records at the positions
     /// of that one.
+    #[error("the database in {path} follows another one: open it as a replica (--replica-of), and promote it there")]
     Follows {
         /// The directory.
         path: PathBuf,
     },
     /// The process may not have as many open files as the database needs.
+    #[error(
+        "the process may have {have} files open, the database needs {needed}: raise the limit (ulimit -n), or, of a \
+         server, lower server.max_connections"
+    )]
     TooFewDescriptors {
         /// The number that it may have.
         have: u64,
@@ -123,6 +160,7 @@ pub enum EngineError {
         needed: u64,
     },
     /// The directory holds something that is not a database.
+    #[error("{path} holds {found} but no database: use an empty directory")]
     ForeignDirectory {
         /// The directory.
         path: PathBuf,
@@ -130,6 +168,10 @@ pub enum EngineError {
         found: String,
     },
     /// Log files that this database wrote and needs are missing.
+    #[error(
+        "log files are missing in {path}: {}, the database needs {needed} on: put the files back, or restore a copy",
+        log_start(*.start)
+    )]
     MissingLog {
         /// The log's directory.
         path: PathBuf,
@@ -139,6 +181,9 @@ pub enum EngineError {
         needed: Lsn,
     },
     /// There is no log in the configured directory, and the last one was elsewhere.
+    #[error(
+        "no log of {data} is in {path}: it was in {last} last: set wal.wal_dir to where it is, or move its files back"
+    )]
     WrongLogDir {
         /// The data directory.
         data: PathBuf,
@@ -148,6 +193,7 @@ pub enum EngineError {
         last: PathBuf,
     },
     /// The log's directory has the log of another data directory, or one that does not name its owner.
+    #[error("the log in {path} {}", owner(.of.as_deref(), .data))]
     ForeignLogDir {
         /// The log's directory.
         path: PathBuf,
@@ -157,6 +203,7 @@ pub enum EngineError {
         data: PathBuf,
     },
     /// A file was written by a newer version of this program.
+    #[error("{path} has format version {version}, written by a newer program: use that program")]
     NewerFormat {
         /// The file.
         path: PathBuf,
@@ -164,6 +211,7 @@ pub enum EngineError {
         version: u32,
     },
     /// The control file is damaged.
+    #[error("bad {what} in {path}: restore the file from a backup of this directory")]
     BadControlFile {
         /// The file.
         path: PathBuf,
@@ -171,6 +219,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// A log record with a good checksum does not make sense.
+    #[error("log record at {lsn} makes no sense: {what}: restore from a backup or a replica")]
     Corruption {
         /// The record.
         lsn: Lsn,
@@ -178,6 +227,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// A row of the catalog that names a column family does not make sense.
+    #[error("catalog row {key:02x?} makes no sense: bad {what}: restore from a backup or a replica")]
     BadName {
         /// Its key.
         key: Vec<u8>,
@@ -185,6 +235,10 @@ pub enum EngineError {
         what: &'static str,
     },
     /// The log ends below the position up to which the LSM levels were flushed: its end is missing.
+    #[error(
+        "the log ends at {end}, the levels were flushed up to {flushed}: its end is missing: put the log's files back, \
+         or restore a copy"
+    )]
     LogBehindLevels {
         /// The end of the log.
         end: Lsn,
@@ -192,6 +246,10 @@ pub enum EngineError {
         flushed: Lsn,
     },
     /// Accounts other than the owner's have rights to a data directory.
+    #[error(
+        "the data directory {path} has mode {mode:04o}, so others than its owner can look into it or change it: chmod \
+         0700 {path}"
+    )]
     Exposed {
         /// The directory.
         path: PathBuf,
@@ -199,6 +257,7 @@ pub enum EngineError {
         mode: u32,
     },
     /// A file of a backup has changed since it was made, or the directory is no backup.
+    #[error("{path}{} {what}: use another backup", damage_start(*.offset))]
     BadBackup {
         /// The file.
         path: PathBuf,
@@ -208,6 +267,7 @@ pub enum EngineError {
         what: String,
     },
     /// A copy cannot be made in this directory.
+    #[error("cannot make a copy in {path}: it {what}: name a directory that is not there yet")]
     BadTarget {
         /// The directory.
         path: PathBuf,
@@ -215,6 +275,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// The backup cannot be restored to this position.
+    #[error("the backup cannot be restored to {lsn}: it can to positions from {from} to {end}")]
     NotInBackup {
         /// The position.
         lsn: Lsn,
@@ -224,6 +285,7 @@ pub enum EngineError {
         end: Lsn,
     },
     /// The backup cannot be restored to this time. Times are in microseconds since 1970.
+    #[error("the backup cannot be restored to {}: {}", Utc(*.wall_us), times(*.from_us, *.end_us))]
     TimeNotInBackup {
         /// The time.
         wall_us: i64,
@@ -233,10 +295,13 @@ pub enum EngineError {
         end_us: i64,
     },
     /// The log returned an error.
-    Log(Arc<WalError>),
+    #[error("{0}")]
+    Log(#[source] Arc<WalError>),
     /// The LSM levels returned an error, or are damaged.
-    Levels(Arc<LevelsError>),
+    #[error("{0}")]
+    Levels(#[source] Arc<LevelsError>),
     /// The operating system refused `op` on `path`.
+    #[error("cannot {op} {path}: {source}")]
     Io {
         /// The operation.
         op: &'static str,
@@ -349,164 +414,32 @@ impl EngineError {
     }
 }
 
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Conflict => {
-                f.write_str("could not serialize access due to concurrent update: run the transaction again")
-            }
-            Self::ReadChanged => f.write_str(
-                "could not serialize access due to read/write dependencies among transactions: run the transaction again",
-            ),
-            Self::Deadlock => f.write_str("deadlock detected: run the transaction again"),
-            Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
-            Self::Cancelled => f.write_str("cancelled on request while waiting"),
-            Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
-            Self::OpenedReadOnly => {
-                f.write_str("the database was opened read-only (read_only): open it without that to write")
-            }
-            Self::Salvaged => f.write_str(
-                "the database is open read-only, with what is left of a damaged log \
-                 (wal.recovery_mode = skip_any_corrupted_records): copy what you need and load it into a new database",
-            ),
-            Self::Replica => f.write_str("cannot write to a replica: write to its primary"),
-            Self::ReplayStopped => {
-                f.write_str("the replica has stopped replaying, since one of its threads ended: open it again")
-            }
-            Self::SnapshotCancelled(why) => write!(f, "{why}: run the transaction again, in shorter steps"),
-            Self::OldVersionMemory { limit_bytes } => write!(
-                f,
-                "old versions take up {limit_bytes} bytes and none can be freed now: try again, or raise \
-                 txn.old_version_memory"
-            ),
-            Self::OutOfMemory { used_bytes, limit_bytes } => write!(
-                f,
-                "out of memory: rows take up {used_bytes} bytes, store.memory_limit is {limit_bytes}: delete rows, drop \
-                 tables or families, or raise it"
-            ),
-            Self::TooManySessions { limit } => {
-                write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
-            }
-            Self::TransactionLimit { what } => write!(f, "{what}: split the transaction"),
-            Self::InvalidArgument { what } => f.write_str(what),
-            Self::NoSuchFamily { name } => {
-                write!(f, "there is no column family {name}, or it was dropped: create it, or look it up again")
-            }
-            Self::FamilyExists { name } => {
-                write!(f, "there is a column family {name} already: use it, or another name")
-            }
-            Self::UnknownOption { name, nearest } => write!(f, "there is no option {name}: did you mean {nearest}?"),
-            Self::BadOption { name, value, wanted } => write!(f, "{name} cannot be {value:?}: it takes {wanted}"),
-            Self::Busy { why } => write!(f, "the write would have to wait ({why}): try again later"),
-            Self::BadName { key, what } => {
-                write!(f, "catalog row {key:02x?} makes no sense: bad {what}: restore from a backup or a replica")
-            }
-            Self::Closed => f.write_str("the database is closed: open it again"),
-            Self::NotFound { path } => {
-                write!(f, "no database in {}: name the right directory, or allow to create one", path.display())
-            }
-            Self::Follows { path } => {
-                let path = path.display();
-                write!(f, "the database in {path} follows another one: open it as a replica (--replica-of), and promote it there")
-            }
-            Self::TooFewDescriptors { have, needed } => write!(
-                f,
-                "the process may have {have} files open, the database needs {needed}: raise the limit (ulimit -n), or, of a \
-                 server, lower server.max_connections"
-            ),
-            Self::ForeignDirectory { path, found } => {
-                write!(f, "{} holds {found} but no database: use an empty directory", path.display())
-            }
-            Self::MissingLog { path, start, needed } => {
-                let found =
-                    start.map_or_else(|| "no log file is there".to_owned(), |start| format!("it starts at {start}"));
-                write!(
-                    f,
-                    "log files are missing in {}: {found}, the database needs {needed} on: put the files back, or restore a copy",
-                    path.display(),
-                )
-            }
-            Self::WrongLogDir { data, path, last } => write!(
-                f,
-                "no log of {} is in {}: it was in {} last: set wal.wal_dir to where it is, or move its files back",
-                data.display(),
-                path.display(),
-                last.display()
-            ),
-            Self::ForeignLogDir { path, of: Some(of), data } => write!(
-                f,
-                "the log in {} belongs to {}, not to {}: set wal.wal_dir to the right directory",
-                path.display(),
-                of.display(),
-                data.display()
-            ),
-            Self::ForeignLogDir { path, of: None, data } => write!(
-                f,
-                "the log in {} does not say that it belongs to {}: set wal.wal_dir to the right directory, or to an empty one \
-                 for a new database",
-                path.display(),
-                data.display()
-            ),
-            Self::NewerFormat { path, version } => write!(
-                f,
-                "{} has format version {version}, written by a newer program: use that program",
-                path.display()
-            ),
-            Self::BadControlFile { path, what } => {
-                write!(f, "bad {what} in {}: restore the file from a backup of this directory", path.display())
-            }
-            Self::Corruption { lsn, what } => {
-                write!(f, "log record at {lsn} makes no sense: {what}: restore from a backup or a replica")
-            }
-            Self::LogBehindLevels { end, flushed } => write!(
-                f,
-                "the log ends at {end}, the levels were flushed up to {flushed}: its end is missing: put the \
-                 log's files back, or restore a copy"
-            ),
-            Self::BadBackup { path, offset, what } => {
-                write!(f, "{}", path.display())?;
-                if let Some(offset) = offset {
-                    write!(f, ", from byte {offset} on,")?;
-                }
-                write!(f, " {what}: use another backup")
-            }
-            Self::Exposed { path, mode } => write!(
-                f,
-                "the data directory {0} has mode {mode:04o}, so others than its owner can look into it or change it: chmod 0700 {0}",
-                path.display()
-            ),
-            Self::BadTarget { path, what } => {
-                write!(f, "cannot make a copy in {}: it {what}: name a directory that is not there yet", path.display())
-            }
-            Self::NotInBackup { lsn, from, end } => {
-                write!(f, "the backup cannot be restored to {lsn}: it can to positions from {from} to {end}")
-            }
-            Self::TimeNotInBackup { wall_us, from_us, end_us } => {
-                let (wanted, end) = (Utc(*wall_us), Utc(*end_us));
-                match from_us {
-                    Some(from) => write!(
-                        f,
-                        "the backup cannot be restored to {wanted}: it can to times from {} to {end}, when it was made",
-                        Utc(*from)
-                    ),
-                    None => write!(f, "the backup cannot be restored to {wanted}: it says of no time, only all of {end}"),
-                }
-            }
-            Self::Log(error) => error.fmt(f),
-            Self::Levels(error) => error.fmt(f),
-            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+fn log_start(start: Option<Lsn>) -> String {
+    start.map_or_else(|| "no log file is there".to_owned(), |start| format!("it starts at {start}"))
+}
+
+fn owner(owner: Option<&Path>, data: &Path) -> String {
+    let data = data.display();
+    match owner {
+        Some(owner) => {
+            format!("belongs to {}, not to {data}: set wal.wal_dir to the right directory", owner.display())
         }
+        None => format!(
+            "does not say that it belongs to {data}: set wal.wal_dir to the right directory, or to an empty one for a new \
+             database"
+        ),
     }
 }
 
-impl std::error::Error for EngineError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Log(error) => Some(&**error),
-            Self::Levels(error) => Some(&**error),
-            Self::Io { source, .. } => Some(&**source),
-            _ => None,
-        }
+fn damage_start(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(", from byte {offset} on,"))
+}
+
+fn times(from_us: Option<i64>, end_us: i64) -> String {
+    let end = Utc(end_us);
+    match from_us.map(Utc) {
+        Some(from) => format!("it can to times from {from} to {end}, when it was made"),
+        None => format!("it says of no time, only all of {end}"),
     }
 }
 
