@@ -1,16 +1,16 @@
 //! `TrainError`: why samples, a model or a package were refused.
 
-use std::fmt;
-
 use collie_base::{Remedy, codec::DecodeError};
+use thiserror::Error;
 
 use crate::SchemaHash;
 
 /// Why a call failed. Nothing was changed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TrainError {
     /// The row has another number of features than the samples or the model.
+    #[error("a row of {found} features where {expected} are expected")]
     Shape {
         /// The number of features in the row.
         found: usize,
@@ -18,11 +18,13 @@ pub enum TrainError {
         expected: usize,
     },
     /// A number is not finite, or not positive where it must be.
+    #[error("{what} is not a number that it can be")]
     Number {
         /// The number that is wrong.
         what: &'static str,
     },
     /// There are too few samples to fit, validate or bound a model.
+    #[error("{rows} samples, at least {needed} are needed")]
     TooFew {
         /// The number of samples.
         rows: usize,
@@ -30,11 +32,13 @@ pub enum TrainError {
         needed: usize,
     },
     /// The bytes are not a package or a journal: a field is cut off or has an impossible value.
+    #[error("not a model package: {what}")]
     Malformed {
         /// The field.
         what: &'static str,
     },
     /// The bytes fail their checksum.
+    #[error("bad checksum of a model package: stored {stored:08x}, computed {computed:08x}")]
     Checksum {
         /// The checksum in the bytes.
         stored: u32,
@@ -42,11 +46,16 @@ pub enum TrainError {
         computed: u32,
     },
     /// The package or journal has a newer format.
+    #[error("model package of format {found}, which is newer than this program")]
     Version {
         /// Its format version.
         found: u32,
     },
     /// The package is for another unit or label.
+    #[error(
+        "model package for unit {} label {}, not for unit {} label {}",
+        .found.0, .found.1, .expected.0, .expected.1
+    )]
     Unit {
         /// The unit and label of the package.
         found: (u8, u8),
@@ -54,6 +63,7 @@ pub enum TrainError {
         expected: (u8, u8),
     },
     /// The package was trained on another feature schema.
+    #[error("model package for feature schema {found}, in use is {expected}")]
     Schema {
         /// The schema of the package.
         found: SchemaHash,
@@ -61,6 +71,10 @@ pub enum TrainError {
         expected: SchemaHash,
     },
     /// The package validates worse than the model in use, by more than a tenth.
+    #[error(
+        "model package with an error of {:.1} %, the model in use has {:.1} %",
+        .error * 100.0, .incumbent * 100.0
+    )]
     Worse {
         /// Its mean absolute percentage error, 0.1 for 10 %.
         error: f64,
@@ -78,37 +92,6 @@ impl TrainError {
         }
     }
 }
-
-impl fmt::Display for TrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shape { found, expected } => write!(f, "a row of {found} features where {expected} are expected"),
-            Self::Number { what } => write!(f, "{what} is not a number that it can be"),
-            Self::TooFew { rows, needed } => write!(f, "{rows} samples, at least {needed} are needed"),
-            Self::Malformed { what } => write!(f, "not a model package: {what}"),
-            Self::Checksum { stored, computed } => {
-                write!(f, "bad checksum of a model package: stored {stored:08x}, computed {computed:08x}")
-            }
-            Self::Version { found } => write!(f, "model package of format {found}, which is newer than this program"),
-            Self::Unit { found, expected } => write!(
-                f,
-                "model package for unit {} label {}, not for unit {} label {}",
-                found.0, found.1, expected.0, expected.1
-            ),
-            Self::Schema { found, expected } => {
-                write!(f, "model package for feature schema {found}, in use is {expected}")
-            }
-            Self::Worse { error, incumbent } => write!(
-                f,
-                "model package with an error of {:.1} %, the model in use has {:.1} %",
-                error * 100.0,
-                incumbent * 100.0
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TrainError {}
 
 impl From<DecodeError> for TrainError {
     fn from(error: DecodeError) -> Self {

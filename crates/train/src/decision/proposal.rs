@@ -1,6 +1,6 @@
 //! `Proposal`: a change that a model suggests, and the rules by which it is accepted or refused.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{Gain, Setting};
 
@@ -32,42 +32,35 @@ pub struct Proposal {
 }
 
 /// The reason for which nothing is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// `training.apply` is off.
+    #[error("training.apply is off")]
     Off,
     /// Another change is in flight.
+    #[error("another change is in flight")]
     Busy,
     /// The last change ended, or was proposed, less than ten minutes ago.
+    #[error("the last change ended, or was proposed, less than ten minutes ago")]
     CoolDown,
     /// The setting was rolled back too often.
+    #[error("it was rolled back three times within a day")]
     Quarantined,
     /// A person has set the setting.
+    #[error("it was set by hand")]
     SetByHand,
     /// The new value is outside of the range, equal to the old one, or not a number.
+    #[error("the value is not one that the setting takes")]
     OutOfRange,
     /// The value would change by more than a factor of two.
+    #[error("one step changes a value by at most a factor of two")]
     TooFar,
     /// The model is stale.
+    #[error("the model is stale")]
     StaleModel,
     /// The lower end of the predicted gain is below 5 %.
+    #[error("the lower end of the predicted gain is below 5 %")]
     TooLittle,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "training.apply is off",
-            Self::Busy => "another change is in flight",
-            Self::CoolDown => "the last change ended, or was proposed, less than ten minutes ago",
-            Self::Quarantined => "it was rolled back three times within a day",
-            Self::SetByHand => "it was set by hand",
-            Self::OutOfRange => "the value is not one that the setting takes",
-            Self::TooFar => "one step changes a value by at most a factor of two",
-            Self::StaleModel => "the model is stale",
-            Self::TooLittle => "the lower end of the predicted gain is below 5 %",
-        })
-    }
 }
 
 impl Proposal {
