@@ -1,15 +1,17 @@
 //! `SamplesError`: why sample files or packages could not be written, read or used.
 
-use std::{fmt, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use collie_base::Remedy;
 use collie_train::{SchemaHash, TrainError};
+use thiserror::Error;
 
 /// Why a call failed. The data that was on disk before is still there.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SamplesError {
     /// The operating system refused `op` on `path`.
+    #[error("cannot {op} {path}: {source}")]
     Io {
         /// The operation.
         op: &'static str,
@@ -19,6 +21,7 @@ pub enum SamplesError {
         source: io::Error,
     },
     /// The file is not Parquet, or it is damaged.
+    #[error("{path} is no whole file of samples: {what}; remove it")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -26,6 +29,10 @@ pub enum SamplesError {
         what: String,
     },
     /// The file's columns differ from those of its unit in this program.
+    #[error(
+        "{path} has other columns than this program's unit, whose schema is {expected}; {}",
+        schema_of_file(*.found)
+    )]
     Columns {
         /// The file.
         path: PathBuf,
@@ -35,26 +42,34 @@ pub enum SamplesError {
         expected: SchemaHash,
     },
     /// This program does not have the operating unit, or not in that version.
+    #[error("there is no operating unit {name}: docs/format.md lists them")]
     Unit {
         /// The unit that was requested.
         name: String,
     },
     /// There are no samples in the directory.
+    #[error("no samples in {dir}: is it a data directory whose server collects (training.collection_policy)?")]
     NoSamples {
         /// The directory.
         dir: PathBuf,
     },
     /// The directory has samples of several nodes and the request names none.
+    #[error(
+        "samples of {} nodes lie together ({}): name one with --node, or fit them together with python/fleet.py",
+        .nodes.len(), .nodes.join(", ")
+    )]
     Nodes {
         /// The nodes.
         nodes: Vec<String>,
     },
     /// There are no packages at the path.
+    #[error("no model packages in {path}: make them with collie train fit")]
     NoPackages {
         /// The directory or file.
         path: PathBuf,
     },
     /// A package was refused.
+    #[error("{path}: {source}; fit the model again")]
     Package {
         /// The file of the package.
         path: PathBuf,
@@ -73,46 +88,9 @@ impl SamplesError {
     }
 }
 
-impl fmt::Display for SamplesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
-            Self::Damaged { path, what } => {
-                write!(f, "{} is no whole file of samples: {what}; remove it", path.display())
-            }
-            Self::Columns { path, found, expected } => {
-                write!(f, "{} has other columns than this program's unit, whose schema is {expected}", path.display())?;
-                match found {
-                    Some(found) => write!(f, "; the file's is {found}: use the program that wrote it"),
-                    None => write!(f, "; the file names none"),
-                }
-            }
-            Self::Unit { name } => write!(f, "there is no operating unit {name}: docs/format.md lists them"),
-            Self::NoSamples { dir } => write!(
-                f,
-                "no samples in {}: is it a data directory whose server collects (training.collection_policy)?",
-                dir.display()
-            ),
-            Self::Nodes { nodes } => write!(
-                f,
-                "samples of {} nodes lie together ({}): name one with --node, or fit them together with python/fleet.py",
-                nodes.len(),
-                nodes.join(", ")
-            ),
-            Self::NoPackages { path } => {
-                write!(f, "no model packages in {}: make them with collie train fit", path.display())
-            }
-            Self::Package { path, source } => write!(f, "{}: {source}; fit the model again", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SamplesError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Package { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+fn schema_of_file(found: Option<SchemaHash>) -> String {
+    found.map_or_else(
+        || "the file names none".to_owned(),
+        |found| format!("the file's is {found}: use the program that wrote it"),
+    )
 }
