@@ -6,6 +6,7 @@
 use std::fmt;
 
 use collie_base::Remedy;
+use thiserror::Error;
 
 /// The result of any part of a statement.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
@@ -229,7 +230,8 @@ states! {
 }
 
 /// The reason why a statement failed. It is one allocation, so that results stay small.
-#[derive(Clone)]
+#[derive(Clone, Error)]
+#[error("{}", .0.message)]
 pub struct SqlError(Box<Report>);
 
 /// The content of an error or notice. A PostgreSQL client may show every text of it.
@@ -379,16 +381,8 @@ impl SqlError {
     }
 }
 
-impl fmt::Display for SqlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
 impl fmt::Debug for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.state.as_str(), self.0.message)
     }
 }
-
-impl std::error::Error for SqlError {}

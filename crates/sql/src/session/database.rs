@@ -27,6 +27,7 @@ use collie_base::{CfId, Latencies, Map, Remedy, SharedLatencies};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
+use thiserror::Error;
 
 use crate::{
     catalog::{
@@ -135,30 +136,27 @@ pub struct Connected {
 }
 
 /// The reason why a database could not be opened.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum OpenError {
     /// The engine could not open the directory.
+    #[error("{}{}", .0, other_ways(.0))]
     Engine(EngineError),
     /// The catalog in it could not be read.
+    #[error("the catalog cannot be read: {0}")]
     Catalog(SqlError),
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Engine(EngineError::Levels(error)) if error.remedy() == Remedy::RestoreData => write!(
-                f,
-                "{error}: restore a backup (collie restore), or have the directory filled by a replica's primary; what is \
-                 whole opens read-only, and the tables that are not are named, with --set \
-                 wal.recovery_mode=skip_any_corrupted_records"
-            ),
-            Self::Engine(error) => error.fmt(f),
-            Self::Catalog(error) => write!(f, "the catalog cannot be read: {error}"),
+/// Returns the other ways on from damaged levels, to be appended to the text of the error.
+fn other_ways(error: &EngineError) -> &'static str {
+    match error {
+        EngineError::Levels(error) if error.remedy() == Remedy::RestoreData => {
+            ": restore a backup (collie restore), or have the directory filled by a replica's primary; what is whole opens \
+             read-only, and the tables that are not are named, with --set \
+             wal.recovery_mode=skip_any_corrupted_records"
         }
+        _ => "",
     }
 }
-
-impl std::error::Error for OpenError {}
 
 impl From<EngineError> for OpenError {
     fn from(error: EngineError) -> Self {
