@@ -1,32 +1,39 @@
 //! `LinkError`: why a connection between two nodes ended.
 
-use std::{fmt, io};
+use std::io;
 
 use collie_base::{Lsn, Remedy};
+use thiserror::Error;
 
 use crate::packet::{ErrorCode, PacketError, TEXT_BYTES_MAX};
 
 /// Why a connection ended. Everything received before stays valid, and the next connection resumes there.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The other side closed it.
+    #[error("the other side closed the connection")]
     Closed,
     /// No byte arrived for as long as the timeout.
+    #[error("nothing was heard for {after_ms} ms")]
     Silent {
         /// How long, in milliseconds.
         after_ms: u64,
     },
     /// A network operation failed.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[source] io::Error),
     /// The other side sent something that is not a packet.
-    Packet(PacketError),
+    #[error("{0}")]
+    Packet(#[from] PacketError),
     /// The other side sent a packet that is not allowed here, or one with impossible values.
+    #[error("the other side sent an unexpected {what}")]
     Unexpected {
         /// The unexpected item.
         what: &'static str,
     },
     /// The other side gave up and sent the reason.
+    #[error("the other side says: {text}")]
     Told {
         /// Why.
         code: ErrorCode,
@@ -36,6 +43,7 @@ pub enum LinkError {
         text: String,
     },
     /// This side gives up; it has notified the other side if it could.
+    #[error("{text}")]
     Refused {
         /// Why.
         code: ErrorCode,
@@ -47,6 +55,7 @@ pub enum LinkError {
         text: String,
     },
     /// This side was asked to stop.
+    #[error("shutting down")]
     Stopping,
 }
 
@@ -87,37 +96,6 @@ impl LinkError {
         }
         text.truncate(cut);
         Some((code, fatal, lsn, text.replace('\0', " ")))
-    }
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the other side closed the connection"),
-            Self::Silent { after_ms } => write!(f, "nothing was heard for {after_ms} ms"),
-            Self::Io(error) => error.fmt(f),
-            Self::Packet(error) => error.fmt(f),
-            Self::Unexpected { what } => write!(f, "the other side sent an unexpected {what}"),
-            Self::Told { text, .. } => write!(f, "the other side says: {text}"),
-            Self::Refused { text, .. } => f.write_str(text),
-            Self::Stopping => f.write_str("shutting down"),
-        }
-    }
-}
-
-impl std::error::Error for LinkError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Packet(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<PacketError> for LinkError {
-    fn from(error: PacketError) -> Self {
-        Self::Packet(error)
     }
 }
 

@@ -10,8 +10,7 @@
 //! - M2. Before a proof a peer sends at most two messages of [`MESSAGE_BYTES_MAX`] bytes.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::fmt;
-
+use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
@@ -54,28 +53,20 @@ impl<C> Trusted<C> {
 }
 
 /// Why a peer was not admitted.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Mistrusted {
     /// The connection ended, or the message was no proof at all; the peer gets no error.
+    #[error("it went, or said what is no proof")]
     Gone,
-    /// This node has no key.
+    /// This node has no key. The text for a stranger discloses nothing about this node's files.
+    #[error("this node has no replication key")]
     NoKey(KeyError),
     /// The peer has no key that is valid here.
+    #[error(
+        "the replication keys of the two nodes are not the same: copy the file {KEY_FILE} of one to the other, with mode \
+         0600"
+    )]
     Stranger(Mistrust),
-}
-
-impl fmt::Display for Mistrusted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gone => f.write_str("it went, or said what is no proof"),
-            // The text for a stranger discloses nothing about this node's files.
-            Self::NoKey(_) => f.write_str("this node has no replication key"),
-            Self::Stranger(_) => write!(
-                f,
-                "the replication keys of the two nodes are not the same: copy the file {KEY_FILE} of one to the other, with mode 0600"
-            ),
-        }
-    }
 }
 
 fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {

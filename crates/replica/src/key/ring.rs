@@ -22,6 +22,7 @@ use collie_base::Remedy;
 use collie_env::{Env, read_all};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use thiserror::Error;
 
 use super::handshake::WORD;
 
@@ -142,15 +143,20 @@ impl Keys {
 }
 
 /// Why there is no key.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file does not exist.
+    #[error(
+        "there is no replication key at {path}: copy the file {KEY_FILE} of the primary's data directory there, with \
+         mode 0600"
+    )]
     Missing {
         /// Its path.
         path: PathBuf,
     },
     /// Users other than its owner have rights to it.
+    #[error("the replication key {path} has mode {mode:04o}, so others than its owner can use it: chmod 0600 {path}")]
     Exposed {
         /// Its path.
         path: PathBuf,
@@ -158,11 +164,13 @@ pub enum KeyError {
         mode: u32,
     },
     /// The text is not that of a key file.
+    #[error("{path} holds no replication key: it has a line of 64 hexadecimal digits for each key, {KEYS_MAX} at most")]
     Malformed {
         /// Its path.
         path: PathBuf,
     },
     /// A file operation failed.
+    #[error("cannot {operation} {path}: {source}")]
     Io {
         /// The operation.
         operation: &'static str,
@@ -177,38 +185,6 @@ impl KeyError {
     /// Returns how the caller can recover.
     pub fn remedy(&self) -> Remedy {
         Remedy::FixCall
-    }
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { path } => write!(
-                f,
-                "there is no replication key at {}: copy the file {KEY_FILE} of the primary's data directory there, with mode 0600",
-                path.display()
-            ),
-            Self::Exposed { path, mode } => write!(
-                f,
-                "the replication key {0} has mode {mode:04o}, so others than its owner can use it: chmod 0600 {0}",
-                path.display()
-            ),
-            Self::Malformed { path } => write!(
-                f,
-                "{} holds no replication key: it has a line of 64 hexadecimal digits for each key, {KEYS_MAX} at most",
-                path.display()
-            ),
-            Self::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for KeyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
     }
 }
 

@@ -21,6 +21,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use collie_base::Lsn;
+use thiserror::Error;
 
 use super::{QuorumConfig, Sent};
 
@@ -41,11 +42,13 @@ pub struct QuorumList {
 }
 
 /// Why a text is not a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuorumError {
     /// The text is invalid: 22023.
+    #[error("{0}")]
     Invalid(String),
     /// The text is valid in PostgreSQL but not supported: 0A000.
+    #[error("{0}")]
     Unsupported(String),
 }
 
@@ -58,16 +61,6 @@ impl QuorumError {
         }
     }
 }
-
-impl fmt::Display for QuorumError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(text) | Self::Unsupported(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for QuorumError {}
 
 impl QuorumList {
     /// Creates the list of any `needed` of `members`.

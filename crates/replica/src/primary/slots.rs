@@ -18,11 +18,12 @@
 //! - S6. Commits are sampled while a replica is connected, about [`DRAWN_PER_S`] per second, and all if there are
 //!   fewer.
 
-use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use collie_base::Lsn;
 use collie_env::Env;
 use parking_lot::Mutex;
+use thiserror::Error;
 
 use super::{
     DrawnCommit, HeldSlot, Marks, Source, SourceError,
@@ -336,28 +337,19 @@ pub(super) struct Attached {
 }
 
 /// Why a slot was not dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DropError {
     /// There is no slot of that name.
+    #[error("there is no such slot")]
     Unknown,
     /// Its replica is connected.
+    #[error("its replica is connected")]
     InUse,
     /// The log's list of consumers cannot be written.
+    #[error("{0}")]
     Source(SourceError),
 }
-
-impl fmt::Display for DropError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("there is no such slot"),
-            Self::InUse => f.write_str("its replica is connected"),
-            Self::Source(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DropError {}
 
 /// Why a slot is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]

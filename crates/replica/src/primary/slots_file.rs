@@ -28,7 +28,7 @@
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::{
-    fmt, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -38,6 +38,7 @@ use collie_base::{
     codec::{DecodeError, Reader, put_length_prefixed},
 };
 use collie_env::{Env, read_all};
+use thiserror::Error;
 
 use super::slots::Expiry;
 
@@ -66,7 +67,11 @@ pub(super) struct StoredSlot {
 }
 
 /// A file `slots` that a newer program has written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{path} has format version {version}, written by a newer program: use that program, or move the file away, by which \
+     this server forgets what it last knew of its replicas but keeps their slots and the log for them"
+)]
 pub struct NewerSlots {
     /// The file.
     pub path: PathBuf,
@@ -74,39 +79,18 @@ pub struct NewerSlots {
     pub version: u32,
 }
 
-impl fmt::Display for NewerSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} has format version {}, written by a newer program: use that program, or move the file away, by which this server forgets what it \
-             last knew of its replicas but keeps their slots and the log for them",
-            self.path.display(),
-            self.version
-        )
-    }
-}
-
-impl std::error::Error for NewerSlots {}
-
 /// Why the file is not used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum Unread {
     /// A newer program has written it, and it is left alone (F1).
+    #[error("{0}")]
     Newer(NewerSlots),
     /// It cannot be read.
+    #[error("{0}")]
     Io(io::Error),
     /// It does not have the form that [`encode`] writes.
+    #[error("{0}")]
     Damaged(DecodeError),
-}
-
-impl fmt::Display for Unread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Newer(newer) => newer.fmt(f),
-            Self::Io(error) => error.fmt(f),
-            Self::Damaged(error) => error.fmt(f),
-        }
-    }
 }
 
 /// Why the bytes of a file are not slots.

@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
 use collie_base::{Lsn, Term};
+use thiserror::Error;
 
 use super::{DrawnCommit, Expiry, Sent, Switchover, Synchronous};
 use crate::{Keep, compare::Held, identity::Identity, reads::ReadFeed};
@@ -226,26 +227,19 @@ pub struct BackupFile {
 }
 
 /// Why a source cannot continue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// The requested log was freed.
+    #[error("the log that is needed was freed")]
     Gone,
     /// Another reader uses that name already, or there is no room for another name.
+    #[error("{0}")]
     Taken(String),
     /// The log has ended: the database is closing, or its disk failed.
+    #[error("{0}")]
     Ended(String),
     /// A disk operation failed, or the data is damaged.
+    #[error("{0}")]
     Failed(String),
 }
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gone => f.write_str("the log that is needed was freed"),
-            Self::Taken(text) | Self::Ended(text) | Self::Failed(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}

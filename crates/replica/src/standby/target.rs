@@ -1,8 +1,9 @@
 //! `Target`: the interface to the database that follows.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use collie_base::{Lsn, Term};
+use thiserror::Error;
 
 use super::Succession;
 use crate::{compare::Held, identity::Identity, packet::DelayWindow, reads::ReadInbox};
@@ -110,17 +111,21 @@ pub struct Positions {
 }
 
 /// Why records were not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// They do not continue its log, or are no records.
+    #[error("{0}")]
     Stream(String),
     /// There is no room at present.
+    #[error("{0}")]
     Full(String),
     /// Its disk or its memory failed: it has to be opened again.
+    #[error("{0}")]
     Failed(String),
     /// They are in its log and cannot be applied, nor can any record that follows: it has to be rebuilt.
     /// Everything applied before can be read.
+    #[error("{why}")]
     Damaged {
         /// The record that stopped it.
         at: Lsn,
@@ -128,15 +133,3 @@ pub enum TargetError {
         why: String,
     },
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stream(text) | Self::Full(text) | Self::Failed(text) | Self::Damaged { why: text, .. } => {
-                f.write_str(text)
-            }
-        }
-    }
-}
-
-impl std::error::Error for TargetError {}
