@@ -1,13 +1,12 @@
 //! [`Forecast`]: the gain that models predict for a change, from the newest sampled calls.
 
-use std::fmt;
-
 use collie_obs::UnitSchema;
 use collie_train::{
     UnitId,
     decision::{Gain, Moved, UnitForecast, predicted_gain},
     model::Prediction,
 };
+use thiserror::Error;
 
 use super::{
     effect::{Change, Effect, Features, effects},
@@ -35,13 +34,16 @@ pub(super) struct Forecast {
 }
 
 /// The reason why models cannot predict the gain of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum NoPrediction {
     /// Too few calls were sampled of all affected units.
+    #[error("fewer than {CALLS_MIN} calls were sampled of {} within an hour", .0.join(", "))]
     TooFewCalls(Vec<&'static str>),
     /// There is no model of this unit, which is called.
+    #[error("no model of {0} is in use")]
     NoModel(&'static str),
     /// Too many calls lie outside of the training ranges, before or after the change.
+    #[error("{calls} of {of} calls of {unit} are beyond what its model has seen, as they are or would be")]
     Outside {
         /// The unit.
         unit: &'static str,
@@ -51,22 +53,8 @@ pub(super) enum NoPrediction {
         of: usize,
     },
     /// The predictions add up to no number.
+    #[error("what models say adds up to no number")]
     NoNumber,
-}
-
-impl fmt::Display for NoPrediction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFewCalls(units) => {
-                write!(f, "fewer than {CALLS_MIN} calls were sampled of {} within an hour", units.join(", "))
-            }
-            Self::NoModel(unit) => write!(f, "no model of {unit} is in use"),
-            Self::Outside { unit, calls, of } => {
-                write!(f, "{calls} of {of} calls of {unit} are beyond what its model has seen, as they are or would be")
-            }
-            Self::NoNumber => f.write_str("what models say adds up to no number"),
-        }
-    }
 }
 
 /// A call before and after the change.
