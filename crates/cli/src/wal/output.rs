@@ -5,17 +5,12 @@ use std::{
     io::{self, Write as _},
 };
 
+use thiserror::Error;
+
 /// The error for a reader that has closed its end of standard output.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("standard output is closed")]
 pub(super) struct Closed;
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("standard output is closed")
-    }
-}
-
-impl std::error::Error for Closed {}
 
 /// Standard output, written when the buffer is full and at [`Output::finish`].
 pub(super) struct Output(io::BufWriter<io::StdoutLock<'static>>);
