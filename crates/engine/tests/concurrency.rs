@@ -3,12 +3,10 @@
 
 mod common;
 
-use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
 
 use collie_engine::{Basis, Db, EngineError, Env, Family, Isolation, Options, Outcome, Session, StatementKind, Write};
+use collie_sync::block_on;
 use common::{all, put};
 
 const ACCOUNTS: u64 = 10;
@@ -122,24 +120,6 @@ fn bank_transfers_keep_the_sum_in_every_snapshot_and_after_reopen() {
     common::begin(&mut session);
     assert_eq!(all(&session, &db.family(cf)), last);
     assert_eq!(sum(&session, &db.family(cf)), OPENING * i64::try_from(ACCOUNTS).unwrap());
-}
-
-/// Runs a future on this thread, as a worker of a server does with many.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// Goal: commits and lock waits work as futures, without a blocked thread. Method: six threads add to two rows with

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use collie_engine::kv::{Batch, Cf, CfOptions, Db, Options, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, Env, ErrorKind, Isolation};
 use collie_env::SimFiles;
+use collie_sync::block_on;
 use common::{DIR, open_still};
 
 const SYNC: WriteOptions = WriteOptions::sync();
@@ -309,26 +309,6 @@ fn writes_wait_for_whoever_holds_the_row() {
     let dead = outcomes.iter().filter(|outcome| **outcome == Err(ErrorKind::Deadlock)).count();
     let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert_eq!((dead, done), (1, 1), "{outcomes:?}");
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// Goal: `write_async` does the same as `write` without a waiting thread, and a future that is dropped in time leaves

@@ -4,10 +4,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Wake, Waker};
 
 use collie_engine::Options;
 use collie_env::{Clock as _, Env, RealClock};
@@ -18,6 +15,7 @@ use collie_sql::session::settings::Settings;
 use collie_sql::session::{Client, CopyInput, Database, Formats, NoticeLevel, Session};
 use collie_sql::types::Value;
 use collie_sql::types::io::TextContext;
+use collie_sync::block_on;
 
 /// The units of statements in this crate; rows are sent by the server.
 const OF_SQL: std::ops::RangeInclusive<u8> = 14..=18;
@@ -99,24 +97,6 @@ impl Client for Counter {
     }
     async fn next_copy(&mut self) -> Result<CopyInput> {
         Ok(CopyInput::Done)
-    }
-}
-
-/// Polls a future to its end on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return done;
-        }
-        std::thread::park();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Atomics, locks, padded words, epoch reclamation and wait buckets: the building blocks of every concurrent part of
-//! Collie.
+//! Atomics, locks, padded words, epoch reclamation, wait buckets and futures on a thread: the building blocks of every
+//! concurrent part of Collie.
 //!
 //! This crate knows nothing of logs, rows or transactions, opens no file and starts no thread. The same names refer to
 //! the standard library's (or parking_lot's) types in a product build, to loom's under `--cfg loom` and to shuttle's
@@ -13,6 +13,7 @@
 //! assert_eq!(word.load(ord!("DOC_LOAD", Acquire)), 7);
 //! ```
 
+mod block_on;
 pub mod epoch;
 mod lane;
 #[cfg(all(test, loom))]
@@ -29,6 +30,7 @@ mod waiters;
 mod watched_cell;
 mod weaken;
 
+pub use block_on::{block_on, thread_waker};
 pub use lane::{LaneReader, LaneWriter, lane};
 pub use padded::Padded;
 pub use published::Published;

@@ -131,6 +131,7 @@ impl Waiters {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use crate::thread_waker;
     use std::{
         sync::{
             Arc,
@@ -182,13 +183,7 @@ mod tests {
                 }
             }
         });
-        struct Unpark(std::thread::Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = thread_waker();
         for n in 1..=20_000 {
             let ticket = waiters.register(n, waker.clone());
             while number.load(Ordering::Acquire) < n {

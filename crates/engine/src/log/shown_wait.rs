@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use collie_base::Lsn;
-use collie_sync::Ticket;
+use collie_sync::{Ticket, block_on};
 use collie_txn::Txns;
 
 use crate::EngineError;
@@ -46,20 +46,8 @@ impl ShownWait {
     ///
     /// # Errors
     /// Those of the future.
-    pub fn block(mut self) -> Result<(), EngineError> {
-        struct Unpark(std::thread::Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        loop {
-            match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // returns at once if a wake came first
-            }
-        }
+    pub fn block(self) -> Result<(), EngineError> {
+        block_on(self)
     }
 }
 

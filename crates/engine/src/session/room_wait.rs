@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
+use collie_sync::block_on;
 use collie_txn::CancelHandle;
 
 use crate::EngineError;
@@ -68,21 +69,8 @@ impl RoomWait {
     ///
     /// # Errors
     /// Those of the future.
-    pub fn block(mut self) -> Result<(), EngineError> {
-        struct Unpark(std::thread::Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
-        }
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut cx = Context::from_waker(&waker);
-        loop {
-            match Pin::new(&mut self).poll(&mut cx) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(), // an earlier wake ends it at once
-            }
-        }
+    pub fn block(self) -> Result<(), EngineError> {
+        block_on(self)
     }
 }
 

@@ -4,11 +4,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use collie_base::Lsn;
-use collie_sync::mutant;
+use collie_sync::{mutant, thread_waker};
 use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
 use collie_wal::Reached;
 
@@ -175,7 +175,7 @@ impl Ack {
     /// # Errors
     /// Those of the log: the next opening may or may not find the transaction.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
-        let waker = unparks_this_thread();
+        let waker = thread_waker();
         loop {
             match self.missing() {
                 None => return Ok(self.finish()),
@@ -199,17 +199,6 @@ impl Ack {
         self.confirming = Some(wait);
         polled.map(Ok)
     }
-}
-
-/// Returns a waker that unparks the calling thread.
-fn unparks_this_thread() -> Waker {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    Waker::from(Arc::new(Unpark(std::thread::current())))
 }
 
 impl Drop for Ack {

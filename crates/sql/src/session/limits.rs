@@ -21,6 +21,7 @@ use std::{
 };
 
 use collie_engine::{Blocker, CancelHandle, CancelReason, EngineError};
+use collie_sync::thread_waker;
 
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -233,13 +234,7 @@ pub(super) fn block_until<T>(
     every: Duration,
     look: &mut dyn FnMut(&mut task::Context<'_>) -> Poll<T>,
 ) -> Result<Option<T>> {
-    struct Unpark(std::thread::Thread);
-    impl task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let waker = thread_waker();
     let mut cx = task::Context::from_waker(&waker);
     let end = database.timer.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     loop {

@@ -34,18 +34,13 @@
 //!
 //! Checked by the models in `loom_tests`, by `freeze_tests`, which stop a worker at every step, and by `mix_tests`.
 
-use std::{
-    sync::Arc,
-    task::{Wake, Waker},
-    thread::Thread,
-    time::Duration,
-};
+use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
 use collie_sync::{
     Mutex, Padded,
     atomic::{AtomicU64, AtomicUsize, Ordering},
-    hint, mutant, ord,
+    hint, mutant, ord, thread_waker,
 };
 
 use crate::append::ring_file::{Home, WordAt};
@@ -408,21 +403,20 @@ impl Slots {
         if self.boundary() >= lsn {
             return Ok(true);
         }
-        let mut number = None;
-        let outcome = THREAD_WAKER.with(|waker| {
-            loop {
-                if self.park(lsn, limit, own, &mut number, waker)? {
-                    return Ok(true);
-                }
-                match limit_time {
-                    None => std::thread::park(),
-                    Some(time) => {
-                        std::thread::park_timeout(time);
-                        return Ok(self.scan(limit, own).boundary >= lsn);
-                    }
+        let (mut number, waker) = (None, thread_waker());
+        let outcome = loop {
+            match self.park(lsn, limit, own, &mut number, &waker) {
+                Ok(false) => {}
+                ended => break ended,
+            }
+            match limit_time {
+                None => std::thread::park(),
+                Some(time) => {
+                    std::thread::park_timeout(time);
+                    break Ok(self.scan(limit, own).boundary >= lsn);
                 }
             }
-        });
+        };
         if let Some(number) = number {
             self.forget(lsn, number);
         }
@@ -474,16 +468,4 @@ fn add_ordering() -> Ordering {
         return Ordering::Release;
     }
     ord!("GLSN_ADD", AcqRel)
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-std::thread_local! {
-    static THREAD_WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
 }

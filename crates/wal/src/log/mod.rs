@@ -219,20 +219,8 @@ impl Log {
     /// pending:
     ///
     /// ```
+    /// # use collie_sync::block_on;
     /// # use collie_wal::{Log, Mark, Options};
-    /// # use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::Thread};
-    /// # struct Unpark(Thread);
-    /// # impl Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
-    /// # fn block_on<F: Future>(future: F) -> F::Output {
-    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
-    /// #     let mut future = pin!(future);
-    /// #     loop {
-    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-    /// #             Poll::Ready(output) => return output,
-    /// #             Poll::Pending => std::thread::park(),
-    /// #         }
-    /// #     }
-    /// # }
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (log, _) = Log::open(&collie_env::Env::real(), dir.path(), Options::small())?;
     /// let mut writer = log.writer();

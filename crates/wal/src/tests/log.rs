@@ -3,36 +3,16 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::Thread,
+    task::{Context, Waker},
 };
 
 use collie_env::Env;
+use collie_sync::block_on;
 
 use crate::{
     Ending, Level, Log, Lsn, Mark, Options, RecordKind, WalError, inspect,
     testing::{eventually, tiny},
 };
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
 
 /// Goal: the records of many threads, which wait, poll or do neither, are all read back, each thread's in order, and
 /// are acknowledged only when durable. Method: 10 threads write long and short records to small files; then reopen and

@@ -1,13 +1,11 @@
 //! SQL on a replica: its sessions see the definitions and rows that sessions of the primary make.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-};
+use std::sync::Arc;
 
 use collie_base::Lsn;
 use collie_engine::{Options, Replica, ReplicaOptions, Seed};
 use collie_env::Env;
+use collie_sync::block_on;
 use collie_wal::{ShipOptions, Shipper};
 
 use crate::{
@@ -66,24 +64,6 @@ pub(in crate::session) fn ask(session: &mut Session, text: &str) -> Vec<String> 
     let mut answers = Answers::default();
     block_on(session.simple_query(text, &mut answers));
     answers.0
-}
-
-/// Polls a future to its end on this thread.
-pub(in crate::session) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = Box::pin(future);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return done;
-        }
-        std::thread::park();
-    }
 }
 
 /// The answer of a statement without rows.

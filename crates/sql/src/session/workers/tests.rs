@@ -1,38 +1,13 @@
 //! Work on worker threads: bounded, cancelled, given up.
 
-use std::{
-    future::Future,
-    path::Path,
-    pin::pin,
-    sync::mpsc,
-    task::{Context, Poll, Wake, Waker},
-    thread::Thread,
-};
+use std::{path::Path, sync::mpsc};
 
 use collie_engine::{Db, Options};
 use collie_env::{Env, SimFiles};
+use collie_sync::block_on;
 
 use super::*;
 use crate::error::SqlState;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let (mut context, mut future) = (Context::from_waker(&waker), pin!(future));
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
 
 fn session() -> (Db, collie_engine::Session) {
     let mut options = Options { background: false, ..Options::small() };
