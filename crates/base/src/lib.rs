@@ -16,6 +16,7 @@
 
 pub mod checksum;
 pub mod codec;
+mod epoch;
 mod ids;
 mod latencies;
 mod live_snapshots;
@@ -26,6 +27,7 @@ mod one_line;
 mod quantity;
 mod remedy;
 
+pub use epoch::EPOCH_2000_US;
 pub use ids::{CfId, HistoryId, Term, Xid};
 pub use latencies::{Latencies, SharedLatencies};
 pub use live_snapshots::LiveSnapshots;

@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, path::PathBuf, process::ExitCode};
 
-use collie_base::Lsn;
+use collie_base::{EPOCH_2000_US, Lsn};
 use collie_engine::RestoreTo;
 use collie_env::Env;
 use collie_sql::types::{
@@ -70,11 +70,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Parses a time as SQL does; returns microseconds since 1970.
 fn time(text: &str) -> Result<i64, String> {
-    /// From 1970 to 2000, the epoch of SQL's times.
-    const TO_2000_US: i64 = 946_684_800_000_000;
-    let now = Env::real().clock.wall_us().saturating_sub(TO_2000_US);
+    let now = Env::real().clock.wall_us().saturating_sub(EPOCH_2000_US);
     match text_in(oid::TIMESTAMPTZ, -1, text, &TextContext { now, ..TextContext::default() }) {
-        Ok(Value::TimestampTz(us)) => us.checked_add(TO_2000_US).ok_or_else(|| "no such time".to_owned()),
+        Ok(Value::TimestampTz(us)) => us.checked_add(EPOCH_2000_US).ok_or_else(|| "no such time".to_owned()),
         Ok(_) => Err("no time".to_owned()),
         Err(error) => Err(error.report().message.clone()),
     }

@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
+use collie_base::EPOCH_2000_US;
+
 /// A source of time.
 pub trait Clock: Send + Sync + Debug {
     /// Returns nanoseconds since some fixed moment; never decreases.
@@ -41,7 +43,7 @@ pub struct SimClock {
 impl SimClock {
     /// Creates a clock at its fixed start.
     pub const fn new() -> Self {
-        Self { now_ns: AtomicU64::new(1_000_000_000), wall_us: AtomicI64::new(946_684_800_000_000) }
+        Self { now_ns: AtomicU64::new(1_000_000_000), wall_us: AtomicI64::new(EPOCH_2000_US) }
     }
 
     /// Advances both times by `ns` nanoseconds.

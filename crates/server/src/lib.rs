@@ -13,7 +13,6 @@
 mod client;
 pub mod config;
 mod connection;
-mod epoch;
 mod error;
 mod half_open;
 mod http;

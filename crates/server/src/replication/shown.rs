@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use collie_base::Lsn;
+use collie_base::{EPOCH_2000_US, Lsn};
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
@@ -17,7 +17,6 @@ use collie_sql::{
 };
 
 use super::{quorum_watch::QuorumWatch, redundancy::Redundancy};
-use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The limits of a slot.
 #[derive(Clone, Copy)]
@@ -107,7 +106,7 @@ impl Replication for Shown {
                 bytes_max: int(self.limits.bytes),
                 unheard_ms: int(stat.unheard_ns / 1_000_000),
                 age_max_ms: self.limits.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
-                last_seen_us: Some(stat.heard_wall_us).filter(|us| *us != 0).map(|us| us - EPOCH_DIFFERENCE),
+                last_seen_us: Some(stat.heard_wall_us).filter(|us| *us != 0).map(|us| us - EPOCH_2000_US),
                 expired_by: stat.expired.map(|why| why.word()),
                 problem: stat.problem,
                 slot: stat.name,
@@ -117,7 +116,7 @@ impl Replication for Shown {
     }
 
     fn delays(&self) -> Vec<DelayRow> {
-        let (now_ns, now_us) = (self.env.clock.now_ns(), self.env.clock.wall_us() - EPOCH_DIFFERENCE);
+        let (now_ns, now_us) = (self.env.clock.now_ns(), self.env.clock.wall_us() - EPOCH_2000_US);
         let mut rows = Vec::new();
         for (slot, seconds) in self.slots.seconds() {
             rows.extend(seconds.into_iter().map(|second| DelayRow {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use collie_base::EPOCH_2000_US;
 use collie_obs::UNIT_SLOTS;
 use collie_samples::{SampleRow, features_of, label_of, unit_of, weight_of};
 use collie_sql::catalog::system::PredictionRow;
@@ -16,7 +17,6 @@ use collie_train::{
 use parking_lot::Mutex;
 
 use super::models::Loaded;
-use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The number of predictions that are shown.
 const PREDICTIONS_MAX: usize = 1000;
@@ -101,7 +101,7 @@ impl Inner {
                 self.newest.pop_front();
             }
             self.newest.push_back(PredictionRow {
-                at_us: i64::try_from(row.time_us).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE),
+                at_us: i64::try_from(row.time_us).unwrap_or(i64::MAX).saturating_sub(EPOCH_2000_US),
                 unit_id: unit.id,
                 unit: unit.name,
                 label: field.name,

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use collie_base::EPOCH_2000_US;
 use collie_env::{Files, read_all};
 use collie_samples::{PackageDir, SamplesError, unit_for};
 use collie_sql::catalog::system::{Model, ModelRow};
@@ -24,7 +25,6 @@ use super::{
     judge::Judge,
     units::{label_name, name_of},
 };
-use crate::epoch::EPOCH_DIFFERENCE;
 
 /// The ending of package names.
 pub(super) const ENDING: &str = ".package";
@@ -211,7 +211,7 @@ fn file_name(path: &Path) -> String {
 /// Returns the description of a package as a row.
 pub(super) fn model_row(file: String, package: &Package) -> ModelRow {
     let fitted = &package.fitted;
-    let at = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE);
+    let at = |us: u64| i64::try_from(us).unwrap_or(i64::MAX).saturating_sub(EPOCH_2000_US);
     let model = Model {
         unit_id: package.unit.get(),
         unit: name_of(package.unit),

@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use collie_base::EPOCH_2000_US;
 use collie_env::Env;
 use collie_obs::{RateTable, Source};
 use collie_sql::catalog::system::{PolicyChange, PolicyRow, SwitchRow};
@@ -34,10 +35,7 @@ use super::{
     switch::Switch,
     units::{REPLAYED_READ, sources, units},
 };
-use crate::{
-    config::{self, Config, find},
-    epoch::EPOCH_DIFFERENCE,
-};
+use crate::config::{self, Config, find};
 
 /// The settings that can be changed while the server runs, besides `training.switch`.
 const LIVE: [&str; 8] = [
@@ -161,7 +159,7 @@ impl Training {
 
     fn note(&self, inner: &mut Inner, subject: &'static str, change: impl Into<String>, reason: impl Into<String>) {
         inner.log.add(PolicyChange {
-            at_us: self.env.clock.wall_us() - EPOCH_DIFFERENCE,
+            at_us: self.env.clock.wall_us() - EPOCH_2000_US,
             subject,
             change: change.into(),
             reason: reason.into(),

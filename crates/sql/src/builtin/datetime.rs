@@ -6,6 +6,8 @@
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
+use collie_base::EPOCH_2000_US;
+
 use super::args::{date, float, int4, micros, text};
 use super::context::EvalContext;
 use super::implementation::{Entry, entries};
@@ -24,8 +26,6 @@ const DATE_END: i32 = 2_145_031_949;
 const TIMESTAMP_MIN: i64 = -211_813_488_000_000_000;
 /// The microsecond after the last timestamp.
 const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
-/// Microseconds from 1970-01-01 to 2000-01-01.
-const UNIX_EPOCH_US: i64 = 946_684_800_000_000;
 /// The Julian day of 2000-01-01.
 pub(super) const JULIAN_2000: i32 = 2_451_545;
 
@@ -409,7 +409,7 @@ fn timestamp_field(unit: &str, local: i64, instant: i64, zone_s: Option<i32>) ->
         Field::Timezone => zone(|seconds| seconds),
         Field::TimezoneHour => zone(|seconds| seconds / 3600),
         Field::TimezoneMinute => zone(|seconds| seconds / 60 % 60),
-        Field::Epoch => Ok(Part::Number(i128::from(instant) + i128::from(UNIX_EPOCH_US), 6)),
+        Field::Epoch => Ok(Part::Number(i128::from(instant) + i128::from(EPOCH_2000_US), 6)),
         _ => Ok(Part::Julian(i64::from(days) + i64::from(JULIAN_2000), time)),
     }
 }
@@ -429,7 +429,7 @@ fn day_field(args: &[Value]) -> Result<Part> {
     let field = field(unit, "date")?;
     let grows_by = |number: i128| Part::Number(number, 0);
     let part = match field {
-        Field::Epoch => grows_by(i128::from(days) * 86_400 + i128::from(UNIX_EPOCH_US / 1_000_000)),
+        Field::Epoch => grows_by(i128::from(days) * 86_400 + i128::from(EPOCH_2000_US / 1_000_000)),
         Field::Julian => grows_by(i128::from(days) + i128::from(JULIAN_2000)),
         field => match date_field(field, if is_infinite_date(days) { 0 } else { days }) {
             Some(number) => grows_by(i128::from(number)),

@@ -23,7 +23,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Latencies, Map, Remedy, SharedLatencies};
+use collie_base::{CfId, EPOCH_2000_US, Latencies, Map, Remedy, SharedLatencies};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
@@ -454,9 +454,7 @@ impl Database {
 
     /// Returns the time, in microseconds since 2000-01-01 00:00 UTC.
     pub fn now(&self) -> i64 {
-        /// The microseconds from 1970 to 2000.
-        const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
-        self.env.clock.wall_us() - EPOCH_DIFFERENCE
+        self.env.clock.wall_us() - EPOCH_2000_US
     }
 
     /// Returns an epoch that no catalog has had (D2).

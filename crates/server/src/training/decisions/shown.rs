@@ -1,14 +1,14 @@
 //! The data of views about decisions, and about the weighed changes.
 
+use collie_base::EPOCH_2000_US;
 use collie_sql::catalog::system::{CandidateRow, DecisionRow};
 use collie_train::decision::{Gain, Row, Verdict};
 
 use super::candidate::Candidate;
-use crate::epoch::EPOCH_DIFFERENCE;
 
 /// Returns a time as views show it.
 fn moment(at_s: u64) -> i64 {
-    i64::try_from(at_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE)
+    i64::try_from(at_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX).saturating_sub(EPOCH_2000_US)
 }
 
 fn ends(Gain { low, expected, high }: Gain) -> (f64, f64, f64) {

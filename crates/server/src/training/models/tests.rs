@@ -51,7 +51,7 @@ fn packages_are_used_or_refused() {
     let model = rows[0].model.as_ref().expect("it is a package");
     assert_eq!((model.unit, model.label), (Some("ROW_READ"), Some("elapsed_ns")));
     assert_eq!((model.hash, model.rows), (good.hash(), 200));
-    assert_eq!(model.trained.0, 1_700_000_000_000_000 - EPOCH_DIFFERENCE);
+    assert_eq!(model.trained.0, 1_700_000_000_000_000 - EPOCH_2000_US);
     assert!(rows[1..].iter().all(|row| row.refused.is_some()), "{rows:?}");
     assert!(rows[3].model.is_some() && rows[1].model.is_none());
 }

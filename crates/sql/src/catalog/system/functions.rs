@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, hash::BuildHasher, time::Duration};
 
-use collie_base::Xid;
+use collie_base::{EPOCH_2000_US, Xid};
 use collie_engine::XidFate;
 
 use super::{
@@ -31,8 +31,6 @@ const POSTGRES_VERSION: &str = "15.0";
 pub(super) const PG_CLASS: Oid = 1259;
 /// The encodings that clients ask about, by PostgreSQL's numbers.
 const ENCODINGS: [(i32, &str); 4] = [(0, "SQL_ASCII"), (session_rows::UTF8, "UTF8"), (8, "LATIN1"), (24, "WIN1252")];
-/// Microseconds from 1970, the epoch of the engine's times, to 2000, the epoch of timestamps.
-const EPOCH_DIFFERENCE_US: i64 = 946_684_800_000_000;
 /// INSERT, UPDATE and DELETE as bits of `pg_relation_is_updatable`.
 const UPDATABLE: i32 = 1 << 3 | 1 << 2 | 1 << 4;
 
@@ -144,7 +142,7 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_last_wal_receive_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.received)),
         "pg_last_xact_replay_timestamp" => {
             let time_us = facts.replay().and_then(|replay| replay.time_us);
-            time_us.map_or(Value::Null, |us| Value::TimestampTz(us.saturating_sub(EPOCH_DIFFERENCE_US)))
+            time_us.map_or(Value::Null, |us| Value::TimestampTz(us.saturating_sub(EPOCH_2000_US)))
         }
         "collie_last_commit" => facts.last_commit().map_or(Value::Null, |token| token.to_string().into()),
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn" if facts.is_replica() => {
