@@ -8,11 +8,7 @@ use crate::{
 
 fn run(only: &str) -> Report {
     let dir = tempfile::tempdir().unwrap();
-    let mut plan = Plan { only: vec![only.to_owned()], ..Plan::new(dir.path(), Pace::Touch) };
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    {
-        plan.tracer = Some(crate::trace::tracer_of_tests());
-    }
+    let plan = Plan { only: vec![only.to_owned()], ..Plan::new(dir.path(), Pace::Touch) };
     let report = log_bench(&plan).unwrap();
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "files left behind: {left:?}");
@@ -53,37 +49,11 @@ fn check<'a>(report: &Report, subjects: impl IntoIterator<Item = &'a str>) {
 /// Touch.
 #[test]
 fn memory_sections_have_a_row_for_every_protocol() {
-    let append = run("append");
-    check(&append, ALL.map(|kind| kind.name()));
+    check(&run("append"), ALL.map(|kind| kind.name()));
     check(&run("threads"), ALL.map(|kind| kind.name()));
     check(&run("boundary"), ALL[1..].iter().map(|kind| kind.name()));
-    let frozen = run("frozen");
-    check(&frozen, ALL[1..].iter().map(|kind| kind.name()));
-    check_traced(&append, &frozen);
+    check(&run("frozen"), ALL[1..].iter().map(|kind| kind.name()));
 }
-
-/// Checks that the rows contain the tracer's findings, if there is a tracer.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn check_traced(append: &Report, frozen: &Report) {
-    if crate::trace::tracer_of_tests_or_not_run().is_none() {
-        return;
-    }
-    for row in &append.sections[0].rows {
-        let counted = |key| row.median(key).unwrap_or_else(|| panic!("no {key} in {row:?}"));
-        assert!(counted("instructions_per_append") > counted("locked_per_append"), "{row:?}");
-    }
-    let places = |subject: &str| {
-        let rows = frozen.sections[0].rows.iter().filter(|row| row.subject == subject && row.case.ends_with(", 1 ms"));
-        rows.map(|row| row.case.split(',').next().unwrap_or_default().to_owned()).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(places("collie help"), "W3 W2 STAGED mid-copy before-white");
-    for subject in ["collie base", "collie mutex", "mutex, buffered"] {
-        assert_eq!(places(subject), "W3 W2 mid-copy before-white", "{subject}");
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn check_traced(_append: &Report, _frozen: &Report) {}
 
 /// Goal: the rate and the time per operation agree. Method: the rows of the floor, which has one writer without pauses;
 /// its mean time per commit must lie between a tenth of its median and ten times its 99.9th percentile.

@@ -13,9 +13,9 @@ use std::{
 };
 
 use collie_bench::{
-    KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram,
+    KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget,
     TrainingSettings, index_bench, index_memory, kv_bench, log_bench, replication_bench, replication_estimate,
-    tpcc_bench, trace_thread, training_bench, txn_bench,
+    tpcc_bench, training_bench, txn_bench,
 };
 use indicatif::ProgressBar;
 
@@ -112,9 +112,6 @@ pub(crate) enum Command {
     /// otherwise idle machine. If a question fails, its error is reported, the other questions still run, and the exit
     /// code is 1 at the end. The exit code is 0 even when targets are missed: misses are findings, not failures.
     Training(TrainingArgs),
-    /// Observe a thread of the process that started this one: the child process of `log`, of no use by itself.
-    #[command(hide = true)]
-    TraceThread,
     /// Serve with changes that only benchmarks make: the child process of `replication` and `training`, of no use by
     /// itself.
     #[command(hide = true)]
@@ -583,7 +580,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             measure(plan, run, &TRAINING, kept)
         }
         Command::ServeWith(args) => serve_with::run(args),
-        Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
             let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };
             measure(plan, log_bench, &LOG, Kept { json, plots, readme })
@@ -597,16 +593,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Measures as `plan` says, with this program as tracer, then prints and keeps the report.
+/// Measures as `plan` says, then prints and keeps the report.
 fn measure(
     mut plan: Plan,
     bench: impl Fn(&Plan) -> anyhow::Result<Report>,
     part: &'static Part,
     kept: Kept,
 ) -> anyhow::Result<ExitCode> {
-    let program = programs::own()?;
-    plan.program = Some(program.clone());
-    plan.tracer = Some(TracerProgram { program, arguments: vec!["trace-thread".into()] });
+    plan.program = Some(programs::own()?);
     let kept = kept.read(part)?;
     let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();

@@ -8,8 +8,7 @@
 //! measured in the embedded engine, and over the wire against PostgreSQL on the same machine (`txn`, `servers`). The
 //! log is measured in memory and on disk. In memory, Collie's own log and the protocols of similar systems
 //! (`protocols`) carry the same records through the same ring into a sink that drops them (`harness`, `collie`). On
-//! disk, commits are compared with a loop that writes 4 KiB and syncs. A tracer (`trace`) counts the instructions of an
-//! append, and stops it to see the effect on other threads. The README says how each figure is made.
+//! disk, commits are compared with a loop that writes 4 KiB and syncs. The README says how each figure is made.
 //!
 //! # What it is not
 //! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the
@@ -54,7 +53,6 @@ mod subject;
 mod subjects;
 mod thread_time;
 mod tpcc;
-mod trace;
 mod training;
 mod training_bench;
 mod txn;
@@ -87,7 +85,6 @@ pub use replication::{
 pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
 pub use tpcc::{TpccSettings, TpccTarget, tpcc_bench};
-pub use trace::{TracerProgram, trace_thread};
 pub use training::{beside::beside_samples, settings::TrainingSettings};
 pub use training_bench::{TRAINING_QUESTIONS, training_bench};
 pub use txn_bench::txn_bench;

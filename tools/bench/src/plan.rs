@@ -8,8 +8,6 @@ use std::{
 
 use collie_env::Env;
 
-use crate::trace::{Tracer, TracerProgram};
-
 /// The time that a benchmark takes for its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -42,8 +40,6 @@ pub struct Plan {
     pub server: Option<PathBuf>,
     /// The program `collie-bench`. Without it, nothing is measured in a separate process, or on a server with changes.
     pub program: Option<PathBuf>,
-    /// The program that traces threads from outside. Without it, no thread is counted or stopped that way.
-    pub tracer: Option<TracerProgram>,
     /// Called with a description of each measurement before it starts.
     pub on_progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -69,7 +65,6 @@ impl Plan {
             },
             server: None,
             program: None,
-            tracer: None,
             on_progress: Arc::new(|_| ()),
         }
     }
@@ -114,12 +109,6 @@ impl Plan {
     /// Reports what is being measured.
     pub fn say(&self, what: &str) {
         (self.on_progress)(what);
-    }
-
-    /// Starts the tracer, or returns why there is none.
-    pub(crate) fn tracer(&self) -> Result<Tracer, String> {
-        let program = self.tracer.as_ref().ok_or("no tracer was named")?;
-        Tracer::start(program).map_err(|error| error.to_string())
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

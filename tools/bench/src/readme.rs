@@ -8,7 +8,6 @@ use crate::{
     Figure, Report,
     report::{Row, digits},
     subjects::ALL,
-    trace::Place,
 };
 
 /// Returns a table in Markdown; the first line has the headings.
@@ -49,48 +48,6 @@ fn cell(row: Option<&Row>, key: &str, scale: f64) -> String {
     }
 }
 
-/// Returns the times of the other appenders while one is stopped, by place; `None` if nothing was traced.
-fn stops_table(frozen: &[Row]) -> Option<String> {
-    let heads = [
-        "protocol",
-        "stopped for 10 ms",
-        "append p99 of others, us",
-        "longest, ms",
-        "commit p99 of others, us",
-        "longest, ms",
-        "commit p99 by that without a stop",
-    ];
-    let mut lines = vec![heads.map(str::to_owned).to_vec()];
-    let is_stop = |row: &&Row| {
-        Place::ALL.iter().any(|place| row.case.starts_with(place.name()))
-            && row.at.is_some_and(|at| (at - 10.0).abs() < 0.5)
-    };
-    let mut subjects: Vec<&str> = Vec::new();
-    for row in frozen.iter().filter(is_stop) {
-        if !subjects.contains(&row.subject.as_str()) {
-            subjects.push(&row.subject);
-        }
-    }
-    for subject in subjects {
-        let calm = frozen.iter().find(|row| row.subject == subject && row.case == "no stop");
-        for row in calm.into_iter().chain(frozen.iter().filter(is_stop).filter(|row| row.subject == subject)) {
-            let figure = |key: &str, scale| cell(Some(row), key, scale);
-            let place = row.case.split(',').next().unwrap_or_default().to_owned();
-            let ratio = row.beside.iter().find(|beside| beside.what.starts_with("boundary p99"));
-            lines.push(vec![
-                subject.to_owned(),
-                place,
-                figure("append_p99_us", 1.0),
-                figure("append_max_us", 1e-3),
-                figure("boundary_p99_us", 1.0),
-                figure("boundary_max_us", 1e-3),
-                ratio.map_or_else(|| "1".to_owned(), |beside| digits(beside.ratio)),
-            ]);
-        }
-    }
-    (lines.len() > 1).then(|| markdown_table(&lines))
-}
-
 /// Returns the comparison of the protocols: cost alone, rate together, and the effect of one stopped appender on
 /// others.
 ///
@@ -111,9 +68,7 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     let heads = [
         "protocol",
         "append 64 B, ns",
-        "instructions at 64 / 256 / 1024 B",
-        "locked",
-        "of them shared",
+        "shared RMWs",
         "M appends/s, 1 thread",
         "2 threads",
         "32 threads",
@@ -126,13 +81,9 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
         // The floor for many threads takes its positions from one counter.
         let together = if subject == "copy alone (floor)" { "fetch-add and copy (floor)" } else { subject };
         let alone = find("append", subject, 64.0);
-        let instructions =
-            [64.0, 256.0, 1024.0].map(|size| cell(find("append", subject, size), "instructions_per_append", 1.0));
         let mut line = vec![
             subject.to_owned(),
             cell(alone, "append_ns", 1.0),
-            instructions.join(" / "),
-            cell(alone, "locked_per_append", 1.0),
             cell(alone, "shared_rmws_per_append", 1.0),
         ];
         for count in [1.0, 2.0, 32.0, 128.0] {
@@ -144,10 +95,7 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     let machine = &report.machine;
     let intro = format!("Medians of {} runs on {machine}; ring of 16 MiB, null sink, level memory.\n\n", report.runs);
     let protocols = markdown_table(&lines);
-    let Some(stops) = stops_table(frozen) else { return Ok(format!("{intro}{protocols}")) };
-    let between = "What others see while one is stopped in the midst of an append, by step (STAGED and mid-copy of the helping \
-                   protocol are behind its publication):";
-    Ok(format!("{intro}{protocols}\n{between}\n\n{stops}"))
+    Ok(format!("{intro}{protocols}"))
 }
 
 /// Returns all targets with whether each was met, then each section with its question, rows and notes.
@@ -236,32 +184,6 @@ mod tests {
         let half = write_between("<!-- bench x begin -->\n", "x", "X", "").unwrap_err().to_string();
         assert!(half.contains("bench x end"), "{half}");
         assert!(write_between("<!-- bench x end -->\n<!-- bench x begin -->\n", "x", "X", "").is_err());
-    }
-
-    /// Goal: the stops of 10 ms are listed under the calm row of their protocol, others are left out. Method: rows of
-    /// two protocols in the order in which they are measured; no traced rows.
-    #[test]
-    fn stops_stand_under_the_row_without_one() {
-        let row = |subject: &str, case: &str, at: f64| {
-            Row::new(subject, case, "memory", "-")
-                .at(at)
-                .runs("append_p99_us", &[2.0])
-                .runs("boundary_max_us", &[at * 1e3])
-        };
-        let calm = [row("a", "no stop", 0.0), row("a", "W3, 10 ms", 10.0), row("b", "no stop", 0.0)];
-        let stops = [
-            row("a", "W2, 1 ms", 1.0),
-            row("a", "W2, 10 ms", 10.0).beside("boundary p99 without a stop", 3.0),
-            row("a", "STAGED, 10 ms", 10.0),
-            row("a", "by the scheduler, 64 x 256 B", 10.0),
-        ];
-        assert_eq!(stops_table(&calm), None);
-        let table = stops_table(&[&calm[..], &stops].concat()).unwrap();
-        let lines: Vec<&str> = table.lines().skip(2).collect();
-        assert_eq!(lines.len(), 3, "{table}");
-        assert!(lines[0].starts_with("| a | no stop | 2.00 | - | - | 0.00 | 1 |"), "{table}");
-        assert!(lines[1].starts_with("| a | W2 | 2.00 | - | - | 10.0 | 3.00 |"), "{table}");
-        assert!(lines[2].starts_with("| a | STAGED |"), "{table}");
     }
 
     /// Goal: a table in Markdown has its rule below the headings. Method: two lines.

@@ -7,9 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Goal: the question runs with the real program as its own tracer: a sample makes no system call, the compared sampler
-/// makes six; figures, plot and document are made. The error for an unknown question names the known ones. Method: the
-/// shortest full run; a misspelt question.
+/// Goal: figures, plot and document of a question are made. The error for an unknown question names the known ones.
+/// Method: the shortest full run; a misspelt question.
 #[test]
 fn what_a_sample_costs_is_measured_and_kept() {
     let kept = tempfile::tempdir().unwrap();
@@ -30,21 +29,6 @@ fn what_a_sample_costs_is_measured_and_kept() {
     let sampled = row("collie", "p = 1");
     assert!(sampled["figures"]["call_ns"]["median"].as_f64().is_some_and(|ns| ns > 0.0), "{sampled}");
     assert_eq!(sampled["beside"][0]["what"], "two readings of the counter (floor)", "{sampled}");
-    let counted = &sampled["figures"]["system_calls_per_call"];
-    if counted.is_u64() {
-        assert_eq!(
-            (counted, &row("collie", "off")["figures"]["system_calls_per_call"]),
-            (&Value::from(0), &Value::from(0))
-        );
-        let six = row("six system calls", "every call");
-        assert!(
-            six["figures"]["call_ns"]["absent"].is_string() || six["figures"]["system_calls_per_call"] == 6,
-            "{six}"
-        );
-    } else {
-        assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "nothing was traced: {}", section["notes"]);
-        eprintln!("NOT RUN: system calls were not counted: {}", section["notes"]);
-    }
     let text = std::fs::read_to_string(&document).unwrap();
     assert!(text.contains("<!-- bench training sample begin -->") && text.contains("| <= 150 ns |"), "{text}");
     assert!(kept.path().join("training-sample.svg").is_file());

@@ -2,8 +2,7 @@
 //!
 //! A call site with nothing between its start and its stop runs in bursts whose samples fit into a lane, which is
 //! drained between them, outside the measured time. For comparison the same run measures an empty loop, the two
-//! readings of the processor's counter that every sample needs, and a sampler that makes six system calls. The
-//! instructions of a call are counted by single-stepping, separately from the time.
+//! readings of the processor's counter that every sample needs, and a sampler that makes six system calls.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -23,7 +22,6 @@ use crate::{
     Plan, Section,
     measures::{float, median},
     report::{Figure, Row},
-    trace::{Counts, Tracer},
 };
 
 /// Samples of a burst; a lane holds 4096.
@@ -34,8 +32,6 @@ const BURST_CALLS_MAX: f32 = 400_000.0;
 /// Uncounted bursts that warm the caches.
 const WARM_BURSTS: usize = 3;
 const TIME: Duration = Duration::from_millis(300);
-/// Calls that are single-stepped.
-const TRACED: u64 = 100;
 /// The target for the cost of a sample, in nanoseconds.
 const SAMPLE_NS_MAX: f64 = 150.0;
 
@@ -204,53 +200,6 @@ impl Visit for Bursts<'_> {
     }
 }
 
-/// Single-steps calls.
-struct Traced<'a> {
-    tracer: &'a Tracer,
-    count: usize,
-}
-
-impl Visit for Traced<'_> {
-    type Out = std::io::Result<Vec<Counts>>;
-
-    fn visit(self, mut call: impl FnMut(u32)) -> Self::Out {
-        let mut one = || call(black_box(7));
-        // This completes one-time initialization: the thread has its lane.
-        (0..self.count).for_each(|_| one());
-        self.tracer.count(self.count, &mut one)
-    }
-}
-
-/// Returns the instruction counts of the calls of each case.
-fn trace(plan: &Plan, six: &mut Option<SixCalls>, emptied: &mut Emptied) -> Result<Vec<Option<Vec<Counts>>>, String> {
-    let tracer = plan.tracer()?;
-    let count = usize::try_from(plan.amount(TRACED).max(3)).map_err(|error| error.to_string())?;
-    let says = |error: std::io::Error| error.to_string();
-    tracer.learn_allocator().map_err(says)?;
-    let mut all = Vec::new();
-    for case in &CASES {
-        plan.say(&format!("sample: {}, {}, instruction by instruction", case.subject, case.what));
-        publish(&RateTable::all(case.p));
-        let traced = with_call(case.kind, six.as_mut(), Traced { tracer: &tracer, count });
-        emptied.empty();
-        all.push(traced.transpose().map_err(says)?);
-    }
-    Ok(all)
-}
-
-/// Returns the largest of a count over all calls, so that occasional allocations are found.
-fn most(counts: &[Counts], of: fn(&Counts) -> u64) -> u64 {
-    counts.iter().map(of).max().unwrap_or(0)
-}
-
-fn with_counts(row: Row, counts: Option<&[Counts]>) -> Row {
-    const NOT_AVAILABLE: Figure = Figure::Absent("not available");
-    let of = |of: fn(&Counts) -> u64| counts.map_or(NOT_AVAILABLE, |counts| Figure::Count(most(counts, of)));
-    row.figure("instructions_per_call", of(|counts| counts.instructions))
-        .figure("system_calls_per_call", of(|counts| counts.system_calls))
-        .figure("allocator_steps_per_call", of(|counts| counts.allocator))
-}
-
 /// Measures the cases in turn, run by run.
 ///
 /// # Errors
@@ -273,19 +222,17 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             costs.extend(with_call(case.kind, six.as_mut(), bursts));
         }
     }
-    let traced = trace(plan, &mut six, &mut emptied);
     publish(&RateTable::off());
     let floor =
         |kind: Kind| CASES.iter().zip(&costs).find(|(case, _)| case.kind == kind).map(|(_, costs)| median(costs));
     let (nothing_ns, readings_ns) = (floor(Kind::Nothing).unwrap_or(0.0), floor(Kind::Readings).unwrap_or(0.0));
-    for (at, (case, costs)) in CASES.iter().zip(&costs).enumerate() {
+    for (case, costs) in CASES.iter().zip(&costs) {
         let row = Row::new(case.subject, case.what, "memory", "none").at(f64::from(case.p));
         if costs.is_empty() {
             section.rows.push(row.figure("call_ns", Figure::Absent("not available")));
             continue;
         }
-        let counts = traced.as_ref().ok().and_then(|traced| traced[at].as_deref());
-        let mut row = with_counts(row.runs("call_ns", costs), counts);
+        let mut row = row.runs("call_ns", costs);
         let ns = median(costs);
         match case.kind {
             Kind::Nothing | Kind::Readings => {}
@@ -294,19 +241,15 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         }
         if case.is_every_call_sampled() {
             row = row.target("<= 150 ns", ns <= SAMPLE_NS_MAX);
-            if let Some(counts) = counts {
-                row = row.target("0 system calls", most(counts, |counts| counts.system_calls) == 0);
-                row = row.target("0 allocations", most(counts, |counts| counts.allocator) == 0);
-            }
         }
         section.rows.push(row);
     }
-    note(&mut section, &emptied, &six, &traced.map(drop));
+    note(&mut section, &emptied, six.is_some());
     Ok(section)
 }
 
 /// Adds the notes that are needed to interpret the figures.
-fn note(section: &mut Section, emptied: &Emptied, six: &Option<SixCalls>, traced: &Result<(), String>) {
+fn note(section: &mut Section, emptied: &Emptied, has_six: bool) {
     let notes = &mut section.notes;
     let Emptied { drain, taken, dropped, .. } = emptied;
     notes.push(format!(
@@ -317,15 +260,8 @@ fn note(section: &mut Section, emptied: &Emptied, six: &Option<SixCalls>, traced
     if !has_invariant_ticks() {
         notes.push("the processor's counter is of no use here: samples read the system's clock".to_owned());
     }
-    if six.is_none() {
+    if !has_six {
         notes.push(format!("{SIX_CALLS}: the system gives this process no counter of its own thread"));
-    }
-    match traced {
-        Ok(()) => notes.push(
-            "instructions, system calls and steps of the allocator are counted one at a time: the most of any call"
-                .to_owned(),
-        ),
-        Err(why) => notes.push(format!("instructions, system calls and allocations were not traced: {why}")),
     }
 }
 
@@ -334,15 +270,13 @@ mod tests {
     use super::*;
 
     /// Goal: every case has a row with its cost, its comparison and its targets, and the sampler is off afterwards; an
-    /// unknown question's error names the known ones. Method: a touch with a tracer of this program; no figure is
-    /// judged except the number of system calls, which does not depend on the machine.
+    /// unknown question's error names the known ones. Method: a touch; no figure is judged.
     #[test]
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     fn every_case_has_a_row_and_the_sampler_is_off_afterwards() {
-        use crate::{Pace, trace::tracer_of_tests, training_bench};
+        use crate::{Pace, training_bench};
         let asked = |question: &str| {
             let only = vec![question.to_owned()];
-            let plan = Plan { tracer: Some(tracer_of_tests()), only, ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
+            let plan = Plan { only, ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
             let settings = TrainingSettings { plan, runs: 1, ..TrainingSettings::new(&std::env::temp_dir()) };
             training_bench(&settings, &mut |_| Ok(()))
         };
@@ -352,7 +286,6 @@ mod tests {
         assert!(start::<RowRead>().is_none(), "it is off");
         let rows = report.rows("sample").expect("it was asked");
         assert_eq!((rows.len(), report.failed()), (CASES.len(), vec![]), "{rows:?}");
-        let is_traced = crate::trace::tracer_of_tests_or_not_run().is_some();
         for (row, case) in rows.iter().zip(&CASES) {
             let Some(ns) = row.median("call_ns") else {
                 assert!(case.kind == Kind::SixCalls, "{row:?}");
@@ -362,16 +295,7 @@ mod tests {
                 ns > 0.0 && row.beside.is_empty() == matches!(case.kind, Kind::Nothing | Kind::Readings),
                 "{row:?}"
             );
-            let targets = if !case.is_every_call_sampled() {
-                0
-            } else if is_traced {
-                3
-            } else {
-                1
-            };
-            assert_eq!(row.targets.len(), targets, "{row:?}");
-            let system_calls = if case.kind == Kind::SixCalls { 6.0 } else { 0.0 };
-            assert!(!is_traced || row.median("system_calls_per_call") == Some(system_calls), "{row:?}");
+            assert_eq!(row.targets.len(), usize::from(case.is_every_call_sampled()), "{row:?}");
         }
     }
 

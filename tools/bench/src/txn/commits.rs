@@ -14,17 +14,14 @@ use super::{
 use crate::{
     Plan, Section,
     measures::{RING, median, micros},
-    report::{Figure, Row},
+    report::Row,
     servers::{self, Length, Script, Servers, in_turn, pgbench},
-    trace::Counts,
 };
 
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Rows of each thread.
 const OWN_ROWS: u64 = 64;
 const TIME: Duration = Duration::from_millis(500);
-/// Commits that are single-stepped.
-const TRACED: u64 = 50;
 
 const CLIENTS: usize = 8;
 const WIRE_TIME: Duration = Duration::from_secs(1);
@@ -43,31 +40,6 @@ fn run_once(plan: &Plan, db: &Embedded, threads: usize) -> anyhow::Result<Load> 
     let sessions = (0..threads).map(|_| db.db.session()).collect::<Result<Vec<_>, _>>()?;
     let workers = (0..).zip(sessions).map(|(thread, session)| worker(thread, session)).collect();
     Ok(together(plan, workers, lasting(plan, TIME))?.0)
-}
-
-/// Counts the instructions of a commit, or returns why that failed.
-fn trace(plan: &Plan, db: &Embedded) -> Result<Vec<Counts>, String> {
-    let tracer = plan.tracer()?;
-    plan.say("commits: instruction by instruction");
-    let mut session = db.db.session().map_err(|error| error.to_string())?;
-    let mut failed = None;
-    let mut commit = || {
-        if let Err(error) = update_alone(&mut session, &db.family, 0) {
-            failed = Some(error.to_string());
-        }
-    };
-    let count = usize::try_from(plan.amount(TRACED).max(3)).unwrap_or(3);
-    // This completes one-time initialization.
-    (0..count).for_each(|_| commit());
-    let counts = tracer.count(count, &mut commit).map_err(|error| error.to_string())?;
-    failed.map_or(Ok(counts), Err)
-}
-
-/// Returns the median of a count over all commits.
-fn middle(counts: &[Counts], of: fn(&Counts) -> u64) -> Figure {
-    let mut sorted: Vec<u64> = counts.iter().map(of).collect();
-    sorted.sort_unstable();
-    Figure::Count(sorted[sorted.len() / 2])
 }
 
 /// Measures the engine, then both servers.
@@ -91,25 +63,11 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
             .runs("commits_per_s", &rates)
             .runs("p50_us", &of(|load| micros(load.latencies.at_per_mille(500))))
             .runs("p99_us", &of(|load| micros(load.latencies.at_per_mille(990))));
-        if threads == 1 {
-            match trace(plan, &db) {
-                Ok(counts) => {
-                    row = row
-                        .figure("instructions_per_commit", middle(&counts, |counts| counts.instructions))
-                        .figure("locked_per_commit", middle(&counts, Counts::locked))
-                        .figure("locked_adds_per_commit", middle(&counts, |counts| counts.adds));
-                }
-                Err(why) => section.notes.push(format!("instructions were not traced: {why}")),
-            }
-        }
         if threads == 2 {
             row = row.target(">= 3 M/s", median(&rates) >= 3e6);
         }
         section.rows.push(row);
     }
-    section
-        .notes
-        .push("the log's part of a commit, one locked add on a shared line, is traced by collie-bench log".to_owned());
     over_the_wire(plan, &mut section)?;
     Ok(section)
 }
