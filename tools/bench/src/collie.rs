@@ -74,16 +74,6 @@ impl Subject for Collie {
         self.log.writer()
     }
 
-    fn reserved(&self) -> u64 {
-        self.log.glsn().get()
-    }
-
-    /// Scans every slot first: `Log::boundary` alone returns only the result of the last scan.
-    fn boundary(&self) -> u64 {
-        std::hint::black_box(self.log.is_reached(Mark::Boundary, self.log.glsn()));
-        self.log.boundary().get()
-    }
-
     fn drain(&self) {
         self.log.flush_wal(true).expect("a disk that keeps nothing never fails");
     }

@@ -25,8 +25,7 @@ use self::kept::{
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Measure the log: appends in memory compared with other protocols, commits on disk compared with the disk itself,
-    /// and reading back.
+    /// Measure the log: appends in memory compared with other protocols, and reading back.
     ///
     /// Prints a table with each figure next to its floor or peers from the same run, and the targets; a missed target
     /// is marked LOST. Takes about half an hour, or two minutes with --quick. Use a release build on an otherwise idle
@@ -133,7 +132,7 @@ pub(crate) struct LogArgs {
     /// Directory for the measured files, on the disk to be measured. They are removed at the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Run only this section (repeatable): append, threads, boundary, frozen, durable, recovery, overhead.
+    /// Run only this section (repeatable): append, threads, frozen, recovery.
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
     /// Write all figures as JSON into FILE; keys carry units.

@@ -231,14 +231,6 @@ impl<P: Protocol> Subject for Harness<P> {
         Appender { shared: &self.shared, handle: self.shared.protocol.handle(thread) }
     }
 
-    fn reserved(&self) -> u64 {
-        self.shared.protocol.reserved()
-    }
-
-    fn boundary(&self) -> u64 {
-        self.shared.protocol.boundary()
-    }
-
     fn drain(&self) {
         let end = self.shared.protocol.reserved();
         self.shared.wait_for_room(end + self.shared.ring.len_bytes());

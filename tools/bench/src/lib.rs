@@ -6,9 +6,8 @@
 //! [`index_bench`], `collie-bench kv` [`kv_bench`], `collie-bench tpcc` [`tpcc_bench`], `collie-bench replication`
 //! [`replication_bench`] and `collie-bench training` [`training_bench`]; all print the [`Report`]. Transactions are
 //! measured in the embedded engine, and over the wire against PostgreSQL on the same machine (`txn`, `servers`). The
-//! log is measured in memory and on disk. In memory, Collie's own log and the protocols of similar systems
-//! (`protocols`) carry the same records through the same ring into a sink that drops them (`harness`, `collie`). On
-//! disk, commits are compared with a loop that writes 4 KiB and syncs. The README says how each figure is made.
+//! log is measured in memory: Collie's own log and the protocols of similar systems (`protocols`) carry the same records
+//! through the same ring into a sink that drops them (`harness`, `collie`). The README says how each figure is made.
 //!
 //! # What it is not
 //! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the
@@ -19,16 +18,13 @@
 //! target that is missed is marked `LOST` and stays in the table. Ratios can be compared across machines, figures
 //! cannot.
 
-mod clients;
 mod closed_loop;
 mod collie;
 mod counters;
 mod curves;
 mod disk_floor;
-mod failing_files;
 mod files;
 mod harness;
-mod hog;
 mod http;
 mod index;
 mod index_bench;
@@ -74,7 +70,7 @@ pub use files::Scratch;
 pub use index::memory::index_memory;
 pub use index_bench::index_bench;
 pub use kv::{KvFlags, UsageError, kv_bench};
-pub use log_bench::{log_bench, section_names};
+pub use log_bench::log_bench;
 pub use machine::Machine;
 pub use plan::{Pace, Plan};
 pub use plots::draw;

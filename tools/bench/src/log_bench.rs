@@ -2,27 +2,17 @@
 
 use crate::{
     Machine, Plan, Report, Section,
-    measures::{append, boundary, copies, durable, frozen, overhead, recovery, resume, threads},
+    measures::{append, frozen, recovery, threads},
 };
 
 type Measure = fn(&Plan) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 9] = [
+const SECTIONS: [(&str, Measure); 4] = [
     ("append", append::measure),
     ("threads", threads::measure),
-    ("boundary", boundary::measure),
     ("frozen", frozen::measure),
-    ("durable", durable::measure),
-    ("copies", copies::measure),
-    ("resume", resume::measure),
     ("recovery", recovery::measure),
-    ("overhead", overhead::measure),
 ];
-
-/// Returns the names of the sections.
-pub fn section_names() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|(name, _)| *name)
-}
 
 /// Measures the log according to `plan`.
 ///
@@ -30,7 +20,7 @@ pub fn section_names() -> impl Iterator<Item = &'static str> {
 /// An unknown section; those of the operating system for files and directories; those of the log.
 pub fn log_bench(plan: &Plan) -> anyhow::Result<Report> {
     for only in &plan.only {
-        let known = section_names().collect::<Vec<_>>();
+        let known = SECTIONS.map(|(name, _)| name);
         anyhow::ensure!(known.contains(&only.as_str()), "no section {only}: use {}", known.join(", "));
     }
     plan.env.files.create_dir_all(&plan.dir)?;

@@ -28,10 +28,6 @@ fn in_memory(row: &Row) -> bool {
     row.level == "memory"
 }
 
-fn without_hog(row: &Row) -> bool {
-    !row.case.contains("hog")
-}
-
 /// Returns whether a row of `collie-bench training` names its collection policy.
 fn by_policy(row: &Row) -> bool {
     row.subject.contains("(P")
@@ -41,7 +37,7 @@ fn without_policy(row: &Row) -> bool {
     !by_policy(row)
 }
 
-const PLOTS: [Plot; 20] = [
+const PLOTS: [Plot; 17] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -71,36 +67,6 @@ const PLOTS: [Plot; 20] = [
         x: "threads",
         y: "us",
         wanted: any,
-    },
-    Plot {
-        section: "boundary",
-        figure: "look_ns",
-        bar: None,
-        file: "boundary.svg",
-        title: "Cost of asking for the boundary after an append",
-        x: "writers",
-        y: "ns",
-        wanted: any,
-    },
-    Plot {
-        section: "durable",
-        figure: "commits_per_s",
-        bar: None,
-        file: "durable.svg",
-        title: "Durable commits per second, 100 B (floor: one write and sync at a time)",
-        x: "clients",
-        y: "commits/s",
-        wanted: without_hog,
-    },
-    Plot {
-        section: "durable",
-        figure: "p99_us",
-        bar: None,
-        file: "durable-p99.svg",
-        title: "p99 of a durable commit, 100 B",
-        x: "clients",
-        y: "us",
-        wanted: without_hog,
     },
     Plot {
         section: "snapshot",
@@ -346,7 +312,7 @@ mod tests {
                 append.rows.push(Row::new(subject, "c", "memory", "r").at(at).runs("append_ns", &[ns * factor]));
             }
         }
-        let boundary = Section::new("boundary", "?");
+        let threads = Section::new("threads", "?");
         let machine = Machine {
             cores: 2,
             processor: "a processor".to_owned(),
@@ -354,7 +320,7 @@ mod tests {
             file_system: "f".to_owned(),
             optimized: true,
         };
-        let report = Report { machine, runs: 3, sections: vec![append, boundary] };
+        let report = Report { machine, runs: 3, sections: vec![append, threads] };
         let dir = tempfile::tempdir().unwrap();
         let drawn = draw(&report, dir.path()).unwrap();
         assert_eq!(drawn, [dir.path().join("append.svg")]);

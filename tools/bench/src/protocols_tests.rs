@@ -35,18 +35,16 @@ fn carries_every_record_once<P: Protocol>() {
                 let mut writer = harness.writer(thread);
                 let thread = u32::try_from(thread).unwrap();
                 for number in 0..RECORDS {
-                    let end = writer.append(&body(thread, number));
+                    writer.append(&body(thread, number));
                     // From time to time a thread yields the processor between begin and finish.
                     if number % 97 == thread {
                         writer.append_with(&body(thread, u32::MAX), std::thread::yield_now);
                     }
-                    assert!(end <= harness.reserved(), "an end is below the next free position");
                 }
             });
         }
     });
     harness.drain();
-    assert_eq!(harness.boundary(), harness.reserved(), "with nobody at work all is complete");
     let stream = std::mem::take(&mut *kept.lock());
     let (mut rest, mut next) = (&stream[..], [0; THREADS]);
     while !rest.is_empty() {

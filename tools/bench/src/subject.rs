@@ -32,12 +32,6 @@ pub(crate) trait Subject: Sync {
     /// Creates the writer of thread number `thread`.
     fn writer(&self, thread: usize) -> Self::Writer<'_>;
 
-    /// Returns the next free position, as far as the subject knows it.
-    fn reserved(&self) -> u64;
-
-    /// Returns a position below which every record is complete, the highest that can be determined now.
-    fn boundary(&self) -> u64;
-
     /// Waits until everything appended so far is in the sink.
     fn drain(&self);
 }

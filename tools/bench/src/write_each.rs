@@ -57,13 +57,5 @@ impl Subject for WriteEach {
         self
     }
 
-    fn reserved(&self) -> u64 {
-        self.next.lock().0
-    }
-
-    fn boundary(&self) -> u64 {
-        self.reserved()
-    }
-
     fn drain(&self) {}
 }

@@ -45,14 +45,6 @@ impl Subject for CopyAlone {
         (self, 0)
     }
 
-    fn reserved(&self) -> u64 {
-        0
-    }
-
-    fn boundary(&self) -> u64 {
-        0
-    }
-
     fn drain(&self) {}
 }
 

@@ -1,13 +1,8 @@
 //! The sections of `collie-bench log`, one file each.
 
 pub(crate) mod append;
-pub(crate) mod boundary;
-pub(crate) mod copies;
-pub(crate) mod durable;
 pub(crate) mod frozen;
-pub(crate) mod overhead;
 pub(crate) mod recovery;
-pub(crate) mod resume;
 pub(crate) mod threads;
 
 use collie_wal::Options;

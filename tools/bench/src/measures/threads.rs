@@ -72,14 +72,6 @@ impl Subject for SharedAdd {
         (self, Ring::new(OWN_BYTES))
     }
 
-    fn reserved(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn boundary(&self) -> u64 {
-        self.reserved()
-    }
-
     fn drain(&self) {}
 }
 
