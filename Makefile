@@ -8,13 +8,14 @@
 # make crash   the long form of the crash lab
 # make night   all of the lab in turns for HOURS hours, and a table of what it came to
 # make histories  ten million random transactions, everything they saw checked
-# make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
-# make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
+# Benchmarks write pages of figures; JSON and plots go to OUT, which is $(TARGET)/bench and no part of the repository.
+# make bench-log      every figure of the log, about twenty minutes on a machine that does nothing else: crates/wal/README.md
+# make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md
 # make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
-# make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
+# make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md
 # make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
-# make bench-replication  a replica's delay, beside PostgreSQL's, more than an hour (BENCH=--short: 25 minutes): docs/bench/replication.md, plots
-# make bench-training  what collecting for models costs, half an hour and more (BENCH=--short: less): docs/bench/training.md, plots
+# make bench-replication  a replica's delay, beside PostgreSQL's, more than an hour (BENCH=--short: 25 minutes): docs/bench/replication.md
+# make bench-training  what collecting for models costs, an hour and more (BENCH=--short: less): docs/bench/training.md
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -166,49 +167,39 @@ histories:
 	$(CARGO) build --release -p collie-faultlab
 	$(TARGET)/release/faultlab txn-histories --transactions $(TRANSACTIONS) --seed $(SEED)
 
-bench-log: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	mkdir -p docs/bench
-	$(TARGET)/release/collie-bench log $(BENCH) --json docs/bench/log.json --plots docs/bench --readme crates/wal/README.md
-
 # As root PostgreSQL runs as user postgres, who must reach DIR; on a disk, as /tmp may not be.
 DIR ?= /var/tmp
+OUT ?= $(TARGET)/bench
+MEASURED = $(CARGO) build --release -p collie -p collie-bench && $(TARGET)/release/collie-bench
+
+bench-log: run-tools
+	$(MEASURED) log $(BENCH) --out $(OUT) --readme crates/wal/README.md
+
 bench-txn: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	$(TARGET)/release/collie-bench txn $(BENCH) --dir $(DIR) --json docs/bench/txn.json --plots docs/bench --readme docs/bench/txn.md
+	$(MEASURED) txn $(BENCH) --dir $(DIR) --out $(OUT) --readme docs/bench/txn.md
 
 bench-index: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	$(TARGET)/release/collie-bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
+	$(MEASURED) index $(BENCH) --out $(OUT) --readme docs/bench/index.md
 
-# The peer is of the package rocksdb-tools. Data go to DIR, and are removed by the next run. BENCH= takes the study's ten and five runs.
-bench-kv: BENCH ?= --runs=3
+# The peer is of the package rocksdb-tools. Data go to DIR, and are removed.
 bench-kv: run-tools
 	@./tests/tools rocksdb-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	mkdir -p docs/bench
-	$(TARGET)/release/collie-bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
+	$(MEASURED) kv --peer $(BENCH) --dir $(DIR)/collie-bench-kv --out $(OUT) --readme docs/bench/kv.md
 
 bench-tpcc: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	mkdir -p docs/bench
-	$(TARGET)/release/collie-bench tpcc embedded-async embedded embedded-sql servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --plots docs/bench --readme docs/bench/tpcc.md
+	$(MEASURED) tpcc embedded-async embedded embedded-sql servers $(BENCH) --dir $(DIR) --out $(OUT) --readme docs/bench/tpcc.md
 
 bench-replication: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	mkdir -p docs/bench
-	$(TARGET)/release/collie-bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md --targets README.md
+	$(MEASURED) replication $(BENCH) --dir $(DIR) --out $(OUT) --readme docs/bench/replication.md --targets README.md
 
 bench-training: run-tools
-	$(CARGO) build --release -p collie -p collie-bench
-	mkdir -p docs/bench
-	$(TARGET)/release/collie-bench training $(BENCH) --dir $(DIR) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
+	$(MEASURED) training $(BENCH) --dir $(DIR) --out $(OUT) --readme docs/bench/training.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:
 	$(CARGO) test --release --manifest-path bench/compare/Cargo.toml
-	mkdir -p docs/bench
-	$(CARGO) run --release --manifest-path bench/compare/Cargo.toml -- $(BENCH) --json docs/bench/peers.json --readme crates/wal/README.md
+	mkdir -p $(OUT)
+	$(CARGO) run --release --manifest-path bench/compare/Cargo.toml -- $(BENCH) --json $(OUT)/peers.json --readme crates/wal/README.md
 
 sizes:
 	@git ls-files '*.rs' | xargs wc -l | sort -rn | sed -n '2,21p'

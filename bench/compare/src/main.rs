@@ -52,8 +52,7 @@ fn main() -> anyhow::Result<()> {
     let report = load::measure(&plan)?;
     print!("{}", report.table());
     if let Some(path) = &args.json {
-        let text = format!("{:#}\n", report.json());
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, report.json()?).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let (Some(path), Some(text)) = (&args.readme, readme) {
         let text = write_between(&text, "peers", HEADING, &table::peers(&report))?;

@@ -1,7 +1,7 @@
 //! `Collie`: Collie's own log behind the same [`Subject`] trait as the protocols that it is compared with, on a disk
 //! that keeps nothing.
 
-use collie_wal::{Appended, Level, Log, Lsn, Mark, Options, Protocol, WalError, Writer};
+use collie_wal::{Appended, Log, Lsn, Mark, Options, Protocol, WalError, Writer};
 
 use crate::{
     null_files::NullFiles,
@@ -56,10 +56,6 @@ impl Append for Writer {
 
     fn wait_boundary(&mut self, end: u64) {
         self.log().wait(Mark::Boundary, Lsn::new(end)).expect("a disk that keeps nothing never fails");
-    }
-
-    fn commit(&mut self, body: &[u8]) {
-        end(Writer::commit(self, 1, body, Level::Memory));
     }
 }
 

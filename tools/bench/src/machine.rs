@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The description of the machine that a benchmark ran on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Machine {
     /// Processors that the process may use.
     pub cores: usize,
@@ -51,6 +51,15 @@ impl Machine {
             file_system: or_unknown(file_system(&read("/proc/self/mountinfo"), &dir).as_deref()),
             optimized: !cfg!(debug_assertions),
         }
+    }
+}
+
+#[cfg(test)]
+impl Machine {
+    /// Returns a machine that does not exist.
+    pub(crate) fn of_tests() -> Self {
+        let (processor, kernel, file_system) = ("p".to_owned(), "k".to_owned(), "f".to_owned());
+        Self { cores: 2, processor, kernel, file_system, optimized: true }
     }
 }
 

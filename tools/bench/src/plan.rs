@@ -19,6 +19,16 @@ pub enum Pace {
     Touch,
 }
 
+impl Pace {
+    /// Returns the pace of a quick run, or of a full one.
+    pub fn quick_if(quick: bool) -> Self {
+        if quick { Self::Quick } else { Self::Full }
+    }
+}
+
+/// The interval of looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(2);
+
 /// Settings of one run of a benchmark.
 #[derive(Clone)]
 pub struct Plan {
@@ -101,6 +111,17 @@ impl Plan {
         }
     }
 
+    /// Checks the names of the sections to run against those that exist.
+    ///
+    /// # Errors
+    /// The first that does not exist; the message lists those that do.
+    pub(crate) fn check(&self, known: &[&str]) -> anyhow::Result<()> {
+        for only in &self.only {
+            anyhow::ensure!(known.contains(&only.as_str()), "no section {only}: use {}", known.join(", "));
+        }
+        Ok(())
+    }
+
     /// Returns whether section `name` must run.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
@@ -109,6 +130,26 @@ impl Plan {
     /// Reports what is being measured.
     pub fn say(&self, what: &str) {
         (self.on_progress)(what);
+    }
+
+    /// Calls `look` every few milliseconds until it finds something.
+    ///
+    /// # Errors
+    /// Those of `look`; it finds nothing within `patience`, and the error begins with `what`.
+    pub(crate) fn until<T>(
+        &self,
+        patience: Duration,
+        what: &str,
+        mut look: impl FnMut() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let begun = self.now_ns();
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            anyhow::ensure!(u128::from(self.now_ns() - begun) < patience.as_nanos(), "{what}, in {patience:?}");
+            std::thread::sleep(LOOK);
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

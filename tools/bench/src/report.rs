@@ -7,23 +7,24 @@
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 
 use crate::{Machine, Spread};
 
 /// One figure of a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
 pub enum Figure {
     /// Measured in several runs.
     Runs(Spread),
     /// Known by construction, or measured once.
     Count(u64),
     /// The reason why it is missing.
-    Absent(&'static str),
+    Absent(#[serde(serialize_with = "as_absent")] &'static str),
 }
 
 /// What a row is compared with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Beside {
     /// The floor or peer, as its own row names it.
     pub what: String,
@@ -32,7 +33,7 @@ pub struct Beside {
 }
 
 /// A target for a figure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// The target in words.
     pub text: String,
@@ -41,7 +42,7 @@ pub struct Target {
 }
 
 /// One measured case of one subject.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The subject.
     pub subject: String,
@@ -54,6 +55,7 @@ pub struct Row {
     /// The memory that holds the records.
     pub ring: String,
     /// The figures by key.
+    #[serde(serialize_with = "as_map")]
     pub figures: Vec<(&'static str, Figure)>,
     /// Its comparisons; empty for a floor or peer.
     pub beside: Vec<Beside>,
@@ -94,11 +96,32 @@ impl Row {
         self
     }
 
+    /// Says why a figure is missing.
+    #[must_use]
+    pub fn absent(self, key: &'static str, why: &'static str) -> Self {
+        self.figure(key, Figure::Absent(why))
+    }
+
     /// Adds a comparison.
     #[must_use]
     pub fn beside(mut self, what: impl Into<String>, ratio: f64) -> Self {
         self.beside.push(Beside { what: what.into(), ratio });
         self
+    }
+
+    /// Adds a comparison, if there is one.
+    #[must_use]
+    pub fn beside_if(self, what: impl Into<String>, ratio: Option<f64>) -> Self {
+        match ratio {
+            Some(ratio) => self.beside(what, ratio),
+            None => self,
+        }
+    }
+
+    /// Adds the figure of several runs, `figure` of each.
+    #[must_use]
+    pub fn each<T>(self, key: &'static str, runs: &[T], figure: impl Fn(&T) -> f64) -> Self {
+        self.runs(key, &runs.iter().map(figure).collect::<Vec<_>>())
     }
 
     /// Adds a target, and whether it was met.
@@ -119,19 +142,8 @@ impl Row {
     }
 }
 
-/// Values of one subject along an axis, as a plot shows them; a table has only their statistics.
-#[derive(Clone, Debug)]
-pub struct Series {
-    /// The subject.
-    pub subject: String,
-    /// The kind of the values, with their unit as in a key.
-    pub key: &'static str,
-    /// Pairs of x and value.
-    pub points: Vec<(f64, f64)>,
-}
-
 /// Rows that answer one question.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Section {
     /// Its name on the command line and in JSON.
     pub name: &'static str,
@@ -139,8 +151,6 @@ pub struct Section {
     pub question: String,
     /// The answers.
     pub rows: Vec<Row>,
-    /// Series that are drawn and stored in addition to the rows.
-    pub series: Vec<Series>,
     /// Parts that were left out, and why.
     pub notes: Vec<String>,
     /// Why it has no rows: it was started and could not be completed.
@@ -150,16 +160,17 @@ pub struct Section {
 impl Section {
     /// Starts a section without rows.
     pub fn new(name: &'static str, question: impl Into<String>) -> Self {
-        Self { name, question: question.into(), rows: Vec::new(), series: Vec::new(), notes: Vec::new(), failure: None }
+        Self { name, question: question.into(), rows: Vec::new(), notes: Vec::new(), failure: None }
     }
 }
 
 /// All results of one run of a benchmark.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The machine.
     pub machine: Machine,
     /// The number of runs of each case.
+    #[serde(rename = "runs_per_case")]
     pub runs: usize,
     /// The sections.
     pub sections: Vec<Section>,
@@ -292,43 +303,21 @@ impl Report {
         self.sections.iter().filter(|section| section.failure.is_some()).map(|section| section.name).collect()
     }
 
-    /// Returns everything as one JSON object; keys carry units (T2).
-    pub fn json(&self) -> Value {
-        let figure = |figure: &Figure| match figure {
-            Figure::Runs(spread) => json!({ "median": spread.median, "low": spread.low, "high": spread.high }),
-            Figure::Count(count) => json!(count),
-            Figure::Absent(why) => json!({ "absent": why }),
-        };
-        let row = |row: &Row| {
-            let figures: Map<String, Value> =
-                row.figures.iter().map(|(key, value)| ((*key).to_owned(), figure(value))).collect();
-            json!({
-                "subject": row.subject, "case": row.case, "at": row.at, "level": row.level, "ring": row.ring, "figures": figures,
-                "beside": row.beside.iter().map(|b| json!({ "what": b.what, "ratio": b.ratio })).collect::<Vec<_>>(),
-                "targets": row.targets.iter().map(|t| json!({ "text": t.text, "met": t.met })).collect::<Vec<_>>(),
-            })
-        };
-        let series = |series: &Series| json!({ "subject": series.subject, "key": series.key, "points": series.points });
-        let section = |section: &Section| {
-            let mut value = json!({
-                "name": section.name, "question": section.question, "notes": section.notes, "failure": section.failure,
-                "rows": section.rows.iter().map(row).collect::<Vec<_>>(),
-            });
-            if !section.series.is_empty() {
-                value["series"] = section.series.iter().map(series).collect();
-            }
-            value
-        };
-        let Machine { cores, processor, kernel, file_system, optimized } = &self.machine;
-        json!({
-            "machine": {
-                "cores": cores, "processor": processor, "kernel": kernel, "file_system": file_system,
-                "optimized": optimized,
-            },
-            "runs_per_case": self.runs,
-            "sections": self.sections.iter().map(section).collect::<Vec<_>>(),
-        })
+    /// Returns everything as JSON; keys carry units (T2).
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
+}
+
+fn as_absent<S: Serializer>(why: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([("absent", why)])
+}
+
+fn as_map<S: Serializer>(figures: &[(&'static str, Figure)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(figures.iter().map(|(key, figure)| (key, figure)))
 }
 
 #[cfg(test)]
@@ -341,8 +330,7 @@ mod tests {
         let lost = Row::new("log", "64 B", "memory", "16 MiB").runs("append_ns", &[21.0]);
         section.rows.push(lost.beside("floor", 4.2).target("<= 20 ns", false).target("1 RMW", true));
         section.notes.push("instructions are not available".to_owned());
-        let (processor, kernel, file_system) = ("p".to_owned(), "k".to_owned(), "f".to_owned());
-        let machine = Machine { cores: 2, processor, kernel, file_system, optimized: true };
+        let machine = Machine::of_tests();
         Report { machine, runs: 3, sections: vec![section] }
     }
 
@@ -362,10 +350,10 @@ mod tests {
     /// Goal: JSON holds the same figures under keys with units. Method: the same report, read back.
     #[test]
     fn json_has_figures_and_verdicts() {
-        let json = report().json();
+        let json: serde_json::Value = serde_json::from_str(&report().json().unwrap()).unwrap();
         let row = &json["sections"][0]["rows"][1];
         assert_eq!(row["figures"]["append_ns"]["median"], 21.0);
-        assert_eq!((&row["targets"][0]["met"], &json["machine"]["cores"]), (&json!(false), &json!(2)));
+        assert_eq!((row["targets"][0]["met"].as_bool(), json["machine"]["cores"].as_u64()), (Some(false), Some(2)));
     }
 
     /// Goal: numbers are readable at a glance. Method: one of each size.

@@ -1,7 +1,7 @@
 //! `Spread`: the results of several runs of one measurement: median, lowest, highest.
 
 /// Median and range of some runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Spread {
     /// The middle value; of an even number of runs, the mean of the two in the middle.
     pub median: f64,

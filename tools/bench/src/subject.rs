@@ -14,18 +14,12 @@ pub(crate) trait Append {
 
     /// Waits until the boundary has passed `end`, which an append returned.
     fn wait_boundary(&mut self, end: u64);
-
-    /// Appends a record and waits until the boundary has passed it: an acknowledgement without the disk.
-    fn commit(&mut self, body: &[u8]) {
-        let end = self.append(body);
-        self.wait_boundary(end);
-    }
 }
 
 /// A log in memory.
 pub(crate) trait Subject: Sync {
     /// The writer of one thread.
-    type Writer<'a>: Append
+    type Writer<'a>: Append + Send
     where
         Self: 'a;
 

@@ -1,54 +1,40 @@
-//! [`Kept`]: the files that keep a benchmark's report: JSON, plots, a part of a document.
-//!
-//! Where questions take long and are asked one at a time ([`Part::questions`]), each has its own place, in the JSON as
-//! well as in the document: asking one leaves the figures of the others as they are. Elsewhere a report replaces the
-//! one before.
+//! [`Kept`]: where a benchmark's report goes in addition to standard output: JSON and plots in a directory, a part of a
+//! document.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context;
-use collie_bench::{
-    Report, TRAINING_QUESTIONS, draw, protocols_table, replication_targets, sections_in_markdown, write_between,
-};
-use serde_json::{Value, json};
+use collie_bench::{Report, draw, sections_in_markdown, write_between};
 
-/// The places to which a report goes in addition to standard output.
-#[derive(Debug)]
+/// See the module's documentation.
+#[derive(clap::Args, Debug)]
 pub(super) struct Kept {
-    pub(super) json: Option<PathBuf>,
-    pub(super) plots: Option<PathBuf>,
-    pub(super) readme: Option<PathBuf>,
+    /// Write all figures as JSON, whose keys carry units, and plots as SVG files into DIR.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write the tables into FILE, between lines such as `<!-- bench txn begin -->` and `<!-- bench txn end -->`
+    /// (`training` has a place for each question, and leaves the others as they are); a FILE without them gets a
+    /// section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
 }
 
 /// A part of a document that a benchmark writes.
 pub(super) struct Part {
-    name: &'static str,
-    heading: &'static str,
+    pub(super) name: &'static str,
+    pub(super) heading: &'static str,
     /// The questions that have their own place each; empty: one place for all.
-    questions: &'static [&'static str],
-    text: fn(&Report) -> anyhow::Result<String>,
+    pub(super) questions: Vec<&'static str>,
+    pub(super) text: fn(&Report) -> anyhow::Result<String>,
 }
-
-const fn part(name: &'static str) -> Part {
-    Part { name, heading: "Figures", questions: &[], text: |report| Ok(sections_in_markdown(report)) }
-}
-
-pub(super) const LOG: Part =
-    Part { heading: "Compared with other protocols", text: protocols_table, ..part("protocols") };
-pub(super) const TXN: Part = part("txn");
-pub(super) const KV: Part = part("kv");
-pub(super) const TPCC: Part = part("tpcc");
-pub(super) const REPLICATION: Part = part("replication");
-pub(super) const REPLICATION_TARGETS: Part =
-    Part { heading: "Replication", text: |report| Ok(replication_targets(report)), ..part("replication-targets") };
-pub(super) const TRAINING: Part = Part { questions: &TRAINING_QUESTIONS, ..part("training") };
-pub(super) const INDEX: Part = part("index");
 
 impl Part {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, heading: "Figures", questions: Vec::new(), text: |report| Ok(sections_in_markdown(report)) }
+    }
+
     /// Returns the name and the heading of a place.
     fn place(&self, question: Option<&str>) -> (String, String) {
         match question {
@@ -84,55 +70,25 @@ impl Part {
             write_between(&document, &name, &heading, &(self.text)(one)?)
         })
     }
-
-    /// Returns a report as JSON, merged into `before`, the present text of the file, if it exists.
-    ///
-    /// # Errors
-    /// `before` was not written by this function.
-    fn json(&self, report: &Report, before: Option<&str>) -> anyhow::Result<Value> {
-        let new = report.json();
-        if self.questions.is_empty() {
-            return Ok(new);
-        }
-        let mut all = before.map_or(Ok(Vec::new()), sections)?;
-        for mut section in new["sections"].as_array().cloned().unwrap_or_default() {
-            for key in ["machine", "runs_per_case"] {
-                section[key] = new[key].clone();
-            }
-            match all.iter_mut().find(|other| other["name"] == section["name"]) {
-                Some(place) => *place = section,
-                None => all.push(section),
-            }
-        }
-        Ok(json!({ "sections": all }))
-    }
-}
-
-/// Returns the sections of a kept report.
-fn sections(text: &str) -> anyhow::Result<Vec<Value>> {
-    let kept: Value = serde_json::from_str(text)?;
-    kept["sections"].as_array().cloned().context("it has no sections")
 }
 
 /// A document of which a part is rewritten, with its text as it was before.
-pub(super) struct Document {
-    part: &'static Part,
+pub(super) struct Document<'a> {
+    part: &'a Part,
     path: PathBuf,
     text: String,
 }
 
-impl Document {
+impl<'a> Document<'a> {
     /// Reads the document before the measurement, so that one that cannot be written does not cost half an hour.
     ///
     /// # Errors
     /// It cannot be read; those of [`Part::check`].
-    pub(super) fn read(path: Option<PathBuf>, part: &'static Part) -> anyhow::Result<Option<Self>> {
-        path.map(|path| {
-            let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            part.check(&text).with_context(|| format!("in {}", path.display()))?;
-            Ok(Self { part, path, text })
-        })
-        .transpose()
+    pub(super) fn read(path: Option<PathBuf>, part: &'a Part) -> anyhow::Result<Option<Self>> {
+        let Some(path) = path else { return Ok(None) };
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        part.check(&text).with_context(|| format!("in {}", path.display()))?;
+        Ok(Some(Self { part, path, text }))
     }
 
     /// Writes the document with the text of `report`.
@@ -140,48 +96,38 @@ impl Document {
     /// # Errors
     /// Those of the file system; the report lacks data that the text needs.
     pub(super) fn write(&self, report: &Report) -> anyhow::Result<()> {
-        let text = self.part.write(&self.text, report)?;
-        std::fs::write(&self.path, text).with_context(|| format!("cannot write {}", self.path.display()))
+        write(&self.path, &self.part.write(&self.text, report)?)
     }
 }
 
 /// The places to which a report goes, checked before the measurement.
-pub(super) struct Keeper {
-    part: &'static Part,
-    json: Option<PathBuf>,
-    plots: Option<PathBuf>,
-    document: Option<Document>,
+pub(super) struct Keeper<'a> {
+    name: &'static str,
+    out: Option<PathBuf>,
+    document: Option<Document<'a>>,
 }
 
 impl Kept {
-    /// Checks the files that exist.
+    /// Checks the document, if it exists.
     ///
     /// # Errors
-    /// Those of [`Document::read`]; the JSON was not written by this benchmark.
-    pub(super) fn read(self, part: &'static Part) -> anyhow::Result<Keeper> {
-        if let Some(path) = self.json.as_deref().filter(|_| !part.questions.is_empty()) {
-            let other =
-                || format!("{} was not written by `collie-bench {}`: name another file", path.display(), part.name);
-            read_json(path)?.map_or(Ok(Vec::new()), |text| sections(&text)).with_context(other)?;
-        }
-        Ok(Keeper { part, json: self.json, plots: self.plots, document: Document::read(self.readme, part)? })
+    /// Those of [`Document::read`].
+    pub(super) fn read(self, part: &Part) -> anyhow::Result<Keeper<'_>> {
+        Ok(Keeper { name: part.name, out: self.out, document: Document::read(self.readme, part)? })
     }
 }
 
-impl Keeper {
+impl Keeper<'_> {
     /// Prints a report and writes the requested files.
     ///
     /// # Errors
     /// Those of the file system; a section failed.
     pub(super) fn keep(&self, report: &Report) -> anyhow::Result<ExitCode> {
         print(&report.table())?;
-        if let Some(path) = &self.json {
-            write_json(report, self.part, path)?;
-        }
-        if let Some(dir) = &self.plots {
-            for path in draw(report, dir)? {
-                print(&format!("drawn: {}\n", path.display()))?;
-            }
+        if let Some(dir) = &self.out {
+            let drawn = draw(report, dir)?;
+            write(&dir.join(self.name).with_extension("json"), &report.json()?)?;
+            print(&format!("{} plots in {}\n", drawn.len(), dir.display()))?;
         }
         self.document.iter().try_for_each(|document| document.write(report))?;
         // Only after the writing, so that the results of the other sections are kept.
@@ -190,27 +136,7 @@ impl Keeper {
     }
 }
 
-/// Reports that one more question is answered, and keeps the figures so far, whatever happens to the remaining
-/// questions.
-///
-/// # Errors
-/// Those of the file system.
-pub(super) fn keep_so_far(so_far: &Report, part: &Part, json: Option<&Path>) -> anyhow::Result<()> {
-    let name = so_far.sections.last().map_or("nothing", |section| section.name);
-    eprintln!("{name}: answered");
-    json.map_or(Ok(()), |path| write_json(so_far, part, path))
-}
-
-fn read_json(path: &Path) -> anyhow::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        other => other.map(Some).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-fn write_json(report: &Report, part: &Part, path: &Path) -> anyhow::Result<()> {
-    let before = if part.questions.is_empty() { None } else { read_json(path)? };
-    let text = format!("{:#}\n", part.json(report, before.as_deref())?);
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -231,23 +157,24 @@ mod tests {
 
     use super::*;
 
-    fn report(runs: usize, sections: &[(&'static str, &[f64])]) -> Report {
-        let machine = Machine::of(Path::new("."));
-        let section = |(name, values): &(&'static str, &[f64])| {
-            let rows = vec![Row::new("collie", "all", "disk", "ring").runs("commits_per_s", values)];
-            Section { rows, ..Section::new(name, "how many?") }
-        };
-        Report { machine, runs, sections: sections.iter().map(section).collect() }
+    fn training() -> Part {
+        Part { questions: vec!["rate", "time"], ..Part::new("training") }
     }
 
-    /// Goal: a question that is asked again has its figures replaced; those of the others stay, in JSON and in the
-    /// document. Method: two questions at once, then the first alone.
+    /// Goal: a question that is asked again has its figures replaced; those of the others stay. Method: two questions
+    /// at once, then the first alone.
     #[test]
     fn questions_have_places_of_their_own() {
-        let (both, again) = (report(3, &[("rate", &[7.0]), ("time", &[8.0])]), report(5, &[("rate", &[9.0])]));
-        let text = TRAINING.write("# Training\n", &both).unwrap();
-        TRAINING.check(&text).unwrap();
-        let text = TRAINING.write(&text, &again).unwrap();
+        let report = |runs: usize, sections: &[(&'static str, f64)]| {
+            let section = |(name, value): &(&'static str, f64)| {
+                let rows = vec![Row::new("collie", "all", "disk", "ring").runs("commits_per_s", &[*value])];
+                Section { rows, ..Section::new(name, "how many?") }
+            };
+            Report { machine: Machine::of(Path::new(".")), runs, sections: sections.iter().map(section).collect() }
+        };
+        let text = training().write("# Training\n", &report(3, &[("rate", 7.0), ("time", 8.0)])).unwrap();
+        training().check(&text).unwrap();
+        let text = training().write(&text, &report(5, &[("rate", 9.0)])).unwrap();
         let place = |name: &str| {
             let (begin, end) =
                 (format!("<!-- bench training {name} begin -->"), format!("<!-- bench training {name} end -->"));
@@ -256,38 +183,16 @@ mod tests {
         assert!(text.contains("## Figures of `rate`\n") && place("rate").contains("Medians of 5 runs"), "{text}");
         assert!(place("rate").contains("| 9.00 |") && !text.contains("| 7.00 |"), "{text}");
         assert!(place("time").contains("| 8.00 |") && place("time").contains("Medians of 3 runs"), "{text}");
-
-        let json = TRAINING.json(&both, None).unwrap();
-        let json = TRAINING.json(&again, Some(&json.to_string())).unwrap();
-        let of = |at: usize| {
-            let section = &json["sections"][at];
-            let median = section["rows"][0]["figures"]["commits_per_s"]["median"].as_f64();
-            (section["name"].as_str(), section["runs_per_case"].as_u64(), median)
-        };
-        assert_eq!(of(0), (Some("rate"), Some(5), Some(9.0)));
-        assert_eq!(of(1), (Some("time"), Some(3), Some(8.0)));
-        assert_eq!(json["sections"].as_array().unwrap().len(), 2);
     }
 
-    /// Goal: with one place for all, a report replaces the one before. A file that is no report, and half a place, are
-    /// found before anything is measured. Method: each case.
+    /// Goal: half a place is found before anything is measured. Method: a document with one marker.
     #[test]
-    fn what_is_there_is_looked_at_before() {
-        let json = KV.json(&report(2, &[("fill", &[1.0])]), Some("no JSON at all")).unwrap();
-        assert_eq!(json["sections"][0]["name"], "fill");
+    fn half_a_place_is_found_before() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("figures");
-        let kept = |json: bool| {
-            let named = |is_named: bool| is_named.then(|| path.clone());
-            Kept { json: named(json), plots: None, readme: named(!json) }
-        };
-        assert!(kept(true).read(&TRAINING).is_ok(), "none is there");
-        std::fs::write(&path, "{}").unwrap();
-        let said = format!("{:#}", kept(true).read(&TRAINING).err().unwrap());
-        assert!(said.contains("was not written by `collie-bench training`: name another file"), "{said}");
+        let path = dir.path().join("page.md");
         std::fs::write(&path, "<!-- bench training rate end -->\n").unwrap();
-        let said = format!("{:#}", kept(false).read(&TRAINING).err().unwrap());
+        let kept = Kept { out: None, readme: Some(path) };
+        let said = format!("{:#}", kept.read(&training()).err().unwrap());
         assert!(said.contains("bench training rate begin"), "{said}");
-        assert!(kept(false).read(&KV).is_ok());
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use collie::serve;
-use collie_bench::beside_samples;
+use collie_bench::six_calls_with_samples;
 use collie_server::log_lines;
 
 use super::programs;
@@ -12,32 +12,26 @@ use super::programs;
 pub(crate) struct Changed {
     #[command(flatten)]
     serve: serve::Args,
-    /// Record in commits what replay in the order of transaction starts needs.
-    #[arg(long)]
-    note_commit_times: bool,
     /// While the node leads, sample every call of an operating unit wherever samples are taken.
     #[arg(long)]
     sample_everything: bool,
-    /// Do this much extra work with each sample: own:TIMES or six-calls:TIMES.
-    #[arg(long, value_name = "KIND:TIMES")]
-    beside_samples: Option<String>,
+    /// Make six system calls with each sample.
+    #[arg(long)]
+    six_calls: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Those of the server; another kind of extra work.
+/// Those of the server.
 pub(super) fn run(args: Changed) -> anyhow::Result<ExitCode> {
-    let Changed { serve, note_commit_times, sample_everything, beside_samples: what } = args;
+    let Changed { serve, sample_everything, six_calls } = args;
     serve::run_with(serve, programs::collie().ok(), |server| {
-        if let Some(what) = &what {
-            log_lines::note(&format_args!("{}", beside_samples(what)?));
+        if six_calls {
+            log_lines::note(&format_args!("{}", six_calls_with_samples()?));
         }
         if sample_everything {
             server.sample_everything();
-        }
-        if note_commit_times {
-            server.note_commit_times();
         }
         Ok(())
     })

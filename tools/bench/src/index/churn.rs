@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Plan, Section,
-    txn::together::{Load, lasting, together},
+    together::{Load, lasting, together},
 };
 
 const HOT: &str = "same leaf";

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Plan, Section,
-    txn::together::{Load, each_once},
+    together::{Load, each_once},
 };
 
 const ORDER: &str = "in order";

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Plan, Section,
-    txn::together::{Load, lasting, together_beside},
+    together::{Load, lasting, together_beside},
 };
 
 const GET: &str = "get";

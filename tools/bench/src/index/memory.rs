@@ -18,7 +18,7 @@ use crate::{
     Plan, Section,
     measures::{float, median},
     report::{Figure, Row},
-    txn::together::{during, together},
+    together::{during, together},
 };
 
 /// Threads that insert and remove.

@@ -18,12 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod rows;
 pub(crate) mod shards;
 
-use crate::{
-    Plan, Section,
-    measures::median,
-    report::Row,
-    txn::{count_of, together::Load},
-};
+use crate::{Plan, Section, measures::median, report::Row, together::Load, txn::count_of};
 
 /// The candidate with which every other is compared: one B-tree behind one lock.
 pub(crate) const FLOOR: &str = "one lock (floor)";

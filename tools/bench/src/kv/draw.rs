@@ -2,14 +2,16 @@
 
 use collie_workload::Random;
 
+use super::load::{KEY_BYTES, VALUE_BYTES};
+
 /// Writes the key of `number`: 8 bytes big-endian, then `0` characters.
-pub(super) fn key_into(key: &mut [u8], number: u64) {
+pub(super) fn key_into(key: &mut [u8; KEY_BYTES], number: u64) {
     let (head, tail) = key.split_at_mut(8);
     head.copy_from_slice(&number.to_be_bytes());
     tail.fill(b'0');
 }
 
-/// Values that a compressor would shrink to `ratio`: slices of a mebibyte of data, in which each piece of 100 bytes
+/// Values that a compressor would shrink to half: slices of a mebibyte of data, in which each piece of 100 bytes
 /// repeats a random part.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
@@ -18,25 +20,23 @@ pub(super) struct Values {
 }
 
 impl Values {
-    pub(super) fn new(ratio: f64, size: usize, random: &mut Random) -> Self {
+    pub(super) fn new(random: &mut Random) -> Self {
         const PIECE: usize = 100;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 100 bytes")]
-        let raw = ((PIECE as f64 * ratio) as usize).clamp(1, PIECE);
         let mut data = Vec::with_capacity((1 << 20) + PIECE);
-        while data.len() < size.max(1 << 20) {
+        while data.len() < 1 << 20 {
             // Printable, as in db_bench.
-            let part: Vec<u8> = (0..raw).map(|_| b' ' + random.draw().to_le_bytes()[0] % 95).collect();
+            let part: Vec<u8> = (0..PIECE / 2).map(|_| b' ' + random.draw().to_le_bytes()[0] % 95).collect();
             data.extend(part.iter().cycle().take(PIECE));
         }
         Self { data, at: 0 }
     }
 
-    /// Returns the next value of `size` bytes.
-    pub(super) fn next(&mut self, size: usize) -> &[u8] {
-        if self.at + size > self.data.len() {
+    /// Returns the next value.
+    pub(super) fn next(&mut self) -> &[u8] {
+        if self.at + VALUE_BYTES > self.data.len() {
             self.at = 0;
         }
-        self.at += size;
-        &self.data[self.at - size..self.at]
+        self.at += VALUE_BYTES;
+        &self.data[self.at - VALUE_BYTES..self.at]
     }
 }

@@ -1,38 +1,33 @@
-//! `collie-bench kv`: the embedded key-value engine under db_bench's workloads, optionally compared with db_bench
-//! itself.
+//! `collie-bench kv`: the embedded key-value engine under workloads of RocksDB's db_bench, compared with db_bench
+//! itself if it is named.
 //!
-//! Flags, names of benchmarks, keys, values and report lines are those of RocksDB's db_bench, so that the lines can be
-//! compared directly. A thread does the same work here as in db_bench; `micros/op` is the sum of the threads' time per
-//! operation, and `ops/sec` counts all threads. Collie's own lines follow db_bench's line: how long commits take, how
-//! much of that the log takes, and how many bytes were written and are on disk per byte of the user.
+//! Keys, values and benchmarks are db_bench's, and a thread does the same work here as there. The cells of a question
+//! run in turn, each on both databases, so that a change in the machine's speed affects all of them.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `flags.rs`, `peer_flags.rs` | the flags: those with a meaning here, those without effect, those that are refused |
-//! | `draw.rs` | keys and values |
-//! | `workload.rs`, `transactions.rs`, `pace.rs` | one benchmark, as one thread runs it |
-//! | `ours.rs`, `watch.rs` | the database: opening, warm-up, threads, what is observed meanwhile |
-//! | `drive.rs` | the list of benchmarks, run by run, alternating with the peer |
-//! | `line.rs`, `volume.rs` | the figures of one benchmark, and the lines that report them |
-//! | `peer.rs` | db_bench with the same flags |
-//! | `matrix/` | several experiments in one call, as a report |
+//! | `settings.rs`, `load.rs` | what is asked; the settings of one load, and the same as db_bench's flags |
+//! | `draw.rs`, `workload.rs` | keys and values; one benchmark, as one thread runs it |
+//! | `ours.rs` | the database: opening, warm-up, threads |
+//! | `figures.rs`, `volume.rs` | the results of one benchmark, and the bytes that it wrote |
+//! | `peer.rs`, `peer_text.rs` | db_bench with the same settings, and the figures in its output |
+//! | `cells.rs` | loads run by run, alternately on both databases, and their rows |
+//! | `loads.rs`, `study.rs` | the questions: loads for which figures are promised; experiments on the log |
 
+mod cells;
 mod draw;
-mod drive;
-mod flags;
-mod line;
-mod matrix;
+mod figures;
+mod load;
+pub(crate) mod loads;
 mod ours;
-mod pace;
 mod peer;
-mod peer_flags;
-mod transactions;
+mod peer_text;
+mod settings;
+pub(crate) mod study;
 mod volume;
-mod watch;
 mod workload;
 
 #[cfg(test)]
 mod kv_tests;
 
-pub use drive::kv_bench;
-pub use flags::{KvFlags, UsageError};
+pub use settings::KvSettings;

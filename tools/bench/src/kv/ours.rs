@@ -1,9 +1,7 @@
-//! `Ours`: Collie's database under a benchmark: opens it when needed, warms it up, runs the load, and reads its
-//! counters.
+//! `Ours`: Collie's database under a load: opens it, warms it up, runs the benchmarks, and reads its counters.
 //!
 //! # Invariants
-//! - K1. A benchmark that begins with an empty database gets a directory that was removed before, unless it must use
-//!   the existing database.
+//! - K1. A load begins with an empty directory.
 //! - K2. The bytes written for a benchmark are reported only after the log has handed all of them from its memory to
 //!   the system.
 //! - K3. Before the clock starts, the log's next files are prepared. If writes wait for the disk, all its files have
@@ -11,81 +9,57 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
 use collie_engine::EngineError;
-use collie_engine::kv::{Cf, CfOptions, CfStats, Db, Options, WalOptions, WriteOptions};
+use collie_engine::kv::{Cf, CfOptions, Db, Options, WalOptions, WriteOptions};
 use collie_env::Env;
 use collie_wal::RingKind;
 
-use super::flags::KvFlags;
-use super::line::Figures;
-use super::transactions;
-use super::volume::{Put, Space, Volume};
-use super::watch::{Intervals, Over, Peaks, watch};
+use super::figures::Figures;
+use super::load::Load;
+use super::volume::{Put, Volume, kept_log_bytes, table_and_live_bytes};
 use super::workload::{Shared, Worker, Workload};
 
 /// The largest value of the warm-up, and how often and at what interval it checks whether its files are free again.
 const WARM_UP_VALUE_BYTES: u64 = 64 << 10;
 const WARM_UP_LOOKS: u32 = 1_000;
 const WARM_UP_LOOK: Duration = Duration::from_millis(10);
-
-/// How the files of the log were prepared before the clock started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Warm {
-    /// The next files are prepared.
-    Prepared,
-    /// Every file was written once.
-    Turned,
-}
+/// Time between two looks at the kept log while a benchmark runs.
+const LOOK: Duration = Duration::from_millis(20);
+/// Flushes at one time, with their merges.
+const BACKGROUND_JOBS: usize = 4;
 
 /// An open database.
 #[derive(Debug)]
 struct Opened {
     db: Db,
     cfs: Vec<Cf>,
-    /// Counters at the start of the last benchmark that wrote, the bytes that it wrote, and the peaks during it and
-    /// since.
+    /// Counters at the start of the last benchmark that wrote, the bytes that it wrote, and the most log since.
     since: Volume,
     user_bytes: u64,
-    peaks: Peaks,
-    /// How far K3 was fulfilled: for the next files, or for all.
-    warm: Option<Warm>,
+    log_peak_bytes: u64,
 }
 
 /// The result of one benchmark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// The figures, if it measures any.
-    pub(super) figures: Option<Figures>,
+    pub(super) figures: Figures,
     /// The bytes on disk for its writes.
     pub(super) put: Option<Put>,
-    /// Further lines to print.
-    pub(super) lines: Vec<String>,
-}
-
-impl Outcome {
-    /// Returns all lines about the benchmark `name`.
-    pub(super) fn text(&self, name: &str) -> Vec<String> {
-        let mut text: Vec<String> = self.figures.iter().map(|figures| figures.line(name)).collect();
-        text.extend(self.figures.iter().flat_map(|figures| figures.writes.lines()));
-        text.extend(self.put.iter().flat_map(Put::lines));
-        text.extend(self.lines.iter().cloned());
-        text
-    }
 }
 
 /// One database of Collie.
 #[derive(Debug)]
 pub(super) struct Ours<'a> {
-    flags: KvFlags,
+    load: &'a Load,
     env: &'a Env,
     dir: PathBuf,
-    open: Option<Opened>,
+    opened: Option<Opened>,
     /// Whether the log's memory outlives the process.
-    outlives: bool,
+    pub(super) outlives: bool,
     /// The number of threads of earlier benchmarks. Each thread draws its own numbers, so that the keys of one
     /// benchmark say nothing about those of the next.
     threads: u32,
@@ -106,224 +80,150 @@ fn fit(wal: &mut WalOptions, segment_bytes: u64) {
     wal.flush_bytes = wal.flush_bytes.min(wal.ring_size / 2);
 }
 
+fn options(load: &Load) -> Options {
+    let mut options = Options::default();
+    options.wal.ring = RingKind::Auto;
+    options.wal.manual_wal_flush = load.manual_wal_flush;
+    if let Some(bytes) = load.segment_bytes {
+        fit(&mut options.wal, bytes);
+    }
+    options.wal.max_total_wal_size = load.max_total_wal_size.unwrap_or(options.wal.max_total_wal_size);
+    let store = &mut options.store;
+    store.write_buffer_size = load.write_buffer_size.unwrap_or(store.write_buffer_size);
+    store.compaction_threads = BACKGROUND_JOBS;
+    options
+}
+
+/// Opens the database; also returns how long that took, and whether the log's memory outlives the process.
+fn open(load: &Load, env: &Env, dir: &Path) -> anyhow::Result<(Opened, u64, bool)> {
+    let began_ns = env.clock.now_ns();
+    let (db, report) = Db::open_with(dir, options(load), env.clone(), &mut |_| ())?;
+    let took_ns = env.clock.now_ns() - began_ns;
+    let mut cfs = Vec::new();
+    for number in 0..load.families {
+        let name = if number == 0 { "default".to_owned() } else { format!("column_family_name_{number:06}") };
+        cfs.push(match db.create_cf(&name, CfOptions::default()) {
+            Err(EngineError::FamilyExists { .. }) => db.cf(&name)?,
+            made => made?,
+        });
+    }
+    let since = Volume::of(&db);
+    Ok((Opened { db, cfs, since, user_bytes: 0, log_peak_bytes: 0 }, took_ns, report.ring_outlives_process))
+}
+
 impl<'a> Ours<'a> {
-    pub(super) fn new(flags: &KvFlags, env: &'a Env, dir: &Path) -> Self {
-        Self { flags: flags.clone(), env, dir: dir.to_owned(), open: None, outlives: false, threads: 0 }
-    }
-
-    /// Returns the directory of the log, if it is not next to the tables.
-    fn log_dir(&self) -> Option<PathBuf> {
-        self.flags.wal_dir.as_ref().map(|dir| dir.join("collie-wal"))
-    }
-
-    fn options(&self) -> Options {
-        let flags = &self.flags;
-        let mut options = Options::default();
-        options.wal.ring = RingKind::Auto;
-        options.wal.enabled = !flags.no_log;
-        options.wal.manual_wal_flush = flags.manual_wal_flush;
-        if let Some(bytes) = flags.wal_segment_size {
-            fit(&mut options.wal, bytes);
-        }
-        let store = &mut options.store;
-        store.write_buffer_size = flags.write_buffer_size.unwrap_or(store.write_buffer_size);
-        store.compression = flags.compression;
-        store.compaction_threads = flags.background_jobs.unwrap_or(store.compaction_threads);
-        options.wal.wal_dir = self.log_dir();
-        options.wal.max_total_wal_size = flags.max_total_wal_size.unwrap_or(options.wal.max_total_wal_size);
-        options
-    }
-
-    /// Opens the database if it is not open, a new one if `fresh` (K1); returns whether the log's memory outlives the
-    /// process.
+    /// Opens a new database in `dir` (K1) and warms it up (K3).
     ///
     /// # Errors
     /// Those of the engine and the operating system.
-    pub(super) fn ensure_open(&mut self, fresh: bool) -> anyhow::Result<bool> {
-        if fresh {
-            self.close()?;
-            remove(&self.dir)?;
-            self.log_dir().map_or(Ok(()), |dir| remove(&dir))?;
-        }
-        if self.open.is_none() {
-            self.open_timed()?;
-        }
-        Ok(self.outlives)
-    }
-
-    /// Opens the database; returns how long that took, and the report of the opening.
-    fn open_timed(&mut self) -> anyhow::Result<(u64, collie_engine::OpenReport)> {
-        let options = self.options();
-        let began_ns = self.env.clock.now_ns();
-        let (db, report) = Db::open_with(&self.dir, options, self.env.clone(), &mut |_| ())?;
-        let took_ns = self.env.clock.now_ns() - began_ns;
-        self.outlives = report.ring_outlives_process;
-        let mut cfs = Vec::new();
-        for number in 0..self.flags.column_families {
-            let name = if number == 0 { "default".to_owned() } else { format!("column_family_name_{number:06}") };
-            cfs.push(match db.create_cf(&name, CfOptions::default()) {
-                Err(EngineError::FamilyExists { .. }) => db.cf(&name)?,
-                made => made?,
-            });
-        }
-        let since = Volume::of(&db);
-        self.open = Some(Opened { db, cfs, since, user_bytes: 0, peaks: Peaks::default(), warm: None });
-        Ok((took_ns, report))
-    }
-
-    fn opened(&self) -> anyhow::Result<&Opened> {
-        self.open.as_ref().context("no database is open")
-    }
-
-    /// Closes the database, if it is open.
-    ///
-    /// # Errors
-    /// Those of the log.
-    pub(super) fn close(&mut self) -> anyhow::Result<()> {
-        if let Some(opened) = self.open.take() {
-            opened.db.close()?;
-        }
-        Ok(())
+    pub(super) fn new(load: &'a Load, env: &'a Env, dir: &Path) -> anyhow::Result<Self> {
+        remove(dir)?;
+        let (opened, _took_ns, outlives) = open(load, env, dir)?;
+        let ours = Self { load, env, dir: dir.to_owned(), opened: Some(opened), outlives, threads: 0 };
+        ours.warm_up()?;
+        Ok(ours)
     }
 
     /// Closes the database and removes it.
     ///
     /// # Errors
     /// Those of the log and the operating system.
-    pub(super) fn remove(&mut self) -> anyhow::Result<()> {
+    pub(super) fn remove(mut self) -> anyhow::Result<()> {
         self.close()?;
         remove(&self.dir)
+    }
+
+    fn close(&mut self) -> anyhow::Result<()> {
+        Ok(self.opened.take().map_or(Ok(()), |opened| opened.db.close())?)
+    }
+
+    fn opened(&self) -> anyhow::Result<&Opened> {
+        self.opened.as_ref().context("no database is open")
     }
 
     /// Runs one benchmark with all its threads.
     ///
     /// # Errors
-    /// Those of the engine; sums of `randomtransaction` that differ.
+    /// Those of the engine.
     pub(super) fn run(&mut self, workload: Workload) -> anyhow::Result<Outcome> {
-        let fresh = workload.is_fresh() && !self.flags.use_existing_db;
-        self.ensure_open(fresh)?;
         match workload {
             Workload::Recover => self.recover(),
             Workload::Flush => self.write_tables(|db, cfs| Ok(db.flush_cf(&cfs.iter().collect::<Vec<_>>())?)),
             Workload::Compact => self.write_tables(|db, cfs| Ok(cfs.iter().try_for_each(|cf| db.compact(cf))?)),
-            Workload::Stats => Ok(Outcome { lines: self.stats()?, ..Outcome::default() }),
-            Workload::LevelStats => Ok(Outcome { lines: self.level_stats()?, ..Outcome::default() }),
-            _ => self.load(workload),
+            _ => self.work(workload),
         }
-    }
-
-    fn load(&mut self, workload: Workload) -> anyhow::Result<Outcome> {
-        let flags = workload.flags(&self.flags);
-        let mut lines = Vec::new();
-        let wanted = if flags.sync { Warm::Turned } else { Warm::Prepared };
-        if flags.warm_up && self.opened()?.warm < Some(wanted) {
-            lines.extend(self.warm_up(flags.sync)?);
-        }
-        if workload == Workload::RandomTransaction {
-            let opened = self.opened()?;
-            transactions::prepare(&opened.db, &opened.cfs[0], &flags)?;
-        }
-        let writer = workload == Workload::ReadWhileWriting;
-        let before = self.threads;
-        self.threads += flags.threads + u32::from(writer);
-        if workload.writes() {
-            let opened = self.open.as_mut().context("no database is open")?;
-            drain_log(&opened.db)?; // K2, of what was before
-            (opened.since, opened.user_bytes, opened.peaks) = (Volume::of(&opened.db), 0, Peaks::default());
-        }
-        let (figures, peaks) = self.work(workload, &flags, before)?;
-        let opened = self.open.as_mut().context("no database is open")?;
-        opened.user_bytes += figures.written;
-        opened.peaks.log_bytes = opened.peaks.log_bytes.max(peaks.log_bytes);
-        opened.peaks.open_files = opened.peaks.open_files.max(peaks.open_files);
-        if workload == Workload::RandomTransaction {
-            let sums = transactions::sums(&opened.db, &opened.cfs[0], &flags)?;
-            anyhow::ensure!(
-                sums.windows(2).all(|pair| pair[0] == pair[1]),
-                "randomtransaction lost an update: the sums of the sets are {sums:?}"
-            );
-        }
-        let put = if workload.writes() { Some(self.put()?) } else { None };
-        Ok(Outcome { figures: Some(figures), put, lines })
     }
 
     /// Runs the threads of a load.
-    fn work(&self, workload: Workload, flags: &KvFlags, before: u32) -> anyhow::Result<(Figures, Peaks)> {
-        let (opened, clock) = (self.opened()?, &self.env.clock);
-        let writer = workload == Workload::ReadWhileWriting;
-        let (over, done, watched) = (AtomicBool::new(false), AtomicU64::new(0), Over::default());
-        let shared = Shared { db: &opened.db, cfs: &opened.cfs, flags, clock, done: &done, over: &over };
-        let intervals = match flags.report_interval_seconds {
-            0 => None,
-            seconds => Some(Intervals::new(&flags.report_file, seconds, clock.now_ns())?),
-        };
-        let start = Barrier::new(usize::try_from(flags.threads)? + usize::from(writer));
-        std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| watch(&opened.db, &watched, clock, &done, intervals));
-            let work = |thread: u32, writes: bool| {
+    fn work(&mut self, workload: Workload) -> anyhow::Result<Outcome> {
+        let before = self.threads;
+        self.threads += self.load.threads;
+        let mut opened = self.opened.take().context("no database is open")?;
+        if workload.writes() {
+            drain_log(&opened.db)?; // K2, of what was before
+            (opened.since, opened.user_bytes, opened.log_peak_bytes) = (Volume::of(&opened.db), 0, 0);
+        }
+        let (load, clock, db) = (self.load, &self.env.clock, &opened.db);
+        let shared = Shared { db, cfs: &opened.cfs, load, clock };
+        let (start, over) = (Barrier::new(usize::try_from(load.threads)?), AtomicBool::new(false));
+        let (figures, log_peak_bytes) = std::thread::scope(|scope| -> anyhow::Result<_> {
+            let watcher = scope.spawn(|| log_peak_bytes(db, &over));
+            let work = |thread: u32| {
                 let (shared, start) = (&shared, &start);
                 move || {
                     let worker = Worker::new(shared, before + thread);
                     start.wait();
                     let began = shared.clock.now_ns();
-                    let figures = worker.run(workload, writes);
+                    let figures = worker.run(workload);
                     (began, shared.clock.now_ns(), figures)
                 }
             };
-            let beside = writer.then(|| scope.spawn(work(flags.threads, true)));
-            let threads: Vec<_> = (0..flags.threads).map(|thread| scope.spawn(work(thread, false))).collect();
+            let threads: Vec<_> = (0..load.threads).map(|thread| scope.spawn(work(thread))).collect();
             let ended: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             over.store(true, Relaxed);
-            let beside = beside.map(std::thread::ScopedJoinHandle::join);
-            watched.set();
-            let peaks = watcher.join().map_err(|_| anyhow::anyhow!("the watching thread panicked"))??;
+            watcher.thread().unpark();
+            let peak = watcher.join().map_err(|_| anyhow::anyhow!("the watching thread panicked"))?;
             let (mut all, mut first, mut last) = (Figures::default(), u64::MAX, 0);
             for thread in ended {
                 let (began, end, figures) = thread.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
                 all.merge(&figures?);
                 (first, last) = (first.min(began), last.max(end));
             }
-            if let Some(beside) = beside {
-                let written = beside.map_err(|_| anyhow::anyhow!("the writing thread panicked"))?.2?;
-                // Its operations do not count for the benchmark, but its bytes are on the disk.
-                all.written += written.written;
-                all.writes.merge(&written.writes);
-            }
             all.elapsed_ns = last - first;
-            Ok((all, peaks))
-        })
+            Ok((all, peak))
+        })?;
+        opened.user_bytes += figures.written;
+        opened.log_peak_bytes = opened.log_peak_bytes.max(log_peak_bytes);
+        self.opened = Some(opened);
+        let put = if workload.writes() { Some(self.put()?) } else { None };
+        Ok(Outcome { figures, put })
     }
 
     /// Returns the bytes on disk since the start of the last benchmark that wrote.
     fn put(&self) -> anyhow::Result<Put> {
-        let opened = self.opened()?;
-        let db = &opened.db;
+        let Opened { db, cfs, since, user_bytes, log_peak_bytes } = self.opened()?;
         drain_log(db)?; // K2
-        let segment_bytes = self.options().wal.segment_size;
-        let space = Space::of(db, &opened.cfs, segment_bytes)?;
+        let (table_bytes, live_bytes) = table_and_live_bytes(db, cfs)?;
+        let log_bytes = kept_log_bytes(db);
         Ok(Put {
-            user_bytes: opened.user_bytes,
-            volume: Volume::of(db).since(&opened.since),
-            space,
-            log_peak_bytes: opened.peaks.log_bytes.max(space.log_bytes),
+            user_bytes: *user_bytes,
+            volume: Volume::of(db).since(since),
+            table_bytes,
+            log_bytes,
+            live_bytes,
+            log_peak_bytes: (*log_peak_bytes).max(log_bytes),
             log_limit_bytes: db.engine().log_bytes_max(),
-            segment_bytes,
-            open_files_peak: opened.peaks.open_files,
-            compression: self.flags.compression_name(),
+            segment_bytes: options(self.load).wal.segment_size,
         })
     }
 
-    /// Waits for the log's next files. If `turn`, also writes through every file and frees it (K3), and returns a line
-    /// about that.
-    fn warm_up(&mut self, turn: bool) -> anyhow::Result<Option<String>> {
-        let wal = self.options().wal;
-        let opened = self.open.as_mut().context("no database is open")?;
-        opened.warm = Some(if turn { Warm::Turned } else { Warm::Prepared });
-        let db = &opened.db;
-        let Some(log) = db.engine().log() else { return Ok(None) };
+    /// Waits for the log's next files. If writes wait for the disk, also writes through every file and frees it (K3).
+    fn warm_up(&self) -> anyhow::Result<()> {
+        let (wal, db) = (options(self.load).wal, &self.opened()?.db);
+        let Some(log) = db.engine().log() else { return Ok(()) };
         wait_for_files(log, usize::MAX, wal.spares);
-        if !turn {
-            return Ok(None);
+        if !self.load.sync {
+            return Ok(());
         }
         let cf = db.create_cf("warm up", CfOptions::default())?;
         let value = vec![b'w'; usize::try_from(WARM_UP_VALUE_BYTES.min(wal.segment_size / 16))?];
@@ -333,117 +233,40 @@ impl<'a> Ours<'a> {
         }
         db.flush_wal(true)?;
         db.engine().flush_all()?;
-        let is_back = wait_for_files(log, 2, wal.spares);
+        wait_for_files(log, 2, wal.spares);
         db.drop_cf(&cf)?;
-        let outcome = if is_back { "all are written over now" } else { "they did not come back in time" };
-        Ok(Some(format!("  warm-up    : {} MB through the log's files before the clock: {outcome}", bytes >> 20)))
+        Ok(())
     }
 
     /// Closes the database and opens it again; the opening reads from the log the rows that are not in tables.
     fn recover(&mut self) -> anyhow::Result<Outcome> {
         self.close()?;
-        let (took_ns, report) = self.open_timed()?;
-        let figures = Figures {
-            operations: 1,
-            thread_ns: took_ns,
-            elapsed_ns: took_ns,
-            bytes: report.log_bytes,
-            ..Figures::default()
-        };
-        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let rows_per_s = report.rows as f64 * 1e9 / took_ns.max(1) as f64;
-        let line = format!(
-            "  recovered  : {} rows from {:.1} MB of log ({rows_per_s:.0} rows/s), {} rows from tables, after an orderly close",
-            report.rows,
-            mebibytes(report.log_bytes),
-            report.level_rows
-        );
-        Ok(Outcome { figures: Some(figures), put: None, lines: vec![line] })
+        let (opened, elapsed_ns, _outlives) = open(self.load, self.env, &self.dir)?;
+        self.opened = Some(opened);
+        Ok(Outcome { figures: Figures { operations: 1, elapsed_ns, ..Figures::default() }, put: None })
     }
 
     /// Runs `write` over every family and reports the bytes that it wrote to tables.
     fn write_tables(&self, write: impl FnOnce(&Db, &[Cf]) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
-        let (opened, clock) = (self.opened()?, &self.env.clock);
-        let before = Volume::of(&opened.db);
-        let began_ns = clock.now_ns();
-        write(&opened.db, &opened.cfs)?;
-        let took_ns = clock.now_ns() - began_ns;
-        let volume = Volume::of(&opened.db).since(&before);
-        let bytes = volume.flush_bytes + volume.compaction_bytes;
-        let figures = Figures { operations: 1, thread_ns: took_ns, elapsed_ns: took_ns, bytes, ..Figures::default() };
-        Ok(Outcome { figures: Some(figures), put: Some(self.put()?), lines: Vec::new() })
-    }
-
-    /// Returns the counters since the opening, one per line.
-    pub(super) fn stats(&self) -> anyhow::Result<Vec<String>> {
         let opened = self.opened()?;
-        let (volume, stat) = (Volume::of(&opened.db), opened.db.engine().stat());
-        let flush = opened.db.engine().flush_stat();
-        let mut lines = vec![
-            "** DB Stats **".to_owned(),
-            format!(
-                "log: {} bytes in {} frames, {} syncs, {} appends that found the ring full",
-                volume.log_bytes, volume.frames, volume.syncs, volume.ring_full
-            ),
-            format!(
-                "levels: {} flushes of {} rows and {} bytes, {} failed; {} compactions of {} bytes",
-                volume.flushes,
-                flush.rows,
-                volume.flush_bytes,
-                flush.failures,
-                volume.compactions,
-                volume.compaction_bytes
-            ),
-            format!(
-                "memory: {} rows in {} families, {} bytes of old versions, {} rows wait to be cleaned",
-                stat.rows, stat.families, stat.old_version_bytes, stat.garbage_rows
-            ),
-        ];
-        let stats = opened.db.stats();
-        for cf in &opened.cfs {
-            let Some(CfStats { rows, flush, .. }) = stats.families.iter().find(|stat| stat.cf == cf.id()) else {
-                continue;
-            };
-            lines.push(format!(
-                "family {}: {} rows, {} inserts, {} writes, {} removals, {} bytes of keys and values written",
-                cf.name(),
-                rows.rows,
-                rows.inserts,
-                rows.writes,
-                rows.removals,
-                rows.user_bytes
-            ));
-            lines.push(format!(
-                "family {}: {} flushes ({} for size, {} for the log, {} for memory, {} asked for), {} re-logs of {} bytes",
-                cf.name(),
-                flush.flushes(),
-                flush.by_size,
-                flush.by_log_limit,
-                flush.by_memory,
-                flush.by_call + flush.by_checkpoint + flush.by_close,
-                flush.relogs,
-                flush.relogged_bytes
-            ));
-        }
-        Ok(lines)
+        let began_ns = self.env.clock.now_ns();
+        write(&opened.db, &opened.cfs)?;
+        let elapsed_ns = self.env.clock.now_ns() - began_ns;
+        let figures = Figures { operations: 1, elapsed_ns, ..Figures::default() };
+        Ok(Outcome { figures, put: Some(self.put()?) })
     }
+}
 
-    /// Returns the tables per tree, one tree per line.
-    fn level_stats(&self) -> anyhow::Result<Vec<String>> {
-        let mut lines = vec!["Tree Families Tables Runs Size(MB) Flushed(MB) Compacted(MB)".to_owned(), "-".repeat(62)];
-        for tree in self.opened()?.db.engine().level_stat().trees {
-            lines.push(format!(
-                "{:>4} {:>8} {:>6} {:>4} {:>8.1} {:>11.1} {:>13.1}",
-                tree.state.id.get(),
-                tree.state.cfs.len(),
-                tree.tables,
-                tree.runs,
-                mebibytes(tree.bytes),
-                mebibytes(tree.written.flush_bytes),
-                mebibytes(tree.written.compaction_bytes)
-            ));
+/// Looks at the kept log until the benchmark is over; returns the most.
+fn log_peak_bytes(db: &Db, over: &AtomicBool) -> u64 {
+    let mut peak = 0;
+    loop {
+        let is_over = over.load(Relaxed);
+        peak = peak.max(kept_log_bytes(db));
+        if is_over {
+            return peak;
         }
-        Ok(lines)
+        std::thread::park_timeout(LOOK);
     }
 }
 
@@ -455,21 +278,15 @@ fn drain_log(db: &Db) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the log has at most `segments` files in use and at least `spares` prepared; returns whether it got
-/// there.
-fn wait_for_files(log: &collie_wal::Log, segments: usize, spares: u32) -> bool {
-    (0..WARM_UP_LOOKS).any(|look| {
-        if look > 0 {
-            std::thread::sleep(WARM_UP_LOOK);
-        }
+/// Waits until the log has at most `segments` files in use and at least `spares` prepared, for a while.
+fn wait_for_files(log: &collie_wal::Log, segments: usize, spares: u32) {
+    for _ in 0..WARM_UP_LOOKS {
         let stat = log.stat();
-        stat.segments <= segments && stat.spares as u64 >= u64::from(spares)
-    })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+        if stat.segments <= segments && stat.spares as u64 >= u64::from(spares) {
+            return;
+        }
+        std::thread::sleep(WARM_UP_LOOK);
+    }
 }
 
 /// Removes a directory, if it exists.

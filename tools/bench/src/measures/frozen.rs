@@ -5,9 +5,6 @@
 //! every 20 microseconds and measure from the time at which it was due, so a stop counts for every append that it
 //! delayed. If the position is taken and the record copied under one mutex, the append itself waits; otherwise only the
 //! boundary does.
-//!
-//! The scheduler stops appenders anywhere: 64 of them on a few processors, each waiting for the boundary after each
-//! record. Large records spend most of their time in the copy, so most stops fall there.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -85,86 +82,6 @@ impl Visit for Freeze<'_> {
     }
 }
 
-/// Many appenders that wait for the boundary after each record.
-struct Crowd<'a> {
-    plan: &'a Plan,
-    size: usize,
-}
-
-/// Appenders of a crowd.
-const CROWD: usize = 64;
-const CROWD_SIZES: [usize; 2] = [256, 4096];
-/// A longer wait is taken as one for a thread that lost the processor.
-const LONG_NS: u64 = 1_000_000;
-
-/// Times of a crowd.
-#[derive(Default)]
-struct Waits {
-    latencies: Latencies,
-    long: u64,
-}
-
-impl Visit for Crowd<'_> {
-    type Out = Waits;
-
-    fn visit<S: Subject>(self, subject: &S) -> Waits {
-        let Self { plan, size } = self;
-        let stop = &AtomicBool::new(false);
-        let run = move |thread: usize| {
-            let (mut writer, mut waits, body) = (subject.writer(thread), Waits::default(), vec![0xA5; size]);
-            while !stop.load(Ordering::Relaxed) {
-                let begun = plan.now_ns();
-                writer.commit(&body);
-                let ns = plan.now_ns() - begun;
-                waits.latencies.record(ns);
-                waits.long += u64::from(ns > LONG_NS);
-            }
-            waits
-        };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CROWD).map(|thread| scope.spawn(move || run(thread))).collect();
-            std::thread::sleep(plan.time(TIME));
-            stop.store(true, Ordering::Relaxed);
-            let mut all = Waits::default();
-            for thread in threads {
-                let waits = thread.join().expect("appending does not fail");
-                all.latencies.merge(&waits.latencies);
-                all.long += waits.long;
-            }
-            all
-        })
-    }
-}
-
-fn crowds(plan: &Plan, dir: &std::path::Path, section: &mut Section) -> anyhow::Result<()> {
-    for size in CROWD_SIZES {
-        for kind in ALL.into_iter().filter(|kind| *kind != Kind::WriteEach) {
-            plan.say(&format!("frozen: {}, {CROWD} appenders of {size} B", kind.name()));
-            let dir = dir.to_owned();
-            let setup = Setup { threads: CROWD, ring_bytes: RING_BYTES, flush_bytes: FLUSH_BYTES, dir };
-            let mut waits = Vec::new();
-            for _ in 0..plan.runs() {
-                waits.extend(with_subject(kind, &setup, Crowd { plan, size })?);
-            }
-            if waits.is_empty() {
-                continue;
-            }
-            let of = |figure: fn(&Waits) -> f64| waits.iter().map(figure).collect::<Vec<_>>();
-            let row = Row::new(kind.name(), format!("by the scheduler, {CROWD} x {size} B"), "memory", RING)
-                .runs("boundary_p50_us", &of(|waits| micros(waits.latencies.at_per_mille(500))))
-                .runs("boundary_p99_us", &of(|waits| micros(waits.latencies.at_per_mille(990))))
-                .runs("boundary_p999_us", &of(|waits| micros(waits.latencies.at_per_mille(999))))
-                .runs("boundary_max_us", &of(|waits| micros(waits.latencies.max_ns())))
-                .runs(
-                    "above_1ms_per_million",
-                    &of(|waits| float(waits.long) * 1e6 / float(waits.latencies.count().max(1))),
-                );
-            section.rows.push(row);
-        }
-    }
-    Ok(())
-}
-
 /// The other appenders' times without a stop.
 #[derive(Clone, Copy)]
 struct Calm {
@@ -210,7 +127,7 @@ fn run(plan: &Plan, kind: Kind, freeze_ms: u64) -> anyhow::Result<Vec<Seen>> {
 
 /// Measures every protocol with a ring.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
-    let question = "one appender stops in the midst of an append, or the scheduler stops many anywhere: what do others see? (peer: no stop)";
+    let question = "one appender stops in the midst of an append: what do others see? (peer: no stop)";
     let mut section = Section::new("frozen", question);
     for kind in ALL.into_iter().filter(|kind| *kind != Kind::WriteEach) {
         plan.say(&format!("frozen: {}, no stop", kind.name()));
@@ -230,7 +147,5 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
             section.rows.push(beside(row, kind, calm));
         }
     }
-    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
-    crowds(plan, scratch.path(), &mut section)?;
     Ok(section)
 }

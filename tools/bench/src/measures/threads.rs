@@ -1,20 +1,15 @@
 //! What rate do many appenders reach together, and how long does one append take then? Meanwhile the sink empties the
 //! ring on the same processors: copies into a frame, checksums, drops.
 
-use std::{
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use collie_sync::Padded;
 
-use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros, per_s};
+use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros};
+use crate::together::{Load, TIMED, lasting, together};
 use crate::{
-    Latencies, Plan, Section,
-    counters::context_switches,
+    Plan, Section,
     record::Head,
     report::{Figure, Row},
     ring::Ring,
@@ -25,27 +20,8 @@ use crate::{
 const THREADS: [usize; 5] = [1, 2, 8, 32, 128];
 const SIZE: usize = 64;
 const TIME: Duration = Duration::from_millis(800);
-/// One append in so many is timed, so that reading the clock does not dominate the figure.
-const TIMED: u64 = 64;
-
 /// Memory into which a thread of the floor copies: about its share of a ring.
 const OWN_BYTES: u64 = 256 << 10;
-
-/// The results of all threads together in one run.
-#[derive(Default)]
-struct Load {
-    begun_ns: u64,
-    count: u64,
-    ns: u64,
-    switches: u64,
-    latencies: Latencies,
-}
-
-impl Load {
-    fn rate(&self) -> f64 {
-        per_s(self.count, self.ns)
-    }
-}
 
 /// One shared counter and a copy into the thread's own memory: the floor for every log with one number line. It empties
 /// no ring, and no thread waits.
@@ -82,48 +58,18 @@ struct Together<'a> {
 }
 
 impl Visit for Together<'_> {
-    type Out = Load;
+    type Out = anyhow::Result<Load>;
 
-    fn visit<S: Subject>(self, subject: &S) -> Load {
-        let Self { plan, threads } = self;
-        let (stop, ready) = (AtomicBool::new(false), Barrier::new(threads + 1));
-        let run = |thread: usize| {
-            let (body, mut writer, mut load) = ([0xA5; SIZE], subject.writer(thread), Load::default());
-            ready.wait();
-            load.begun_ns = plan.now_ns();
-            let switches = context_switches();
-            while !stop.load(Ordering::Relaxed) {
-                if load.count.is_multiple_of(TIMED) {
-                    let begun = plan.now_ns();
-                    writer.append(&body);
-                    load.latencies.record(plan.now_ns() - begun);
-                } else {
-                    std::hint::black_box(writer.append(std::hint::black_box(&body)));
-                }
-                load.count += 1;
+    fn visit<S: Subject>(self, subject: &S) -> Self::Out {
+        let worker = |thread: usize| {
+            let mut writer = subject.writer(thread);
+            move || {
+                std::hint::black_box(writer.append(std::hint::black_box(&[0xA5; SIZE])));
+                Ok(())
             }
-            load.switches = context_switches() - switches;
-            load
         };
-        std::thread::scope(|scope| {
-            let run = &run;
-            let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-            ready.wait();
-            std::thread::sleep(plan.time(TIME));
-            stop.store(true, Ordering::Relaxed);
-            let mut all = Load { begun_ns: u64::MAX, ..Load::default() };
-            for thread in running {
-                let load = thread.join().expect("appending does not fail");
-                all.begun_ns = all.begun_ns.min(load.begun_ns);
-                all.count += load.count;
-                all.switches += load.switches;
-                all.latencies.merge(&load.latencies);
-            }
-            // The time from the start of the first thread, before which this thread may not have run again, to the end
-            // of the last one; so it includes the appends made while the threads were stopping.
-            all.ns = plan.now_ns() - all.begun_ns;
-            all
-        })
+        let workers = (0..self.threads).map(worker).collect();
+        Ok(together(self.plan, workers, lasting(self.plan, TIME))?.0)
     }
 }
 
@@ -139,9 +85,9 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
         let (mut floor, mut loads) = (Vec::new(), ALL.map(|_| Vec::new()));
         for run in 0..plan.runs() {
             plan.say(&format!("threads: {threads} threads, run {}", run + 1));
-            floor.push(Together { plan, threads }.visit(&SharedAdd(Padded::new(AtomicU64::new(0)))));
+            floor.push(Together { plan, threads }.visit(&SharedAdd(Padded::new(AtomicU64::new(0))))?);
             for (kind, loads) in ALL.into_iter().zip(&mut loads) {
-                loads.extend(with_subject(kind, &setup, Together { plan, threads })?);
+                loads.extend(with_subject(kind, &setup, Together { plan, threads })?.transpose()?);
             }
         }
         let rates = |loads: &[Load]| loads.iter().map(Load::rate).collect::<Vec<_>>();
@@ -157,15 +103,13 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
                 section.rows.push(row.figure("appends_per_s", Figure::Absent(NOT_BUILT)));
                 continue;
             }
-            let of = |figure: fn(&Load) -> f64| loads.iter().map(figure).collect::<Vec<_>>();
             let rate = median(&rates(loads));
             let mut row = row
                 .runs("appends_per_s", &rates(loads))
-                .runs("p50_us", &of(|load| micros(load.latencies.at_per_mille(500))))
-                .runs("p99_us", &of(|load| micros(load.latencies.at_per_mille(990))))
-                .runs("p999_us", &of(|load| micros(load.latencies.at_per_mille(999))))
-                .runs("max_us", &of(|load| micros(load.latencies.max_ns())))
-                .runs("context_switches_per_s", &of(|load| per_s(load.switches, load.ns)));
+                .each("p50_us", loads, |load| micros(load.latencies.at_per_mille(500)))
+                .each("p99_us", loads, |load| micros(load.latencies.at_per_mille(990)))
+                .each("p999_us", loads, |load| micros(load.latencies.at_per_mille(999)))
+                .each("max_us", loads, |load| micros(load.latencies.max_ns()));
             if OWN.contains(&kind) {
                 row = row.beside("floor", rate / floor_rate);
             }

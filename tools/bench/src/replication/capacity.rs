@@ -1,10 +1,8 @@
-//! Does replay keep up with the primary's peak, under each scheme? A log is written at full rate and then replayed at
-//! full rate: by rows with 1..n workers, and as in the thesis' system (`thesis.rs`), each on the cores that wrote it,
-//! one after the other.
+//! Does replay keep up with the primary's peak? A log is written at full rate and then replayed at full rate with 1..n
+//! workers, on the cores that wrote it, one after the other.
 //!
-//! Both replayers get the input of a sender of replication: shipments of durable records, read from the files. The
-//! replay by rows writes its own log of them, as a replica does. No network lies between them; the other questions
-//! measure its cost.
+//! A replay gets the input of a sender of replication: shipments of durable records, read from the files. It writes its
+//! own log of them, as a replica does. No network lies between them; the other questions measure its cost.
 //!
 //! # What always holds
 //! - A1. In the end the replayed database has the primary's rows, or the question fails.
@@ -26,12 +24,11 @@ use collie_engine::{
 use collie_wal::{ShipOptions, Shipper};
 use collie_workload::{Course, Pacing, Population, drive, sleep_until, target::Target as _};
 
-use super::settings::ReplicationSettings;
-use super::thesis::Thesis;
+use super::PairSettings;
 use crate::measures::{median, per_s};
-use crate::report::{Figure, Row, Section};
+use crate::report::{Row, Section};
 use crate::tpcc::Embedded;
-use crate::txn::count_of;
+use crate::txn::{count_of, counted};
 use crate::{Plan, Scratch};
 
 /// Bytes of one shipment, as replication sends them.
@@ -64,20 +61,6 @@ impl Recorded {
     }
 }
 
-/// How the log is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
-    Rows { workers: usize },
-    Thesis,
-}
-
-/// The result of one replay.
-struct Replayed {
-    ns: u64,
-    /// For the thesis' scheme.
-    deferred_most: Option<u64>,
-}
-
 /// The load that writes the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
@@ -85,7 +68,7 @@ enum Load {
     HotRow,
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "capacity",
         format!(
@@ -97,67 +80,47 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     );
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     for load in [Load::Tpcc, Load::HotRow] {
-        let mut schemes: Vec<Scheme> = (1..=cores).map(|workers| Scheme::Rows { workers }).collect();
-        schemes.extend((load == Load::Tpcc).then_some(Scheme::Thesis));
-        let (mut peaks, mut log) = (Vec::new(), Vec::new());
-        let mut all: Vec<Vec<(f64, Replayed)>> = schemes.iter().map(|_| Vec::new()).collect();
+        let (mut peaks, mut log, mut rates) = (Vec::new(), Vec::new(), vec![Vec::new(); cores]);
         for run in 0..settings.runs {
-            one_run(settings, load, run, &schemes, &mut |recorded, at, replayed| match replayed {
-                None => {
-                    peaks.push(recorded.peak());
-                    log.push(per_s(recorded.bytes(), recorded.commits.saturating_mul(1_000_000_000)));
-                }
-                Some(replayed) => all[at].push((per_s(recorded.commits, replayed.ns), replayed)),
-            })?;
+            let (recorded, replays_ns) = one_run(settings, load, run, cores)?;
+            peaks.push(recorded.peak());
+            log.push(per_s(recorded.bytes(), recorded.commits.saturating_mul(1_000_000_000)));
+            for (rates, ns) in rates.iter_mut().zip(replays_ns) {
+                rates.push(per_s(recorded.commits, ns));
+            }
         }
-        rows(load, settings, (&peaks, &log), &schemes, &all, &mut section);
+        rows(load, settings, (&peaks, &log), &rates, &mut section);
     }
     section.notes.push("each replayed database had the primary's rows in the end".to_owned());
-    section.notes.push(
-        "the thesis' scheme needs writers under snapshot isolation, so TPC-C runs at REPEATABLE READ here and conflicts are run again; the \
-         hot row, which is written at READ COMMITTED, is not replayed by it"
-            .to_owned(),
-    );
     Ok(section)
 }
 
-/// Records one log and replays it under every scheme. Calls `found` with the log alone, then with each replay of it.
-fn one_run(
-    settings: &ReplicationSettings,
-    load: Load,
-    run: u32,
-    schemes: &[Scheme],
-    found: &mut dyn FnMut(&Recorded, usize, Option<Replayed>),
-) -> anyhow::Result<()> {
+/// Records one log and replays it with 1..=`cores` workers. Returns the log, and how long each replay took.
+fn one_run(settings: &PairSettings, load: Load, run: u32, cores: usize) -> anyhow::Result<(Recorded, Vec<u64>)> {
     let plan = &settings.plan;
     let scratch = Scratch::new(&plan.env, &plan.dir)?;
     plan.say(&format!("{load:?}: writing a log, run {}", run + 1));
-    let options = options();
     let recorded = match load {
         Load::Tpcc => record_tpcc(settings, run, scratch.path())?,
         Load::HotRow => {
             let dir = scratch.path().join("primary");
-            record_hot_row(settings, Db::open(&dir, options.clone(), plan.env.clone(), &mut |_| ())?.0)?
+            record_hot_row(settings, Db::open(&dir, options(), plan.env.clone(), &mut |_| ())?.0)?
         }
     };
-    found(&recorded, 0, None);
     let expected = contents(&recorded.db)?;
-    for (at, scheme) in schemes.iter().enumerate() {
-        plan.say(&format!("{load:?}: replay by {}, run {}", scheme.name(), run + 1));
+    let mut replays_ns = Vec::new();
+    for workers in 1..=cores {
+        plan.say(&format!("{load:?}: replay, {}, run {}", counted(workers, "worker"), run + 1));
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
-        let replayed = match *scheme {
-            Scheme::Rows { workers } => replay_rows(plan, &recorded, &options, scratch.path(), workers, expected)?,
-            Scheme::Thesis => replay_thesis(plan, &recorded, &options, scratch.path(), expected)?,
-        };
-        found(&recorded, at, Some(replayed));
+        replays_ns.push(replay(plan, &recorded, scratch.path(), workers, expected)?);
     }
     recorded.db.close()?;
-    Ok(())
+    Ok((recorded, replays_ns))
 }
 
 /// Returns the defaults, with limits that prevent any flush meanwhile: neither the primary nor a replay pays for
 /// flushes.
-pub(super) fn options() -> Options {
+fn options() -> Options {
     Options { max_total_wal_size: 64 << 30, write_buffer_size: 64 << 30, ..Options::default() }
 }
 
@@ -166,7 +129,6 @@ pub(super) fn options() -> Options {
 fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Recorded> {
     let log = db.log().context("the primary's log is open")?;
     let holder = log.ship("capacity", ShipOptions::from(Lsn::FIRST))?;
-    db.note_commit_times();
     log.flush_wal(true)?;
     let from = db.durable();
     let ns = write()?;
@@ -189,9 +151,9 @@ fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Res
     Ok(Recorded { db, from, to, commits, ns, _holder: holder, _target: None })
 }
 
-fn record_tpcc(settings: &ReplicationSettings, run: u32, dir: &Path) -> anyhow::Result<Recorded> {
+fn record_tpcc(settings: &PairSettings, run: u32, dir: &Path) -> anyhow::Result<Recorded> {
     let (plan, scale) = (&settings.plan, settings.scale());
-    let target = Embedded::open(&plan.env, dir, options(), false)?.at(Isolation::RepeatableRead);
+    let target = Embedded::open(&plan.env, dir, options(), false)?;
     let population = Population::new(scale, settings.seed, plan.env.clock.wall_us());
     let threads = usize::try_from(settings.clients)?;
     target.load(&population, threads, &|what: &str| plan.say(what))?;
@@ -212,7 +174,7 @@ fn record_tpcc(settings: &ReplicationSettings, run: u32, dir: &Path) -> anyhow::
 }
 
 /// Records the log of clients that all change one row.
-fn record_hot_row(settings: &ReplicationSettings, db: Db) -> anyhow::Result<Recorded> {
+fn record_hot_row(settings: &PairSettings, db: Db) -> anyhow::Result<Recorded> {
     let (plan, stop) = (&settings.plan, AtomicBool::new(false));
     let clock = &*plan.env.clock;
     let family = db.family(HOT.0);
@@ -283,21 +245,15 @@ fn ship(
     Ok(())
 }
 
-fn replay_rows(
-    plan: &Plan,
-    recorded: &Recorded,
-    options: &Options,
-    dir: &Path,
-    workers: usize,
-    expected: u64,
-) -> anyhow::Result<Replayed> {
+/// Replays the log; returns how long that took.
+fn replay(plan: &Plan, recorded: &Recorded, dir: &Path, workers: usize, expected: u64) -> anyhow::Result<u64> {
     let (db, env) = (&recorded.db, &plan.env);
     let (term, histories) = db.histories();
     let node_id = env.random.u64();
     Seed { cluster_id: db.cluster_id(), node_id, term, histories, consistent_at: Lsn::ZERO }.plant(env, dir)?;
     let mut how = ReplicaOptions::default();
     how.apply_workers = workers;
-    let replica = Replica::open(dir, options.clone(), how, env, &mut |_| ())?.0;
+    let replica = Replica::open(dir, options(), how, env, &mut |_| ())?.0;
     let log = db.log().context("the primary's log is open")?;
     let mut shipper = log.ship("capacity-rows", ShipOptions::from(Lsn::FIRST))?;
     let mut until = |until| {
@@ -316,28 +272,7 @@ fn replay_rows(
     let replayed = replica.db().context("everything may be shown")?;
     anyhow::ensure!(contents(&replayed)? == expected, "the replayed rows are not the primary's");
     replica.close()?;
-    Ok(Replayed { ns, deferred_most: None })
-}
-
-fn replay_thesis(
-    plan: &Plan,
-    recorded: &Recorded,
-    options: &Options,
-    dir: &Path,
-    expected: u64,
-) -> anyhow::Result<Replayed> {
-    let mut thesis = Thesis::open(&plan.env, dir, options)?;
-    let log = recorded.db.log().context("the primary's log is open")?;
-    let mut shipper = log.ship("capacity-thesis", ShipOptions::from(Lsn::FIRST))?;
-    ship(&mut shipper, recorded.from, &mut |shipment, bytes| thesis.take(shipment, bytes))?;
-    let begun = plan.now_ns();
-    ship(&mut shipper, recorded.to, &mut |shipment, bytes| thesis.take(shipment, bytes))?;
-    thesis.finish()?;
-    let ns = plan.now_ns() - begun;
-    anyhow::ensure!(contents(thesis.db())? == expected, "the rows replayed by begin are not the primary's");
-    let deferred_most = Some(u64::try_from(thesis.deferred_most())?);
-    thesis.db().close()?;
-    Ok(Replayed { ns, deferred_most })
+    Ok(ns)
 }
 
 /// Returns one number for all rows, regardless of their commits. Two databases with the same rows have the same number.
@@ -368,30 +303,11 @@ fn contents(db: &Db) -> anyhow::Result<u64> {
     Ok(hash)
 }
 
-impl Scheme {
-    /// Returns the number of threads that write rows.
-    fn threads(self) -> f64 {
-        match self {
-            Self::Rows { workers } => count_of(workers),
-            Self::Thesis => 1.0,
-        }
-    }
-
-    fn name(self) -> String {
-        match self {
-            Self::Rows { workers: 1 } => "rows, 1 worker".to_owned(),
-            Self::Rows { workers } => format!("rows, {workers} workers"),
-            Self::Thesis => "begin, as the thesis has it".to_owned(),
-        }
-    }
-}
-
 fn rows(
     load: Load,
-    settings: &ReplicationSettings,
+    settings: &PairSettings,
     (peaks, bytes): (&[f64], &[f64]),
-    schemes: &[Scheme],
-    all: &[Vec<(f64, Replayed)>],
+    rates: &[Vec<f64>],
     section: &mut Section,
 ) {
     let (subject, what, least) = match load {
@@ -404,22 +320,17 @@ fn rows(
             .runs("commits_per_s", peaks)
             .runs("log_bytes_per_commit", bytes),
     );
-    let workers_most = schemes.iter().filter(|scheme| matches!(scheme, Scheme::Rows { .. })).count();
-    for (scheme, replays) in schemes.iter().zip(all) {
-        let rates: Vec<f64> = replays.iter().map(|(rate, _)| *rate).collect();
-        let ratios: Vec<f64> = rates.iter().zip(peaks).map(|(rate, peak)| rate / peak).collect();
+    for (at, replays) in rates.iter().enumerate() {
+        let ratios: Vec<f64> = replays.iter().zip(peaks).map(|(rate, peak)| rate / peak).collect();
         let ratio = median(&ratios);
-        let subject = if *scheme == Scheme::Thesis { "replay by begin (thesis), TPC-C" } else { subject };
-        let mut row = Row::new(subject, format!("{what}: replay by {}", scheme.name()), "memory", "-")
-            .at(scheme.threads())
-            .runs("commits_per_s", &rates)
-            .runs("peak_ratio", &ratios)
-            .beside(peak.clone(), ratio);
-        if matches!(scheme, Scheme::Rows { workers } if *workers == workers_most) {
+        let mut row =
+            Row::new(subject, format!("{what}: replay by rows, {}", counted(at + 1, "worker")), "memory", "-")
+                .at(count_of(at + 1))
+                .runs("commits_per_s", replays)
+                .runs("peak_ratio", &ratios)
+                .beside(peak.clone(), ratio);
+        if at + 1 == rates.len() {
             row = row.target(format!(">= {least:.1}x the peak that wrote it"), ratio >= least);
-        }
-        if let Some(most) = replays.iter().filter_map(|(_, replayed)| replayed.deferred_most).max() {
-            row = row.figure("deferred_most", Figure::Count(most));
         }
         section.rows.push(row);
     }
@@ -429,16 +340,16 @@ fn rows(
 mod tests {
     use super::*;
 
-    /// Goal: A1: the question is answered for both loads and every scheme, with the same rows everywhere. Method: the
-    /// shortest case.
+    /// Goal: A1: the question is answered for both loads and every number of workers, with the same rows everywhere.
+    /// Method: the shortest case.
     #[test]
-    fn capacity_is_measured_by_every_scheme() {
+    fn capacity_is_measured_by_every_number_of_workers() {
         let dir = tempfile::tempdir().unwrap();
-        let mut settings = ReplicationSettings::new(dir.path()).quick();
+        let mut settings = PairSettings::replication(dir.path()).quick();
         settings.time = Duration::from_millis(200);
         let section = measure(&settings).unwrap();
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        assert_eq!(section.rows.len(), 2 * (1 + cores) + 1);
+        assert_eq!(section.rows.len(), 2 * (1 + cores));
         for row in &section.rows {
             assert!(row.median("commits_per_s").unwrap() > 0.0, "{row:?}");
             // The rows that are drawn.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 use collie_workload::{Kind, Pacing, Run, target::Target as _};
 
+use super::PairSettings;
 use super::floors::Floors;
 use super::pair::{Pair, pairs};
 use super::rate::peak;
-use super::settings::ReplicationSettings;
 use crate::measures::{float, micros};
 use crate::report::{Row, Section};
 
@@ -41,7 +41,7 @@ struct Returned {
     p99_us: [f64; 2],
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "catchup",
         format!(
@@ -115,7 +115,7 @@ fn fall_behind(pair: &Pair, bytes: u64) -> anyhow::Result<f64> {
 }
 
 /// Waits until a row is seen on the replica soon after its commit.
-fn until_near(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
+fn until_near(pair: &Pair, settings: &PairSettings) -> anyhow::Result<()> {
     let clock = &settings.plan.env.clock;
     let begun = clock.now_ns();
     loop {
@@ -133,9 +133,9 @@ fn until_near(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()>
 /// Starts the replica while TPC-C runs; returns the run, and the seconds until the replica has caught up.
 fn beside_load(
     pair: &mut Pair,
-    settings: &ReplicationSettings,
+    settings: &PairSettings,
     (run, rate): (u32, f64),
-    start: fn(&mut Pair, &ReplicationSettings) -> anyhow::Result<()>,
+    start: fn(&mut Pair, &PairSettings) -> anyhow::Result<()>,
 ) -> anyhow::Result<(Run, f64)> {
     let clock = &settings.plan.env.clock;
     let load = pair.load_of(settings, run, Pacing::Poisson(rate));
@@ -151,7 +151,7 @@ fn beside_load(
     })
 }
 
-fn say(pair: &Pair, settings: &ReplicationSettings, run: u32, what: &str) {
+fn say(pair: &Pair, settings: &PairSettings, run: u32, what: &str) {
     settings.plan.say(&format!("{}: {what}, run {} of {}", pair.name(), run + 1, settings.runs));
 }
 
@@ -160,7 +160,7 @@ fn p99_us(run: &Run) -> f64 {
 }
 
 /// Stops the replica, makes log, and lets the replica catch up.
-fn comes_back(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
+fn comes_back(pair: &mut Pair, settings: &PairSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
     say(pair, settings, run, "half of its load");
     let even = pair.drive(settings, 4 * run, Pacing::Poisson(rate))?;
     pair.until_even(settings)?;
@@ -174,7 +174,7 @@ fn comes_back(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f
 }
 
 /// Fills another replica in place of the existing one.
-fn is_filled(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
+fn is_filled(pair: &mut Pair, settings: &PairSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
     say(pair, settings, run, "half of its load");
     let even = pair.drive(settings, 4 * run + 2, Pacing::Poisson(rate))?;
     pair.until_even(settings)?;
@@ -187,7 +187,7 @@ fn is_filled(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f6
 }
 
 /// Creates a table of the given size that does not compress, and waits until the replica has it.
-fn ballast(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
+fn ballast(pair: &Pair, settings: &PairSettings) -> anyhow::Result<()> {
     let mut primary = pair.connect()?;
     primary.batch_execute("CREATE TABLE ballast (id int PRIMARY KEY, t text NOT NULL)")?;
     let (rows, mut chance) = (settings.backup_bytes.div_ceil(u64::try_from(ROW_BYTES)?), settings.seed | 1);
@@ -251,7 +251,7 @@ fn beside_others(pair: &Pair, row: Row) -> Row {
     if pair.has_targets() { row.target("p99 meanwhile <= 1.2x", ratio <= P99_RATIO) } else { row }
 }
 
-fn back_row(pair: &Pair, settings: &ReplicationSettings, rate: f64, runs: &[Returned]) -> Row {
+fn back_row(pair: &Pair, settings: &PairSettings, rate: f64, runs: &[Returned]) -> Row {
     let mut row = row(pair, "comes back", rate, runs, "log_bytes");
     if pair.has_targets() && settings.behind_bytes >= ENOUGH_BYTES {
         let even_s = row.median("even_s").unwrap_or(f64::INFINITY);

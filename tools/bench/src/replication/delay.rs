@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use collie_workload::sleep_until;
 
+use super::PairSettings;
 use super::pair::{Arm, Launch, Pair, launch};
-use super::settings::ReplicationSettings;
 use super::small;
 use super::watch::{Summary, WATCHED, prepare};
 use crate::report::{Figure, Row, Section};
@@ -70,7 +70,7 @@ fn is_near(measured_us: f64, seen_us: f64) -> bool {
     (measured_us - seen_us).abs() <= (OFF_SHARE * seen_us).max(OFF_US)
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "delay",
         format!(
@@ -94,7 +94,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-fn at_rate(pair: &Pair, settings: &ReplicationSettings, rate: f64) -> anyhow::Result<Found> {
+fn at_rate(pair: &Pair, settings: &PairSettings, rate: f64) -> anyhow::Result<Found> {
     let clock = &*settings.plan.env.clock;
     let time = settings.time.max(Duration::from_secs_f64(COMMITS_MIN / rate));
     let looked_per_s = rate.min(LOOKED_PER_S);
@@ -131,13 +131,7 @@ fn at_rate(pair: &Pair, settings: &ReplicationSettings, rate: f64) -> anyhow::Re
 }
 
 /// Commits its share of the updates until `stop`; returns how many.
-fn load(
-    pair: &Pair,
-    settings: &ReplicationSettings,
-    loader: u32,
-    per_s: f64,
-    stop: &AtomicBool,
-) -> anyhow::Result<usize> {
+fn load(pair: &Pair, settings: &PairSettings, loader: u32, per_s: f64, stop: &AtomicBool) -> anyhow::Result<usize> {
     let clock = &*settings.plan.env.clock;
     let mut session = pair.connect()?;
     let write = session.prepare("UPDATE small SET n = n + 1 WHERE id = $1")?;
@@ -154,7 +148,7 @@ fn load(
 
 /// Commits a row `per_s` times a second until `until_ns` and each time reads it on the replica until it is visible.
 /// Returns how long each took, in microseconds.
-fn look(pair: &Pair, settings: &ReplicationSettings, per_s: f64, until_ns: u64) -> anyhow::Result<Vec<f64>> {
+fn look(pair: &Pair, settings: &PairSettings, per_s: f64, until_ns: u64) -> anyhow::Result<Vec<f64>> {
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
@@ -164,9 +158,7 @@ fn look(pair: &Pair, settings: &ReplicationSettings, per_s: f64, until_ns: u64) 
         let due_ns = clock.now_ns() + gap_ns;
         let wanted: i64 = primary.query_one(&write, &[])?.get(0);
         let at_ns = clock.now_ns();
-        while look.number()? < wanted {
-            pair.ensure_follows()?;
-        }
+        while look.number()? < wanted {}
         all.push(crate::measures::micros(clock.now_ns() - at_ns));
         sleep_until(clock, due_ns);
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use super::PairSettings;
 use super::floors::Floors;
 use super::pair::{Pair, Waiting, collie, peer};
-use super::settings::ReplicationSettings;
 use super::small::prepare;
 use crate::measures::float;
 use crate::report::{Figure, Row, Section};
@@ -39,7 +39,7 @@ pub(crate) struct FailedOver {
     pub(crate) lost: i64,
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "failover",
         format!(
@@ -87,7 +87,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
 ///
 /// # Errors
 /// Those of the driver and the operating system; no write succeeds within a minute.
-pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyhow::Result<FailedOver> {
+pub(crate) fn cycle_of(pair: &mut Pair, settings: &PairSettings) -> anyhow::Result<FailedOver> {
     let clock = &settings.plan.env.clock;
     let stop = AtomicBool::new(false);
     let rows = pair.connect()?.query("SELECT n FROM small WHERE id < $1 ORDER BY id", &[&FIRST])?;
@@ -162,13 +162,12 @@ fn write_until_gone(
 }
 
 fn row(pair: &Pair, cycles: &[FailedOver]) -> Row {
-    let each = |figure: &dyn Fn(&FailedOver) -> f64| cycles.iter().map(figure).collect::<Vec<_>>();
     let count =
         |figure: &dyn Fn(&FailedOver) -> i64| Figure::Count(cycles.iter().map(figure).sum::<i64>().unsigned_abs());
     let row = Row::new(pair.name(), format!("{} cycles", cycles.len()), "on", pair.ring())
-        .runs("promoted_s", &each(&|of| of.promoted_s))
-        .runs("written_s", &each(&|of| of.written_s))
-        .runs("rejoined_s", &each(&|of| of.rejoined_s))
+        .each("promoted_s", cycles, |of| of.promoted_s)
+        .each("written_s", cycles, |of| of.written_s)
+        .each("rejoined_s", cycles, |of| of.rejoined_s)
         .figure("acknowledged_commits", count(&|of| of.acknowledged))
         .figure("lost_commits", count(&|of| of.lost));
     if pair.is_peer() {

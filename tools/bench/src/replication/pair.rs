@@ -11,33 +11,28 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
-use collie_workload::{Course, Pacing, Population, Run, Tables, Wire, drive, drive_until, target::Target as _};
-use postgres::Client;
+use collie_workload::{Course, Pacing, Population, Run, Wire, drive, drive_until, target::Target as _};
+use postgres::{Client, Statement};
 
-use super::follower::{Follower, Look};
-use super::live::LiveThesis;
+use super::PairSettings;
 use super::relay::Relay;
-use super::settings::ReplicationSettings;
-use crate::servers::{NOTE_COMMIT_TIMES, PEER, Server, postgresql_programs};
+use crate::servers::{PEER, Server, postgresql_programs};
 use crate::tpcc::{Audited, books};
 use crate::{Scratch, Section};
 
 /// The limit for a replica to catch up, far longer than one takes.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Time between two checks of a position.
-const LOOK: Duration = Duration::from_millis(2);
+/// The isolation level of TPC-C's writing transactions.
+const ISOLATION: &str = "READ COMMITTED";
 /// The names of Collie's nodes, that of the first primary first.
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// Whose pair it is, and how its replica replays.
+/// Whose pair it is, and with how many workers its replica replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// By rows, with the default number of workers: what users get.
+    /// The default number: what users get.
     Collie,
-    /// By rows, with this number of workers.
     Workers(usize),
-    /// By the begin of transactions, in this process.
-    Thesis,
     Peer,
 }
 
@@ -48,19 +43,12 @@ impl Arm {
             Self::Collie => "collie".to_owned(),
             Self::Workers(1) => "collie, 1 worker".to_owned(),
             Self::Workers(workers) => format!("collie, {workers} workers"),
-            Self::Thesis => "replay by begin (thesis)".to_owned(),
             Self::Peer => PEER.to_owned(),
         }
     }
 
-    /// Returns the isolation level of TPC-C's writing transactions: replay by begin needs snapshot isolation (H3 of
-    /// `thesis.rs`).
-    fn isolation(self) -> &'static str {
-        if self == Self::Thesis { "REPEATABLE READ" } else { "READ COMMITTED" }
-    }
-
     /// Returns the arguments of Collie's node `own`, whose commits may wait for the node `other`.
-    fn arguments(self, settings: &ReplicationSettings, waiting: Waiting, [own, other]: [&str; 2]) -> Vec<String> {
+    fn arguments(self, settings: &PairSettings, waiting: Waiting, [own, other]: [&str; 2]) -> Vec<String> {
         let slot = format!("replication.slot={own}");
         let mut all = ["--set", &slot, "--replica-listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
         if waiting == Waiting::Yes {
@@ -69,9 +57,6 @@ impl Arm {
         all.extend(["--set".to_owned(), format!("replication.backup_rate={}", settings.backup_bytes_per_s)]);
         if let Self::Workers(workers) = self {
             all.extend(["--set".to_owned(), format!("replication.apply_workers={workers}")]);
-        }
-        if self == Self::Thesis {
-            all.push(NOTE_COMMIT_TIMES.to_owned());
         }
         all
     }
@@ -125,7 +110,7 @@ pub(crate) struct Launch {
 /// A primary and its replica.
 pub(crate) struct Pair {
     /// `None` while the replica is stopped. Dropped first (P1).
-    replica: Option<Follower>,
+    replica: Option<Server>,
     primary: Server,
     /// Dropped after both.
     relay: Option<Relay>,
@@ -137,6 +122,22 @@ pub(crate) struct Pair {
     name: String,
     waiting: Waiting,
     launch: Launch,
+}
+
+/// A session with a prepared statement that returns one number.
+pub(crate) struct Look {
+    session: Client,
+    statement: Statement,
+}
+
+impl Look {
+    /// Reads the number.
+    ///
+    /// # Errors
+    /// Those of the driver; the result is not one row.
+    pub(crate) fn number(&mut self) -> anyhow::Result<i64> {
+        Ok(self.session.query_one(&self.statement, &[])?.get(0))
+    }
 }
 
 /// Whether commits may wait for the replica.
@@ -151,7 +152,7 @@ pub(crate) enum Waiting {
 ///
 /// # Errors
 /// Collie's pair does not start.
-pub(crate) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
+pub(crate) fn pairs(settings: &PairSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = vec![collie(settings, Waiting::No)?];
     if settings.peer {
         match peer(settings, Waiting::No) {
@@ -166,7 +167,7 @@ pub(crate) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> an
 ///
 /// # Errors
 /// It does not start.
-pub(crate) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+pub(crate) fn collie(settings: &PairSettings, waiting: Waiting) -> anyhow::Result<Pair> {
     collie_arm(settings, Arm::Collie, waiting, Launch::default())
 }
 
@@ -174,7 +175,7 @@ pub(crate) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow
 ///
 /// # Errors
 /// It is not installed, or does not start.
-pub(crate) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<Pair> {
+pub(crate) fn start(settings: &PairSettings, arm: Arm) -> anyhow::Result<Pair> {
     if arm == Arm::Peer { peer(settings, Waiting::No) } else { launch(settings, arm, Launch::default()) }
 }
 
@@ -182,7 +183,7 @@ pub(crate) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<
 ///
 /// # Errors
 /// It does not start.
-pub(crate) fn launch(settings: &ReplicationSettings, arm: Arm, launch: Launch) -> anyhow::Result<Pair> {
+pub(crate) fn launch(settings: &PairSettings, arm: Arm, launch: Launch) -> anyhow::Result<Pair> {
     collie_arm(settings, arm, Waiting::No, launch)
 }
 
@@ -191,17 +192,17 @@ pub(crate) fn launch(settings: &ReplicationSettings, arm: Arm, launch: Launch) -
 ///
 /// # Errors
 /// It does not start.
-pub(crate) fn launch_in(settings: &ReplicationSettings, scratch: Arc<Scratch>, launch: Launch) -> anyhow::Result<Pair> {
+pub(crate) fn launch_in(settings: &PairSettings, scratch: Arc<Scratch>, launch: Launch) -> anyhow::Result<Pair> {
     collie_in(settings, scratch, Arm::Collie, Waiting::No, launch)
 }
 
-fn collie_arm(settings: &ReplicationSettings, arm: Arm, waiting: Waiting, launch: Launch) -> anyhow::Result<Pair> {
+fn collie_arm(settings: &PairSettings, arm: Arm, waiting: Waiting, launch: Launch) -> anyhow::Result<Pair> {
     let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
     collie_in(settings, scratch, arm, waiting, launch)
 }
 
 fn collie_in(
-    settings: &ReplicationSettings,
+    settings: &PairSettings,
     scratch: Arc<Scratch>,
     arm: Arm,
     waiting: Waiting,
@@ -214,11 +215,7 @@ fn collie_in(
     let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };
     let relay = launch.relayed.then(|| Relay::to(&primary.replica_address()?)).transpose()?;
     let mut pair = Pair { replica: None, primary, relay, kept: None, names: NAMES, arm, name, waiting, launch };
-    pair.replica = match arm {
-        _ if pair.launch.alone => None,
-        Arm::Thesis => Some(Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))),
-        _ => Some(Follower::Server(pair.new_replica(settings)?)),
-    };
+    pair.replica = if pair.launch.alone { None } else { Some(pair.new_replica(settings)?) };
     pair.until_even(settings)?;
     Ok(pair)
 }
@@ -231,14 +228,14 @@ fn words(arguments: &[String]) -> Vec<&str> {
 ///
 /// # Errors
 /// It is not installed, or does not start.
-pub(crate) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+pub(crate) fn peer(settings: &PairSettings, waiting: Waiting) -> anyhow::Result<Pair> {
     settings.plan.say("starting PostgreSQL and a standby");
     let bin = postgresql_programs().context("none under /usr/lib/postgresql")?;
     let primary = Server::postgresql(&settings.plan, &bin)?;
     let arm = Arm::Peer;
     let (name, launch) = (arm.name(), Launch::default());
     let mut pair = Pair { replica: None, primary, relay: None, kept: None, names: NAMES, arm, name, waiting, launch };
-    pair.replica = Some(Follower::Server(pair.new_replica(settings)?));
+    pair.replica = Some(pair.new_replica(settings)?);
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
     Ok(pair)
@@ -264,12 +261,12 @@ impl Pair {
         self.primary.ring()
     }
 
-    fn follower(&self) -> anyhow::Result<&Follower> {
+    fn replica(&self) -> anyhow::Result<&Server> {
         self.replica.as_ref().context("the replica is stopped")
     }
 
     /// Starts a server as a replica in an empty directory, which is filled from the primary.
-    fn new_replica(&self, settings: &ReplicationSettings) -> anyhow::Result<Server> {
+    fn new_replica(&self, settings: &PairSettings) -> anyhow::Result<Server> {
         let plan = &settings.plan;
         if self.is_peer() {
             return Server::postgresql_standby(plan, &self.primary, settings.backup_bytes_per_s);
@@ -277,7 +274,7 @@ impl Pair {
         self.new_replica_in(settings, Arc::new(Scratch::new(&plan.env, &plan.dir)?))
     }
 
-    fn new_replica_in(&self, settings: &ReplicationSettings, scratch: Arc<Scratch>) -> anyhow::Result<Server> {
+    fn new_replica_in(&self, settings: &PairSettings, scratch: Arc<Scratch>) -> anyhow::Result<Server> {
         let [primary, own] = self.names;
         let of_node = self.arm.arguments(settings, self.waiting, [own, primary]);
         let arguments = [of_node, self.launch.replica.clone()].concat();
@@ -293,16 +290,15 @@ impl Pair {
 
     /// Returns TPC-C's connection to the primary.
     pub(crate) fn target(&self) -> Wire {
-        Wire::new(self.name(), self.ring(), self.primary.config(), self.arm.isolation(), true)
+        Wire::new(self.name(), self.ring(), self.primary.config(), ISOLATION, true)
     }
 
     /// Opens a session on the replica.
     ///
     /// # Errors
-    /// Those of the driver; the replica is stopped, or not a server.
+    /// Those of the driver; the replica is stopped.
     pub(crate) fn connect_replica(&self) -> anyhow::Result<Client> {
-        let server = self.follower()?.server()?;
-        server.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
+        self.replica()?.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
     }
 
     /// Opens a session on the replica that reads the number that `text` returns.
@@ -310,7 +306,9 @@ impl Pair {
     /// # Errors
     /// Those of the driver; the replica is stopped.
     pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
-        self.follower()?.look(text).with_context(|| format!("{}: cannot look at the replica", self.name()))
+        let mut session = self.connect_replica()?;
+        let statement = session.prepare(text)?;
+        Ok(Look { session, statement })
     }
 
     /// Returns the relay through which the replica follows.
@@ -319,14 +317,6 @@ impl Pair {
     /// It follows without a relay.
     pub(crate) fn relay(&self) -> anyhow::Result<&Relay> {
         self.relay.as_ref().with_context(|| format!("{}: the replica follows without a relay", self.name()))
-    }
-
-    /// Fails if the replica is known to have stopped by itself.
-    ///
-    /// # Errors
-    /// The reason why it has stopped.
-    pub(crate) fn ensure_follows(&self) -> anyhow::Result<()> {
-        self.follower()?.ensure_alive()
     }
 
     /// Opens a session on the primary.
@@ -366,12 +356,10 @@ impl Pair {
     ///
     /// # Errors
     /// Those of the driver; it takes longer than five minutes.
-    pub(crate) fn until_even(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn until_even(&self, settings: &PairSettings) -> anyhow::Result<()> {
         if self.launch.alone {
             return Ok(());
         }
-        let clock = &settings.plan.env.clock;
-        let begun = clock.now_ns();
         let mut primary = self.connect()?;
         primary.batch_execute(
             "CREATE TABLE IF NOT EXISTS even (id int PRIMARY KEY, n bigint NOT NULL); \
@@ -379,32 +367,19 @@ impl Pair {
         )?;
         let row = primary.query_one("UPDATE even SET n = n + 1 WHERE id = 1 RETURNING n", &[])?;
         let wanted: i64 = row.get(0);
-        if let Follower::Thesis(thesis) = self.follower()? {
-            return thesis.until_applied(self.target().log_position()?, PATIENCE);
-        }
-        loop {
+        settings.plan.until(PATIENCE, &format!("{}: the replica is not even", self.name()), || {
             // While a replica is being filled, it refuses connections, and at first it does not have the table.
             let seen = self.connect_replica().and_then(|mut replica| Ok(replica.query("SELECT n FROM even", &[])?));
-            if seen.as_ref().is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i64>(0) >= wanted)) {
-                return Ok(());
-            }
-            let waited = u128::from(clock.now_ns() - begun);
-            anyhow::ensure!(
-                waited < PATIENCE.as_nanos(),
-                "{}: the replica is not even after {} s: {:?}",
-                self.name(),
-                PATIENCE.as_secs(),
-                seen.map(|rows| rows.len())
-            );
-            std::thread::sleep(LOOK);
-        }
+            let is_even = |rows: Vec<postgres::Row>| rows.first().is_some_and(|row| row.get::<_, i64>(0) >= wanted);
+            Ok(seen.is_ok_and(is_even).then_some(()))
+        })
     }
 
     /// Loads TPC-C into the primary, and waits until the replica has it.
     ///
     /// # Errors
     /// Those of the driver; the loaded rows are not consistent.
-    pub(crate) fn load(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn load(&self, settings: &PairSettings) -> anyhow::Result<()> {
         let (plan, target) = (&settings.plan, self.target());
         let population = Population::new(settings.scale(), settings.seed, plan.env.clock.wall_us());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -417,7 +392,7 @@ impl Pair {
     ///
     /// # Errors
     /// Those of [`drive`].
-    pub(crate) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
+    pub(crate) fn drive(&self, settings: &PairSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
         self.load_of(settings, run, pacing)()
     }
 
@@ -427,7 +402,7 @@ impl Pair {
     /// Those of [`drive_until`].
     pub(crate) fn drive_until(
         &self,
-        settings: &ReplicationSettings,
+        settings: &PairSettings,
         run: u32,
         pacing: Pacing,
         stop: &AtomicBool,
@@ -440,7 +415,7 @@ impl Pair {
     /// Returns a function that runs TPC-C on the primary and can be called from another thread.
     pub(crate) fn load_of(
         &self,
-        settings: &ReplicationSettings,
+        settings: &PairSettings,
         run: u32,
         pacing: Pacing,
     ) -> impl FnOnce() -> anyhow::Result<Run> + Send + use<> {
@@ -454,7 +429,7 @@ impl Pair {
     ///
     /// # Errors
     /// Conditions that do not hold; those of the driver.
-    pub(crate) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, settings: &PairSettings, section: &mut Section) -> anyhow::Result<()> {
         settings.plan.say(&format!("{}: consistency on both", self.name()));
         self.until_even(settings)?;
         let of = |target: &dyn Audited, whose: &str| {
@@ -469,15 +444,8 @@ impl Pair {
             section.notes.push(format!("{}: {conditions}, of {} things", self.name(), things(&verdict)));
             return Ok(());
         }
-        let replica: Box<dyn Audited> = match self.follower()? {
-            Follower::Server(server) => {
-                Box::new(Wire::new(self.name(), self.ring(), server.config(), "READ COMMITTED", true))
-            }
-            Follower::Thesis(thesis) => {
-                Box::new(Tables::of(self.name(), self.ring(), thesis.lines()?, "READ COMMITTED", true))
-            }
-        };
-        let (primary, replica) = (of(&self.target(), "primary")?, of(&*replica, "replica")?);
+        let replica = Wire::new(self.name(), self.ring(), self.replica()?.config(), ISOLATION, true);
+        let (primary, replica) = (of(&self.target(), "primary")?, of(&replica, "replica")?);
         anyhow::ensure!(primary == replica, "{}: the replica's rows are not the primary's", self.name());
         section.notes.push(format!(
             "{}: all twelve consistency conditions of TPC-C hold on the primary and on the replica, of {} things, and both add up to \
@@ -498,7 +466,7 @@ impl Pair {
     /// # Errors
     /// It is stopped already.
     pub(crate) fn stop_replica(&mut self) -> anyhow::Result<()> {
-        let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
+        let replica = self.replica.take().context("the replica is stopped")?;
         self.kept = Some(replica.scratch());
         Ok(())
     }
@@ -507,53 +475,43 @@ impl Pair {
     ///
     /// # Errors
     /// It does not start; a replica is running.
-    pub(crate) fn fill_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn fill_replica(&mut self, settings: &PairSettings) -> anyhow::Result<()> {
         let kept = self.kept.take().context("the replica runs")?;
         drop(kept);
         let mut primary = self.connect()?;
         // The slot of the removed replica would keep log. It may take a moment until it is inactive.
-        let begun = settings.plan.now_ns();
-        while !primary.query("SELECT 1 FROM pg_replication_slots WHERE active", &[])?.is_empty() {
-            let waited = u128::from(settings.plan.now_ns() - begun);
-            anyhow::ensure!(waited < PATIENCE.as_nanos(), "{}: the slot of a stopped replica is in use", self.name());
-            std::thread::sleep(LOOK);
-        }
+        settings.plan.until(PATIENCE, &format!("{}: the slot of a stopped replica is in use", self.name()), || {
+            let used = primary.query("SELECT 1 FROM pg_replication_slots WHERE active", &[])?;
+            Ok(used.is_empty().then_some(()))
+        })?;
         let slots = primary.query("SELECT slot_name::text FROM pg_replication_slots", &[])?;
         for slot in slots.iter().map(|row| row.get::<_, String>(0)) {
             primary.execute("SELECT pg_drop_replication_slot($1)", &[&slot])?;
         }
-        self.replica = Some(Follower::Server(self.new_replica(settings)?));
+        self.replica = Some(self.new_replica(settings)?);
         Ok(())
     }
 
     /// Makes commits on the primary wait for its replica, if the pair allows it: for PostgreSQL's pair, and for
     /// Collie's after the two have changed places.
-    fn list_standby(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    fn list_standby(&self, settings: &PairSettings) -> anyhow::Result<()> {
         if self.waiting == Waiting::No {
             return Ok(());
         }
         let mut session = self.connect()?;
-        if !self.is_peer() {
+        let is_in_force = if self.is_peer() {
+            session.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+            session.batch_execute("SELECT pg_reload_conf()")?;
+            // The standby becomes synchronous a moment later.
+            "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        } else {
             session
                 .batch_execute(&format!("CALL collie_set_option('replication.quorum', 'ANY 1 ({})')", self.names[1]))?;
-            let begun = settings.plan.now_ns();
-            while session.query("SELECT 1 FROM collie_quorum WHERE list_before IS NULL", &[])?.is_empty() {
-                let waited = u128::from(settings.plan.now_ns() - begun);
-                anyhow::ensure!(waited < PATIENCE.as_nanos(), "the change of replication.quorum does not end");
-                std::thread::sleep(LOOK);
-            }
-            return Ok(());
-        }
-        session.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
-        session.batch_execute("SELECT pg_reload_conf()")?;
-        let begun = settings.plan.now_ns();
-        // The setting takes effect, and the standby becomes synchronous, a moment later.
-        while session.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'", &[])?.is_empty() {
-            let waited = u128::from(settings.plan.now_ns() - begun);
-            anyhow::ensure!(waited < PATIENCE.as_nanos(), "its standby does not become a synchronous one");
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
+            "SELECT 1 FROM collie_quorum WHERE list_before IS NULL"
+        };
+        settings.plan.until(PATIENCE, &format!("{}: the list of replicas is not in force", self.name()), || {
+            Ok((!session.query(is_in_force, &[])?.is_empty()).then_some(()))
+        })
     }
 
     /// Returns the configuration for sessions on the primary.
@@ -564,9 +522,9 @@ impl Pair {
     /// Returns the configuration for sessions on the replica.
     ///
     /// # Errors
-    /// The replica is stopped, or in this process.
+    /// The replica is stopped.
     pub(crate) fn replica_config(&self) -> anyhow::Result<postgres::Config> {
-        Ok(self.follower()?.server()?.config())
+        Ok(self.replica()?.config())
     }
 
     /// Kills the primary, as a crash would. From here on the replica takes its place in the pair, but is not promoted.
@@ -574,7 +532,7 @@ impl Pair {
     /// # Errors
     /// The replica is stopped; those of the operating system.
     pub(crate) fn kill_primary(&mut self) -> anyhow::Result<()> {
-        let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
+        let replica = self.replica.take().context("the replica is stopped")?;
         let killed = std::mem::replace(&mut self.primary, replica);
         self.kept = Some(killed.scratch());
         self.names.reverse();
@@ -598,7 +556,7 @@ impl Pair {
             let lines: Vec<_> = words.lines().collect();
             lines[lines.len().saturating_sub(8)..].join("; ")
         };
-        let replica = self.follower().and_then(|follower| follower.server().map(last));
+        let replica = self.replica().map(last);
         format!(
             "the primary said: {}; the replica: {}",
             last(&self.primary),
@@ -611,14 +569,14 @@ impl Pair {
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn rejoin(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn rejoin(&mut self, settings: &PairSettings) -> anyhow::Result<()> {
         if !self.is_peer() {
             self.start_replica(settings)?;
             self.until_even(settings)?;
             return self.list_standby(settings);
         }
         drop(self.kept.take());
-        self.replica = Some(Follower::Server(self.new_replica(settings)?));
+        self.replica = Some(self.new_replica(settings)?);
         self.until_even(settings)?;
         self.list_standby(settings)
     }
@@ -626,9 +584,9 @@ impl Pair {
     /// Returns the ids of both processes, the primary's first.
     ///
     /// # Errors
-    /// The replica is stopped, or in this process.
+    /// The replica is stopped.
     pub(crate) fn processes(&self) -> anyhow::Result<[u32; 2]> {
-        Ok([self.primary.process(), self.follower()?.server()?.process()])
+        Ok([self.primary.process(), self.replica()?.process()])
     }
 
     /// Returns the id of the primary's process.
@@ -643,12 +601,9 @@ impl Pair {
 
     /// Stops both, the replica first. Returns the directory of the primary, and that of the replica if it runs; they
     /// stay for as long as the caller holds them.
-    ///
-    /// # Errors
-    /// The replica is in this process.
-    pub(crate) fn stop(mut self) -> anyhow::Result<(Arc<Scratch>, Option<Arc<Scratch>>)> {
-        let replica = self.replica.take().map(Follower::into_server).transpose()?;
-        Ok((self.primary.scratch(), replica.map(|server| server.scratch())))
+    pub(crate) fn stop(mut self) -> (Arc<Scratch>, Option<Arc<Scratch>>) {
+        let replica = self.replica.take().map(|server| server.scratch());
+        (self.primary.scratch(), replica)
     }
 
     /// Returns the directory of the primary's files.
@@ -661,27 +616,27 @@ impl Pair {
     /// # Errors
     /// It is stopped.
     pub(crate) fn replica_directory(&self) -> anyhow::Result<&Path> {
-        Ok(self.follower()?.server()?.directory())
+        Ok(self.replica()?.directory())
     }
 
     /// Starts the replica again in its directory.
     ///
     /// # Errors
     /// It does not start; a replica is running.
-    pub(crate) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn start_replica(&mut self, settings: &PairSettings) -> anyhow::Result<()> {
         let scratch = self.kept.take().context("the replica runs")?;
         let plan = &settings.plan;
-        self.replica = Some(Follower::Server(if self.is_peer() {
+        self.replica = Some(if self.is_peer() {
             Server::postgresql_in(plan, scratch, self.primary.programs())?
         } else {
             self.new_replica_in(settings, scratch)?
-        }));
+        });
         Ok(())
     }
 }
 
 /// Returns the description of a run.
-pub(crate) fn course(settings: &ReplicationSettings, run: u32, pacing: Pacing) -> Course {
+pub(crate) fn course(settings: &PairSettings, run: u32, pacing: Pacing) -> Course {
     Course {
         scale: settings.scale(),
         seed: settings.seed,

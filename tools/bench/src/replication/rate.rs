@@ -1,12 +1,12 @@
 //! What is the delay at which arrival rate? Transactions of TPC-C begin at random (a Poisson process) at a share of the
 //! primary's full rate with a following replica, and the replica is watched. This is figure 5.1 of the thesis, for
-//! comparison with PostgreSQL: by rows with several numbers of workers, and by begin, as the thesis' system replays.
+//! comparison with PostgreSQL, by several numbers of workers.
 
 use collie_workload::{Kind, Pacing, Run};
 
+use super::PairSettings;
 use super::floors::Floors;
 use super::pair::{self, Pair};
-use super::settings::{ReplayScheme, ReplicationSettings};
 use super::watch::{Sample, Summary, by_clock, growth_us, prepare, watched};
 use crate::measures::{float, median, micros, per_s};
 use crate::report::{Figure, Row, Section};
@@ -26,10 +26,7 @@ pub(crate) struct Watched {
 /// The most attempts at one run of a case until something ended in it: short runs on a busy machine may be empty.
 const ATTEMPTS: u32 = 30;
 
-fn until_some<T>(
-    settings: &ReplicationSettings,
-    mut run: impl FnMut() -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
+fn until_some<T>(settings: &PairSettings, mut run: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     for _ in 0..ATTEMPTS {
         if let Some(done) = run()? {
             return Ok(done);
@@ -42,7 +39,7 @@ fn until_some<T>(
 ///
 /// # Errors
 /// Those of the driver.
-pub(crate) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
+pub(crate) fn peak(pair: &Pair, settings: &PairSettings) -> anyhow::Result<f64> {
     let mut all = Vec::new();
     for run in 0..settings.runs {
         settings.plan.say(&format!("{}: flat out, run {} of {}", pair.name(), run + 1, settings.runs));
@@ -60,7 +57,7 @@ pub(crate) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Resul
 ///
 /// # Errors
 /// Those of the driver and the watcher.
-pub(crate) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per_s: f64) -> anyhow::Result<Watched> {
+pub(crate) fn at_rate(pair: &Pair, settings: &PairSettings, run: u32, per_s: f64) -> anyhow::Result<Watched> {
     until_some(settings, || {
         let (run, mut samples) = watched(pair, settings, || pair.drive(settings, run, Pacing::Poisson(per_s)))?;
         samples.retain(|sample| (run.from_ns..run.from_ns + run.ns).contains(&sample.at_ns));
@@ -69,7 +66,7 @@ pub(crate) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per
     })
 }
 
-pub(crate) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "rate",
         format!(
@@ -112,14 +109,6 @@ pub(crate) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
             section.rows.push(row(&arm.pair, *percent, arm.asked(*percent), runs));
         }
     }
-    if settings.schemes.contains(&ReplayScheme::Thesis) {
-        section.notes.push(
-            "replay by begin (the thesis' scheme) needs writers under snapshot isolation: its TPC-C runs at REPEATABLE READ, what \
-             conflicts is run again. It replays in the benchmark's process, keeps no log of its own and is read there, without a server \
-             between: what it has to do is less than what the others have to"
-                .to_owned(),
-        );
-    }
     section.failure = standing.failure();
     Ok(section)
 }
@@ -148,14 +137,11 @@ struct Standing {
 }
 
 impl Standing {
-    /// Starts a pair for each way to replay, and PostgreSQL's if it is wanted; if that is not installed, adds a note.
-    fn start(settings: &ReplicationSettings, section: &mut Section) -> Self {
-        let mut arms = Vec::new();
-        if settings.schemes.contains(&ReplayScheme::Rows) {
-            arms.push(pair::Arm::Collie);
-            arms.extend(settings.workers.iter().map(|workers| pair::Arm::Workers(*workers)));
-        }
-        arms.extend(settings.schemes.contains(&ReplayScheme::Thesis).then_some(pair::Arm::Thesis));
+    /// Starts a pair for each number of workers, and PostgreSQL's if it is wanted; adds a note if that is not
+    /// installed.
+    fn start(settings: &PairSettings, section: &mut Section) -> Self {
+        let mut arms = vec![pair::Arm::Collie];
+        arms.extend(settings.workers.iter().map(|workers| pair::Arm::Workers(*workers)));
         arms.extend(settings.peer.then_some(pair::Arm::Peer));
         let mut this = Self { arms: Vec::new(), failures: Vec::new() };
         for arm in arms {
@@ -207,7 +193,6 @@ pub(crate) fn delays(row: Row, runs: &[&[Sample]]) -> Row {
 }
 
 fn row(pair: &Pair, percent: u32, asked: f64, runs: &[Watched]) -> Row {
-    let each = |figure: &dyn Fn(&Watched) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
     let most_bytes = |of: &Watched| {
         let bytes = of.samples.iter().filter_map(|sample| Some(sample.behind?.bytes));
         bytes.fold(0.0, f64::max)
@@ -215,11 +200,11 @@ fn row(pair: &Pair, percent: u32, asked: f64, runs: &[Watched]) -> Row {
     let row = Row::new(pair.name(), format!("{percent} % of flat out"), "disk", pair.ring())
         .at(asked)
         .runs("asked_per_s", &[asked])
-        .runs("txn_per_s", &each(&|of| per_s(of.run.tally.ended(), of.run.ns)));
+        .each("txn_per_s", runs, |of| per_s(of.run.tally.ended(), of.run.ns));
     let row = delays(row, &runs.iter().map(|of| &of.samples[..]).collect::<Vec<_>>())
-        .runs("behind_max_bytes", &each(&most_bytes))
-        .runs("growth_us", &each(&|of| growth_us(&of.samples)))
-        .runs("new_order_p99_us", &each(&|of| micros(of.run.tally.of(Kind::NewOrder).latencies.at_per_mille(990))))
+        .each("behind_max_bytes", runs, most_bytes)
+        .each("growth_us", runs, |of| growth_us(&of.samples))
+        .each("new_order_p99_us", runs, |of| micros(of.run.tally.of(Kind::NewOrder).latencies.at_per_mille(990)))
         .figure("backlog_txns", Figure::Count(runs.iter().map(|of| of.run.backlog).max().unwrap_or(0)));
     let sustained = runs.iter().all(|of| {
         let begun = of.run.backlog + of.run.tally.ended();

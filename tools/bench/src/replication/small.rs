@@ -1,8 +1,8 @@
 //! `run_rows`: clients that each read or update their own row, one transaction after the other. They measure the cost
 //! of a level of `synchronous_commit`, or of another step that every transaction takes, and little else.
 
+use super::PairSettings;
 use super::pair::Pair;
-use super::settings::ReplicationSettings;
 use crate::closed_loop::Answered;
 
 /// Creates a row for each of `clients` clients.
@@ -20,12 +20,7 @@ pub(crate) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Those of [`run_rows`].
-pub(super) fn write_rows(
-    pair: &Pair,
-    settings: &ReplicationSettings,
-    clients: u32,
-    level: &str,
-) -> anyhow::Result<Answered> {
+pub(super) fn write_rows(pair: &Pair, settings: &PairSettings, clients: u32, level: &str) -> anyhow::Result<Answered> {
     run_rows(pair, settings, clients, level, &["UPDATE small SET n = n + 1 WHERE id = $1"])
 }
 
@@ -35,7 +30,7 @@ pub(super) fn write_rows(
 /// The first one of the driver, also if the server has no such level; the other clients then stop.
 pub(crate) fn run_rows(
     pair: &Pair,
-    settings: &ReplicationSettings,
+    settings: &PairSettings,
     clients: u32,
     level: &str,
     statements: &[&str],

@@ -1,9 +1,9 @@
 //! What does a replica cost, and what does waiting for it cost? Small writes at each level of `synchronous_commit`:
 //! without a replica, with one for which no commit waits, and with one for which commits wait.
 
+use super::PairSettings;
 use super::floors::Floors;
 use super::pair::{Pair, Waiting, collie, peer};
-use super::settings::ReplicationSettings;
 use super::small::{prepare, write_rows};
 use crate::closed_loop::Answered;
 use crate::measures::{median, micros, per_s};
@@ -80,7 +80,7 @@ struct Product {
     all: Vec<Vec<Vec<Answered>>>,
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "sync",
         format!(
@@ -117,7 +117,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-fn products(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Product>> {
+fn products(settings: &PairSettings, section: &mut Section) -> anyhow::Result<Vec<Product>> {
     let mut products = Vec::new();
     let plain = collie(settings, Waiting::No)?;
     let waiting = collie(settings, Waiting::Yes);
@@ -136,7 +136,7 @@ fn products(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Re
 }
 
 /// Runs every case once with each number of clients.
-fn one_run(product: &mut Product, settings: &ReplicationSettings, run: u32) -> anyhow::Result<()> {
+fn one_run(product: &mut Product, settings: &PairSettings, run: u32) -> anyhow::Result<()> {
     product.plain.stop_replica()?;
     for (at, case) in CASES.iter().enumerate() {
         if case.follows && product.plain.is_alone() {
@@ -155,7 +155,7 @@ fn one_run(product: &mut Product, settings: &ReplicationSettings, run: u32) -> a
 }
 
 /// Checks that both have the same rows.
-fn compare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
+fn compare(pair: &Pair, settings: &PairSettings) -> anyhow::Result<()> {
     pair.until_even(settings)?;
     let rows = |mut client: postgres::Client| -> anyhow::Result<Vec<(i32, i64)>> {
         let rows = client.query("SELECT id, n FROM small ORDER BY id", &[])?;
@@ -166,7 +166,7 @@ fn compare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rows(product: &Product, settings: &ReplicationSettings, floors: &Floors, section: &mut Section) {
+fn rows(product: &Product, settings: &PairSettings, floors: &Floors, section: &mut Section) {
     for (clients, all) in settings.small_clients.iter().zip(&product.all) {
         let rates = |at: usize| all[at].iter().map(|of| per_s(of.latencies.count(), of.ns)).collect::<Vec<_>>();
         // The durable rate without a replica.

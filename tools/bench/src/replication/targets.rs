@@ -2,7 +2,7 @@
 //! more.
 
 use super::sync::ALONE;
-use crate::readme::markdown_table;
+use crate::page::markdown_table;
 use crate::report::{Figure, Row, digits};
 use crate::{Report, Section};
 
@@ -150,8 +150,7 @@ mod tests {
             row = row.runs("peak_ratio", &ratio);
             capacity.rows.push(if workers > 1.0 { row.target(">= 1.2x", true) } else { row });
         }
-        let (processor, kernel, file_system) = ("p".to_owned(), "k".to_owned(), "f".to_owned());
-        let machine = Machine { cores: 2, processor, kernel, file_system, optimized: true };
+        let machine = Machine::of_tests();
         let text = replication_targets(&Report { machine, runs: 3, sections: vec![sync, capacity] });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2 + 2 + 2, "{text}");

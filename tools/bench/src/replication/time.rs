@@ -1,31 +1,28 @@
-//! What is the delay over time? At four fifths of the primary's full rate, several runs, second by second, with the
-//! running mean and the moments at which deliveries ended. This is figure 5.2 of the thesis, for comparison with
-//! PostgreSQL.
+//! What is the delay over time? At four fifths of the primary's full rate, in several long runs. This is figure 5.2 of
+//! the thesis, for comparison with PostgreSQL.
 
 use collie_workload::Kind;
 
+use super::PairSettings;
 use super::floors::Floors;
 use super::pair::{Pair, pairs};
 use super::rate::{Watched, at_rate, delays, peak};
-use super::settings::ReplicationSettings;
 use super::watch::{Sample, Summary, prepare};
 use crate::measures::per_s;
-use crate::report::{Figure, Row, Section, Series};
-use crate::txn::count_of;
+use crate::report::{Figure, Row, Section};
 
 /// Percentage of the primary's full rate.
 const PERCENT: f64 = 80.0;
 /// A run is this many times longer than one of another question.
 const LONGER: u32 = 3;
-const SECOND_NS: u64 = 1_000_000_000;
 /// A sample is close to a delivery that ended at most this long before or after it.
 const BESIDE_NS: u64 = 5_000_000;
 /// Targets, in microseconds.
 const MEAN_US: f64 = 1_000.0;
 const P99_US: f64 = 5_000.0;
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
-    let long = ReplicationSettings { time: settings.time * LONGER, ..settings.clone() };
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
+    let long = PairSettings { time: settings.time * LONGER, ..settings.clone() };
     let mut section = Section::new(
         "time",
         format!(
@@ -58,7 +55,6 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     floors.rows(&mut section);
     for ((pair, rate), runs) in pairs.iter().zip(&rates).zip(&all) {
         section.rows.push(row(pair, *rate, runs));
-        section.series.extend(series(pair.name(), runs));
     }
     Ok(section)
 }
@@ -76,12 +72,11 @@ fn by_delivery(of: &Watched) -> [Vec<Sample>; 2] {
 }
 
 fn row(pair: &Pair, asked: f64, runs: &[Watched]) -> Row {
-    let each = |figure: &dyn Fn(&Watched) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
     let case = format!("{PERCENT} % of flat out");
     let row = Row::new(pair.name(), case, "disk", pair.ring())
         .runs("asked_per_s", &[asked])
-        .runs("txn_per_s", &each(&|of| per_s(of.run.tally.ended(), of.run.ns)))
-        .runs("deliveries_per_s", &each(&|of| per_s(of.run.tally.of(Kind::Delivery).latencies.count(), of.run.ns)));
+        .each("txn_per_s", runs, |of| per_s(of.run.tally.ended(), of.run.ns))
+        .each("deliveries_per_s", runs, |of| per_s(of.run.tally.of(Kind::Delivery).latencies.count(), of.run.ns));
     let mut row = delays(row, &runs.iter().map(|of| &of.samples[..]).collect::<Vec<_>>());
     for (key, part) in [("seen_beside_delivery_us", 0), ("seen_apart_us", 1)] {
         let mean = |of: &Watched| Summary::of(by_delivery(of)[part].iter().map(|sample| sample.seen_us));
@@ -105,69 +100,16 @@ fn row(pair: &Pair, asked: f64, runs: &[Watched]) -> Row {
     row
 }
 
-/// Returns the mean of each second in each run, the running mean over all of them, and the deliveries of the first run.
-fn series(name: &str, runs: &[Watched]) -> Vec<Series> {
-    let mut seconds: Vec<Vec<f64>> = Vec::new();
-    let mut points = Vec::new();
-    for of in runs {
-        let mut by_second: Vec<Vec<f64>> = Vec::new();
-        for sample in &of.samples {
-            let second = usize::try_from((sample.at_ns - of.run.from_ns) / SECOND_NS).expect("seconds of a run");
-            if by_second.len() <= second {
-                by_second.resize(second + 1, Vec::new());
-            }
-            by_second[second].push(sample.seen_us);
-        }
-        if seconds.len() < by_second.len() {
-            seconds.resize(by_second.len(), Vec::new());
-        }
-        for (second, values) in by_second.into_iter().enumerate() {
-            let Some(of) = Summary::of(values) else { continue };
-            points.push((count_of(second) + 0.5, of.mean));
-            seconds[second].push(of.mean);
-        }
-    }
-    let (mut running, mut so_far) = (Vec::new(), Vec::new());
-    for (second, values) in seconds.iter().enumerate() {
-        so_far.extend_from_slice(values);
-        if let Some(of) = Summary::of(so_far.iter().copied()) {
-            running.push((count_of(second) + 0.5, of.mean));
-        }
-    }
-    let mut deliveries: Vec<(f64, f64)> = Vec::new();
-    if let Some(first) = runs.first() {
-        let mut ended = first.run.tally.deliveries_ns.clone();
-        ended.sort_unstable();
-        deliveries.extend(ended.into_iter().map(|ns| (crate::measures::float(ns) / 1e9, 0.0)));
-    }
-    let of = |key, points| Series { subject: name.to_owned(), key, points };
-    vec![of("seen_second_us", points), of("seen_running_mean_us", running), of("delivery", deliveries)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use collie_workload::Run;
 
     fn watched(samples: &[(u64, f64)], deliveries_ms: &[u64]) -> Watched {
-        let mut run = Run { from_ns: 1_000, ns: 3 * SECOND_NS, ..Run::default() };
+        let mut run = Run { from_ns: 1_000, ns: 3_000_000_000, ..Run::default() };
         run.tally.deliveries_ns = deliveries_ms.iter().map(|ms| ms * 1_000_000).collect();
         let sample = |&(ms, seen_us): &(u64, f64)| Sample { at_ns: 1_000 + ms * 1_000_000, behind: None, seen_us };
         Watched { run, samples: samples.iter().map(sample).collect() }
-    }
-
-    /// Goal: the seconds and the running mean are those of all runs, the deliveries those of the first. Method: two
-    /// runs; the second run has no sample in its second second.
-    #[test]
-    fn series_are_of_all_runs() {
-        let runs = [
-            watched(&[(100, 1.0), (900, 3.0), (1_500, 10.0)], &[700, 20]),
-            watched(&[(100, 4.0), (2_100, 5.0)], &[30]),
-        ];
-        let [seconds, running, deliveries] = &series("collie", &runs)[..] else { panic!("three") };
-        assert_eq!(seconds.points, [(0.5, 2.0), (1.5, 10.0), (0.5, 4.0), (2.5, 5.0)]);
-        assert_eq!(running.points, [(0.5, 3.0), (1.5, 16.0 / 3.0), (2.5, 21.0 / 4.0)]);
-        assert_eq!(deliveries.points, [(0.02, 0.0), (0.7, 0.0)]);
     }
 
     /// Goal: samples close to a delivery are separated from the others. Method: samples at its moment, 5 ms before and

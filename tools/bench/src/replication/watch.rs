@@ -16,8 +16,8 @@ use std::time::Duration;
 use anyhow::Context;
 use collie_workload::sleep_until;
 
+use super::PairSettings;
 use super::pair::{Behind, Pair, Totals};
-use super::settings::ReplicationSettings;
 
 /// Time between two samples.
 const EVERY: Duration = Duration::from_millis(20);
@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 ///
 /// # Errors
 /// Those of the driver.
-pub(crate) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
+pub(crate) fn prepare(pair: &Pair, settings: &PairSettings) -> anyhow::Result<f64> {
     pair.connect()?.batch_execute(
         "CREATE TABLE IF NOT EXISTS watched (id int PRIMARY KEY, n bigint NOT NULL); \
          INSERT INTO watched VALUES (1, 0) ON CONFLICT DO NOTHING",
@@ -64,7 +64,7 @@ pub(crate) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
 ///
 /// # Errors
 /// Those of the driver; a row that does not arrive within a minute.
-pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
+pub(crate) fn watch(pair: &Pair, settings: &PairSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
@@ -82,7 +82,6 @@ pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
             if seen >= wanted {
                 break now - at_ns;
             }
-            pair.ensure_follows()?;
             let waited = u128::from(now - at_ns);
             anyhow::ensure!(waited < PATIENCE.as_nanos(), "{}: a row has not arrived in a minute", pair.name());
         };
@@ -98,7 +97,7 @@ pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
 /// That of the load first; those of [`watch`].
 pub(crate) fn watched<T>(
     pair: &Pair,
-    settings: &ReplicationSettings,
+    settings: &PairSettings,
     load: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Vec<Sample>)> {
     let stop = AtomicBool::new(false);

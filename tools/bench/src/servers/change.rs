@@ -6,19 +6,17 @@ use anyhow::Context;
 
 use crate::Plan;
 
-/// Records in commits what replay in the order of transaction starts needs.
-pub(crate) const NOTE_COMMIT_TIMES: &str = "--note-commit-times";
 /// Makes a primary sample all of its calls instead of a thousandth: otherwise it has too few samples for a comparison.
 pub(crate) const SAMPLE_EVERYTHING: &str = "--sample-everything";
-/// Does extra work with each sample (`training/beside.rs`); the next argument says which.
-pub(crate) const BESIDE_SAMPLES: &str = "--beside-samples";
+/// Makes six system calls with each sample (`training/beside.rs`).
+pub(crate) const SIX_CALLS: &str = "--six-calls";
 
 /// Returns the program of `plan` that serves with `arguments`, and its command.
 ///
 /// # Errors
 /// The plan does not name it.
 pub(super) fn program<'p>(plan: &'p Plan, arguments: &[&str]) -> anyhow::Result<(&'p Path, &'static str)> {
-    let changes = [NOTE_COMMIT_TIMES, SAMPLE_EVERYTHING, BESIDE_SAMPLES];
+    let changes = [SAMPLE_EVERYTHING, SIX_CALLS];
     let (program, command) = match arguments.iter().any(|argument| changes.contains(argument)) {
         true => (&plan.program, "serve-with"),
         false => (&plan.server, "serve"),

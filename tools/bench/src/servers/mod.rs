@@ -14,7 +14,7 @@ mod change;
 mod load;
 mod server;
 
-pub(crate) use change::{BESIDE_SAMPLES, NOTE_COMMIT_TIMES, SAMPLE_EVERYTHING};
+pub(crate) use change::{SAMPLE_EVERYTHING, SIX_CALLS};
 pub(crate) use load::{Done, Length, Load, Script, pgbench, pgbench_tables};
 pub(crate) use server::{PEER, Server, free_port, postgresql_programs};
 

@@ -87,8 +87,6 @@ pub(crate) struct Embedded {
     histories: Arc<AtomicU64>,
     env: Env,
     sync: bool,
-    /// The isolation of writing transactions.
-    isolation: Isolation,
     /// Makes Payment omit `d_ytd`, so that a test sees the checks fail.
     #[cfg(test)]
     pub(crate) forgets_district_ytd: bool,
@@ -111,16 +109,10 @@ impl Embedded {
             histories: Arc::default(),
             env: env.clone(),
             sync,
-            isolation: Isolation::ReadCommitted,
             #[cfg(test)]
             forgets_district_ytd: false,
             _scratch: scratch,
         })
-    }
-
-    /// Sets the isolation of writing transactions; the default is READ COMMITTED.
-    pub(crate) fn at(self, isolation: Isolation) -> Self {
-        Self { isolation, ..self }
     }
 
     /// Returns the database.
@@ -135,7 +127,6 @@ impl Embedded {
             histories: Arc::clone(&self.histories),
             env: self.env.clone(),
             sync: self.sync,
-            isolation: self.isolation,
             #[cfg(test)]
             forgets_district_ytd: self.forgets_district_ytd,
             value: Vec::new(),
@@ -300,7 +291,6 @@ struct Terminal {
     histories: Arc<AtomicU64>,
     env: Env,
     sync: bool,
-    isolation: Isolation,
     #[cfg(test)]
     forgets_district_ytd: bool,
     /// The row that is being changed.
@@ -358,7 +348,7 @@ impl Terminal {
         if let Some(wait) = self.session.wait_for_room()? {
             wait.block()?;
         }
-        self.session.begin(self.isolation, false)?;
+        self.session.begin(Isolation::ReadCommitted, false)?;
         Ok(self.session.begin_statement(StatementKind::Write)?)
     }
 

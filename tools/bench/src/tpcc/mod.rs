@@ -24,6 +24,5 @@ mod tpcc_tests;
 
 pub(crate) use audit::Audited;
 pub(crate) use embedded::Embedded;
-pub(crate) use own::{OwnLine, OwnLines, OwnStatement};
 pub use settings::{TpccSettings, TpccTarget};
 pub use study::tpcc_bench;

@@ -59,19 +59,7 @@ impl Lines for OwnSql {
     type Line = OwnLine;
 
     fn open(&self) -> anyhow::Result<OwnLine> {
-        OwnLines(Arc::clone(&self.database)).open()
-    }
-}
-
-/// Opens sessions of a shared database in this process.
-#[derive(Clone)]
-pub(crate) struct OwnLines(pub(crate) Arc<Database>);
-
-impl Lines for OwnLines {
-    type Line = OwnLine;
-
-    fn open(&self) -> anyhow::Result<OwnLine> {
-        Ok(OwnLine { session: self.0.connect("collie", "collie-bench", None)?, prepared: 0 })
+        Ok(OwnLine { session: self.database.connect("collie", "collie-bench", None)?, prepared: 0 })
     }
 }
 

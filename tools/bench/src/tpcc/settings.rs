@@ -12,7 +12,7 @@ use crate::{Pace, Plan};
 pub enum TpccTarget {
     /// The engine in this process.
     Embedded,
-    /// The engine, with commits answered before they are on disk, regardless of [`TpccSettings::sync`].
+    /// The engine, with commits answered before they are on disk.
     EmbeddedAsync,
     /// Collie's SQL layer in this process, without a server.
     EmbeddedSql,
@@ -44,16 +44,8 @@ pub struct TpccSettings {
     pub runs: u32,
     /// When transactions begin.
     pub pacing: Pacing,
-    /// The SQL isolation level of transactions that write, on targets with SQL.
-    pub isolation: String,
-    /// Whether commits wait for the disk.
-    pub sync: bool,
-    /// Whether deliveries are queued for separate sessions.
-    pub deferred: bool,
     /// The seed of all random values.
     pub seed: u64,
-    /// Whether existing tables on the server of a URL are replaced.
-    pub reload: bool,
 }
 
 impl TpccSettings {
@@ -69,11 +61,7 @@ impl TpccSettings {
             time: Duration::from_secs(30),
             runs: 3,
             pacing: Pacing::FlatOut,
-            isolation: "READ COMMITTED".to_owned(),
-            sync: true,
-            deferred: true,
             seed: 1,
-            reload: false,
         }
     }
 

@@ -11,14 +11,11 @@ use super::books;
 use super::embedded::Embedded;
 use super::own::{self, OwnSql};
 use super::settings::{TpccSettings, TpccTarget};
-use crate::Latencies;
+use crate::Machine;
 use crate::measures::{float, micros, per_s};
-use crate::report::{Figure, Report, Row, Section, Series};
+use crate::report::{Figure, Report, Row, Section};
 use crate::servers::{PEER, Servers};
-use crate::{
-    Machine,
-    txn::{count_of, counted},
-};
+use crate::txn::counted;
 
 /// Name of the embedded engine in tables.
 const ENGINE: &str = "collie engine";
@@ -26,6 +23,8 @@ const ENGINE: &str = "collie engine";
 const CLIENTS: u32 = 8;
 /// The same for the engine if commits wait for the disk: many share a flush.
 const ENGINE_CLIENTS: u32 = 64;
+/// The isolation level of transactions that write, on targets with SQL; those that only read use REPEATABLE READ.
+const ISOLATION: &str = "READ COMMITTED";
 /// The name of this level in `Target::level`.
 const IN_MEMORY: &str = "memory";
 
@@ -55,28 +54,23 @@ pub fn tpcc_bench(settings: &TpccSettings) -> anyhow::Result<Report> {
     for target in &settings.targets {
         match target {
             TpccTarget::Embedded | TpccTarget::EmbeddedAsync => {
-                let mut options = if settings.small { Options::small() } else { Options::default() };
-                options.sessions_max = Options::default().sessions_max;
-                let sync = settings.sync && *target == TpccTarget::Embedded;
-                let engine = Embedded::open(&plan.env, &plan.dir, options, sync)?;
+                let sync = *target == TpccTarget::Embedded;
+                let engine = Embedded::open(&plan.env, &plan.dir, options(settings), sync)?;
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let clients = if sync { ENGINE_CLIENTS } else { u32::try_from(cores)? };
                 targets.push((Box::new(engine), clients));
             }
             TpccTarget::EmbeddedSql => {
-                let options = if settings.small { Options::small() } else { Options::default() };
-                let own = OwnSql::open(plan, Options { sessions_max: Options::default().sessions_max, ..options })?;
-                let tables = Tables::of(own::NAME, "private 16 MiB", own, &settings.isolation, settings.sync);
-                targets.push((Box::new(tables), CLIENTS));
+                let own = OwnSql::open(plan, options(settings))?;
+                targets.push((Box::new(Tables::of(own::NAME, "private 16 MiB", own, ISOLATION, true)), CLIENTS));
             }
             TpccTarget::Servers => {
                 for server in servers.iter().flat_map(|servers| &servers.running) {
-                    let (name, ring) = (server.name(), server.ring());
-                    let wire = Wire::new(name, ring, server.config(), &settings.isolation, settings.sync);
+                    let wire = Wire::new(server.name(), server.ring(), server.config(), ISOLATION, true);
                     targets.push((Box::new(wire), CLIENTS));
                 }
             }
-            TpccTarget::Url(url) => targets.push((Box::new(at_url(url, settings)?), CLIENTS)),
+            TpccTarget::Url(url) => targets.push((Box::new(at_url(url)?), CLIENTS)),
         }
     }
     let mut ran: Vec<Ran<'_>> = Vec::new();
@@ -110,11 +104,17 @@ pub fn tpcc_bench(settings: &TpccSettings) -> anyhow::Result<Report> {
     Ok(Report { machine: Machine::of(&plan.dir), runs: usize::try_from(settings.runs)?, sections: vec![section] })
 }
 
-fn at_url(url: &str, settings: &TpccSettings) -> anyhow::Result<Wire> {
+/// Returns the defaults; small files in small runs, with as many sessions.
+fn options(settings: &TpccSettings) -> Options {
+    let options = if settings.small { Options::small() } else { Options::default() };
+    Options { sessions_max: Options::default().sessions_max, ..options }
+}
+
+fn at_url(url: &str) -> anyhow::Result<Wire> {
     let config: postgres::Config = url.parse().with_context(|| format!("{url} is no URL of a server"))?;
     let at = url.rsplit('@').next().unwrap_or(url).trim_start_matches("postgresql://");
     let name = at.trim_start_matches("postgres://").to_owned();
-    Ok(Wire::new(&name, "-", config, &settings.isolation, settings.sync))
+    Ok(Wire::new(&name, "-", config, ISOLATION, true))
 }
 
 fn course(settings: &TpccSettings, run: u32, clients: u32) -> Course {
@@ -126,7 +126,7 @@ fn course(settings: &TpccSettings, run: u32, clients: u32) -> Course {
         warm_up: settings.warm_up,
         time: settings.time,
         pacing: settings.pacing,
-        deferred: settings.deferred,
+        deferred: true,
     }
 }
 
@@ -134,17 +134,17 @@ fn course(settings: &TpccSettings, run: u32, clients: u32) -> Course {
 fn load(target: &dyn Audited, settings: &TpccSettings) -> anyhow::Result<()> {
     let (plan, scale, name) = (&settings.plan, settings.scale(), target.name());
     match target.holds()? {
-        Some(there) if !settings.reload => {
+        Some(there) => {
             anyhow::ensure!(
                 there == scale,
-                "{name} has tables of {} with {} customers each: ask for these, or have them replaced with --reload",
+                "{name} has tables of {} with {} customers each: ask for these",
                 counted(usize::try_from(there.warehouses)?, "warehouse"),
                 there.customers * DISTRICTS
             );
             plan.say(&format!("{name}: consistency"));
             books::check(target, &scale)?.ensure(name, "before the runs")
         }
-        _ => {
+        None => {
             let population = Population::new(scale, settings.seed, plan.env.clock.wall_us());
             let threads = std::thread::available_parallelism().map_or(1, usize::from);
             let on_progress = Arc::clone(&plan.on_progress);
@@ -171,11 +171,10 @@ fn question(settings: &TpccSettings) -> String {
         Pacing::Terminals => "with keying and think times".to_owned(),
     };
     let small = if settings.small { ", a hundredth of the rows: NOT TPC-C" } else { "" };
-    let deferred = if settings.deferred { "deferred" } else { "in line" };
     format!(
-        "what does TPC-C's mix reach? ({}{small}, {pace}, {}, deliveries {deferred}, {} s a run)",
+        "what does TPC-C's mix reach? ({}{small}, {pace}, {}, deliveries deferred, {} s a run)",
         counted(settings.warehouses as usize, "warehouse"),
-        settings.isolation.to_lowercase(),
+        ISOLATION.to_lowercase(),
         settings.time.as_secs_f64()
     )
 }
@@ -196,22 +195,18 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
     let peer = ran.iter().find(|of| of.target.name() == PEER).map(|of| crate::measures::median(&rates(of)));
     let full = !settings.small && settings.pacing == Pacing::FlatOut;
     for of in ran {
-        let each = |figure: &dyn Fn(&Run) -> f64| of.runs.iter().map(figure).collect::<Vec<_>>();
         let new_orders = |run: &Run| run.tally.of(Kind::NewOrder).latencies.count();
         let case = format!("all, {}", counted(of.clients as usize, "client"));
         let mut row = Row::new(of.target.name(), case, of.target.level(), of.target.ring())
             .at(of.clients.into())
             .runs("txn_per_s", &rates(of))
-            .runs("tpmc", &each(&|run| 60.0 * per_s(new_orders(run), run.ns)))
-            .runs("log_bytes_per_txn", &each(&|run| float(run.log_bytes) / float(run.tally.ended().max(1))))
-            .runs(
-                "retried_percent",
-                &each(&|run| {
-                    100.0 * float(run.tally.retried()) / float((run.tally.ended() + run.tally.retried()).max(1))
-                }),
-            );
+            .each("tpmc", &of.runs, |run| 60.0 * per_s(new_orders(run), run.ns))
+            .each("log_bytes_per_txn", &of.runs, |run| float(run.log_bytes) / float(run.tally.ended().max(1)))
+            .each("retried_percent", &of.runs, |run| {
+                100.0 * float(run.tally.retried()) / float((run.tally.ended() + run.tally.retried()).max(1))
+            });
         if settings.time.as_secs() > 1 {
-            row = row.runs("slowest_second_txns", &each(&|run| float(slowest_second(run, settings.time.as_secs()))));
+            row = row.each("slowest_second_txns", &of.runs, |run| float(slowest_second(run, settings.time.as_secs())));
         }
         if settings.pacing.rate().is_some() {
             row = row.figure("backlog_txns", Figure::Count(of.runs.iter().map(|run| run.backlog).max().unwrap_or(0)));
@@ -227,7 +222,6 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
             row = row.target(">= 100k txn/s", ours >= 1e5);
         }
         section.rows.push(row);
-        section.series.extend(series(of));
         for kind in Kind::ALL {
             section.rows.push(kind_row(settings, of, kind));
         }
@@ -238,28 +232,12 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
     }
 }
 
-/// Returns the series for plots of a target: the throughput over its first run, and the latencies of New-Order over
-/// all runs.
-fn series(of: &Ran<'_>) -> Vec<Series> {
-    let subject = format!("{}, {}", of.target.name(), of.target.level());
-    let mut latencies = Latencies::default();
-    of.runs.iter().for_each(|run| latencies.merge(&run.tally.of(Kind::NewOrder).latencies));
-    let seconds = of.runs.first().map(|run| &run.tally.by_second[..]).unwrap_or_default();
-    let seconds = seconds.iter().enumerate().map(|(second, ended)| (count_of(second) + 0.5, float(*ended)));
-    let shares = [2, 5, 10, 20, 50, 100, 200, 500, 1_000].into_iter().filter(|share| latencies.count() >= *share);
-    let exceeded = |share: u64| (float(share), micros(latencies.at(share - 1, share)));
-    vec![
-        Series { subject: subject.clone(), key: "txn_per_s", points: seconds.collect() },
-        Series { subject, key: "new_order_us", points: shares.map(exceeded).collect() },
-    ]
-}
-
 fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
     let each =
         |figure: &dyn Fn(&KindTally) -> f64| of.runs.iter().map(|run| figure(run.tally.of(kind))).collect::<Vec<_>>();
     let at = |per_mille: u64| each(&|of| micros(of.latencies.at_per_mille(per_mille)));
     let case = match kind {
-        Kind::Delivery if settings.deferred => "Delivery, from its queueing".to_owned(),
+        Kind::Delivery => "Delivery, from its queueing".to_owned(),
         kind => kind.name().to_owned(),
     };
     let counts: Vec<f64> = of.runs.iter().map(|run| per_s(run.tally.of(kind).latencies.count(), run.ns)).collect();
@@ -274,7 +252,7 @@ fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
     let row = if kind == Kind::NewOrder { row.runs("rolled_back", &each(&|of| float(of.rolled_back))) } else { row };
     // Clauses 2.7.2.2 and 5.2.5.3: the response times that terminals require.
     let (within_s, text) = match kind {
-        Kind::Delivery if settings.deferred => (80.0, "p90 <= 80 s"),
+        Kind::Delivery => (80.0, "p90 <= 80 s"),
         Kind::StockLevel => (20.0, "p90 <= 20 s"),
         _ => (5.0, "p90 <= 5 s"),
     };

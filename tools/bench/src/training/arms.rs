@@ -5,9 +5,8 @@ use std::time::Duration;
 use collie_train::policy::PolicyKind;
 
 use super::live::{Collected, Node, set, set_samples};
-use super::settings::TrainingSettings;
 use crate::Section;
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::replication::watch;
 
@@ -49,7 +48,7 @@ impl Collecting {
     ///
     /// # Errors
     /// Those of the driver.
-    pub(crate) fn begin(self, settings: &TrainingSettings, pair: &Pair) -> anyhow::Result<()> {
+    pub(crate) fn begin(self, settings: &PairSettings, pair: &Pair) -> anyhow::Result<()> {
         let policy = match self {
             Self::Nothing => "none",
             Self::Always => "always",
@@ -64,19 +63,19 @@ impl Collecting {
 /// Starts a pair with TPC-C and the watched row, whose replica may take samples. Each process has its own core if
 /// there are two.
 ///
-/// The pair does not start; the errors of the driver.
-/// It does not start; the driver's.
+/// # Errors
+/// It does not start; the errors of the driver.
 pub(crate) fn loaded_pair(
-    replication: &ReplicationSettings,
+    settings: &PairSettings,
     cores: Option<[usize; 2]>,
     section: &mut Section,
 ) -> anyhow::Result<Pair> {
     super::cores::note_cores(section, cores);
-    let pair = pair::launch(replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
-    pair.load(replication)?;
-    let _look_us = watch::prepare(&pair, replication)?;
+    let pair = pair::launch(settings, Arm::Collie, Launch { cores, ..Launch::default() })?;
+    pair.load(settings)?;
+    let _look_us = watch::prepare(&pair, settings)?;
     // A replica that takes no samples would be equally fast under each policy.
-    set_samples(&replication.plan, &pair, Node::Replica, true)?;
+    set_samples(&settings.plan, &pair, Node::Replica, true)?;
     Ok(pair)
 }
 

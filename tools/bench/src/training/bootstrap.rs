@@ -11,7 +11,7 @@ use collie_env::SimRandom;
 
 use crate::Spread;
 use crate::measures::median;
-use crate::report::Figure;
+use crate::report::{Figure, Row};
 
 /// The number of resamples.
 const DRAWS: usize = 4_000;
@@ -58,6 +58,14 @@ impl Interval {
     /// Returns it as a figure of a row; the suffix `.._ci95` of the key marks the range as an interval.
     pub(crate) fn figure(&self) -> Figure {
         Figure::Runs(Spread { median: self.median, low: self.low, high: self.high })
+    }
+}
+
+/// Adds the median of `values` with its interval to `row`; says that there are none if there are none.
+pub(crate) fn with_interval(row: Row, key: &'static str, values: &[f64], seed: u64) -> Row {
+    match Interval::of(values, seed) {
+        Some(interval) => row.figure(key, interval.figure()),
+        None => row.absent(key, "nothing ended"),
     }
 }
 

@@ -3,17 +3,17 @@
 
 use collie_workload::Pacing;
 
-use super::bootstrap::{Interval, in_balanced_order};
+use super::bootstrap::{in_balanced_order, with_interval};
 use super::cores::{note_cores, two_cores};
 use super::knee::knee;
 use super::live::{Collected, Node, set, set_samples};
-use super::settings::TrainingSettings;
 use super::usage::Usage;
 use crate::Section;
 use crate::measures::float;
+use crate::replication::PairSettings;
 use crate::replication::catchup::bytes_in;
 use crate::replication::pair::{self, Arm, Launch, Pair};
-use crate::report::{Figure, Row};
+use crate::report::Row;
 
 /// The share of the knee: a rate that both keep, so that both runs of a pair complete the requested work.
 const SHARE: f64 = 0.6;
@@ -35,7 +35,7 @@ struct Used {
     network_bytes: f64,
 }
 
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "cost",
         format!(
@@ -47,11 +47,11 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             settings.time.as_secs_f64()
         ),
     );
-    let (cores, replication) = (two_cores(), settings.replication());
-    let pair = pair::launch(&replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
-    pair.load(&replication)?;
+    let cores = two_cores();
+    let pair = pair::launch(settings, Arm::Collie, Launch { cores, ..Launch::default() })?;
+    pair.load(settings)?;
     turn(settings, &pair, false)?;
-    let per_s = SHARE * knee(&pair, &replication, 0)?;
+    let per_s = SHARE * knee(&pair, settings, 0)?;
     let used = in_balanced_order(2, settings.runs, |arm, run| {
         let state = if arm == 1 { "with" } else { "without" };
         settings.plan.say(&format!("cost: {state} collecting, run {} of {}", run + 1, settings.runs));
@@ -59,7 +59,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         one_run(settings, &pair, run, per_s)
     })?;
     turn(settings, &pair, false)?;
-    pair.check(&replication, &mut section)?;
+    pair.check(settings, &mut section)?;
     for (node, (_, name)) in NODES.iter().enumerate() {
         section.rows.push(node_row(settings, &pair, name, node, &used, per_s));
     }
@@ -74,7 +74,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
 }
 
 /// Makes both nodes collect as by default, or neither.
-fn turn(settings: &TrainingSettings, pair: &Pair, on: bool) -> anyhow::Result<()> {
+fn turn(settings: &PairSettings, pair: &Pair, on: bool) -> anyhow::Result<()> {
     for (node, _) in NODES {
         set_samples(&settings.plan, pair, node, on)?;
     }
@@ -88,18 +88,17 @@ fn loopback_bytes() -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn one_run(settings: &TrainingSettings, pair: &Pair, run: u32, per_s: f64) -> anyhow::Result<Used> {
-    let replication = settings.replication();
+fn one_run(settings: &PairSettings, pair: &Pair, run: u32, per_s: f64) -> anyhow::Result<Used> {
     let processes = pair.processes()?;
     let usage = || -> anyhow::Result<_> { Ok([Usage::of(processes[0])?, Usage::of(processes[1])?]) };
     let collected =
         || -> anyhow::Result<_> { Ok([Collected::of(pair, NODES[0].0)?, Collected::of(pair, NODES[1].0)?]) };
     let before = (collected()?, usage()?, loopback_bytes());
-    let done = pair.drive(&replication, run, Pacing::Poisson(per_s))?;
-    pair.until_even(&replication)?;
+    let done = pair.drive(settings, run, Pacing::Poisson(per_s))?;
+    pair.until_even(settings)?;
     let after = (usage()?, loopback_bytes(), collected()?);
     // Usage covers the whole run with its warm-up, which has the same rate of transactions.
-    let whole_ns = float(done.ns) + replication.warm_up.as_secs_f64() * 1e9;
+    let whole_ns = float(done.ns) + settings.warm_up.as_secs_f64() * 1e9;
     let count = float(done.tally.ended()) * whole_ns / float(done.ns.max(1));
     anyhow::ensure!(count > 0.0, "nothing ended in a run of {:?}", settings.time);
     let directories = [pair.primary_directory(), pair.replica_directory()?];
@@ -124,29 +123,29 @@ fn differences(used: &[Vec<Used>], figure: impl Fn(&Used) -> f64) -> Vec<f64> {
     on.iter().zip(off).map(|(on, off)| figure(on) - figure(off)).collect()
 }
 
-fn difference(settings: &TrainingSettings, row: Row, key: &'static str, differences: &[f64]) -> Row {
-    let interval = Interval::of(differences, settings.seed);
-    row.figure(key, interval.map_or(Figure::Absent("no runs"), |interval| interval.figure()))
-}
-
-fn node_row(settings: &TrainingSettings, pair: &Pair, name: &str, node: usize, used: &[Vec<Used>], per_s: f64) -> Row {
+fn node_row(settings: &PairSettings, pair: &Pair, name: &str, node: usize, used: &[Vec<Used>], per_s: f64) -> Row {
     let each = |arm: usize, figure: &dyn Fn(&Used) -> f64| used[arm].iter().map(figure).collect::<Vec<_>>();
     // For a thousand transactions a second: 1000 us per transaction are one core, and bytes per transaction are
     // kilobytes a second.
     let row = Row::new(name, "default, less nothing collected", "disk", pair.ring())
         .at(per_s)
         .runs("txn_cpu_us_without", &each(0, &|of| of.cpu_us[node]));
-    let row = difference(settings, row, "cpu_percent_of_a_core_ci95", &differences(used, |of| of.cpu_us[node] / 10.0));
-    let row = difference(settings, row, "disk_kb_per_s_ci95", &differences(used, |of| of.written_bytes[node]));
-    difference(settings, row, "memory_mib_ci95", &differences(used, |of| of.resident_bytes[node] / MIB))
+    let row = with_interval(
+        row,
+        "cpu_percent_of_a_core_ci95",
+        &differences(used, |of| of.cpu_us[node] / 10.0),
+        settings.seed,
+    );
+    let row = with_interval(row, "disk_kb_per_s_ci95", &differences(used, |of| of.written_bytes[node]), settings.seed);
+    with_interval(row, "memory_mib_ci95", &differences(used, |of| of.resident_bytes[node] / MIB), settings.seed)
         .runs("samples_per_txn", &each(1, &|of| of.samples[node]))
         .runs("own_account_us_per_txn", &each(1, &|of| of.spent_us[node]))
         .runs("file_kb", &each(1, &|of| of.file_bytes[node] / 1e3))
 }
 
-fn network_row(settings: &TrainingSettings, pair: &Pair, used: &[Vec<Used>], per_s: f64) -> Row {
+fn network_row(settings: &PairSettings, pair: &Pair, used: &[Vec<Used>], per_s: f64) -> Row {
     let row = Row::new("both", "default, less nothing collected", "disk", pair.ring()).at(per_s);
-    difference(settings, row, "network_kb_per_s_ci95", &differences(used, |of| of.network_bytes))
+    with_interval(row, "network_kb_per_s_ci95", &differences(used, |of| of.network_bytes), settings.seed)
 }
 
 #[cfg(test)]

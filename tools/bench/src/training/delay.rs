@@ -10,13 +10,12 @@ use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::two_cores;
 use super::knee::knee;
-use super::settings::TrainingSettings;
 use crate::Section;
 use crate::measures::{median, per_s};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::rate::{Watched, at_rate, delays};
 use crate::replication::watch::Sample;
-use crate::report::{Figure, Row, Series};
+use crate::report::{Figure, Row};
 use crate::txn::count_of;
 
 /// The share of the knee without collection.
@@ -30,8 +29,8 @@ const BOUND_FLOOR_US: f64 = 1_000.0;
 const INSIDE_MIN: f64 = 0.99;
 const SECOND_NS: u64 = 1_000_000_000;
 
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
-    let long = ReplicationSettings { time: settings.time * LONGER, ..settings.replication() };
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
+    let long = PairSettings { time: settings.time * LONGER, ..settings.clone() };
     let mut section = Section::new(
         "time",
         format!(
@@ -43,11 +42,9 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             long.time.as_secs_f64()
         ),
     );
-    let replication = settings.replication();
-    let pair = loaded_pair(&replication, two_cores(), &mut section)?;
+    let pair = loaded_pair(settings, two_cores(), &mut section)?;
     Collecting::Nothing.begin(settings, &pair)?;
-    let knees =
-        (0..settings.runs.min(3)).map(|run| knee(&pair, &replication, run)).collect::<anyhow::Result<Vec<_>>>()?;
+    let knees = (0..settings.runs.min(3)).map(|run| knee(&pair, settings, run)).collect::<anyhow::Result<Vec<_>>>()?;
     let asked = SHARE * median(&knees);
     let watched = in_balanced_order(Collecting::ALL.len(), settings.runs, |arm, run| {
         let collecting = Collecting::ALL[arm];
@@ -60,7 +57,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let watched: Vec<Vec<Watched>> =
         watched.into_iter().map(|runs| runs.into_iter().map(|(watched, _)| watched).collect()).collect();
     Collecting::Nothing.begin(settings, &pair)?;
-    pair.check(&replication, &mut section)?;
+    pair.check(settings, &mut section)?;
     let known = |of: &Watched| {
         let windows = windows(&of.samples, of.run.from_ns, |sample| sample.behind.and_then(|behind| behind.us));
         windows.into_iter().flatten().collect::<Vec<f64>>()
@@ -70,11 +67,6 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         let row = Row::new(collecting.name(), format!("{} % of the knee", SHARE * 100.0), "disk", pair.ring());
         let row = row.at(asked).runs("asked_per_s", &[asked]).runs("samples", &samples[arm]);
         section.rows.push(figures(settings, row, collecting, [&windows[arm], &windows[0]], &watched[arm]));
-        section.series.push(Series {
-            subject: collecting.name().to_owned(),
-            key: "delay_second_us",
-            points: windows[arm].iter().flatten().enumerate().map(|(at, us)| (count_of(at), *us)).collect(),
-        });
     }
     Ok(section)
 }
@@ -116,7 +108,7 @@ fn inside(with: &[Vec<f64>], without: &[Vec<f64>], shift: usize) -> Option<f64> 
 }
 
 fn figures(
-    settings: &TrainingSettings,
+    settings: &PairSettings,
     row: Row,
     collecting: Collecting,
     [with, without]: [&[Vec<f64>]; 2],

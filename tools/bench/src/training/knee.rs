@@ -10,14 +10,12 @@ use collie_workload::Pacing;
 use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::two_cores;
-use super::settings::TrainingSettings;
 use crate::Section;
 use crate::measures::{median, per_s};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::Pair;
 use crate::replication::rate::{Watched, at_rate, delays};
-use crate::report::{Figure, Row, Series};
-use crate::txn::count_of;
+use crate::report::{Figure, Row};
 
 /// Rates, in percent of the knee without collection.
 const PERCENTS: [u32; 4] = [50, 70, 90, 100];
@@ -26,7 +24,7 @@ const LOWER_MAX: f64 = 0.02;
 /// Pairs of runs per run that watches the delay at each rate: there are many rates.
 const PAIRS_PER_WATCHED: u32 = 5;
 
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "rate",
         format!(
@@ -38,23 +36,22 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             settings.time.as_secs_f64()
         ),
     );
-    let replication = settings.replication();
-    let pair = loaded_pair(&replication, two_cores(), &mut section)?;
+    let pair = loaded_pair(settings, two_cores(), &mut section)?;
     let knees = in_balanced_order(Collecting::ALL.len(), settings.runs, |arm, run| {
         let collecting = Collecting::ALL[arm];
         settings.plan.say(&format!("rate: {}, flat out, run {} of {}", collecting.name(), run + 1, settings.runs));
         collecting.begin(settings, &pair)?;
-        with_samples(&pair, || knee(&pair, &replication, run))
+        with_samples(&pair, || knee(&pair, settings, run))
     })?;
     let without = knee_rows(settings, &pair, &knees, &mut section);
     watched_rows(settings, &pair, without, &mut section)?;
     Collecting::Nothing.begin(settings, &pair)?;
-    pair.check(&replication, &mut section)?;
+    pair.check(settings, &mut section)?;
     Ok(section)
 }
 
 /// Returns the rate that both sustain, in transactions per second.
-pub(crate) fn knee(pair: &Pair, settings: &ReplicationSettings, run: u32) -> anyhow::Result<f64> {
+pub(crate) fn knee(pair: &Pair, settings: &PairSettings, run: u32) -> anyhow::Result<f64> {
     let done = pair.drive(settings, run, Pacing::FlatOut)?;
     let begun = settings.plan.now_ns();
     pair.until_even(settings)?;
@@ -64,7 +61,7 @@ pub(crate) fn knee(pair: &Pair, settings: &ReplicationSettings, run: u32) -> any
 }
 
 /// Adds a row for each policy; returns the knee without collection.
-fn knee_rows(settings: &TrainingSettings, pair: &Pair, runs: &[Vec<(f64, f64)>], section: &mut Section) -> f64 {
+fn knee_rows(settings: &PairSettings, pair: &Pair, runs: &[Vec<(f64, f64)>], section: &mut Section) -> f64 {
     let knees = |arm: usize| runs[arm].iter().map(|(knee, _)| *knee).collect::<Vec<_>>();
     for (arm, collecting) in Collecting::ALL.into_iter().enumerate() {
         let samples: Vec<f64> = runs[arm].iter().map(|(_, samples)| *samples).collect();
@@ -80,8 +77,6 @@ fn knee_rows(settings: &TrainingSettings, pair: &Pair, runs: &[Vec<(f64, f64)>],
                     row = row.target("at most 2 % below the one without", interval.median >= 1.0 - LOWER_MAX);
                 }
             }
-            let points = ratios.iter().enumerate().map(|(run, ratio)| (count_of(run), *ratio)).collect();
-            section.series.push(Series { subject: collecting.name().to_owned(), key: "knee_ratio", points });
         }
         section.rows.push(row);
     }
@@ -89,8 +84,7 @@ fn knee_rows(settings: &TrainingSettings, pair: &Pair, runs: &[Vec<(f64, f64)>],
 }
 
 /// Adds rows with the delay at each rate under each policy.
-fn watched_rows(settings: &TrainingSettings, pair: &Pair, knee: f64, section: &mut Section) -> anyhow::Result<()> {
-    let replication = settings.replication();
+fn watched_rows(settings: &PairSettings, pair: &Pair, knee: f64, section: &mut Section) -> anyhow::Result<()> {
     let runs = (settings.runs / PAIRS_PER_WATCHED).max(1);
     for percent in PERCENTS {
         let asked = knee * f64::from(percent) / 100.0;
@@ -98,7 +92,7 @@ fn watched_rows(settings: &TrainingSettings, pair: &Pair, knee: f64, section: &m
             let collecting = Collecting::ALL[arm];
             settings.plan.say(&format!("rate: {}, {percent} %, run {} of {runs}", collecting.name(), run + 1));
             collecting.begin(settings, pair)?;
-            at_rate(pair, &replication, run, asked)
+            at_rate(pair, settings, run, asked)
         })?;
         for (collecting, runs) in Collecting::ALL.into_iter().zip(&watched) {
             section.rows.push(watched_row(collecting, pair, percent, asked, runs));

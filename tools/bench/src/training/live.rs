@@ -12,7 +12,6 @@ use crate::replication::pair::Pair;
 /// The time that a server may take to follow a request: its thread for samples looks every tenth of a second, and a
 /// second after its start.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A server of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +49,11 @@ pub(crate) fn set(pair: &Pair, node: Node, name: &str, value: &str) -> anyhow::R
 pub(crate) fn set_samples(plan: &Plan, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
     set(pair, node, "training.samples", if on { "on" } else { "off" })?;
     let wanted = if on { "collecting" } else { "off" };
-    let (mut session, begun) = (node.connect(pair)?, plan.now_ns());
-    loop {
-        let row = session.query_one("SELECT samples, samples_reason FROM collie_training.policy", &[])?;
-        let (state, reason): (String, Option<String>) = (row.get(0), row.get(1));
-        if state == wanted {
-            return Ok(());
-        }
-        let waited = u128::from(plan.now_ns() - begun);
-        anyhow::ensure!(
-            waited < PATIENCE.as_nanos(),
-            "{}: samples are {state}, not {wanted}: {}",
-            pair.name(),
-            reason.unwrap_or_default()
-        );
-        std::thread::sleep(LOOK);
-    }
+    let mut session = node.connect(pair)?;
+    plan.until(PATIENCE, &format!("{}: samples are not {wanted}", pair.name()), || {
+        let state: String = session.query_one("SELECT samples FROM collie_training.policy", &[])?.get(0);
+        Ok((state == wanted).then_some(()))
+    })
 }
 
 /// The counters of a node's collection since its start.

@@ -3,7 +3,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `settings` | the settings |
 //! | `bootstrap` | medians of paired ratios with their intervals |
 //! | `cores`, `neighbour` | the cores of a primary and its replica; a process that competes for a core |
 //! | `live` | settings that are changed while a server runs, and the counters of its collection |
@@ -15,17 +14,14 @@
 //! | `safety` | the state after faults during a decision |
 //! | `active` | how many samples models need, by the method that decides what is sampled |
 //! | `accuracy` | whether models of a replica's samples are as good as its primary's |
-//! | `hardware` | how well models of two machines predict a third |
 //! | `decisions` | how much decisions of models gain on real servers, and whether wrong ones harm |
 //! | `recording`, `recorded` | a load on servers whose samples are kept; those samples |
 //! | `kept` | the number of samples that a server kept of a time window, and their weight |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as other systems do, for comparison |
-//! | `beside` | the same, or Collie's own again, in addition to each sample of a server |
+//! | `beside` | the same in addition to each sample of a server |
 //! | `overhead` | the cost of collection for a primary |
 //! | `knee`, `delay` | the rate that a collecting replica sustains, and its delay: questions `rate` and `time` |
 //! | `cost` | the cost of collection for both machines |
-//! | `naive` | the sampler of six system calls in this process |
-//! | `diverging`, `exported` | figures 1.1 and 5.3 of the thesis: questions `fig-1-1` and `fig-5-3` |
 //!
 //! The sampler belongs to the process: a section that uses it leaves it off, and the right to drain it released.
 
@@ -38,13 +34,9 @@ pub(crate) mod cores;
 pub(crate) mod cost;
 pub(crate) mod decisions;
 pub(crate) mod delay;
-pub(crate) mod diverging;
-pub(crate) mod exported;
-pub(crate) mod hardware;
 mod kept;
 pub(crate) mod knee;
 mod live;
-mod naive;
 mod neighbour;
 pub(crate) mod overhead;
 pub(crate) mod policies;
@@ -53,6 +45,5 @@ mod recorded;
 mod recording;
 pub(crate) mod safety;
 pub(crate) mod sample;
-pub(crate) mod settings;
 mod six_calls;
 mod usage;

@@ -11,18 +11,16 @@
 use collie_server::log_lines;
 use collie_workload::{Kind, Pacing};
 
-use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
+use super::bootstrap::{in_balanced_order, paired_ratios, with_interval};
 use super::cores::{note_cores, two_cores};
 use super::live::{Collected, Node, set, set_samples};
-use super::settings::TrainingSettings;
 use super::usage::Usage;
 use crate::Section;
 use crate::measures::{float, median, micros, per_s};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
-use crate::report::{Figure, Row, Series};
-use crate::servers::{BESIDE_SAMPLES, SAMPLE_EVERYTHING};
-use crate::txn::count_of;
+use crate::report::Row;
+use crate::servers::{SAMPLE_EVERYTHING, SIX_CALLS};
 use crate::ycsb::{self, FIELD_BYTES, FIELDS, ScrambledZipfian, THETA, UserTable, Workload};
 
 /// The target: the largest cost in throughput and p99 of a primary with defaults.
@@ -48,7 +46,7 @@ const CASES: [Case; 4] = [
     Case { subject: "every call", primary: &[SAMPLE_EVERYTHING], node: Node::Primary, is_default: false },
     Case {
         subject: "every call, six system calls",
-        primary: &[SAMPLE_EVERYTHING, BESIDE_SAMPLES, "six-calls:1"],
+        primary: &[SAMPLE_EVERYTHING, SIX_CALLS],
         node: Node::Primary,
         is_default: false,
     },
@@ -81,11 +79,11 @@ impl Load {
     }
 
     /// Returns the settings of its runs.
-    fn with(self, settings: &TrainingSettings) -> ReplicationSettings {
-        let with = settings.replication();
+    fn with(self, settings: &PairSettings) -> PairSettings {
+        let with = settings.clone();
         match self {
             Self::Tpcc => with,
-            Self::Ycsb(_) => ReplicationSettings { time: with.time / YCSB_SHORTER, ..with },
+            Self::Ycsb(_) => PairSettings { time: with.time / YCSB_SHORTER, ..with },
         }
     }
 }
@@ -97,7 +95,7 @@ struct Ycsb {
 }
 
 impl Ycsb {
-    fn new(settings: &TrainingSettings) -> Self {
+    fn new(settings: &PairSettings) -> Self {
         let (rows, seed) = (if settings.small { YCSB_ROWS_SMALL } else { YCSB_ROWS }, settings.seed);
         Self { table: UserTable { rows, seed }, items: ScrambledZipfian::new(rows, THETA, seed) }
     }
@@ -132,7 +130,7 @@ struct Ran {
     lost_share: f64,
 }
 
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let ycsb = Ycsb::new(settings);
     let mut section = Section::new(
         "overhead",
@@ -162,13 +160,12 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
 }
 
 fn one_case(
-    settings: &TrainingSettings,
+    settings: &PairSettings,
     case: &Case,
     ycsb: &Ycsb,
     cores: Option<[usize; 2]>,
     section: &mut Section,
 ) -> anyhow::Result<()> {
-    let replication = settings.replication();
     let launch = Launch {
         name: case.subject.to_owned(),
         primary: case.primary.iter().map(|word| (*word).to_owned()).collect(),
@@ -176,8 +173,8 @@ fn one_case(
         alone: case.node == Node::Primary,
         ..Launch::default()
     };
-    let pair = pair::launch(&replication, Arm::Collie, launch)?;
-    pair.load(&replication)?;
+    let pair = pair::launch(settings, Arm::Collie, launch)?;
+    pair.load(settings)?;
     ycsb.table.fill(&mut pair.connect()?)?;
     if case.node == Node::Replica {
         // The primary does the same in both runs.
@@ -190,43 +187,36 @@ fn one_case(
             settings.plan.say(&format!("{}, {state}: run {} of {}", case.subject, run + 1, settings.runs));
             turn(settings, &pair, case.node, with)?;
             // Unapplied work of the previous run must not be part of this one.
-            pair.until_even(&replication)?;
+            pair.until_even(settings)?;
             one_run(settings, &pair, case.node, ycsb, load, run)
         })?;
         rows(settings, case, load, &pair, &ran, section);
     }
     turn(settings, &pair, case.node, false)?;
-    pair.check(&replication, section)?;
+    pair.check(settings, section)?;
     ycsb.check(&pair, section)?;
-    if case.primary.contains(&BESIDE_SAMPLES) {
+    if case.primary.contains(&SIX_CALLS) {
         section.notes.extend(said(&pair, "beside each sample"));
     }
     Ok(())
 }
 
 /// Returns the first text of the primary's log that begins with `begins`.
-pub(crate) fn said(pair: &Pair, begins: &str) -> Option<String> {
+fn said(pair: &Pair, begins: &str) -> Option<String> {
     let words = pair.primary_words();
     let mut texts = words.lines().map(log_lines::text_of);
     texts.find(|text| text.starts_with(begins)).map(|text| format!("{}: {text}", pair.name()))
 }
 
 /// Turns collecting on or off.
-fn turn(settings: &TrainingSettings, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
+fn turn(settings: &PairSettings, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
     match node {
         Node::Primary => set_samples(&settings.plan, pair, node, on),
         Node::Replica => set(pair, node, "training.collection_policy", if on { "headroom" } else { "none" }),
     }
 }
 
-fn one_run(
-    settings: &TrainingSettings,
-    pair: &Pair,
-    node: Node,
-    ycsb: &Ycsb,
-    load: Load,
-    run: u32,
-) -> anyhow::Result<Ran> {
+fn one_run(settings: &PairSettings, pair: &Pair, node: Node, ycsb: &Ycsb, load: Load, run: u32) -> anyhow::Result<Ran> {
     let with = load.with(settings);
     let process = pair.primary_process();
     let (collected, used) = (Collected::of(pair, node)?, Usage::of(process)?);
@@ -262,7 +252,7 @@ fn one_run(
     })
 }
 
-fn rows(settings: &TrainingSettings, case: &Case, load: Load, pair: &Pair, ran: &[Vec<Ran>], section: &mut Section) {
+fn rows(settings: &PairSettings, case: &Case, load: Load, pair: &Pair, ran: &[Vec<Ran>], section: &mut Section) {
     let each = |arm: usize, figure: fn(&Ran) -> f64| ran[arm].iter().map(figure).collect::<Vec<_>>();
     let figures = |row: Row, arm: usize| {
         row.runs("txn_per_s", &each(arm, |of| of.per_s))
@@ -280,14 +270,8 @@ fn rows(settings: &TrainingSettings, case: &Case, load: Load, pair: &Pair, ran: 
         ("p99_ratio_ci95", ratio(|of| of.p99_us)),
         ("cpu_ratio_ci95", ratio(|of| of.cpu_us_per_txn)),
     ];
-    let subject = format!("{}, {}", case.subject, load.name());
     for (key, ratios) in &ratios {
-        with = match Interval::of(ratios, settings.seed) {
-            Some(interval) => with.figure(key, interval.figure()),
-            None => with.figure(key, Figure::Absent("nothing ended")),
-        };
-        let points = ratios.iter().enumerate().map(|(run, ratio)| (count_of(run), *ratio)).collect();
-        section.series.push(Series { subject: subject.clone(), key, points });
+        with = with_interval(with, key, ratios, settings.seed);
     }
     if case.is_default {
         let [throughput, p99, _cpu] = ratios.map(|(_, ratios)| if ratios.is_empty() { 0.0 } else { median(&ratios) });

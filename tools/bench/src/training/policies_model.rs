@@ -7,7 +7,7 @@
 use collie_train::policy::{Governor, Policy, PolicyKind, Settings};
 use collie_train::queue::{Cell, Disturbance, Tick, table};
 
-use super::settings::TrainingSettings;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row, Section};
 
 /// Collection work offered per commit, in us: of an expensive sampler and of a cheap one.
@@ -43,7 +43,7 @@ fn start(row: usize) -> Tick {
 ///
 /// # Errors
 /// None.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "policies-model",
         format!(

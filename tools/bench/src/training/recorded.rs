@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::Context;
 use collie_env::{Clock, Env};
 use collie_obs::UnitSchema;
-use collie_samples::{CONTEXT_UNIT, FileName, SampleDir, SampleRow, samples_of};
+use collie_samples::{FileName, SampleDir, SampleRow, samples_of};
 use collie_train::model::Samples;
 
 use crate::Scratch;
@@ -71,16 +71,6 @@ impl Recorded {
         let (samples, _cut) = samples_of(unit, 0, &rows)?;
         Ok(evenly(&samples, rows_max))
     }
-
-    /// Returns the eight numbers of the machine that the samples were taken on.
-    ///
-    /// # Errors
-    /// There are no samples; a file cannot be read.
-    pub(crate) fn constants(&self) -> anyhow::Result<Vec<f64>> {
-        let names = self.dir.list()?;
-        let name = names.iter().rfind(|name| name.unit != CONTEXT_UNIT).context("the server kept no samples")?;
-        Ok(self.dir.read(name)?.footer.constants.named().map(|(_, value)| value).to_vec())
-    }
 }
 
 /// Returns all rows of a unit in its files among the files `names` of `dir`.
@@ -107,19 +97,17 @@ pub(crate) fn evenly(samples: &Samples, count: usize) -> Samples {
 #[cfg(test)]
 pub(crate) mod tests {
     use collie_env::SimClock;
-    use collie_samples::{Constants, Hardware, Origin, SampleSink, SinkOptions, sample_of_unit, unit_of};
+    use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit, unit_of};
 
     use super::*;
 
-    /// Goal: D1, and only the rows of one unit, ordered by time, with the constants of the machine. Method: files of
+    /// Goal: D1, and only the rows of one unit, ordered by time. Method: files of
     /// two units, one row a millisecond on a simulated clock; windows that contain all, some and none.
     #[test]
     fn rows_of_the_window_are_read() {
         let clock = Arc::new(SimClock::new());
         let env = Env { clock: clock.clone(), ..Env::simulated(3).0 };
-        let constants = Constants { call_ns: 60.0, ..Constants::default() };
-        let origin = Origin { hardware: Hardware { constants, ..Hardware::default() }, ..Origin::unknown("n1") };
-        let mut sink = SampleSink::open(&env, "/data".as_ref(), origin, SinkOptions::default()).unwrap();
+        let mut sink = SampleSink::open(&env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
         let begun_us = u64::try_from(env.clock.wall_us()).unwrap();
         for row in 1..=10 {
             clock.advance_ns(1_000_000);
@@ -137,9 +125,6 @@ pub(crate) mod tests {
         assert_eq!(within(3, 5, 99), [3.0, 4.0, 5.0]);
         assert_eq!(within(0, 99, 5), [1.0, 3.0, 5.0, 7.0, 9.0]);
         assert_eq!(within(20, 30, 5), [0.0; 0]);
-        let all = Recorded::in_data(&env, "/data".as_ref(), Window { from_us: 0, to_us: u64::MAX });
-        assert_eq!(all.constants().unwrap()[4], 60.0);
-        assert!(Recorded::in_data(&env, "/none".as_ref(), all.window).constants().is_err());
     }
 
     /// Puts a file of one sample of unit 9 into `/data`.

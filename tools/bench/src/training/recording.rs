@@ -6,7 +6,7 @@ use collie_workload::Pacing;
 
 use super::live::{Node, set_samples};
 use super::recorded::{Recorded, Window};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::Pair;
 
 /// Makes a server keep no samples until they are requested: those of loading would be most of all samples, and
@@ -18,11 +18,7 @@ pub(crate) const NOT_YET: [&str; 2] = ["--set", "training.samples=off"];
 ///
 /// # Errors
 /// Those of the driver; a server keeps no samples.
-pub(crate) fn record(
-    pair: Pair,
-    with: &ReplicationSettings,
-    per_s: f64,
-) -> anyhow::Result<(Recorded, Option<Recorded>)> {
+pub(crate) fn record(pair: Pair, with: &PairSettings, per_s: f64) -> anyhow::Result<(Recorded, Option<Recorded>)> {
     let env = &with.plan.env;
     set_samples(&with.plan, &pair, Node::Primary, true)?;
     if !pair.is_alone() {
@@ -33,7 +29,7 @@ pub(crate) fn record(
         pair.drive(with, 0, Pacing::Poisson(per_s))?;
         pair.until_even(with)
     })?;
-    let (primary, replica) = pair.stop()?;
+    let (primary, replica) = pair.stop();
     let recorded = |scratch: Arc<crate::Scratch>| Recorded::in_scratch(env, scratch, window);
     Ok((recorded(primary), replica.map(recorded)))
 }

@@ -16,8 +16,8 @@ use collie_obs::{
 };
 use collie_sync::{has_invariant_ticks, ticks};
 
-use super::settings::TrainingSettings;
 use super::six_calls::SixCalls;
+use crate::replication::PairSettings;
 use crate::{
     Plan, Section,
     measures::{float, median},
@@ -204,7 +204,7 @@ impl Visit for Bursts<'_> {
 ///
 /// # Errors
 /// Another part of this process takes samples.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let plan = &settings.plan;
     let question =
         "what does a sample cost the thread that takes it, and a call that none is taken of? (a call of nothing)";
@@ -277,8 +277,8 @@ mod tests {
         let asked = |question: &str| {
             let only = vec![question.to_owned()];
             let plan = Plan { only, ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
-            let settings = TrainingSettings { plan, runs: 1, ..TrainingSettings::new(&std::env::temp_dir()) };
-            training_bench(&settings, &mut |_| Ok(()))
+            let settings = PairSettings { plan, runs: 1, ..PairSettings::training(&std::env::temp_dir()) };
+            training_bench(&settings)
         };
         let wrong = asked("samples").unwrap_err().to_string();
         assert!(wrong.starts_with("no question samples: use sample"), "{wrong}");

@@ -8,9 +8,9 @@ use collie_engine::Session;
 use super::{
     ENGINE, count_of, counted,
     embedded::{Embedded, update_alone},
-    together::{Load, lasting, together},
     wire,
 };
+use crate::together::{Load, lasting, together};
 use crate::{
     Plan, Section,
     measures::{RING, median, micros},

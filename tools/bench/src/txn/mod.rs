@@ -3,7 +3,6 @@
 //! | file | holds |
 //! |---|---|
 //! | `embedded` | the engine without a server: on a disk that keeps nothing, or on a real one |
-//! | `together` | threads that repeat one operation |
 //! | `wire` | rows of loads that pgbench ran |
 //! | the others | a section each |
 //!
@@ -20,7 +19,6 @@ pub(crate) mod old_snapshot;
 pub(crate) mod read_only;
 pub(crate) mod savepoints;
 pub(crate) mod snapshot;
-pub(crate) mod together;
 pub(crate) mod visibility;
 pub(crate) mod wire;
 

@@ -10,9 +10,9 @@ use collie_engine::{Isolation, Session, StatementKind};
 use super::{
     ENGINE,
     embedded::{Embedded, key, update_alone},
-    together::{during, together},
     wire,
 };
+use crate::together::{during, together};
 use crate::{
     Plan, Section,
     measures::{RING, float, median, micros},

@@ -13,9 +13,9 @@ use collie_engine::{Isolation, Session, StatementKind};
 use super::{
     ENGINE,
     embedded::{Embedded, begin, key, update},
-    together::{lasting, together},
     wire,
 };
+use crate::together::{lasting, together};
 use crate::{
     Pace, Plan, Section,
     measures::{RING, float, median, per_s},

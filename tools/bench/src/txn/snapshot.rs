@@ -19,8 +19,8 @@ use collie_sync::Padded;
 use super::{
     ENGINE, count_of, counted,
     embedded::{Embedded, update_alone},
-    together::{cost_ns, lasting, together},
 };
+use crate::together::{cost_ns, lasting, together};
 use crate::{
     Pace, Plan, Section,
     measures::{RING, median},

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use super::{
     ENGINE, count_of, counted,
     embedded::{Embedded, key},
-    together::cost_ns,
 };
+use crate::together::cost_ns;
 use crate::{
     Plan, Section,
     measures::{RING, median},

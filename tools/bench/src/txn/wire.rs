@@ -19,11 +19,10 @@ pub(crate) fn peer_rate(servers: &Servers, all: &[Vec<Vec<Done>>], case: usize) 
 
 /// Returns the row of a server under a load.
 pub(crate) fn row(server: &Server, case: String, level: &'static str, runs: &[Done]) -> Row {
-    let of = |figure: fn(&Done) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
     Row::new(server.name(), case, level, server.ring())
         .runs("commits_per_s", &rates(runs))
-        .runs("p50_us", &of(Done::p50_us))
-        .runs("p99_us", &of(Done::p99_us))
+        .each("p50_us", runs, Done::p50_us)
+        .each("p99_us", runs, Done::p99_us)
 }
 
 /// Adds the ratio to the peer's rate to a row, and returns the ratio too.

@@ -27,8 +27,8 @@ use self::judge::{ROWS_MIN, Sources};
 use self::learned::{Learned, is_default};
 use self::runs::Runs;
 use super::cores::{note_cores, two_cores};
-use super::settings::TrainingSettings;
 use crate::Section;
+use crate::replication::PairSettings;
 
 /// The largest number of samples of a unit from each source. Lower for a small run: trees take long in an unoptimized
 /// program.
@@ -36,7 +36,7 @@ const ROWS_MAX: usize = 20_000;
 const SMALL_ROWS_MAX: usize = 800;
 
 /// Returns the largest number of samples of a unit that are used.
-pub(crate) fn rows_max(settings: &TrainingSettings) -> usize {
+pub(crate) fn rows_max(settings: &PairSettings) -> usize {
     if settings.small { SMALL_ROWS_MAX } else { ROWS_MAX }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn rows_max(settings: &TrainingSettings) -> usize {
 ///
 /// # Errors
 /// A server does not start or keeps no samples; no unit has enough samples on both sides.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "accuracy",
         format!(

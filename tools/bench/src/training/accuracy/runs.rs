@@ -8,7 +8,7 @@
 use anyhow::Context;
 use collie_train::policy::PolicyKind;
 
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::{Arm, Launch, Pair, launch};
 use crate::replication::rate;
 use crate::servers::SAMPLE_EVERYTHING;
@@ -16,7 +16,6 @@ use crate::training::arms::policy_name;
 use crate::training::cores::two_cores;
 use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, arguments, record};
-use crate::training::settings::TrainingSettings;
 
 /// The policies that a replica collects under, the default last.
 const POLICIES: [PolicyKind; 4] = [PolicyKind::Nothing, PolicyKind::HardLimit, PolicyKind::Sigma, PolicyKind::Headroom];
@@ -50,10 +49,10 @@ pub(super) struct Runs {
 }
 
 /// Returns the settings of run number `run`.
-fn with(settings: &TrainingSettings, run: u64) -> ReplicationSettings {
+fn with(settings: &PairSettings, run: u64) -> PairSettings {
     let longer = if settings.small { SMALL_LONGER } else { LONGER };
     let (time, seed) = (settings.time * longer, settings.seed + run);
-    ReplicationSettings { time, runs: 1, seed, ..settings.replication() }
+    PairSettings { time, runs: 1, seed, ..settings.clone() }
 }
 
 impl Runs {
@@ -61,7 +60,7 @@ impl Runs {
     ///
     /// # Errors
     /// A server does not start or keeps no samples; the errors of the driver.
-    pub(super) fn record(settings: &TrainingSettings) -> anyhow::Result<Self> {
+    pub(super) fn record(settings: &PairSettings) -> anyhow::Result<Self> {
         let [to_learn, alone, to_judge] = [0, 1, 2].map(|run| with(settings, run));
         let (mut taught, mut known) = (Vec::new(), None);
         for policy in POLICIES {
@@ -70,7 +69,7 @@ impl Runs {
             let per_s = match known {
                 Some(per_s) => per_s,
                 None => {
-                    let short = ReplicationSettings { time: settings.time, ..to_learn.clone() };
+                    let short = PairSettings { time: settings.time, ..to_learn.clone() };
                     rate::peak(&pair, &short)? * PERCENT / 100.0
                 }
             };
@@ -88,12 +87,7 @@ impl Runs {
 
 /// Starts a primary that takes all samples once it is asked to, with a replica that collects by `policy` or without
 /// one, and loads it.
-fn start(
-    settings: &TrainingSettings,
-    name: &str,
-    with: &ReplicationSettings,
-    policy: Option<PolicyKind>,
-) -> anyhow::Result<Pair> {
+fn start(settings: &PairSettings, name: &str, with: &PairSettings, policy: Option<PolicyKind>) -> anyhow::Result<Pair> {
     let by_policy = policy.map(|policy| format!("training.collection_policy={}", policy.name()));
     let by_policy: Vec<&str> = by_policy.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
     let reads = if settings.small { &ALL_READS } else { &READS };

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `population` | units, their calls, and the calls that judge models |
 //! | `drawn` | synthetic units |
-//! | `recorded` | units of sample files |
 //! | `learn` | samples in stages, and the error after each |
 //!
 //! No server is started and no call is executed; the cost of a call is a number.
@@ -13,15 +12,14 @@
 mod drawn;
 mod learn;
 mod population;
-mod recorded;
 
 use anyhow::Context as _;
 
 use self::learn::{Arm, Reached, Step, learn, reached};
 use self::population::Population;
 use super::bootstrap::Interval;
-use super::settings::TrainingSettings;
-use crate::report::{Figure, Row, Section, Series};
+use crate::replication::PairSettings;
+use crate::report::{Figure, Row, Section};
 use crate::{Pace, Plan};
 
 /// The number of samples of the first stage.
@@ -42,20 +40,13 @@ fn taken_max(plan: &Plan) -> f64 {
 /// Answers the question.
 ///
 /// # Errors
-/// A named sample file cannot be read.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+/// A model cannot be fitted.
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "active",
         format!("how many samples do models of a given error need? (mean error of the units, {} seeds)", settings.runs),
     );
-    let mut populations = vec![drawn::population()];
-    match &settings.samples {
-        Some(data) => populations.push(recorded::population(&settings.plan, data)?),
-        None => section.notes.push("no sample files were named (--samples): the units are drawn".to_owned()),
-    }
-    for population in &populations {
-        rows(settings, population, &mut section)?;
-    }
+    rows(settings, &drawn::population(), &mut section)?;
     section.notes.push(
         "error: that of each unit's model, absolute and summed over calls, by what these calls take altogether; then the mean of the units. \
          A hundredth of the calls may be sampled; every unit's model is fitted anew after each doubling of the samples"
@@ -64,7 +55,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-fn rows(settings: &TrainingSettings, population: &Population, section: &mut Section) -> anyhow::Result<()> {
+fn rows(settings: &PairSettings, population: &Population, section: &mut Section) -> anyhow::Result<()> {
     let most = taken_max(&settings.plan);
     let mut curves: Vec<Vec<Vec<Step>>> = Vec::new();
     for arm in Arm::ALL {
@@ -90,9 +81,6 @@ fn rows(settings: &TrainingSettings, population: &Population, section: &mut Sect
                 settings.runs
             ));
         }
-    }
-    for (arm, curves) in Arm::ALL.into_iter().zip(&curves) {
-        section.series.push(series(&format!("{}, {}", population.name, arm.name()), curves));
     }
     let names: Vec<&str> = population.units.iter().map(|unit| &*unit.name).collect();
     section.notes.push(format!("{}: {}", population.name, names.join(", ")));
@@ -121,14 +109,4 @@ fn row(arm: Arm, case: &str, ends: &[Reached], uniform: &[Reached], seed: u64) -
         .figure("times_fewer_kept_ci95", kept.figure())
         .figure("times_fewer_taken_ci95", taken.figure())
         .target(format!(">= {FEWER} times fewer kept than uniform (low end of the interval)"), is_met))
-}
-
-/// Returns the median error after each stage, over the number of samples kept by then.
-fn series(subject: &str, curves: &[Vec<Step>]) -> Series {
-    let stages = curves.iter().map(Vec::len).min().unwrap_or(0);
-    let median = |stage: usize, of: fn(&Step) -> f64| {
-        crate::measures::median(&curves.iter().map(|steps| of(&steps[stage])).collect::<Vec<_>>())
-    };
-    let points = (0..stages).map(|stage| (median(stage, |step| step.kept), median(stage, |step| step.error)));
-    Series { subject: subject.to_owned(), key: "error_by_samples_kept", points: points.collect() }
 }

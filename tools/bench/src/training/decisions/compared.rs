@@ -13,11 +13,10 @@ use super::times::Times;
 use super::tuned::{Tuned, tune};
 use crate::Section;
 use crate::measures::median;
-use crate::report::{Figure, Row, Series};
-use crate::training::bootstrap::{Interval, in_balanced_order, paired_ratios};
+use crate::replication::PairSettings;
+use crate::report::{Figure, Row};
+use crate::training::bootstrap::{in_balanced_order, paired_ratios, with_interval};
 use crate::training::live::{Node, set_samples};
-use crate::training::settings::TrainingSettings;
-use crate::txn::count_of;
 
 /// The loss that counts: three percent of throughput, or of p99.
 const LOSS: f64 = 0.03;
@@ -42,7 +41,7 @@ struct Compared {
 /// # Errors
 /// A server does not start or keeps no samples; the errors of the driver.
 pub(super) fn measure(
-    settings: &TrainingSettings,
+    settings: &PairSettings,
     times: &Times,
     load: Load,
     section: &mut Section,
@@ -51,7 +50,7 @@ pub(super) fn measure(
     let learning = Deciding::start_new(settings, load.name())?;
     load.prepare(settings, learning.pair())?;
     record(settings, times, load, &learning)?;
-    let scratch = learning.stop()?;
+    let scratch = learning.stop();
     plan.say(&format!("decisions: {}: fitting", load.name()));
     let known = learn(&plan.env, &scratch.path().join("data"), times.rows_max)?;
     let server = Deciding::start(settings, load.name(), scratch, (Apply::Canary, Sampled::All))?;
@@ -59,14 +58,13 @@ pub(super) fn measure(
     let tuned = tune(settings, times, load, &server, &before)?;
     set_samples(plan, server.pair(), Node::Primary, false)?;
     let values = [before.clone(), with_values(&before, load.expert().settings), tuned.values.clone()];
-    let replication = settings.replication();
     let ran = in_balanced_order(ARMS.len(), settings.runs, |arm, run| {
         plan.say(&format!("decisions: {}, {}: run {} of {}", load.name(), ARMS[arm], run + 1, settings.runs));
         server.put(&values[arm])?;
-        load.run(&replication, server.pair(), run)
+        load.run(settings, server.pair(), run)
     })?;
     if load == Load::Tpcc {
-        server.pair().check(&replication, section)?;
+        server.pair().check(settings, section)?;
     }
     let said = match &tuned.changes[..] {
         [] => "nothing was proposed".to_owned(),
@@ -99,10 +97,7 @@ impl Compared {
                 let of = |figure: fn(&Ran) -> f64| paired_ratios(&self.each(arm, figure), &self.each(0, figure));
                 let (throughput, p99) = (of(|ran| ran.per_s), of(|ran| ran.p99_us));
                 for (key, ratios) in [("throughput_ratio_ci95", &throughput), ("p99_ratio_ci95", &p99)] {
-                    let interval = Interval::of(ratios, seed).map(|interval| interval.figure());
-                    row = row.figure(key, interval.unwrap_or(Figure::Absent("nothing ended")));
-                    let points = ratios.iter().enumerate().map(|(run, ratio)| (count_of(run), *ratio)).collect();
-                    section.series.push(Series { subject: format!("{}, {name}", self.load.name()), key, points });
+                    row = with_interval(row, key, ratios, seed);
                 }
                 if arm == LOOP {
                     let middle = |ratios: &[f64]| if ratios.is_empty() { 0.0 } else { median(ratios) };
@@ -156,6 +151,5 @@ mod tests {
         assert_eq!(section.rows[1].median("throughput_ratio_ci95"), Some(0.5));
         let targets = section.rows.iter().map(|row| row.targets.iter().map(|target| target.met).collect::<Vec<_>>());
         assert_eq!(targets.collect::<Vec<_>>(), [vec![], vec![], vec![true, false]]);
-        assert_eq!(section.series.len(), 4);
     }
 }

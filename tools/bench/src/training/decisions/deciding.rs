@@ -15,17 +15,16 @@ use collie_train::decision::Setting;
 
 use super::change::{Change, Values, values_after, values_of_metrics};
 use crate::http::get;
+use crate::replication::PairSettings;
 use crate::replication::pair::{Launch, Pair, launch_in};
 use crate::servers::SAMPLE_EVERYTHING;
 use crate::training::cores::two_cores;
 use crate::training::live::{Node, set};
 use crate::training::recording::{NOT_YET, arguments};
-use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 
 /// The time that a server may take to follow a request: far beyond what it needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 const SAID: &str = "listening for HTTP on ";
 
@@ -57,7 +56,7 @@ impl Deciding {
     /// # Errors
     /// The server does not start.
     pub(super) fn start(
-        settings: &TrainingSettings,
+        settings: &PairSettings,
         name: &str,
         scratch: Arc<Scratch>,
         (apply, sampled): (Apply, Sampled),
@@ -72,11 +71,11 @@ impl Deciding {
         };
         let primary = arguments(&[samples, &HTTP, how]);
         let launch = Launch { name: name.to_owned(), primary, cores: two_cores(), alone: true, ..Launch::default() };
-        let pair = launch_in(&settings.replication(), scratch, launch)?;
+        let pair = launch_in(settings, scratch, launch)?;
         let said = || {
             pair.primary_words().lines().find_map(|line| log_lines::text_of(line).strip_prefix(SAID).map(str::to_owned))
         };
-        let http = until(&settings.plan, "it does not answer HTTP", || Ok(said()))?;
+        let http = settings.plan.until(PATIENCE, "it does not answer HTTP", || Ok(said()))?;
         Ok(Self { pair, http })
     }
 
@@ -84,7 +83,7 @@ impl Deciding {
     ///
     /// # Errors
     /// The server does not start.
-    pub(super) fn start_new(settings: &TrainingSettings, name: &str) -> anyhow::Result<Self> {
+    pub(super) fn start_new(settings: &PairSettings, name: &str) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
         Self::start(settings, name, scratch, (Apply::Off, Sampled::All))
     }
@@ -94,11 +93,8 @@ impl Deciding {
     }
 
     /// Stops it, and returns its directory.
-    ///
-    /// # Errors
-    /// None for a single server.
-    pub(super) fn stop(self) -> anyhow::Result<Arc<Scratch>> {
-        Ok(self.pair.stop()?.0)
+    pub(super) fn stop(self) -> Arc<Scratch> {
+        self.pair.stop().0
     }
 
     /// Returns the values in force of the settings that decisions may be about here.
@@ -135,22 +131,10 @@ impl Deciding {
     /// That takes more than a minute; the errors of the driver.
     pub(super) fn decide_no_more(&self, plan: &Plan, before: &[(Setting, f64)]) -> anyhow::Result<()> {
         set(&self.pair, Node::Primary, "training.apply", "off")?;
-        until(plan, "a change in flight does not end with the old value", || {
+        plan.until(PATIENCE, "a change in flight does not end with the old value", || {
             let changes = self.changes()?;
             let is_over = !changes.iter().any(Change::is_open) && self.in_force()? == values_after(before, &changes);
             Ok(is_over.then_some(()))
         })
-    }
-}
-
-/// Calls `look` until it returns a value.
-fn until<T>(plan: &Plan, what: &str, look: impl Fn() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
-    let begun = plan.now_ns();
-    loop {
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        anyhow::ensure!(u128::from(plan.now_ns() - begun) < PATIENCE.as_nanos(), "{what}");
-        std::thread::sleep(LOOK);
     }
 }

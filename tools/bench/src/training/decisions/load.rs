@@ -5,10 +5,9 @@ use collie_train::decision::Setting;
 use collie_workload::{Kind, Pacing};
 
 use crate::measures::{micros, per_s};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::Pair;
 use crate::replication::small;
-use crate::training::settings::TrainingSettings;
 
 const READ: &str = "SELECT n FROM small WHERE id = $1";
 const UPDATE: &str = "UPDATE small SET n = n + 1 WHERE id = $1";
@@ -110,10 +109,10 @@ impl Load {
     ///
     /// # Errors
     /// Those of the driver.
-    pub(super) fn prepare(self, settings: &TrainingSettings, pair: &Pair) -> anyhow::Result<()> {
+    pub(super) fn prepare(self, settings: &PairSettings, pair: &Pair) -> anyhow::Result<()> {
         let clients = settings.clients;
         match self {
-            Self::Tpcc => pair.load(&settings.replication()),
+            Self::Tpcc => pair.load(settings),
             Self::SmallInMemory | Self::SmallOnDisk | Self::OldSnapshot => small::prepare(pair, clients),
             Self::Bulk => {
                 let mut session = pair.connect()?;
@@ -132,7 +131,7 @@ impl Load {
     ///
     /// # Errors
     /// Those of the driver; no request ended.
-    pub(super) fn run(self, with: &ReplicationSettings, pair: &Pair, run: u32) -> anyhow::Result<Ran> {
+    pub(super) fn run(self, with: &PairSettings, pair: &Pair, run: u32) -> anyhow::Result<Ran> {
         let rows = |statements: &[&str]| small::run_rows(pair, with, with.clients, self.commit(), statements);
         let done = match self {
             Self::Tpcc => {

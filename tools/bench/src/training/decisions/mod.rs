@@ -30,8 +30,8 @@ mod wrong;
 use self::load::Load;
 use self::times::Times;
 use super::cores::{note_cores, two_cores};
-use super::settings::TrainingSettings;
 use crate::Section;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row};
 
 /// The goal: this gain in throughput, on this many of the loads.
@@ -43,7 +43,7 @@ const GOAL_LOADS: usize = 3;
 ///
 /// # Errors
 /// A server does not start, keeps no samples or does not answer.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let times = Times::of(settings);
     let mut section = Section::new(
         "decisions",

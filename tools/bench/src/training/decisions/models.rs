@@ -14,9 +14,8 @@ use super::change::Values;
 use super::deciding::Deciding;
 use super::load::Load;
 use super::times::Times;
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::training::live::{Node, set_samples};
-use crate::training::settings::TrainingSettings;
 
 /// The units whose models the decisions of a single server use.
 const ASKED: [&str; 6] = ["LOG_FLUSH", "ROW_READ", "SCAN", "GC_TICK", "FLUSH_LEVELS", "COMPACT"];
@@ -32,10 +31,10 @@ fn asked() -> impl Iterator<Item = &'static UnitSchema> {
 ///
 /// # Errors
 /// Those of the driver; the server keeps no samples, or refuses a value.
-pub(super) fn record(settings: &TrainingSettings, times: &Times, load: Load, server: &Deciding) -> anyhow::Result<()> {
+pub(super) fn record(settings: &PairSettings, times: &Times, load: Load, server: &Deciding) -> anyhow::Result<()> {
     let before = server.in_force()?;
     set_samples(&settings.plan, server.pair(), Node::Primary, true)?;
-    let with = ReplicationSettings { time: times.record, ..settings.replication() };
+    let with = PairSettings { time: times.record, ..settings.clone() };
     for (run, factor) in (0..).zip(FACTORS) {
         settings.plan.say(&format!("decisions: {}: samples, settings times {factor}", load.name()));
         let values: Values = before.iter().map(|&(setting, value)| (setting, value * factor)).collect();

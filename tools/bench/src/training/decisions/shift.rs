@@ -12,9 +12,8 @@ use super::models::{learn, record};
 use super::times::Times;
 use crate::Section;
 use crate::measures::{float, median};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row};
-use crate::training::settings::TrainingSettings;
 
 /// Before the shift, and after it.
 const LOADS: [Load; 2] = [Load::SmallInMemory, Load::Bulk];
@@ -39,18 +38,18 @@ struct Shifted {
     until_old_s: f64,
 }
 
-pub(super) fn measure(settings: &TrainingSettings, times: &Times, section: &mut Section) -> anyhow::Result<()> {
+pub(super) fn measure(settings: &PairSettings, times: &Times, section: &mut Section) -> anyhow::Result<()> {
     let plan = &settings.plan;
     let [first, second] = LOADS;
     let empty = Deciding::start_new(settings, "load shift")?;
     first.prepare(settings, empty.pair())?;
     second.prepare(settings, empty.pair())?;
     record(settings, times, first, &empty)?;
-    let scratch = empty.stop()?;
+    let scratch = empty.stop();
     learn(&plan.env, &scratch.path().join("data"), times.rows_max)?;
     let server = Deciding::start(settings, "load shift", scratch, (Apply::Canary, Sampled::All))?;
     let before = server.in_force()?;
-    let with = ReplicationSettings { time: times.look, ..settings.replication() };
+    let with = PairSettings { time: times.look, ..settings.clone() };
     let seconds = |from: u64, to: u64| float(to - from) / 1e9;
     let begun = plan.now_ns();
     let mut run = 0;

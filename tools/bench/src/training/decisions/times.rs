@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::load::Load;
 use super::wrong::Harm;
-use crate::training::settings::TrainingSettings;
+use crate::replication::PairSettings;
 
 /// The durations. See the module's documentation.
 pub(super) struct Times {
@@ -37,7 +37,7 @@ const fn seconds(seconds: u64) -> Duration {
 impl Times {
     /// Returns the times of a full run, or of the shortest one, in which none of the loop's changes can end; rows say
     /// so.
-    pub(super) const fn of(settings: &TrainingSettings) -> Self {
+    pub(super) const fn of(settings: &PairSettings) -> Self {
         if settings.small {
             return Self {
                 loads: &[Load::SmallInMemory],

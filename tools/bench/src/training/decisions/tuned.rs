@@ -6,8 +6,7 @@ use super::change::{Change, Values, values_after};
 use super::deciding::Deciding;
 use super::load::Load;
 use super::times::Times;
-use crate::replication::ReplicationSettings;
-use crate::training::settings::TrainingSettings;
+use crate::replication::PairSettings;
 
 /// The result. See the module's documentation.
 pub(super) struct Tuned {
@@ -48,14 +47,14 @@ impl Look<'_> {
 /// # Errors
 /// Those of the driver.
 pub(super) fn tune(
-    settings: &TrainingSettings,
+    settings: &PairSettings,
     times: &Times,
     load: Load,
     server: &Deciding,
     before: &Values,
 ) -> anyhow::Result<Tuned> {
     let plan = &settings.plan;
-    let with = ReplicationSettings { time: times.look, ..settings.replication() };
+    let with = PairSettings { time: times.look, ..settings.clone() };
     let (begun, mut canary_since, mut run) = (plan.now_ns(), None, 0);
     loop {
         load.run(&with, server.pair(), run)?;
@@ -87,7 +86,7 @@ mod tests {
     /// the limit in each state.
     #[test]
     fn the_loop_ends_when_nothing_else_comes() {
-        let times = Times::of(&TrainingSettings::new("/tmp".as_ref()));
+        let times = Times::of(&PairSettings::training("/tmp".as_ref()));
         let is_last = |verdict: Option<&str>, waited: u64, canary: Option<u64>| {
             let newest = verdict.map(change);
             let (waited, canary) = (Duration::from_secs(waited), canary.map(Duration::from_secs));

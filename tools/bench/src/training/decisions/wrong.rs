@@ -13,8 +13,8 @@ use super::models::put_wrong;
 use super::times::Times;
 use crate::Section;
 use crate::measures::float;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row};
-use crate::training::settings::TrainingSettings;
 
 /// The rows, ten versions of each hidden from the reader's snapshot: the work that a collector's interval affects.
 const ROWS: [&str; 2] =
@@ -67,7 +67,7 @@ struct Outcome {
     harmed_s: Option<f64>,
 }
 
-pub(super) fn measure(settings: &TrainingSettings, times: &Times, section: &mut Section) -> anyhow::Result<()> {
+pub(super) fn measure(settings: &PairSettings, times: &Times, section: &mut Section) -> anyhow::Result<()> {
     for harm in Harm::ALL {
         let runs = times.wrong_runs.iter().filter(|run| **run == harm);
         let outcomes = runs.map(|harm| one_run(settings, times, *harm)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -81,19 +81,19 @@ pub(super) fn measure(settings: &TrainingSettings, times: &Times, section: &mut 
     Ok(())
 }
 
-fn one_run(settings: &TrainingSettings, times: &Times, harm: Harm) -> anyhow::Result<Outcome> {
+fn one_run(settings: &PairSettings, times: &Times, harm: Harm) -> anyhow::Result<Outcome> {
     const NAME: &str = "models of the wrong sign";
     let plan = &settings.plan;
     plan.say(&format!("decisions: {NAME}: {}", harm.name()));
     let empty = Deciding::start_new(settings, NAME)?;
     ROWS.iter().try_for_each(|text| empty.pair().connect()?.batch_execute(text).map_err(anyhow::Error::from))?;
-    let scratch = empty.stop()?;
+    let scratch = empty.stop();
     put_wrong(&plan.env, &scratch.path().join("data"), settings.seed)?;
     let server = Deciding::start(settings, NAME, scratch, (Apply::Canary, Sampled::ByDefault))?;
     let before = server.in_force()?;
     let mut outcome = watch(settings, times.wrong, harm, &server, &before)?;
     outcome.is_restored = server.in_force()? == before || outcome.changes.iter().any(Change::is_open);
-    let server = Deciding::start(settings, NAME, server.stop()?, (Apply::Canary, Sampled::ByDefault))?;
+    let server = Deciding::start(settings, NAME, server.stop(), (Apply::Canary, Sampled::ByDefault))?;
     outcome.is_restored &= server.in_force()? == before;
     // Reopening the server ends a change that was open when it was stopped.
     outcome.changes = server.changes()?;
@@ -102,7 +102,7 @@ fn one_run(settings: &TrainingSettings, times: &Times, harm: Harm) -> anyhow::Re
 
 /// Runs the load until a change has ended, or time is over.
 fn watch(
-    settings: &TrainingSettings,
+    settings: &PairSettings,
     time: Duration,
     harm: Harm,
     server: &Deciding,

@@ -10,11 +10,10 @@ use collie_workload::{Pacing, Run, sleep_until};
 
 use super::disturbance::{Disturbance, Disturber, Lengths};
 use crate::Pace;
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::{Pair, Totals};
 use crate::training::kept::Kept;
 use crate::training::recorded::Window;
-use crate::training::settings::TrainingSettings;
 
 /// The factor by which the load may last longer than all phases should; it is stopped after the last one.
 const LOAD_LONGER: u32 = 20;
@@ -75,14 +74,14 @@ pub(super) struct Observed {
 
 /// A pair with everything that watches it.
 pub(super) struct Stage<'a> {
-    settings: &'a TrainingSettings,
+    settings: &'a PairSettings,
     pair: &'a Pair,
     lengths: Lengths,
 }
 
 impl<'a> Stage<'a> {
     /// Makes the stage.
-    pub(super) fn new(pair: &'a Pair, settings: &'a TrainingSettings) -> Self {
+    pub(super) fn new(pair: &'a Pair, settings: &'a PairSettings) -> Self {
         let lengths = match settings.plan.pace {
             Pace::Full => Lengths::FULL,
             Pace::Quick | Pace::Touch => Lengths::QUICK,
@@ -98,17 +97,11 @@ impl<'a> Stage<'a> {
         let mut replica = self.pair.connect_replica()?;
         let call = format!("CALL collie_set_option('training.collection_policy', '{}')", policy.name());
         replica.batch_execute(&call)?;
-        let begun_ns = self.settings.plan.now_ns();
-        loop {
+        self.settings.plan.until(PATIENCE, "the policy does not change", || {
             let row = replica.query_one("SELECT policy, state FROM collie_training.policy", &[])?;
             let (chosen, state): (String, String) = (row.get(0), row.get(1));
-            if chosen == policy.name() && state != "starting" {
-                return Ok(());
-            }
-            let waited = u128::from(self.settings.plan.now_ns() - begun_ns);
-            anyhow::ensure!(waited < PATIENCE.as_nanos(), "the policy is {chosen}, {state}: not {}", policy.name());
-            std::thread::sleep(DELAY_EVERY);
-        }
+            Ok((chosen == policy.name() && state != "starting").then_some(()))
+        })
     }
 
     /// Runs TPC-C at `rate` transactions per second while `disturber` makes one disturbance after the other, and waits
@@ -117,12 +110,11 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// Those of the driver and of the operating system.
     pub(super) fn course(&self, disturber: &mut Disturber<'_>, run: u32, rate: f64) -> anyhow::Result<Observed> {
-        let replication = self.settings.replication();
-        let with = ReplicationSettings { time: self.lengths.all() * LOAD_LONGER, ..replication.clone() };
+        let with = PairSettings { time: self.lengths.all() * LOAD_LONGER, ..self.settings.clone() };
         let clock = &*self.settings.plan.env.clock;
         let (during, observed) = Window::of(clock, || {
             let observed = self.observe(disturber, run, rate, &with)?;
-            self.pair.until_even(&replication)?;
+            self.pair.until_even(self.settings)?;
             Ok(observed)
         })?;
         Ok(Observed { during, ..observed })
@@ -133,7 +125,7 @@ impl<'a> Stage<'a> {
         disturber: &mut Disturber<'_>,
         run: u32,
         rate: f64,
-        with: &ReplicationSettings,
+        with: &PairSettings,
     ) -> anyhow::Result<Observed> {
         let (enough, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

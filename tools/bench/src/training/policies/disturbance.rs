@@ -10,10 +10,9 @@ use collie_workload::{Pacing, sleep_until};
 use postgres::Client;
 
 use super::stopped::{Stopped, Stutter};
-use crate::replication::ReplicationSettings;
+use crate::replication::PairSettings;
 use crate::replication::pair::Pair;
 use crate::training::neighbour::Neighbour;
-use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 
 /// A kind of disturbance.
@@ -108,7 +107,7 @@ const NETWORK_HELD_NS: u64 = 200_000_000;
 /// Disturbs a pair. Its tables, files and connections, except those of additional load, are made before anything is
 /// measured.
 pub(super) struct Disturber<'a> {
-    settings: &'a TrainingSettings,
+    settings: &'a PairSettings,
     pair: &'a Pair,
     /// The replica's core, if it has its own.
     core: Option<usize>,
@@ -127,7 +126,7 @@ impl<'a> Disturber<'a> {
     /// # Errors
     /// Those of the driver and of the file system.
     pub(super) fn new(
-        settings: &'a TrainingSettings,
+        settings: &'a PairSettings,
         pair: &'a Pair,
         core: Option<usize>,
         more_per_s: f64,
@@ -143,7 +142,7 @@ impl<'a> Disturber<'a> {
         ))?;
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let file = plan.env.files.create(&scratch.path().join("busy"))?;
-        pair.until_even(&settings.replication())?;
+        pair.until_even(settings)?;
         Ok(Self { settings, pair, core, more_per_s, sessions, file, _scratch: scratch })
     }
 
@@ -204,7 +203,7 @@ impl<'a> Disturber<'a> {
     fn load_more(&self, kind: Disturbance, run: u32, due_ns: u64) -> anyhow::Result<()> {
         let time = Duration::from_nanos(due_ns.saturating_sub(self.plan().now_ns()));
         let pacing = kind.more(self.more_per_s, time).context("it is no load")?;
-        let with = ReplicationSettings { time, warm_up: Duration::ZERO, ..self.settings.replication() };
+        let with = PairSettings { time, warm_up: Duration::ZERO, ..self.settings.clone() };
         let _counted_elsewhere = self.pair.drive(&with, kind.run(run), pacing)?;
         Ok(())
     }

@@ -32,9 +32,9 @@ use super::cores::{note_cores, two_cores};
 use super::kept::kept_in;
 use super::knee::knee;
 use super::recorded::Window;
-use super::settings::TrainingSettings;
 use crate::Pace;
 use crate::measures::median;
+use crate::replication::PairSettings;
 use crate::replication::pair::{Arm, Launch, launch};
 use crate::report::Section;
 
@@ -49,7 +49,7 @@ const KNEE_RUNS: u32 = 3;
 
 /// Returns the number of runs of a policy: half the requested number, since each has a pair of phases for every
 /// disturbance. Policies without a target, except the baseline, have half of that.
-fn runs(settings: &TrainingSettings, arm: PolicyKind) -> u32 {
+fn runs(settings: &PairSettings, arm: PolicyKind) -> u32 {
     let runs = settings.runs.div_ceil(2);
     if matches!(arm, PolicyKind::Nothing | PolicyKind::Headroom) { runs } else { (runs / 2).max(1) }
 }
@@ -58,8 +58,8 @@ fn runs(settings: &TrainingSettings, arm: PolicyKind) -> u32 {
 ///
 /// # Errors
 /// No server program was named; the errors of the pair, of the driver, and of the disturbances.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
-    let (cores, replication) = (two_cores(), settings.replication());
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
+    let cores = two_cores();
     let runs = |arm: PolicyKind| runs(settings, arm);
     let mut section = Section::new(
         "policies",
@@ -71,12 +71,12 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             runs(PolicyKind::Always)
         ),
     );
-    let pair = launch(&replication, Arm::Collie, Launch { cores, relayed: true, ..Launch::default() })?;
-    pair.load(&replication)?;
+    let pair = launch(settings, Arm::Collie, Launch { cores, relayed: true, ..Launch::default() })?;
+    pair.load(settings)?;
     let stage = Stage::new(&pair, settings);
     stage.choose(PolicyKind::Nothing)?;
     let knees = if settings.plan.pace == Pace::Full { KNEE_RUNS } else { 1 };
-    let knees = (0..knees).map(|run| knee(&pair, &replication, run)).collect::<anyhow::Result<Vec<_>>>()?;
+    let knees = (0..knees).map(|run| knee(&pair, settings, run)).collect::<anyhow::Result<Vec<_>>>()?;
     let of_knee = |percent: f64| percent / 100.0 * median(&knees);
     let more_per_s = of_knee(PEAK_PERCENT - PERCENT);
     let mut disturber = Disturber::new(settings, &pair, cores.map(|[_, replica]| replica), more_per_s)?;
@@ -90,12 +90,12 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         Ok(Some(stage.course(&mut disturber, run, of_knee(PERCENT))?))
     })?;
     stage.choose(PolicyKind::Nothing)?;
-    pair.check(&replication, &mut section)?;
+    pair.check(settings, &mut section)?;
     let mut all: Vec<Vec<Observed>> = all.into_iter().map(|of| of.into_iter().flatten().collect()).collect();
     drop(disturber);
     let ring = pair.ring();
     // The last sample files are closed when the replica exits.
-    let (_, replica) = pair.stop()?;
+    let (_, replica) = pair.stop();
     let replica = replica.context("the pair has a replica")?;
     let windows: Vec<Window> = all.iter().flatten().map(|of| of.during).collect();
     let kept = kept_in(&settings.plan.env, &replica.path().join("data"), &windows)?;
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn policies_without_targets_have_fewer_runs() {
         assert_eq!((ARMS[0], ARMS.contains(&PolicyKind::Headroom)), (PolicyKind::Nothing, true));
-        let full = TrainingSettings::new(Path::new("/nowhere"));
-        let of = |settings: &TrainingSettings| ARMS.map(|arm| runs(settings, arm));
+        let full = PairSettings::training(Path::new("/nowhere"));
+        let of = |settings: &PairSettings| ARMS.map(|arm| runs(settings, arm));
         assert_eq!(of(&full), [5, 2, 2, 2, 2, 2, 5]);
-        assert_eq!(of(&full.clone().short()), [3, 1, 1, 1, 1, 1, 3]);
-        assert_eq!(of(&full.quick()), [1; 7]);
+        assert_eq!(of(&full.clone().short_training()), [3, 1, 1, 1, 1, 1, 3]);
+        assert_eq!(of(&full.quick_training()), [1; 7]);
     }
 }

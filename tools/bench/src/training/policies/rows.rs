@@ -6,10 +6,10 @@ use super::course::{Observed, Reading};
 use super::disturbance::Disturbance;
 use super::judge::{Medians, Verdict, medians};
 use crate::measures::per_s;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row};
 use crate::training::arms::policy_name;
 use crate::training::bootstrap::{Interval, paired_ratios};
-use crate::training::settings::TrainingSettings;
 use crate::txn::count_of;
 use crate::{Pace, Spread};
 
@@ -170,7 +170,7 @@ fn part(readings: &[Reading], is_so: impl Fn(&Reading) -> bool) -> f64 {
 }
 
 /// Returns notes about how the figures were made.
-pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
+pub(super) fn notes(settings: &PairSettings) -> Vec<String> {
     let mut notes = vec![
         "a window of 1 s is out when its median delay, as the primary measures it, is above max(1.1 D0, D0 + 1 ms), D0 being that of the same window \
          in the run without collection that has the same requests; runs without collection are judged by each other, the next one each: \

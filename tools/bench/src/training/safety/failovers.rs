@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use postgres::{Client, Config, NoTls};
 
+use crate::replication::PairSettings;
 use crate::replication::failover::{WRITERS, cycle_of};
 use crate::replication::pair::{Waiting, collie};
 use crate::replication::small::prepare;
 use crate::report::{Figure, Row, Section};
-use crate::training::settings::TrainingSettings;
 
 /// The time between two changes; a trial makes one each second.
 const EVERY: Duration = Duration::from_millis(20);
@@ -28,11 +28,10 @@ const ENDS: [(&str, [&str; 2]); 6] = [
 ///
 /// # Errors
 /// The pair does not start; the errors of the driver.
-pub(super) fn rows(settings: &TrainingSettings, section: &mut Section) -> anyhow::Result<()> {
-    let replication = settings.replication();
-    let mut pair = collie(&replication, Waiting::Yes)?;
+pub(super) fn rows(settings: &PairSettings, section: &mut Section) -> anyhow::Result<()> {
+    let mut pair = collie(settings, Waiting::Yes)?;
     prepare(&pair, WRITERS + 1)?;
-    pair.until_even(&replication)?;
+    pair.until_even(settings)?;
     let (mut acknowledged, mut lost, mut divergent) = (0, 0, 0);
     let changes = AtomicU64::new(0);
     for run in 0..settings.runs {
@@ -45,7 +44,7 @@ pub(super) fn rows(settings: &TrainingSettings, section: &mut Section) -> anyhow
                 // Ends when its server does.
                 scope.spawn(move || change_until(config, stop, changes));
             }
-            let done = cycle_of(&mut pair, &replication);
+            let done = cycle_of(&mut pair, settings);
             stop.store(true, Relaxed);
             done
         })?;

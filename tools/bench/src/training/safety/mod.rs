@@ -12,14 +12,14 @@
 mod failovers;
 mod rehearsed;
 
-use super::settings::TrainingSettings;
 use crate::Section;
+use crate::replication::PairSettings;
 
 /// Answers the question.
 ///
 /// # Errors
 /// No server program was named; the errors of the pair and of the driver.
-pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &PairSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "safety",
         format!(

@@ -5,8 +5,8 @@ use collie_server::Rehearsal;
 use collie_train::decision::Verdict;
 
 use crate::Pace;
+use crate::replication::PairSettings;
 use crate::report::{Figure, Row, Section};
-use crate::training::settings::TrainingSettings;
 
 /// The gain of a good change, and the gain that models promise for it and for a bad one.
 const WORTH: f64 = 0.15;
@@ -53,7 +53,7 @@ impl Tally {
 }
 
 /// Returns the number of servers that each fault is tried on.
-pub(super) fn servers(settings: &TrainingSettings) -> u64 {
+pub(super) fn servers(settings: &PairSettings) -> u64 {
     match settings.plan.pace {
         Pace::Full => 20,
         Pace::Quick | Pace::Touch => 2,
@@ -64,7 +64,7 @@ pub(super) fn servers(settings: &TrainingSettings) -> u64 {
 ///
 /// # Errors
 /// A journal cannot be read.
-pub(super) fn rows(settings: &TrainingSettings, section: &mut Section) -> anyhow::Result<()> {
+pub(super) fn rows(settings: &PairSettings, section: &mut Section) -> anyhow::Result<()> {
     let seeds = || (0..servers(settings)).map(|number| settings.seed + number);
     let said = |what: &str| settings.plan.say(&format!("safety: {what}"));
     said("power cuts");
