@@ -130,8 +130,6 @@ pub use log::times::LogTimes;
 pub use open::progress::{OpenPhase, OpenProgress};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
-#[cfg(feature = "bench-hooks")]
-pub use redo::commit_times::Logged;
 pub use redo::describe::{describe_record, is_commit_record};
 pub use redo::quorum_record::QuorumNote;
 pub use replica::{Replica, ReplicaOptions, Seed};

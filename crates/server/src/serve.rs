@@ -521,13 +521,6 @@ impl Server {
         self.life.replica_address
     }
 
-    /// Makes commits carry the data that a benchmark's replay needs, from now on
-    /// (`collie_engine::Db::note_commit_times`). This is no setting, so that no file can switch it on.
-    #[cfg(feature = "bench-hooks")]
-    pub fn note_commit_times(&self) {
-        self.life.database.engine().note_commit_times();
-    }
-
     /// Samples every call of an operating unit from now on while the server is a primary, if samples are kept. This is
     /// no setting, so that no file can switch it on (TRAIN-6 does not hold then).
     #[doc(hidden)]

@@ -2,15 +2,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `commit_times` | commits with times, for benchmarks |
 //! | `live_options` | options that change while it is open |
 //! | `switchover` | the primary's side of a switchover |
 //! | `state_hash` | the state hash, by which two databases are compared |
 //! | `held_state` | a state to compare, held at one position |
 //! | `scrub` | the search for rot |
 
-#[cfg(feature = "bench-hooks")]
-mod commit_times;
 mod held_state;
 mod live_options;
 mod scrub;

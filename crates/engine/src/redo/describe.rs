@@ -59,8 +59,6 @@ fn describe_quorum(quorum: &QuorumRedo<'_>) -> String {
 
 /// Returns whether a record with this tag commits a transaction.
 pub fn is_commit_record(tag: u8) -> bool {
-    #[cfg(feature = "bench-hooks")]
-    let tag = if tag == crate::redo::commit_times::COMMIT_TIMED { crate::redo::tag::COMMIT } else { tag };
     matches!(tag, crate::redo::tag::COMMIT | crate::redo::tag::UNLOGGED)
 }
 

@@ -6,12 +6,9 @@
 //! | `buffer` | the operations of one open transaction, until the log takes them |
 //! | `txn_chunks` | the chunks of a transaction in the log, and which of its operations count |
 //! | `quorum_record` | the content of a QUORUM record |
-//! | `commit_times` | commits with the snapshot of their transaction, for benchmarks (feature `bench-hooks`) |
 //! | `describe` | a line about a record, for people |
 
 pub(crate) mod buffer;
-#[cfg(feature = "bench-hooks")]
-pub(crate) mod commit_times;
 pub(crate) mod describe;
 pub(crate) mod quorum_record;
 mod records;

@@ -17,7 +17,6 @@
 //! | 9 | UNLOGGED | column family varint |
 //! | 10 | TIME | wall time i64, LSN varint: everything below it was appended before that time |
 //! | 11 | QUORUM | flags u8, wall time i64, list bytes, node u64, configured list bytes, previous list bytes |
-//! | 12 | reserved | written by benchmarks (`commit_times`) |
 //!
 //! | operation | fields |
 //! |---|---|
@@ -176,8 +175,6 @@ impl<'a> Redo<'a> {
         if reader.u8()? != REDO_VERSION {
             return Err(DecodeError { what: "redo version (written by a newer program?)" });
         }
-        #[cfg(feature = "bench-hooks")]
-        let record_tag = super::commit_times::skip(record_tag, &mut reader)?;
         let redo = match record_tag {
             tag::COMMIT => Self::Commit {
                 xid: Xid::new(reader.varint()?),

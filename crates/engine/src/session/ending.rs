@@ -117,10 +117,6 @@ impl Session {
                 None => CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) },
                 Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
             };
-            #[cfg(feature = "bench-hooks")]
-            let timed = self.shared.commit_times.of(&record, t.snapshot(), self.shared.txns.horizon());
-            #[cfg(feature = "bench-hooks")]
-            let record = timed.as_ref().map_or(record, |(tag, bytes)| CommitRecord { tag: *tag, bytes });
             let ended = match &reads {
                 None => self.txn.commit(t, writer, Some(record), &mut self.writes),
                 Some(reads) => {

@@ -76,8 +76,6 @@ pub(crate) struct Shared {
     pub(crate) commits: StripedCounter,
     /// Transactions that had an id and were rolled back.
     pub(crate) aborts: StripedCounter,
-    #[cfg(feature = "bench-hooks")]
-    pub(crate) commit_times: crate::redo::commit_times::CommitTimes,
     /// The quorum configuration, as QUORUM records set it. Grows with the log.
     pub(crate) quorum: QuorumNotes,
     // Used by sessions that are about to write.
@@ -131,8 +129,6 @@ impl Shared {
             serial_writes: SerialWrites::default(),
             commits: StripedCounter::default(),
             aborts: StripedCounter::default(),
-            #[cfg(feature = "bench-hooks")]
-            commit_times: crate::redo::commit_times::CommitTimes::default(),
             quorum,
             room: LogRoom::new(options.background, options.log.warnings.clone()),
             pause: WritePause::default(),

@@ -18,8 +18,8 @@ use std::time::Duration;
 use anyhow::Context;
 use collie_base::{CfId, Lsn};
 use collie_engine::{
-    Basis, Db, Insert, Isolation, KeyRange, Logged, Options, Outcome, Replica, ReplicaOptions, Seed, StatementKind,
-    Write,
+    Basis, Db, Insert, Isolation, KeyRange, Options, Outcome, Replica, ReplicaOptions, Seed, StatementKind, Write,
+    is_commit_record,
 };
 use collie_wal::{ShipOptions, Shipper};
 use collie_workload::{Course, Pacing, Population, drive, sleep_until, target::Target as _};
@@ -139,8 +139,7 @@ fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Res
     let mut unpacker = collie_wal::Unpacker::new(from, &options().log);
     while let Some(shipment) = reader.try_next(usize::try_from(SHIPMENT_BYTES)?, &mut bytes)? {
         unpacker.take(shipment.start, shipment.prev_end, &bytes, |record| {
-            let read = Logged::read(record.lsn, record.tag, record.body)?;
-            commits += u64::from(record.lsn < to && matches!(read, Logged::Commit { .. }));
+            commits += u64::from(record.lsn < to && is_commit_record(record.tag));
             Ok::<(), anyhow::Error>(())
         })?;
         bytes.clear();
