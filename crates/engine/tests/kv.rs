@@ -7,7 +7,6 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

@@ -1,28 +1,21 @@
 //! `ServeError`: the reason why the server did not start, or stopped.
 
-use std::{io, net::SocketAddr};
+use std::{fmt, io, net::SocketAddr};
 
 use collie_base::Remedy;
 use collie_replica::primary::NewerSlots;
 use collie_sql::session::OpenError;
-use thiserror::Error;
 
 /// The reason why the server did not start, or stopped.
-#[derive(Debug, Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
     /// A setting is unknown, ill-typed or out of bounds.
-    #[error("{message}")]
     Setting {
         /// The problem, and the remedy.
         message: String,
     },
     /// The address is not on loopback.
-    #[error(
-        "refusing to listen on {address}: there is no authentication yet, so only loopback addresses are served; use \
-         {flag} 127.0.0.1:{}",
-        .address.port()
-    )]
     NotLoopback {
         /// The address.
         address: SocketAddr,
@@ -30,7 +23,6 @@ pub enum ServeError {
         flag: &'static str,
     },
     /// The address is not free.
-    #[error("{address} is in use by another process: stop it, or choose another port with {flag} 127.0.0.1:PORT")]
     AddressInUse {
         /// The address.
         address: SocketAddr,
@@ -38,29 +30,24 @@ pub enum ServeError {
         flag: &'static str,
     },
     /// The operating system refused `operation` on `what`.
-    #[error("cannot {operation} {what}: {error}")]
     Io {
         /// The attempted operation.
         operation: &'static str,
         /// The file or address.
         what: String,
         /// The system's error.
-        error: io::Error,
+        source: io::Error,
     },
     /// The data directory could not be opened.
-    #[error("{0}")]
     Open(OpenError),
     /// A newer program has written the file of the slots.
-    #[error("{0}")]
     NewerSlots(NewerSlots),
     /// A replica cannot continue in its present state.
-    #[error("{message}")]
     Replication {
         /// The reason, and the remedy.
         message: String,
     },
     /// The log could not be flushed at the end.
-    #[error("the log could not be flushed on shutdown: {message}")]
     Close {
         /// The reason.
         message: String,
@@ -73,10 +60,10 @@ impl ServeError {
     }
 
     /// Returns why the address that `flag` gave cannot be listened on.
-    pub(crate) fn listening(address: SocketAddr, flag: &'static str, error: io::Error) -> Self {
-        match error.kind() {
+    pub(crate) fn listening(address: SocketAddr, flag: &'static str, source: io::Error) -> Self {
+        match source.kind() {
             io::ErrorKind::AddrInUse => Self::AddressInUse { address, flag },
-            _ => Self::Io { operation: "listen on", what: address.to_string(), error },
+            _ => Self::Io { operation: "listen on", what: address.to_string(), source },
         }
     }
 
@@ -92,6 +79,30 @@ impl ServeError {
         }
     }
 }
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { message } | Self::Replication { message } => f.write_str(message),
+            Self::NotLoopback { address, flag } => write!(
+                f,
+                "refusing to listen on {address}: there is no authentication yet, so only loopback addresses are served; \
+                 use {flag} 127.0.0.1:{}",
+                address.port()
+            ),
+            Self::AddressInUse { address, flag } => write!(
+                f,
+                "{address} is in use by another process: stop it, or choose another port with {flag} 127.0.0.1:PORT"
+            ),
+            Self::Io { operation, what, source } => write!(f, "cannot {operation} {what}: {source}"),
+            Self::Open(error) => error.fmt(f),
+            Self::NewerSlots(error) => error.fmt(f),
+            Self::Close { message } => write!(f, "the log could not be flushed on shutdown: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
 
 impl From<NewerSlots> for ServeError {
     fn from(error: NewerSlots) -> Self {

@@ -288,10 +288,10 @@ impl Life {
         database.block_by(|work| tokio::task::block_in_place(work));
         database.yield_by(|| Box::pin(tokio::task::yield_now()));
         let copies = config.copy_dir.clone().map_or_else(|| std::path::absolute(data.join("copies")), Ok);
-        database.copy_below(copies.map_err(|error| ServeError::Io {
+        database.copy_below(copies.map_err(|source| ServeError::Io {
             operation: "look up",
             what: data.display().to_string(),
-            error,
+            source,
         })?);
         let db = database.engine().clone();
         let node = match &following {
@@ -469,15 +469,15 @@ impl Server {
             .max_blocking_threads(config.sessions_max().max(BLOCKING_THREADS))
             .enable_all()
             .build()
-            .map_err(|error| ServeError::Io { operation: "start", what: "worker threads".to_owned(), error })?;
+            .map_err(|source| ServeError::Io { operation: "start", what: "worker threads".to_owned(), source })?;
         // The address first: a second server on the same port must not touch the directory.
         let listener = runtime
             .block_on(TcpListener::bind(config.listen))
             .map_err(|source| ServeError::listening(config.listen, "--listen", source))?;
-        let address = listener.local_addr().map_err(|error| ServeError::Io {
+        let address = listener.local_addr().map_err(|source| ServeError::Io {
             operation: "listen on",
             what: config.listen.to_string(),
-            error,
+            source,
         })?;
         let listener = Arc::new(listener);
         let stage = Arc::<Readiness>::default();

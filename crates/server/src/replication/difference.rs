@@ -54,8 +54,8 @@ pub(crate) fn check(data: &Path, env: &Env) -> Result<(), ServeError> {
     }
 }
 
-fn failed(operation: &'static str, path: &Path, error: io::Error) -> ServeError {
-    ServeError::Io { operation, what: path.display().to_string(), error }
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> ServeError {
+    ServeError::Io { operation, what: path.display().to_string(), source }
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ fn forget_slots(replica: &Replica, data: &Path, env: &Env) -> Result<(), ServeEr
     }
     match env.files.remove(&data.join("slots")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(ServeError::Io { operation: "remove", what: data.join("slots").display().to_string(), error })
+            Err(ServeError::Io { operation: "remove", what: data.join("slots").display().to_string(), source: error })
         }
         _ => Ok(()),
     }

@@ -243,7 +243,7 @@ pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
 
 fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ServeError {
     let what = path.display().to_string();
-    move |error| ServeError::Io { operation, what, error }
+    move |source| ServeError::Io { operation, what, source }
 }
 
 pub(super) fn is_there(env: &Env, dir: &Path) -> Result<bool, ServeError> {

@@ -58,7 +58,7 @@ impl WitnessServer {
             return Err(ServeError::NotLoopback { address, flag });
         }
         let env = Env::real();
-        let failed = |operation, error| ServeError::Io { operation, what: data.display().to_string(), error };
+        let failed = |operation, source| ServeError::Io { operation, what: data.display().to_string(), source };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

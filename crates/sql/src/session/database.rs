@@ -11,7 +11,6 @@
 //!   `next_oid`.
 
 use std::{
-    fmt,
     future::Future,
     net::SocketAddr,
     path::Path,

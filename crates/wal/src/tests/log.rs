@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    pin::pin,
     task::{Context, Waker},
 };
 

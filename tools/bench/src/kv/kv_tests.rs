@@ -82,14 +82,15 @@ fn check(report: &Report, name: &str, [ours, peer]: [usize; 2]) {
     }
 }
 
-/// Goal: every question is answered, and the peer runs its part with the same settings. A missing peer is an error that
-/// names the package. Method: all questions, with small sizes and a
-/// script in place of db_bench.
+/// Goal: every question is answered, and the peer runs its part with the same settings. A missing peer is an error
+/// that names the package. Method: all questions but the one that lets its process open few files, with small sizes
+/// and a script in place of db_bench.
 #[test]
 fn peer_is_run_in_turn() {
     let dir = tempfile::tempdir().unwrap();
     let program = planted_peer(dir.path());
-    let report = asked(&[], dir.path(), program).unwrap();
+    let names = ["kv-loads", "kv-recover", "kv-log-off", "kv-wal-size", "kv-families", "kv-manual-flush"];
+    let report = asked(&names, dir.path(), program).unwrap();
     assert_eq!(report.failed(), [""; 0], "{}", report.table());
     for (name, counts) in [
         ("kv-loads", [15, 15]),
@@ -97,7 +98,6 @@ fn peer_is_run_in_turn() {
         ("kv-log-off", [6, 6]),
         ("kv-wal-size", [8, 6]),
         ("kv-families", [3, 0]),
-        ("kv-descriptors", [1, 1]),
         ("kv-manual-flush", [8, 8]),
     ] {
         check(&report, name, counts);

@@ -281,7 +281,7 @@ mod tests {
             training_bench(&settings)
         };
         let wrong = asked("samples").unwrap_err().to_string();
-        assert!(wrong.starts_with("no question samples: use sample"), "{wrong}");
+        assert!(wrong.starts_with("no section samples: use sample"), "{wrong}");
         let report = asked("sample").unwrap();
         assert!(start::<RowRead>().is_none(), "it is off");
         let rows = report.rows("sample").expect("it was asked");

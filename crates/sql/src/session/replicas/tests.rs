@@ -14,6 +14,7 @@ use std::{
 
 use collie_engine::{Confirmed, Options};
 use collie_env::Env;
+use collie_sync::block_on;
 
 use super::ReplicasAsked;
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     session::{
         Database, NodeState, Session,
         client::{Client, CopyInput, Formats, NoticeLevel},
-        following::tests::{ask, block_on},
+        following::tests::ask,
         settings::Settings,
     },
     types::{Value, io::TextContext},

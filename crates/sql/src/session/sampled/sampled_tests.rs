@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use collie_engine::Options;
 use collie_env::Env;
+use collie_sync::block_on;
 use parking_lot::Mutex;
 
 use super::{Rerun, TakenRead};
@@ -11,7 +12,7 @@ use crate::{
     error::SqlState,
     session::{
         Database, Session,
-        following::tests::{Answers, Pair, ask, block_on},
+        following::tests::{Answers, Pair, ask},
         settings::Settings,
     },
 };

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use collie_engine::{Db, Options};
 use collie_env::{Env, Fault, SimFiles};
+use collie_sync::block_on;
 
 use crate::{
     parse::{self, Stmt},
-    session::{
-        Database,
-        following::tests::{ask, block_on},
-        settings::Settings,
-    },
+    session::{Database, following::tests::ask, settings::Settings},
 };
 
 /// Goal: a commit that waits while the log fails is answered with 08007, since its record may be on disk; the session
