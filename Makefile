@@ -33,7 +33,7 @@ TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What tests build has the mistakes in it that tests plant: each is asleep until it is asked for by name. Nothing that is run or measured has.
-MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
+MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs,collie-kv/planted-bugs
 # Benchmarks are linted with everything else, and tested by `make test-long`.
 TESTED := --workspace --exclude collie-bench
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git

@@ -21,9 +21,10 @@
 //! | `dir` | the directory: its identity, its small files, its permissions |
 //! | `replica` | databases that follow the log of another one |
 //! | `backup` | checkpoints, backups and restores |
-//! | `kv` | the key-value interface for programs that embed a database: [`kv::Db`] |
 //! | `db`, `shared`, `background` | [`Db`], the state that all handles share, and its threads |
-//! | `options`, `live_options`, `error`, `measured`, `planted` | settings, errors, samples of calls, mistakes for tests |
+//! | `options`, `live_options`, `option_names` | settings, those that change while the database is open, their names |
+//! | `log_checks`, `stats`, `token` | refusals known in advance; figures; the position of a commit, as text |
+//! | `error`, `measured`, `planted` | errors, samples of calls, mistakes for tests |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -61,14 +62,15 @@ mod error_kind;
 mod families;
 mod flush;
 mod gc;
-pub mod kv;
 mod live_options;
 mod log;
+mod log_checks;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 mod measured;
 mod open;
+mod option_names;
 mod options;
 mod planted;
 mod redo;
@@ -78,6 +80,8 @@ mod shared;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
 mod shuttle_tests;
+mod stats;
+mod token;
 
 pub use backup::{
     Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, LevelsCopy, RestoreTo, Restored,
@@ -103,9 +107,10 @@ pub use dir::promise::Promise;
 pub use dir::witness_state::{DegradedLeader, WitnessState};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
-pub use families::names::{foreign_rows, sql_name_row};
+pub use families::names::{foreign_rows, is_sql_name, sql_name_row};
 pub use flush::FlushStat;
 pub use flush::figures::FamilyFlushStat;
+pub use flush::jobs::JOBS_MAX;
 pub use flush::scrub::{Rot, ScrubStat};
 #[doc(hidden)]
 pub use log::commit_times::Logged;
@@ -116,8 +121,10 @@ pub use log::settled::{CommitLevel, Confirmed};
 pub use log::times::LogTimes;
 pub use open::progress::{OpenPhase, OpenProgress};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
+pub use option_names::{OPTION_NAMES, nearest_option};
 pub use options::Options;
 pub use redo::describe::{describe_record, is_commit_record};
+pub use redo::records::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use replica::{
     ApplyStat, CatalogChange, CatalogHook, CatalogRows, HeldState, HistoryStart, Replica, ReplicaOptions, Seed,
     ShownWait,
@@ -125,9 +132,13 @@ pub use replica::{
 pub use session::Session;
 pub use session::advisory::Advisory;
 pub use session::calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
+pub use session::named_families::NamedFamily;
 #[cfg(feature = "trace-oracle")]
 pub use session::traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
+pub use session::upsert::{Upsert, UpsertStep};
 pub use session::wait::{Ack, WaitFuture};
+pub use stats::{CfStats, Stats};
+pub use token::Token;
 
 /// Checks the types that a server moves between its threads.
 const _: () = {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use collie_tidy::{root, tracked};
 
 /// The crates whose modules still form cycles, and how many modules are in them: each number may only fall.
-const IN_CYCLES: [(&str, usize); 5] = [("engine", 18), ("env", 4), ("obs", 3), ("replica", 7), ("txn", 12)];
+const IN_CYCLES: [(&str, usize); 5] = [("engine", 17), ("env", 4), ("obs", 3), ("replica", 7), ("txn", 12)];
 
 /// The modules that each module of a crate depends on.
 type Graph = BTreeMap<String, BTreeSet<String>>;

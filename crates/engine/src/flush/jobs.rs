@@ -20,8 +20,8 @@ use parking_lot::{Condvar, Mutex};
 /// Number of flushes and re-logs at a time, unless the options say otherwise. Jobs mostly wait for the disk; more
 /// of them than the disk serves at once only occupy memory.
 pub(crate) const JOBS_DEFAULT: usize = 4;
-/// The largest number that options may ask for.
-pub(crate) const JOBS_MAX: usize = 64;
+/// The largest number of flushes and re-logs at a time that options may ask for (`store.compaction_threads`).
+pub const JOBS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Inner {

@@ -21,7 +21,7 @@
 //!   and before the rows of a dropped family are freed.
 //! - N4. A family that has a tree and no name was never permanently given to a caller: the next opening drops it.
 //!
-//! Checked by `tests/no_log.rs`.
+//! Checked by `crates/kv/tests/no_log.rs`.
 
 mod reserved;
 mod sink;

@@ -9,7 +9,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod describe;
-mod records;
+pub(crate) mod records;
 pub(crate) mod txn_chunks;
 
 pub(crate) use self::records::{

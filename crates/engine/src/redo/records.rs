@@ -51,9 +51,9 @@ use crate::log::quorum_note::QuorumRedo;
 pub(crate) const REDO_VERSION: u8 = 1;
 
 /// The longest key, in bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 65_531;
+pub const KEY_BYTES_MAX: usize = 65_531;
 /// The longest value, in bytes.
-pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// The kinds of records, as tags of the log.
 pub(crate) mod tag {

@@ -30,16 +30,20 @@
 //! | `write_retries` | the unsuccessful attempts of a statement to write a row |
 //! | `read_set`, `serial_writes` | what a SERIALIZABLE transaction read, and what others of its level committed |
 //! | `wait`, `ack_condition` | the two waits, for a lock and for the log; the conditions of a reply |
+//! | `upsert` | one write that does not depend on the previous value |
+//! | `named_families` | families by name: creating, finding and dropping them |
 //! | `advisory` | locks on numbers |
 //! | `traced` | a session that records what it did, for a checker |
 
 pub(crate) mod ack_condition;
 pub(crate) mod advisory;
 pub(crate) mod calls;
+pub(crate) mod named_families;
 pub(crate) mod read_set;
 pub(crate) mod serial_writes;
 #[cfg(feature = "trace-oracle")]
 pub(crate) mod traced;
+pub(crate) mod upsert;
 pub(crate) mod wait;
 pub(crate) mod write_retries;
 pub(crate) mod writes;
@@ -197,8 +201,8 @@ impl Session {
     }
 
     /// Sets whether the log gets a marker instead of the later writes. The setting at the commit applies to the whole
-    /// transaction. Without a log all writes are unlogged.
-    pub(crate) fn set_unlogged(&mut self, unlogged: bool) {
+    /// transaction. Without a log all writes are unlogged. See [`Db::check_unlogged`](crate::Db::check_unlogged).
+    pub fn set_unlogged(&mut self, unlogged: bool) {
         self.unlogged = unlogged || self.shared.has_no_log();
     }
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use collie_engine::EngineError;
-use collie_engine::kv::{Cf, CfOptions, CfStats, Db, Options, WalOptions, WriteOptions};
 use collie_env::Env;
+use collie_kv::{Cf, CfOptions, CfStats, Db, Options, WalOptions, WriteOptions};
 use collie_wal::RingKind;
 
 use super::flags::KvFlags;

@@ -4,8 +4,8 @@
 //! - A1. Each transaction adds one amount to one row of every set, or nothing: the sums of the sets are equal whenever
 //!   no transaction is writing. A benchmark in which they differ has lost an update, and fails.
 
-use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, ErrorKind, Isolation};
+use collie_kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 
 use super::flags::KvFlags;
 use collie_workload::Random;

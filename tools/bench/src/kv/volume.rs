@@ -17,7 +17,7 @@
 use std::ops::ControlFlow;
 
 use collie_engine::EngineError;
-use collie_engine::kv::{Cf, Db};
+use collie_kv::{Cf, Db};
 
 /// Counters since the opening of the database; `device_bytes` since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
-use collie_engine::kv::Db;
 use collie_env::Clock;
+use collie_kv::Db;
 use parking_lot::{Condvar, Mutex};
 
 use super::volume::kept_log_bytes;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use collie_engine::LogTimes;
-use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_env::Clock;
+use collie_kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 
 use super::draw::{Values, key_into};
 use super::flags::KvFlags;
