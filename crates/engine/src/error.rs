@@ -309,7 +309,6 @@ impl EngineError {
             Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
             | Self::Follows { .. }
-            | Self::FamilyExists { .. }
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
             | Self::ForeignDirectory { .. }
@@ -320,6 +319,7 @@ impl EngineError {
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
+            Self::FamilyExists { .. } => ErrorKind::AlreadyExists,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
             Self::ReplayStopped => ErrorKind::Poisoned,

@@ -6,6 +6,8 @@
 //! Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or SERIALIZABLE, with savepoints, row
 //! locks, table locks and deadlock detection; commits become durable in groups.
 //!
+//! This crate is internal: its interface may change with any version. Programs embed the crate `collie-kv`.
+//!
 //! The engine knows no SQL, no types and no network. It starts up to four threads (garbage collection, flushing,
 //! freeing, scrubbing) in addition to those of the log.
 //!

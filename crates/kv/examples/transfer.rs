@@ -6,15 +6,14 @@
 
 use std::path::Path;
 
-use collie_engine::EngineError;
-use collie_kv::{Batch, Cf, CfOptions, Db, Options, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, Error, ErrorKind, RowBytes, TxnOptions};
 
 const ACCOUNTS: u64 = 10;
 const EACH: u64 = 100;
 const THREADS: u64 = 4;
 const TRANSFERS: u64 = 200;
 
-fn main() -> Result<(), EngineError> {
+fn main() -> Result<(), Error> {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let dir = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("db"), Into::into);
     let (retries, sum) = run(&dir)?;
@@ -23,15 +22,15 @@ fn main() -> Result<(), EngineError> {
 }
 
 /// Runs the transfers; returns how many of them were run again, and the sum of all accounts.
-pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
-    let db = Db::open(dir, Options::default())?;
+pub(crate) fn run(dir: &Path) -> Result<(u64, u64), Error> {
+    let db = Db::open(dir)?;
     let accounts = match db.create_cf("accounts", CfOptions::default()) {
-        Err(EngineError::FamilyExists { .. }) => db.cf("accounts")?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => db.cf("accounts")?,
         made => {
             let accounts = made?;
             let mut batch = Batch::new();
             (0..ACCOUNTS).for_each(|account| batch.put(&accounts, key(account), EACH.to_be_bytes()));
-            db.write(batch, &WriteOptions::sync())?;
+            db.write(batch, Durability::Local)?;
             accounts
         }
     };
@@ -52,7 +51,7 @@ pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
         for _ in 0..20 {
             assert_eq!(sum(&db, &accounts)?, ACCOUNTS * EACH);
         }
-        movers.into_iter().map(|mover| mover.join().expect("no thread panics")).sum::<Result<u64, EngineError>>()
+        movers.into_iter().map(|mover| mover.join().expect("no thread panics")).sum::<Result<u64, Error>>()
     })?;
     let sum = sum(&db, &accounts)?;
     db.close()?;
@@ -60,22 +59,22 @@ pub(crate) fn run(dir: &Path) -> Result<(u64, u64), EngineError> {
 }
 
 /// Runs a transfer until it commits; returns how often it failed before that.
-fn transfer_again_and_again(db: &Db, accounts: &Cf, thread: u64, n: u64) -> Result<u64, EngineError> {
+fn transfer_again_and_again(db: &Db, accounts: &Cf, thread: u64, n: u64) -> Result<u64, Error> {
     let (from, to) = ((thread + n) % ACCOUNTS, (thread + n * 7 + 1) % ACCOUNTS);
     let mut retries = 0;
     loop {
         match transfer(db, accounts, from, to) {
             // The remedy of a conflict and of a deadlock is to run the transaction again.
-            Err(EngineError::Conflict | EngineError::Deadlock) => retries += 1,
+            Err(error) if error.is_retryable() => retries += 1,
             outcome => return outcome.map(|()| retries),
         }
     }
 }
 
-fn transfer(db: &Db, accounts: &Cf, from: u64, to: u64) -> Result<(), EngineError> {
+fn transfer(db: &Db, accounts: &Cf, from: u64, to: u64) -> Result<(), Error> {
     let mut txn = db.begin(TxnOptions::default())?;
     // The rows are locked, so another transfer from or to these accounts waits instead of failing later.
-    let balance = |value: Option<_>| value.map_or(0, |value: collie_engine::RowBytes| number(&value));
+    let balance = |value: Option<_>| value.map_or(0, |value: RowBytes| number(&value));
     let left = balance(txn.get_for_update(accounts, key(from))?);
     if left == 0 || from == to {
         return Ok(()); // dropping the transaction rolls it back
@@ -83,11 +82,11 @@ fn transfer(db: &Db, accounts: &Cf, from: u64, to: u64) -> Result<(), EngineErro
     let there = balance(txn.get_for_update(accounts, key(to))?);
     txn.put(accounts, key(from), (left - 1).to_be_bytes())?;
     txn.put(accounts, key(to), (there + 1).to_be_bytes())?;
-    txn.commit(&WriteOptions::default())?;
+    txn.commit(Durability::Async)?;
     Ok(())
 }
 
-fn sum(db: &Db, accounts: &Cf) -> Result<u64, EngineError> {
+fn sum(db: &Db, accounts: &Cf) -> Result<u64, Error> {
     db.snapshot()?.scan(accounts, ..).map(|item| item.map(|item| number(item.value()))).sum()
 }
 

@@ -1,9 +1,9 @@
 //! `Batch`: writes to any families that take effect together.
 
 use collie_base::CfId;
-use collie_engine::{EngineError, KEY_BYTES_MAX, Upsert, VALUE_BYTES_MAX};
+use collie_engine::{KEY_BYTES_MAX, Upsert, VALUE_BYTES_MAX};
 
-use crate::Cf;
+use crate::{Cf, Error};
 
 /// Maximum redo of one batch: 1 GiB.
 const REDO_BYTES_MAX: u64 = 1 << 30;
@@ -111,9 +111,9 @@ impl Batch {
     }
 
     /// Fails if the batch exceeded a limit or a family of it cannot be written.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(what) = self.refused {
-            return Err(EngineError::InvalidArgument { what });
+            return Err(Error::invalid(what));
         }
         self.operations.iter().try_for_each(|operation| operation.cf.check_writable())
     }
@@ -194,12 +194,12 @@ mod tests {
         let mut batch = Batch::new();
         batch.put(&cf, vec![0; KEY_BYTES_MAX + 1], b"");
         batch.put(&cf, b"k", b"");
-        assert!(matches!(batch.check(), Err(EngineError::InvalidArgument { what }) if what.contains("65,531")));
+        assert!(batch.check().unwrap_err().to_string().contains("65,531"));
         batch.clear();
         batch.put(&cf, vec![0; KEY_BYTES_MAX], b"");
         batch.check().unwrap();
         batch.redo_bytes = REDO_BYTES_MAX; // instead of filling a gibibyte of memory
         batch.put(&cf, b"k", b"");
-        assert!(matches!(batch.check(), Err(EngineError::InvalidArgument { what }) if what.contains("1 GiB")));
+        assert!(batch.check().unwrap_err().to_string().contains("1 GiB"));
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use collie_base::CfId;
 use collie_engine::{EngineError, Family, NamedFamily, is_sql_name};
 
+use crate::Error;
+
 /// A column family: a separate key space. Clones are cheap and refer to the same family.
 ///
-/// A dropped family stays dropped: calls with its handles fail with [`EngineError::NoSuchFamily`], even if another
-/// family was created under its name.
+/// A dropped family stays dropped: calls with its handles fail with `NotFound`, even if another family was created
+/// under its name.
 #[derive(Clone)]
 pub struct Cf(Arc<NamedFamily>);
 
@@ -47,17 +49,17 @@ impl Cf {
     }
 
     /// Fails if the family was dropped. Callers check this after a read, before they use its result.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.0.family.is_cleared() {
-            return Err(EngineError::NoSuchFamily { name: self.name().to_owned() });
+            return Err(EngineError::NoSuchFamily { name: self.name().to_owned() }.into());
         }
         Ok(())
     }
 
     /// Fails if the family was dropped, or is read-only in this API.
-    pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
         if self.is_sql() {
-            return Err(EngineError::InvalidArgument { what: "a table of SQL is read-only here: write it with SQL" });
+            return Err(Error::invalid("a table of SQL is read-only here: write it with SQL"));
         }
         self.check()
     }
@@ -73,18 +75,26 @@ impl fmt::Debug for Cf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CfOptions {
-    /// The name of the family's atomic group, which never changes: 1 to 255 bytes; empty for none. Default empty.
-    ///
-    /// The families of a group are flushed together, to tables that they share. So after a crash they all show the same
-    /// prefix of the unlogged commits (`disable_wal`) to several of them; such commits are refused for families that
-    /// are not of one group. A family with few writes is flushed as often as the others, and the space of a dropped one
-    /// is free only once the shared tables were rewritten. The group has no other effect.
-    pub group: String,
+    pub(crate) group: String,
 }
 
 impl CfOptions {
-    /// Returns options with the atomic group `name`. A group exists from its first family to its last.
-    pub fn group(name: &str) -> Self {
-        Self { group: name.to_owned() }
+    /// Returns the default options: no atomic group.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts the family into the atomic group `name`, for ever: 1 to 255 bytes; empty for none. A group exists from its
+    /// first family to its last. Default: none.
+    ///
+    /// The families of a group are flushed together, to tables that they share. So after a crash they all show the same
+    /// prefix of the commits with [`Durability::Unlogged`](crate::Durability::Unlogged) to several of them; such
+    /// commits are refused for families that are not of one group. A family with few writes is flushed as often as the
+    /// others, and the space of a dropped one is free only once the shared tables were rewritten. The group has no
+    /// other effect.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = name.into();
+        self
     }
 }

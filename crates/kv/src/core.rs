@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_base::HistoryId;
-use collie_engine::{Db, EngineError, Session, Token};
+use collie_engine::{Db, Session, Token};
 
 use crate::sessions::{Lent, Sessions};
-use crate::{Receipt, WriteOptions};
+use crate::{Durability, Error, Receipt, WriteOptions};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -25,13 +25,13 @@ impl Core {
     }
 
     /// Takes a session for one call.
-    pub(crate) fn lend(&self) -> Result<Lent<'_>, EngineError> {
-        self.sessions.lend(&self.engine)
+    pub(crate) fn lend(&self) -> Result<Lent<'_>, Error> {
+        Ok(self.sessions.lend(&self.engine)?)
     }
 
     /// Takes a session until [`Core::give_back`].
-    pub(crate) fn take_session(&self) -> Result<Session, EngineError> {
-        self.sessions.take(&self.engine)
+    pub(crate) fn take_session(&self) -> Result<Session, Error> {
+        Ok(self.sessions.take(&self.engine)?)
     }
 
     pub(crate) fn give_back(&self, session: Session) {
@@ -43,23 +43,41 @@ impl Core {
         self.savepoints.fetch_add(1, Relaxed)
     }
 
-    /// Returns the receipt of a write. An unlogged write is on disk only once its family was flushed.
-    pub(crate) fn receipt(&self, receipt: collie_engine::Receipt, options: WriteOptions) -> Receipt {
-        let durable = receipt.csn.is_none_or(|csn| !self.is_unlogged(options) && self.engine.durable() > csn);
-        Receipt { token: receipt.end.map(|lsn| Token { history: self.history, lsn }), durable }
+    /// Returns the receipt of a write. `is_unconfirmed` says whether it did without the replicas that it asked for.
+    pub(crate) fn receipt(
+        &self,
+        receipt: collie_engine::Receipt,
+        options: WriteOptions,
+        is_unconfirmed: bool,
+    ) -> Receipt {
+        let is_on_disk = |csn| self.engine.durable() > csn;
+        let durability = match options.durability {
+            _ if self.is_unlogged(options) => Durability::Unlogged,
+            Durability::Quorum if is_unconfirmed => Durability::Local,
+            Durability::Async if receipt.csn.is_some_and(is_on_disk) => Durability::Local,
+            requested => requested,
+        };
+        Receipt { token: receipt.end.map(|lsn| Token { history: self.history, lsn }), durability }
     }
 
     /// Returns whether a write with these options leaves only a marker in the log.
     pub(crate) fn is_unlogged(&self, options: WriteOptions) -> bool {
-        options.disable_wal || !self.engine.keeps_log()
+        options.durability == Durability::Unlogged || !self.engine.keeps_log()
     }
 
-    /// Fails if the options contradict each other or the state of the database.
-    pub(crate) fn check_options(&self, options: WriteOptions) -> Result<(), EngineError> {
-        options.check()?;
-        if options.sync {
+    /// Fails if the state of the database does not allow the options.
+    pub(crate) fn check_options(&self, options: WriteOptions) -> Result<(), Error> {
+        if matches!(options.durability, Durability::Local | Durability::Quorum) {
             self.engine.check_log()?;
         }
-        if self.is_unlogged(options) { self.engine.check_unlogged(&[]) } else { Ok(()) }
+        if options.durability == Durability::Quorum && self.engine.confirmed().is_none() {
+            return Err(Error::invalid(
+                "Durability::Quorum asks for replicas, and this database serves none: use Durability::Local",
+            ));
+        }
+        if self.is_unlogged(options) {
+            self.engine.check_unlogged(&[])?;
+        }
+        Ok(())
     }
 }

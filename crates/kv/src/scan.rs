@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use collie_engine::{EngineError, KeyRange, RowBytes, ScanEnd, Session};
+use collie_engine::{KeyRange, RowBytes, ScanEnd, Session};
 
-use crate::Cf;
+use crate::{Cf, Error};
 
 /// Rows of the first batch: most scans of an OLTP workload need only a few.
 const FIRST_ROWS: usize = 16;
@@ -94,7 +94,7 @@ impl<'s> Scan<'s> {
     ///
     /// # Errors
     /// As of [`Snapshot::get`](crate::Snapshot::get).
-    pub fn visit(mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), EngineError> {
+    pub fn visit(mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), Error> {
         loop {
             for (start, middle, end) in &self.rows {
                 if visit(&self.batch[*start..*middle], &self.batch[*middle..*end]).is_break() {
@@ -109,7 +109,7 @@ impl<'s> Scan<'s> {
     }
 
     /// Reads the next batch.
-    fn read(&mut self) -> Result<(), EngineError> {
+    fn read(&mut self) -> Result<(), Error> {
         self.rows.clear();
         let (rows, mut bytes) = (&mut self.rows, Vec::new());
         let mut keep = |key: &[u8], value: &[u8]| {
@@ -128,7 +128,10 @@ impl<'s> Scan<'s> {
             self.batch_rows,
             &mut keep,
         );
-        let end = end.and_then(|end| self.cf.check().map(|()| end)).inspect_err(|_| self.rows.clear())?;
+        let end = end
+            .map_err(Error::from)
+            .and_then(|end| self.cf.check().map(|()| end))
+            .inspect_err(|_| self.rows.clear())?;
         match end {
             ScanEnd::Exhausted => self.ended = true,
             ScanEnd::More(key) => self.after = Some(key),
@@ -139,7 +142,7 @@ impl<'s> Scan<'s> {
 }
 
 impl Iterator for Scan<'_> {
-    type Item = Result<Item, EngineError>;
+    type Item = Result<Item, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.rows.is_empty() {
@@ -159,7 +162,7 @@ impl Iterator for Scan<'_> {
 impl std::iter::FusedIterator for Scan<'_> {}
 
 /// Reads one key in the session's current statement.
-pub(crate) fn get(session: &Session, cf: &Cf, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
+pub(crate) fn get(session: &Session, cf: &Cf, key: &[u8]) -> Result<Option<RowBytes>, Error> {
     let value = session.get(cf.family(), key)?;
     cf.check()?;
     Ok(value)

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use collie_base::Lsn;
 
-use collie_engine::{EngineError, Isolation, KeyRange, RowBytes, Session, StatementKind};
+use collie_engine::{Isolation, KeyRange, RowBytes, Session, StatementKind};
 
 use crate::core::Core;
-use crate::{Cf, Scan, scan};
+use crate::{Cf, Error, Scan, scan};
 
 /// One consistent state of the database: it shows every commit that was acknowledged when the snapshot was taken, each
 /// commit wholly or not at all, and nothing that a crash could take back, except commits that were acknowledged without
 /// waiting for the disk.
 ///
 /// A snapshot keeps the old versions that it shows in memory. If these exceed `txn.old_version_memory`, or the snapshot
-/// is older than `txn.max_snapshot_age`, it is cancelled: reads then fail with [`EngineError::SnapshotCancelled`].
+/// is older than `txn.max_snapshot_age`, it is cancelled: reads then fail with `SnapshotTooOld`.
 #[derive(Debug)]
 pub struct Snapshot {
     /// Present until the drop.
@@ -23,7 +23,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(core: &Arc<Core>) -> Result<Self, EngineError> {
+    pub(crate) fn new(core: &Arc<Core>) -> Result<Self, Error> {
         let mut snapshot = Self { session: Some(core.take_session()?), core: Arc::clone(core) };
         if let Some(session) = &mut snapshot.session {
             session.begin(Isolation::RepeatableRead, true)?;
@@ -44,11 +44,11 @@ impl Snapshot {
     /// Returns the value at `key`, without copying its bytes.
     ///
     /// # Errors
-    /// [`EngineError::NoSuchFamily`], [`EngineError::SnapshotCancelled`].
+    /// `NotFound`, `SnapshotTooOld`.
     ///
     /// # Progress
     /// Waits for no transaction and for no disk.
-    pub fn get(&self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
+    pub fn get(&self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, Error> {
         scan::get(self.session(), cf, key.as_ref())
     }
 

@@ -3,30 +3,51 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use collie_engine::{
-    Basis, EngineError, Isolation, KeyRange, LockStrength, Mark, Outcome, RowBytes, Session, StatementKind, Write,
-};
+use collie_engine::{Basis, Isolation, KeyRange, LockStrength, Mark, Outcome, RowBytes, Session, StatementKind, Write};
 
 use crate::batch::{Put, check_sizes};
 use crate::core::Core;
-use crate::{Cf, Receipt, Scan, WriteOptions, scan};
+use crate::{Cf, Durability, Error, Receipt, Scan, WriteOptions, scan};
 
 /// How a transaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TxnOptions {
-    /// Which commits it sees, and which conflicts end it. Default [`Isolation::RepeatableRead`], which is snapshot
-    /// isolation.
-    pub isolation: Isolation,
-    /// Whether it only reads; a write then fails with [`EngineError::ReadOnly`]. Default false.
-    pub read_only: bool,
-    /// How long it waits for a lock before [`EngineError::LockTimeout`]; `None`: without a limit. Deadlocks are found
-    /// at once and never waited out. Default `None`.
-    pub lock_timeout: Option<Duration>,
+    isolation: Isolation,
+    read_only: bool,
+    lock_timeout: Option<Duration>,
 }
 
 impl Default for TxnOptions {
     fn default() -> Self {
         Self { isolation: Isolation::RepeatableRead, read_only: false, lock_timeout: None }
+    }
+}
+
+impl TxnOptions {
+    /// Returns the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets which commits it sees, and which conflicts end it. Default [`Isolation::RepeatableRead`], which is snapshot
+    /// isolation.
+    #[must_use]
+    pub const fn isolation(self, isolation: Isolation) -> Self {
+        Self { isolation, ..self }
+    }
+
+    /// Makes it only read: a write then fails with `ReadOnly`.
+    #[must_use]
+    pub const fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+
+    /// Sets how long it waits for a lock before `LockTimeout`. Deadlocks are found at once and never waited out.
+    /// Default: without a limit.
+    #[must_use]
+    pub const fn lock_timeout(self, timeout: Duration) -> Self {
+        Self { lock_timeout: Some(timeout), ..self }
     }
 }
 
@@ -37,8 +58,7 @@ pub struct Savepoint(u64);
 /// One transaction. Dropping it rolls it back.
 ///
 /// A call that fails leaves the transaction as it was: the caller can continue, roll back to a savepoint, or roll back
-/// the transaction. After [`EngineError::Conflict`] or [`EngineError::Deadlock`] callers usually run the transaction
-/// again from its beginning.
+/// the transaction. After `Conflict` or `Deadlock` callers usually run the transaction again from its beginning.
 #[derive(Debug)]
 pub struct Txn {
     /// Present until the drop.
@@ -52,7 +72,7 @@ pub struct Txn {
 }
 
 impl Txn {
-    pub(crate) fn new(core: &Arc<Core>, options: TxnOptions) -> Result<Self, EngineError> {
+    pub(crate) fn new(core: &Arc<Core>, options: TxnOptions) -> Result<Self, Error> {
         let mut session = core.take_session()?;
         session.begin(options.isolation, options.read_only)?;
         let (written, savepoints) = (Vec::new(), Vec::new());
@@ -66,7 +86,7 @@ impl Txn {
     }
 
     /// Begins a new statement for a call, so that it sees the writes of earlier calls.
-    fn statement(&mut self, kind: StatementKind) -> Result<&mut Session, EngineError> {
+    fn statement(&mut self, kind: StatementKind) -> Result<&mut Session, Error> {
         let session = self.session.as_mut().expect("it is given back by the drop only");
         session.end_statement();
         session.begin_statement(kind)?;
@@ -76,11 +96,11 @@ impl Txn {
     /// Returns the value at `key`, without copying its bytes; the transaction's own writes are visible.
     ///
     /// # Errors
-    /// [`EngineError::NoSuchFamily`], [`EngineError::SnapshotCancelled`].
+    /// `NotFound`, `SnapshotTooOld`.
     ///
     /// # Progress
     /// Waits for no transaction.
-    pub fn get(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
+    pub fn get(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, Error> {
         scan::get(self.statement(StatementKind::ReadOnly)?, cf, key.as_ref())
     }
 
@@ -89,7 +109,7 @@ impl Txn {
     ///
     /// # Errors
     /// As of [`Txn::get`]; also those of the items.
-    pub fn scan(&mut self, cf: &Cf, range: impl Into<KeyRange>) -> Result<Scan<'_>, EngineError> {
+    pub fn scan(&mut self, cf: &Cf, range: impl Into<KeyRange>) -> Result<Scan<'_>, Error> {
         Ok(Scan::new(self.statement(StatementKind::ReadOnly)?, cf, range.into()))
     }
 
@@ -97,13 +117,12 @@ impl Txn {
     /// it is the newest committed value. If there is no row, nothing is locked.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if the row was changed after the transaction's snapshot (not at READ COMMITTED);
-    /// [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
-    /// [`EngineError::NoSuchFamily`].
+    /// `Conflict` if the row was changed after the transaction's snapshot (not at READ COMMITTED); `Deadlock`,
+    /// `LockTimeout`, `ReadOnly`, `NotFound`.
     ///
     /// # Progress
     /// Blocks on the transactions that hold the row.
-    pub fn get_for_update(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
+    pub fn get_for_update(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, Error> {
         let (key, limit) = (key.as_ref(), self.lock_timeout);
         cf.check_writable()?;
         let session = self.statement(StatementKind::Write)?;
@@ -123,18 +142,17 @@ impl Txn {
     /// Sets `key` to the value, whether the key exists or not, and locks the row until the transaction ends.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if the row was changed after the transaction's snapshot (not at READ COMMITTED, which
-    /// overwrites the change); [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
-    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for a key above 65,531 bytes or a value above 64
-    /// MiB; [`EngineError::TransactionLimit`] once the transaction has 1 GiB of redo.
+    /// `Conflict` if the row was changed after the transaction's snapshot (not at READ COMMITTED, which overwrites the
+    /// change); `Deadlock`, `LockTimeout`, `ReadOnly`, `NotFound`; `InvalidArgument` for a key above 65,531 bytes or a
+    /// value above 64 MiB; `InvalidArgument` once the transaction has 1 GiB of redo.
     ///
     /// # Durability
     /// None before [`Txn::commit`] returns.
     ///
     /// # Progress
-    /// Blocks on flushes that are behind, as [`Db::put`](crate::Db::put), and on the transaction that holds the row; in a large
-    /// transaction also on room in a full log.
-    pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), EngineError> {
+    /// Blocks on flushes that are behind, as [`Db::put`](crate::Db::put), and on the transaction that holds the row; in
+    /// a large transaction also on room in a full log.
+    pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.write(cf, key.as_ref(), Some(value.as_ref()))
     }
 
@@ -148,12 +166,12 @@ impl Txn {
     ///
     /// # Progress
     /// As [`Txn::put`].
-    pub fn delete(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<(), EngineError> {
+    pub fn delete(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<(), Error> {
         self.write(cf, key.as_ref(), None)
     }
 
-    fn write(&mut self, cf: &Cf, key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
-        check_sizes(key, value).map_err(|what| EngineError::InvalidArgument { what })?;
+    fn write(&mut self, cf: &Cf, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        check_sizes(key, value).map_err(Error::invalid)?;
         cf.check_writable()?;
         let limit = self.lock_timeout;
         let session = self.session.as_ref().expect("it is given back by the drop only");
@@ -179,11 +197,11 @@ impl Txn {
     /// stays; later savepoints are gone.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] for a savepoint of another transaction, or one that is gone.
-    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), EngineError> {
+    /// `InvalidArgument` for a savepoint of another transaction, or one that is gone.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let Some(place) = self.savepoints.iter().position(|(one, _)| *one == savepoint) else {
             let what = "the savepoint is of another transaction, or was rolled back over: set a new one";
-            return Err(EngineError::InvalidArgument { what });
+            return Err(Error::invalid(what));
         };
         self.savepoints.truncate(place + 1);
         let session = self.session.as_mut().expect("it is given back by the drop only");
@@ -199,21 +217,23 @@ impl Txn {
     /// commit.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::NoSuchFamily`] if a written family
-    /// was dropped since; [`EngineError::Busy`] with `no_slowdown`; [`EngineError::InvalidArgument`] for options that
-    /// contradict each other; errors of the log. Nothing was committed then, unless stated otherwise.
+    /// `Conflict` of a SERIALIZABLE transaction; `NotFound` if a written family was dropped since; `Busy` with
+    /// `no_slowdown`; `InvalidArgument` for options that contradict each other; errors of the log. Nothing was
+    /// committed then, unless stated otherwise.
     ///
     /// # Progress
     /// Blocks on a flush with `sync`, else on appends of others that are in progress, and on room in a full log.
-    pub fn commit(mut self, options: &WriteOptions) -> Result<Receipt, EngineError> {
-        self.core.check_options(*options)?;
+    pub fn commit(mut self, options: impl Into<WriteOptions>) -> Result<Receipt, Error> {
+        let options = options.into();
+        self.core.check_options(options)?;
         self.written.iter().try_for_each(Cf::check)?;
         let session = self.session.as_mut().expect("it is given back by the drop only");
         session.end_statement();
         session.set_no_slowdown(options.no_slowdown);
-        session.set_unlogged(options.disable_wal);
-        let ack = session.commit(options.sync)?;
-        Ok(self.core.receipt(ack.block()?, *options))
+        session.set_unlogged(options.durability == Durability::Unlogged);
+        let mut ack = session.commit_at(options.durability.level())?;
+        let receipt = ack.wait()?;
+        Ok(self.core.receipt(receipt, options, ack.is_unconfirmed()))
     }
 
     /// Rolls the transaction back, as dropping it does.

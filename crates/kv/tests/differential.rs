@@ -12,12 +12,12 @@ use std::process::Command;
 
 use collie_engine::Env;
 use collie_env::{SimFiles, SimRandom};
-use collie_kv::{Batch, CfOptions, Db, WriteOptions};
+use collie_kv::{Batch, CfOptions, Db, Durability};
 use common::tiny;
 
 /// Names of the families.
 const NAMES: [&str; 2] = ["a", "b"];
-const SYNC: WriteOptions = WriteOptions::sync();
+const SYNC: Durability = Durability::Local;
 
 type Key = Vec<u8>;
 /// The rows of each family.
@@ -110,7 +110,7 @@ impl Side {
                         None => batch.delete(&cf, key),
                     }
                 }
-                self.db.write(batch, &SYNC).unwrap();
+                self.db.write(batch, SYNC).unwrap();
             }
             Step::Flush(name) => self.db.flush_cf(&[&self.db.cf(name).unwrap()]).unwrap(),
             Step::Compact(name) => self.db.compact(&self.db.cf(name).unwrap()).unwrap(),

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use collie_base::CfId;
 use collie_engine::Env;
 use collie_env::{SimFiles, SimRandom};
-use collie_kv::{CfOptions, Db, WriteOptions};
+use collie_kv::{CfOptions, Db, Durability};
 use common::{moments_of, open_tiny};
 
-const SYNC: WriteOptions = WriteOptions::sync();
+const SYNC: Durability = Durability::Local;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// The rows of each existing family.
@@ -65,7 +65,7 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
                 let (key, value) = (vec![u8::try_from(below(4)).unwrap()], vec![round; [8, 6000][below(2)]]);
                 next.get_mut(name).unwrap().insert(key.clone(), value.clone());
                 begin(&next);
-                db.put(&cf, key, value, &SYNC).unwrap();
+                db.put(&cf, key, value, SYNC).unwrap();
             }
         }
         db.engine().tick();
@@ -101,7 +101,7 @@ fn power_cut_anywhere_leaves_families_whole_or_gone() {
             assert!(state(&db) == found, "opening changes nothing");
             for name in NAMES.into_iter().filter(|name| !found.contains_key(*name)) {
                 let cf = db.create_cf(name, CfOptions::default()).unwrap();
-                db.put(&cf, [9], [9], &SYNC).unwrap();
+                db.put(&cf, [9], [9], SYNC).unwrap();
                 db.flush_cf(&[&cf]).unwrap();
             }
             db.engine().flush_due().unwrap(); // settles the drops before the end

@@ -7,11 +7,11 @@ mod common;
 use std::collections::BTreeSet;
 
 use collie_base::CfId;
-use collie_engine::{EngineError, Env, ErrorKind, sql_name_row};
-use collie_kv::{Batch, CfOptions, Db, Options, TxnOptions, WriteOptions};
+use collie_engine::{Env, ErrorKind, sql_name_row};
+use collie_kv::{Batch, CfOptions, Db, Durability, Error, FlushTo, Options, TxnOptions};
 use common::{begin, open_still, put, put_one};
 
-const SYNC: WriteOptions = WriteOptions::sync();
+const SYNC: Durability = Durability::Local;
 
 fn open(env: Env) -> Db {
     Db::over(&open_still(env).unwrap().0)
@@ -21,7 +21,7 @@ fn names(db: &Db) -> Vec<String> {
     db.list_cfs().unwrap().into_iter().map(|(name, _)| name).collect()
 }
 
-fn kind<T>(outcome: Result<T, EngineError>) -> ErrorKind {
+fn kind<T>(outcome: Result<T, Error>) -> ErrorKind {
     outcome.err().expect("it is refused").kind()
 }
 
@@ -39,10 +39,10 @@ fn families_and_ids_survive_power_cuts() {
         if round % 3 == 0 {
             let kept = db.create_cf(&format!("kept {round:02}"), CfOptions::default()).unwrap();
             assert!(ids.insert(kept.id()));
-            db.put(&kept, "round", [round], &SYNC).unwrap();
+            db.put(&kept, "round", [round], SYNC).unwrap();
         }
         if round % 2 == 0 {
-            db.put(&made, "k", [round], &SYNC).unwrap();
+            db.put(&made, "k", [round], SYNC).unwrap();
         }
         for _ in 0..=round % 2 {
             seed += 1;
@@ -59,7 +59,7 @@ fn families_and_ids_survive_power_cuts() {
             disk = disk.power_cut(seed);
             db = open(Env::over(disk.clone(), seed));
         }
-        assert!(matches!(db.cf("b"), Err(EngineError::NoSuchFamily { .. })));
+        assert_eq!(kind(db.cf("b")), ErrorKind::NotFound);
         assert!(!db.engine().families().contains(&made.id()), "its rows are freed");
         let kept: Vec<_> = (0..=round).filter(|at| at % 3 == 0).map(|at| format!("kept {at:02}")).collect();
         assert_eq!(names(&db), kept);
@@ -106,7 +106,7 @@ fn handles_of_a_dropped_family_fail() {
         (db.create_cf("a", CfOptions::default()).unwrap(), db.create_cf("other", CfOptions::default()).unwrap());
     let again = cf.clone();
     for n in 0..100_u8 {
-        db.put(&cf, [n], [n], &WriteOptions::default()).unwrap();
+        db.put(&cf, [n], [n], Durability::Async).unwrap();
     }
     let snapshot = db.snapshot().unwrap();
     let mut scan = snapshot.scan(&cf, ..);
@@ -122,15 +122,15 @@ fn handles_of_a_dropped_family_fail() {
     let mut batch = Batch::new();
     batch.put(&other, "batch", "1");
     batch.put(&cf, "batch", "1");
-    assert_eq!(kind(db.write(batch, &SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.write(batch, SYNC)), ErrorKind::NotFound);
     assert_eq!(kind(db.get(&again, [1])), ErrorKind::NotFound);
-    assert_eq!(kind(db.put(&cf, "k", "v", &SYNC)), ErrorKind::NotFound);
-    assert_eq!(kind(db.delete(&cf, "k", &SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.put(&cf, "k", "v", SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.delete(&cf, "k", SYNC)), ErrorKind::NotFound);
     assert_eq!(kind(snapshot.get(&cf, [1])), ErrorKind::NotFound);
     let rest: Vec<_> = scan.collect();
-    assert_eq!(rest.last().unwrap().as_ref().err().map(EngineError::kind), Some(ErrorKind::NotFound));
+    assert_eq!(rest.last().unwrap().as_ref().err().map(Error::kind), Some(ErrorKind::NotFound));
     assert_eq!(kind(reader.get(&cf, [1])), ErrorKind::NotFound);
-    assert_eq!(kind(writer.commit(&SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(writer.commit(SYNC)), ErrorKind::NotFound);
     assert_eq!(kind(db.drop_cf(&cf)), ErrorKind::NotFound);
     assert_eq!(db.get(&other, "late").unwrap(), None, "the transaction is gone as a whole");
     assert_eq!(db.get(&other, "batch").unwrap(), None);
@@ -149,10 +149,10 @@ fn names_are_checked() {
     for wrong in ["", "sql:1", &"n".repeat(256)] {
         assert_eq!(kind(make(wrong)), ErrorKind::InvalidArgument, "{wrong}");
     }
-    assert_eq!(kind(db.create_cf("grouped", CfOptions::group(&"g".repeat(256)))), ErrorKind::InvalidArgument);
+    assert_eq!(kind(db.create_cf("grouped", CfOptions::new().group("g".repeat(256)))), ErrorKind::InvalidArgument);
     make(&"n".repeat(255)).unwrap();
     make("taken").unwrap();
-    assert!(matches!(make("taken"), Err(EngineError::FamilyExists { name }) if name == "taken"));
+    assert_eq!(kind(make("taken")), ErrorKind::AlreadyExists);
     assert_eq!(db.engine().families().len(), families.len().max(1) + 2, "a refused one leaves nothing");
     // As SQL does, in one transaction: the definition and the name of its family.
     let table = db.engine().create_family();
@@ -166,7 +166,7 @@ fn names_are_checked() {
     let table = db.cf("sql:16384").unwrap();
     assert!(table.is_sql());
     assert_eq!(db.get(&table, "row").unwrap().as_deref(), Some(&b"1"[..]));
-    assert_eq!(kind(db.put(&table, "row", "2", &SYNC)), ErrorKind::InvalidArgument);
+    assert_eq!(kind(db.put(&table, "row", "2", SYNC)), ErrorKind::InvalidArgument);
     let mut txn = db.begin(TxnOptions::default()).unwrap();
     assert_eq!(kind(txn.put(&table, "row", "2")), ErrorKind::InvalidArgument);
     assert_eq!(kind(txn.get_for_update(&table, "row")), ErrorKind::InvalidArgument);
@@ -178,7 +178,7 @@ fn names_are_checked() {
 #[test]
 fn threads_make_and_drop_one_name() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::small()).unwrap();
+    let db = Options::small().open(dir.path()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3_u8 {
             let db = db.clone();
@@ -186,7 +186,7 @@ fn threads_make_and_drop_one_name() {
                 for round in 0..40_u8 {
                     let made = match db.create_cf("shared", CfOptions::default()) {
                         Ok(cf) => cf,
-                        Err(EngineError::FamilyExists { .. }) => match db.cf("shared") {
+                        Err(error) if error.kind() == ErrorKind::AlreadyExists => match db.cf("shared") {
                             Ok(cf) => cf,
                             Err(error) => {
                                 assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -195,7 +195,7 @@ fn threads_make_and_drop_one_name() {
                         },
                         Err(error) => panic!("{error}"),
                     };
-                    let put = db.put(&made, [thread], [round], &WriteOptions::default());
+                    let put = db.put(&made, [thread], [round], Durability::Async);
                     let read = put.and_then(|_| db.get(&made, [thread]));
                     match read {
                         Ok(value) => assert_eq!(value.as_deref(), Some(&[round][..])),
@@ -213,7 +213,7 @@ fn threads_make_and_drop_one_name() {
     let there = db.list_cfs().unwrap();
     db.close().unwrap();
     drop(db);
-    let db = Db::open(dir.path(), Options::small()).unwrap();
+    let db = Options::small().open(dir.path()).unwrap();
     assert_eq!(db.list_cfs().unwrap(), there);
     assert_eq!(db.engine().families().len(), 1 + there.len(), "the catalog and what has a name");
 }
@@ -230,12 +230,12 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
     options.set("wal.max_total_wal_size", "32MiB").unwrap();
     options.set("wal.segment_size", "8MiB").unwrap();
     options.set("store.write_buffer_size", "1GiB").unwrap();
-    let db = Db::open(dir.path(), options.clone()).unwrap();
-    let soon = WriteOptions::default();
+    let db = options.clone().open(dir.path()).unwrap();
+    let soon = Durability::Async;
     let idle: Vec<_> =
         (0..FAMILIES).map(|n| db.create_cf(&format!("idle-{n}"), CfOptions::default()).unwrap()).collect();
     for cf in &idle {
-        db.put(cf, "row", cf.id().get().to_be_bytes(), &soon).unwrap();
+        db.put(cf, "row", cf.id().get().to_be_bytes(), soon).unwrap();
     }
     let busy = db.create_cf("busy", CfOptions::default()).unwrap();
     // 24 MiB that do not compress, repeatedly: their unflushed part exceeds the minimum flush (16 MiB).
@@ -248,9 +248,9 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
         (0..VALUE_BYTES / 8).flat_map(word).collect()
     };
     for n in 0..600_u32 {
-        db.put(&busy, (n % 96).to_be_bytes(), value(), &soon).unwrap();
+        db.put(&busy, (n % 96).to_be_bytes(), value(), soon).unwrap();
     }
-    db.flush_wal(true).unwrap();
+    db.flush_wal(FlushTo::Disk).unwrap();
     let engine = db.engine();
     let limit = engine.log_bytes_max();
     assert_eq!(limit, 32 << 20);
@@ -276,7 +276,7 @@ fn idle_families_keep_no_log_and_get_no_tiny_tables() {
     assert!(trees[0].1 / of_busy.flushes() >= 16 << 20, "{} bytes in {} flushes", trees[0].1, of_busy.flushes());
     db.close().unwrap();
     drop((db, idle, busy));
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     for n in 0..FAMILIES {
         let cf = db.cf(&format!("idle-{n}")).unwrap();
         assert_eq!(db.get(&cf, "row").unwrap().as_deref(), Some(&cf.id().get().to_be_bytes()[..]));
@@ -292,13 +292,13 @@ fn settings_of_the_levels_reach_their_tables() {
     let open = |name: &str, text: &str| {
         let mut options = Options::small();
         options.set_all(text).unwrap();
-        Db::open(dir.path().join(name), options).unwrap()
+        options.open(dir.path().join(name)).unwrap()
     };
     let fill = |db: &Db, from: u32| {
         let cf = db.create_cf("t", CfOptions::default()).or_else(|_| db.cf("t")).unwrap();
         let mut batch = Batch::new();
         (from..from + 1_000).for_each(|key| batch.put(&cf, key.to_be_bytes(), [9; 400]));
-        db.write(batch, &SYNC).unwrap();
+        db.write(batch, SYNC).unwrap();
         db.flush_cf(&[&cf]).unwrap();
         db.stats().levels.flush_bytes
     };
@@ -326,7 +326,7 @@ fn limit_of_the_log_changes_while_the_database_is_open() {
     let db = open(env);
     let cf = db.create_cf("t", CfOptions::default()).unwrap();
     for key in 0..400_u32 {
-        db.put(&cf, key.to_be_bytes(), key.to_be_bytes().repeat(2_000), &SYNC).unwrap();
+        db.put(&cf, key.to_be_bytes(), key.to_be_bytes().repeat(2_000), SYNC).unwrap();
     }
     assert!(!db.engine().flush_due().unwrap(), "far below the limit that is chosen");
     let chosen = db.engine().log_bytes_max();
@@ -355,7 +355,7 @@ fn buffers_and_intervals_change_while_the_database_is_open() {
     let (env, _disk) = Env::simulated(4);
     let db = open(env);
     let cf = db.create_cf("t", CfOptions::default()).unwrap();
-    db.put(&cf, b"key", vec![7_u8; 20_000], &SYNC).unwrap();
+    db.put(&cf, b"key", vec![7_u8; 20_000], SYNC).unwrap();
     assert!(!db.engine().flush_due().unwrap(), "far below a buffer");
     let log = db.engine().log().expect("it keeps a log");
     let now = || {

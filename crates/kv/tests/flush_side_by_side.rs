@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use collie_engine::{Env, ErrorKind, Options};
-use collie_kv::{Batch, Cf, CfOptions, Db, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability};
 
-const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
-const UNLOGGED: WriteOptions = WriteOptions { disable_wal: true, ..ASYNC };
+const ASYNC: Durability = Durability::Async;
+const UNLOGGED: Durability = Durability::Unlogged;
 /// `one` and `two` form a group, and `three` and `four` another.
 const NAMES: [&str; 6] = ["one", "two", "three", "four", "alone", "alone too"];
 const KEYS: u8 = 40;
@@ -40,7 +40,7 @@ fn families_are_flushed_beside_each_other_without_losing_a_row() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(&dir.path().join("db"));
     let cfs: BTreeMap<&str, Cf> =
-        NAMES.iter().map(|name| (*name, db.create_cf(name, CfOptions::group(group(name))).unwrap())).collect();
+        NAMES.iter().map(|name| (*name, db.create_cf(name, CfOptions::new().group(group(name))).unwrap())).collect();
     let done = AtomicBool::new(false);
     let copies: Vec<std::path::PathBuf> = (0..2).map(|number| dir.path().join(format!("copy-{number}"))).collect();
     std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn families_are_flushed_beside_each_other_without_losing_a_row() {
                         }
                         // The first group's writes are not in the log: only flushed ones survive.
                         let unlogged = names[0] == "one";
-                        db.write(batch, if unlogged { &UNLOGGED } else { &ASYNC }).unwrap();
+                        db.write(batch, if unlogged { UNLOGGED } else { ASYNC }).unwrap();
                         if round % 32 == 31 {
                             db.flush_cf(&[&cfs[names[0]]]).unwrap();
                         }
@@ -77,10 +77,10 @@ fn families_are_flushed_beside_each_other_without_losing_a_row() {
         }
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                let cf = db.create_cf("passing", CfOptions::group("g")).unwrap();
+                let cf = db.create_cf("passing", CfOptions::new().group("g")).unwrap();
                 let mut batch = Batch::new();
                 batch.put(&cf, "k", vec![1; 2000]);
-                db.write(batch, &UNLOGGED).unwrap();
+                db.write(batch, UNLOGGED).unwrap();
                 db.flush_cf(&[&cf]).unwrap();
                 db.drop_cf(&cf).unwrap();
             }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 
 use collie_engine::{Env, ErrorKind, Options};
 use collie_env::{Fault, SimFiles, SimRandom};
-use collie_kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, FlushTo, TxnOptions};
 use common::open_tiny;
 
-const SYNC: WriteOptions = WriteOptions::sync();
-const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
-const UNLOGGED: WriteOptions = WriteOptions { disable_wal: true, ..ASYNC };
+const SYNC: Durability = Durability::Local;
+const ASYNC: Durability = Durability::Async;
+const UNLOGGED: Durability = Durability::Unlogged;
 
 /// Rows of each existing family.
 type Rows = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -24,7 +24,7 @@ fn open(disk: &SimFiles, seed: u64) -> Db {
 }
 
 fn make(db: &Db, name: &str) -> Cf {
-    db.create_cf(name, CfOptions::group("g")).unwrap()
+    db.create_cf(name, CfOptions::new().group("g")).unwrap()
 }
 
 fn rows(db: &Db) -> Rows {
@@ -144,10 +144,16 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
         let (key, unlogged, sync) = (u8::try_from(below(4)).unwrap(), below(3) > 0, below(3) == 0);
         let value = (below(3) > 0).then(|| vec![round; [5, 1500][below(2)]]);
         did(Op::Write { key, value: value.clone(), unlogged });
-        let options = WriteOptions { sync: sync && !unlogged, disable_wal: unlogged, no_slowdown: false };
+        let durability = if unlogged {
+            UNLOGGED
+        } else if sync {
+            SYNC
+        } else {
+            ASYNC
+        };
         let cfs: Vec<&Cf> = members.iter().collect();
-        let receipt = db.write(batch(&cfs, key, value.as_deref()), &options).unwrap();
-        if options.sync && receipt.token.is_some() {
+        let receipt = db.write(batch(&cfs, key, value.as_deref()), durability).unwrap();
+        if durability == SYNC && receipt.token.is_some() {
             durable();
         }
         if below(4) == 0 {
@@ -172,9 +178,9 @@ fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     assert_eq!(rows(&db), found, "opening changes nothing");
     let cfs: Vec<Cf> = found.keys().map(|name| db.cf(name).unwrap()).collect();
     let cfs: Vec<&Cf> = cfs.iter().collect();
-    db.write(batch(&cfs, 0, Some(b"again")), &SYNC).unwrap();
-    db.write(batch(&cfs, 1, None), &UNLOGGED).unwrap();
-    db.write(batch(&cfs, 2, Some(b"unlogged")), &UNLOGGED).unwrap();
+    db.write(batch(&cfs, 0, Some(b"again")), SYNC).unwrap();
+    db.write(batch(&cfs, 1, None), UNLOGGED).unwrap();
+    db.write(batch(&cfs, 2, Some(b"unlogged")), UNLOGGED).unwrap();
     db.flush_cf(&cfs[..1]).unwrap();
     assert!(trees(&db).len() <= 1, "{:?}", trees(&db));
     let then = rows(&db);
@@ -216,13 +222,13 @@ fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
             let (env, disk) = Env::simulated(3);
             let db = Db::over(&open_tiny(env).unwrap().0);
             let [a, b] = ["a", "b"].map(|name| make(&db, name));
-            db.write(batch(&[&a, &b], 0, Some(b"old")), &SYNC).unwrap();
+            db.write(batch(&[&a, &b], 0, Some(b"old")), SYNC).unwrap();
             db.flush_cf(&[&a]).unwrap();
             for key in 1..4 {
-                db.write(batch(&[&a, &b], key, Some(b"new")), &SYNC).unwrap();
+                db.write(batch(&[&a, &b], key, Some(b"new")), SYNC).unwrap();
             }
-            db.put(&b, "b alone", "x", &SYNC).unwrap();
-            db.write(batch(&[&a, &b], 0, None), &SYNC).unwrap();
+            db.put(&b, "b alone", "x", SYNC).unwrap();
+            db.write(batch(&[&a, &b], 0, None), SYNC).unwrap();
             let before = disk.calls();
             disk.fail_call(before + 1 + call, fault);
             let flushed = db.flush_cf(&[&b]);
@@ -238,7 +244,7 @@ fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
             let went_on = match way {
                 Way::Nothing => true,
                 Way::Settle => db.flush_cf(&[]).is_ok(),
-                Way::Flush => db.put(&a, [9], "x", &SYNC).is_ok() && db.flush_cf(&[&a]).is_ok(),
+                Way::Flush => db.put(&a, [9], "x", SYNC).is_ok() && db.flush_cf(&[&a]).is_ok(),
             };
             let expected = rows(&db);
             assert_eq!(expected.keys().collect::<Vec<_>>(), ["a"]);
@@ -250,7 +256,7 @@ fn member_dropped_after_a_failed_flush_leaves_the_others_whole() {
                     assert_eq!(rows(&db), expected, "{context}");
                     let a = db.cf("a").unwrap();
                     assert!(seed < 5 || trees(&db) == [[a.id().get()]], "{context}: {:?}", trees(&db));
-                    db.put(&a, [3], "new", &SYNC).unwrap();
+                    db.put(&a, [3], "new", SYNC).unwrap();
                     db.flush_cf(&[&a]).unwrap();
                     db.engine().flush_due().unwrap();
                 }
@@ -269,15 +275,15 @@ fn families_of_a_group_share_a_tree_for_good() {
     let (env, disk) = Env::simulated(1);
     let db = Db::over(&open_tiny(env).unwrap().0);
     let (alone, other) =
-        (db.create_cf("alone", CfOptions::default()).unwrap(), db.create_cf("h", CfOptions::group("h")));
+        (db.create_cf("alone", CfOptions::default()).unwrap(), db.create_cf("h", CfOptions::new().group("h")));
     let (other, a) = (other.unwrap(), make(&db, "a"));
     assert_eq!((alone.group(), other.group(), a.group()), ("", "h", "g"));
     for cf in [&alone, &other, &a] {
-        db.put(cf, "k", "v", &UNLOGGED).unwrap();
+        db.put(cf, "k", "v", UNLOGGED).unwrap();
     }
     db.flush_cf(&[&alone, &other, &a]).unwrap();
     let b = make(&db, "b");
-    db.write(batch(&[&a, &b], 1, Some(b"v")), &UNLOGGED).unwrap();
+    db.write(batch(&[&a, &b], 1, Some(b"v")), UNLOGGED).unwrap();
     let flushes = db.engine().flush_stat().flushes;
     db.flush_cf(&[&a, &b]).unwrap();
     assert_eq!(db.engine().flush_stat().flushes, flushes + 1, "one for both");
@@ -291,18 +297,18 @@ fn families_of_a_group_share_a_tree_for_good() {
     let [alone, other, a, b] = ["alone", "h", "a", "b"].map(|name| db.cf(name).unwrap());
     assert_eq!((alone.group(), other.group(), b.group()), ("", "h", "g"));
     for cfs in [[&a, &other], [&a, &alone], [&alone, &other]] {
-        let refused = db.write(batch(&cfs, 2, Some(b"v")), &UNLOGGED).unwrap_err();
+        let refused = db.write(batch(&cfs, 2, Some(b"v")), UNLOGGED).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
         let mut txn = db.begin(TxnOptions::default()).unwrap();
         cfs.iter().for_each(|cf| txn.put(cf, [2], "v").unwrap());
-        assert_eq!(txn.commit(&UNLOGGED).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(txn.commit(UNLOGGED).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     let mut txn = db.begin(TxnOptions::default()).unwrap();
     [&a, &b].iter().for_each(|cf| txn.put(cf, [3], "v").unwrap());
-    txn.commit(&UNLOGGED).unwrap();
+    txn.commit(UNLOGGED).unwrap();
     db.drop_cf(&a).unwrap();
     let c = make(&db, "c");
-    db.write(batch(&[&b, &c], 4, Some(b"v")), &UNLOGGED).unwrap();
+    db.write(batch(&[&b, &c], 4, Some(b"v")), UNLOGGED).unwrap();
     db.flush_cf(&[&c]).unwrap();
     assert_eq!(trees(&db).last().unwrap()[..], [id(&b), id(&c)]);
     assert_eq!(rows(&db)["c"].len(), 1);
@@ -320,14 +326,14 @@ fn space_of_a_dropped_member_is_given_back() {
     let db = open();
     let (small, large) = (make(&db, "small"), make(&db, "large"));
     for key in 0..200_u8 {
-        db.put(&large, [key], vec![key; 4000], &ASYNC).unwrap();
+        db.put(&large, [key], vec![key; 4000], ASYNC).unwrap();
     }
-    db.put(&small, "k", "v", &SYNC).unwrap();
+    db.put(&small, "k", "v", SYNC).unwrap();
     db.flush_cf(&[&small]).unwrap();
     let bytes = || db.engine().level_stat().trees[0].bytes;
     assert!(bytes() > 4000, "{}", bytes());
     db.drop_cf(&large).unwrap();
-    db.flush_wal(true).unwrap();
+    db.flush_wal(FlushTo::Disk).unwrap();
     db.flush_cf(&[]).unwrap(); // settles the drop
     db.engine().flush_due().unwrap();
     let tree = &db.engine().level_stat().trees[0];

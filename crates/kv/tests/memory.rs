@@ -10,11 +10,11 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use collie_engine::{EngineError, Env, ErrorKind, Options};
-use collie_kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, Error, FlushTo, TxnOptions};
 use collie_wal::Warnings;
 
 const LIMIT: u64 = 1 << 20;
-const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
+const ASYNC: Durability = Durability::Async;
 
 struct Fixture {
     dir: tempfile::TempDir,
@@ -43,11 +43,11 @@ fn limited(background: bool) -> Fixture {
 /// Puts rows of a kilobyte until one is refused; returns the number of rows.
 fn fill(db: &Db, cf: &Cf) -> u32 {
     for number in 0..2000_u32 {
-        match db.put(cf, number.to_be_bytes(), [7; 1000], &ASYNC) {
+        match db.put(cf, number.to_be_bytes(), [7; 1000], ASYNC) {
             Ok(_) => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-                assert!(matches!(error, EngineError::OutOfMemory { limit_bytes: LIMIT, .. }), "{error}");
+                assert!(matches!(error.engine(), EngineError::OutOfMemory { limit_bytes: LIMIT, .. }), "{error}");
                 assert!(error.to_string().contains("store.memory_limit is 1048576: delete rows"), "{error}");
                 return number;
             }
@@ -71,12 +71,12 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     assert!((LIMIT..LIMIT + (8 << 10)).contains(&stat.memory_bytes), "{stat:?}");
     assert_eq!((stat.memory_limit_bytes, stat.memory_refused), (Some(LIMIT), 1));
 
-    let refused = |outcome: Result<_, EngineError>| outcome.err().map(|error| error.kind());
+    let refused = |outcome: Result<_, Error>| outcome.err().map(|error| error.kind());
     let out_of_memory = Some(ErrorKind::OutOfMemory);
     let mut batch = Batch::new();
     batch.delete(&cf, 0_u32.to_be_bytes());
     batch.put(&cf, "more", "x");
-    assert_eq!(refused(db.write(batch, &ASYNC).map(|_| ())), out_of_memory);
+    assert_eq!(refused(db.write(batch, ASYNC).map(|_| ())), out_of_memory);
     assert!(db.get(&cf, 0_u32.to_be_bytes()).unwrap().is_some(), "nothing of the batch is there");
     let mut txn = db.begin(TxnOptions::default()).unwrap();
     assert!(txn.get_for_update(&cf, 1_u32.to_be_bytes()).unwrap().is_some());
@@ -84,20 +84,20 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     assert_eq!(refused(txn.put(&cf, "more", "x")), out_of_memory);
     drop(txn);
     assert_eq!(db.get(&cf, "more").unwrap(), None);
-    before.commit(&WriteOptions::sync()).unwrap();
+    before.commit(Durability::Local).unwrap();
     assert_eq!(db.get(&cf, "before").unwrap().as_deref(), Some(&b"1"[..]), "what was written before is committed");
     assert_eq!(db.snapshot().unwrap().scan(&cf, ..).count(), usize::try_from(rows).unwrap() + 1);
     let other = db.create_cf("other", CfOptions::default()).unwrap();
-    assert_eq!(refused(db.put(&other, "k", "v", &ASYNC).map(|_| ())), out_of_memory);
+    assert_eq!(refused(db.put(&other, "k", "v", ASYNC).map(|_| ())), out_of_memory);
     db.drop_cf(&other).unwrap();
 
     for number in 0..rows / 4 {
-        db.delete(&cf, number.to_be_bytes(), &ASYNC).unwrap();
+        db.delete(&cf, number.to_be_bytes(), ASYNC).unwrap();
     }
-    db.flush_wal(true).unwrap();
+    db.flush_wal(FlushTo::Disk).unwrap();
     (0..3).for_each(|_| _ = db.engine().tick());
     assert!(db.engine().stat().memory_bytes < LIMIT * 4 / 5, "{:?}", db.engine().stat());
-    db.put(&cf, "more", "x", &WriteOptions::sync()).unwrap();
+    db.put(&cf, "more", "x", Durability::Local).unwrap();
     fill(&db, &cf);
     db.engine().tick();
     let said = said.lock().unwrap();
@@ -110,16 +110,16 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
 #[test]
 fn near_the_limit_there_is_one_warning_and_changes_go_on() {
     let Fixture { dir: _dir, db, cf, said } = limited(false);
-    db.put(&cf, "large", vec![1; 960 << 10], &ASYNC).unwrap();
+    db.put(&cf, "large", vec![1; 960 << 10], ASYNC).unwrap();
     for number in 0..200_u32 {
-        db.put(&cf, [b'k', u8::try_from(number % 8).unwrap()], [0; 1000], &ASYNC).unwrap();
-        db.flush_wal(true).unwrap();
+        db.put(&cf, [b'k', u8::try_from(number % 8).unwrap()], [0; 1000], ASYNC).unwrap();
+        db.flush_wal(FlushTo::Disk).unwrap();
         db.engine().tick();
     }
     assert_eq!(said.lock().unwrap().len(), 1, "{:?}", said.lock());
-    let refused = db.put(&cf, "too large", vec![1; 100 << 10], &ASYNC).unwrap_err();
+    let refused = db.put(&cf, "too large", vec![1; 100 << 10], ASYNC).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "a large value is counted before it is stored");
-    db.put(&cf, "small", "x", &ASYNC).unwrap();
+    db.put(&cf, "small", "x", ASYNC).unwrap();
 }
 
 /// Goal: after a wait for the end of a drop the room of the dropped rows is available, also at the limit (T302).
@@ -148,7 +148,7 @@ fn flushed_rows_make_room_by_themselves_once_deleted() {
     let Fixture { dir, db, cf, .. } = limited(true);
     let recover = |db: &Db, cf: &Cf, rows: u32| {
         for number in 0..rows {
-            db.delete(cf, number.to_be_bytes(), &ASYNC).unwrap();
+            db.delete(cf, number.to_be_bytes(), ASYNC).unwrap();
         }
         let patiently = |done: &dyn Fn() -> bool| {
             let in_time = (0..20_000).any(|_| {
@@ -157,7 +157,7 @@ fn flushed_rows_make_room_by_themselves_once_deleted() {
             });
             assert!(in_time, "{:?}", db.engine().stat());
         };
-        patiently(&|| db.put(cf, "again", "x", &ASYNC).is_ok());
+        patiently(&|| db.put(cf, "again", "x", ASYNC).is_ok());
         db.flush_cf(&[cf]).unwrap();
         patiently(&|| db.engine().stat().memory_bytes <= LIMIT / 10);
     };
@@ -170,7 +170,7 @@ fn flushed_rows_make_room_by_themselves_once_deleted() {
     drop((db, cf));
     let db = Db::over(&collie_engine::Db::open(dir.path(), options(true).0, Env::real(), &mut |_| ()).unwrap().0);
     let cf = db.cf("rows").unwrap();
-    let refused = (0..8_u8).find_map(|number| db.put(&cf, [9, 9, 9, 9, number], [7; 1000], &ASYNC).err());
+    let refused = (0..8_u8).find_map(|number| db.put(&cf, [9, 9, 9, 9, number], [7; 1000], ASYNC).err());
     assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfMemory, "what the levels hold is counted");
     assert!(db.get(&cf, 0_u32.to_be_bytes()).unwrap().is_some());
     recover(&db, &cf, rows);

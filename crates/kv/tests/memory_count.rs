@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use collie_engine::{Env, Options};
-use collie_kv::{Batch, Cf, CfOptions, Db, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, FlushTo};
 
 /// Bytes that were allocated and not freed.
 static LIVE: AtomicI64 = AtomicI64::new(0);
@@ -46,11 +46,11 @@ fn fill(db: &Db, cf: &Cf, (from, to): (u64, u64), (key_bytes, value_bytes): (usi
         key.resize(key_bytes.max(8), b'k');
         batch.put(cf, &key, vec![b'v'; value_bytes]);
         if batch.len() == 500 {
-            db.write(std::mem::take(&mut batch), &WriteOptions::default()).unwrap();
+            db.write(std::mem::take(&mut batch), Durability::Async).unwrap();
         }
     }
-    db.write(batch, &WriteOptions::default()).unwrap();
-    db.flush_wal(true).unwrap();
+    db.write(batch, Durability::Async).unwrap();
+    db.flush_wal(FlushTo::Disk).unwrap();
 }
 
 /// Goal: the counted memory is that of the rows, within a seventh, and nothing once they are gone. Method: rows of
@@ -84,9 +84,9 @@ fn counted_memory_is_what_the_allocator_was_asked_for() {
         (0..3).for_each(|_| _ = db.engine().tick());
         assert_eq!(counted(&cf), full, "the old values are gone");
         for item in db.snapshot().unwrap().scan(&cf, ..) {
-            db.delete(&cf, item.unwrap().key(), &WriteOptions::default()).unwrap();
+            db.delete(&cf, item.unwrap().key(), Durability::Async).unwrap();
         }
-        db.flush_wal(true).unwrap();
+        db.flush_wal(FlushTo::Disk).unwrap();
         (0..3).for_each(|_| _ = db.engine().tick());
         assert_eq!((counted(&cf), db.cf_stats(&cf).unwrap().rows), (0, 0), "everything is gone");
     }

@@ -12,7 +12,7 @@ use std::ops::{Bound, ControlFlow};
 use collie_base::CfId;
 use collie_engine::{EngineError, Env, ErrorKind, Isolation, KeyRange, Options};
 use collie_env::SimFiles;
-use collie_kv::{Batch, Cf, CfOptions, Db, Savepoint, Scan, Snapshot, Txn, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, FlushTo, Savepoint, Scan, Snapshot, Txn, TxnOptions};
 use collie_wal::RingKind;
 use common::DIR;
 use proptest::prelude::*;
@@ -210,8 +210,12 @@ fn equal(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)], place: &
     assert!(found == expected, "values differ: {place}");
 }
 
-fn options(how: How) -> WriteOptions {
-    WriteOptions { sync: how == How::Sync, disable_wal: how == How::Unlogged, no_slowdown: false }
+fn durability(how: How) -> Durability {
+    match how {
+        How::Sync => Durability::Local,
+        How::Unlogged => Durability::Unlogged,
+        _ => Durability::Async,
+    }
 }
 
 fn apply(rows: &mut Rows, key: Vec<u8>, value: Option<Vec<u8>>) {
@@ -327,20 +331,20 @@ impl Run {
             there(newest) || there(&state)
         });
         let receipt = match &calls[..] {
-            [(_, cf, key, Some(value))] => self.db.put(cf, key, value, &options(how)),
-            [(_, cf, key, None)] => self.db.delete(cf, key, &options(how)),
-            _ => self.db.write(batch, &options(how)),
+            [(_, cf, key, Some(value))] => self.db.put(cf, key, value, durability(how)),
+            [(_, cf, key, None)] => self.db.delete(cf, key, durability(how)),
+            _ => self.db.write(batch, durability(how)),
         };
         if how == How::Unlogged && calls.iter().any(|call| call.0 != calls[0].0 && group(call.0) != group(calls[0].0)) {
             assert_eq!(receipt.unwrap_err().kind(), ErrorKind::InvalidArgument);
             return;
         }
         let receipt = receipt.unwrap();
-        assert!(receipt.durable || how != How::Sync);
+        assert!(receipt.is_durable() || how != How::Sync);
         assert_eq!(receipt.token.is_some(), !wrote.is_empty());
         if receipt.token.is_some() {
-            assert!(!receipt.durable || how != How::Unlogged);
-            self.committed(state, wrote, how == How::Unlogged, receipt.durable);
+            assert!(!receipt.is_durable() || how != How::Unlogged);
+            self.committed(state, wrote, how == How::Unlogged, receipt.is_durable());
         }
     }
 
@@ -396,11 +400,11 @@ impl Run {
                     own.reads.insert(place);
                 }
             }
-            Err(EngineError::Conflict) => {
+            Err(error) if matches!(error.engine(), EngineError::Conflict) => {
                 assert!(changed, "nobody changed {}", short(&key));
                 own.told = true;
             }
-            Err(EngineError::ReadChanged) => {
+            Err(error) if matches!(error.engine(), EngineError::ReadChanged) => {
                 assert!(changed && own.isolation == Isolation::Serializable && own.reads.contains(&place));
                 own.told = true;
             }
@@ -425,7 +429,7 @@ impl Run {
                 }
                 own.reads.insert(place);
             }
-            Err(EngineError::Conflict) => {
+            Err(error) if matches!(error.engine(), EngineError::Conflict) => {
                 assert!(lock && changed, "nobody changed {}", short(key));
                 (own.told, _) = (true, own.reads.insert(place));
             }
@@ -451,10 +455,10 @@ impl Run {
         let several = groups.len() > 1;
         let refused = how == How::Unlogged && several;
         let mut state = self.newest().clone();
-        match txn.commit(&options(how)) {
+        match txn.commit(durability(how)) {
             Ok(receipt) => {
                 assert!(!gone && (!skew || writes.is_empty()), "gone {gone} skew {skew}");
-                assert!(!refused && (receipt.durable || how != How::Sync));
+                assert!(!refused && (receipt.is_durable() || how != How::Sync));
                 assert_eq!(receipt.token.is_some(), !writes.is_empty());
                 if receipt.token.is_none() {
                     return;
@@ -463,11 +467,11 @@ impl Run {
                     let family = state.values_mut().find(|family| family.0 == *id).unwrap();
                     apply(&mut family.1, key.clone(), value.clone());
                 }
-                self.committed(state, writes, how == How::Unlogged, receipt.durable);
+                self.committed(state, writes, how == How::Unlogged, receipt.is_durable());
             }
-            Err(EngineError::NoSuchFamily { .. }) => assert!(gone),
-            Err(EngineError::InvalidArgument { .. }) => assert!(refused),
-            Err(EngineError::ReadChanged) => {
+            Err(error) if matches!(error.engine(), EngineError::NoSuchFamily { .. }) => assert!(gone),
+            Err(error) if matches!(error.engine(), EngineError::InvalidArgument { .. }) => assert!(refused),
+            Err(error) if matches!(error.engine(), EngineError::ReadChanged) => {
                 assert!(isolation == Isolation::Serializable && (skew || told), "nothing that was read has changed");
             }
             Err(error) => panic!("{error}"),
@@ -523,7 +527,7 @@ impl Run {
     }
 
     fn create(&mut self, name: &'static str) {
-        match self.db.create_cf(name, CfOptions::group(group(name))) {
+        match self.db.create_cf(name, CfOptions::new().group(group(name))) {
             Ok(made) => {
                 assert_eq!(made.group(), group(name));
                 let mut state = self.newest().clone();
@@ -533,7 +537,9 @@ impl Run {
                 self.committed(state, Writes::new(), false, true);
                 self.flushed.insert(id, self.last());
             }
-            Err(EngineError::FamilyExists { .. }) => assert!(self.newest().contains_key(name)),
+            Err(error) if matches!(error.engine(), EngineError::FamilyExists { .. }) => {
+                assert!(self.newest().contains_key(name))
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -609,7 +615,7 @@ impl Run {
             Step::Write(write, how) => self.write(vec![write], how),
             Step::Batch(writes, how) => self.write(writes, how),
             Step::FlushWal(sync) => {
-                self.db.flush_wal(sync).unwrap();
+                self.db.flush_wal(if sync { FlushTo::Disk } else { FlushTo::Kernel }).unwrap();
                 self.written = self.last();
                 self.durable = if sync { self.written } else { self.durable };
             }
@@ -627,7 +633,7 @@ impl Run {
                 }
             }
             Step::Begin(isolation) => {
-                let txn = self.db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();
+                let txn = self.db.begin(TxnOptions::new().isolation(isolation)).unwrap();
                 let (writes, written, locked) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
                 let (reads, told, savepoints) = (BTreeSet::new(), false, Vec::new());
                 let snapshot = None;

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 use collie_base::Lsn;
 use collie_engine::{EngineError, Env, ErrorKind, Options};
 use collie_env::{CrashPoint, Files as _, SimFiles, SimRandom};
-use collie_kv::{Batch, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, CfOptions, Db, Durability, Error, FlushTo, TxnOptions};
 use common::{DIR, moments_of, tiny};
 
-const SOON: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
-const SYNC: WriteOptions = WriteOptions::sync();
+const SOON: Durability = Durability::Async;
+const SYNC: Durability = Durability::Local;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -91,7 +91,7 @@ fn live(db: &Db, model: &mut Model, logged: bool, random: &SimRandom) {
     for step in 0..random.below(30) {
         let (name, group) = NAMES[usize::try_from(random.below(4)).unwrap()];
         if !model.families.contains_key(name) {
-            let cf = db.create_cf(name, CfOptions::group(group)).unwrap();
+            let cf = db.create_cf(name, CfOptions::new().group(group)).unwrap();
             assert!(model.ids.insert(cf.id().get()), "id {} comes twice", cf.id());
             model.families.insert(name.to_owned(), Held { group, ..Held::default() });
             continue;
@@ -120,10 +120,10 @@ fn live(db: &Db, model: &mut Model, logged: bool, random: &SimRandom) {
                         held.insert(key, value);
                     }
                 }
-                let receipt = db.write(batch, if logged { &SYNC } else { &SOON }).unwrap();
+                let receipt = db.write(batch, if logged { SYNC } else { SOON }).unwrap();
                 // There is no token if the batch only deleted absent rows.
                 if let Some(token) = receipt.token {
-                    assert_eq!(receipt.durable, logged);
+                    assert_eq!(receipt.is_durable(), logged);
                     let end = token.lsn;
                     assert!(end > model.position, "position {end} is handed out again, up to {}", model.position);
                     model.position = end;
@@ -203,8 +203,8 @@ fn power_cut_while_a_log_is_left_keeps_what_it_had() {
     let disk = SimFiles::new();
     let db = open(&disk, 1, true);
     let (a, b) = (db.create_cf("a", CfOptions::default()).unwrap(), db.create_cf("b", CfOptions::default()).unwrap());
-    (0..9_u8).for_each(|n| _ = db.put(&a, [n], [n; 900], &SYNC).unwrap());
-    db.put(&b, "b", "b", &SYNC).unwrap();
+    (0..9_u8).for_each(|n| _ = db.put(&a, [n], [n; 900], SYNC).unwrap());
+    db.put(&b, "b", "b", SYNC).unwrap();
     let before = rows(&db, "a");
     drop((db, a, b));
     let come = Arc::new(Mutex::new(Come::Nowhere));
@@ -212,10 +212,10 @@ fn power_cut_while_a_log_is_left_keeps_what_it_had() {
     let moments = moments_of(&disk, &come, || {
         let db = open(&disk, 2, false);
         let a = db.cf("a").unwrap();
-        db.put(&a, "x", "flushed", &SOON).unwrap();
+        db.put(&a, "x", "flushed", SOON).unwrap();
         db.flush_cf(&[&a]).unwrap();
         *come.lock().unwrap() = Come::Flushed;
-        db.put(&a, "y", "lost", &SOON).unwrap();
+        db.put(&a, "y", "lost", SOON).unwrap();
         db.drop_cf(&db.cf("b").unwrap()).unwrap();
         *come.lock().unwrap() = Come::Dropped;
         db.engine().tick();
@@ -241,18 +241,18 @@ fn power_cut_while_a_log_is_taken_up_again_keeps_what_was_flushed() {
     let disk = SimFiles::new();
     let db = open(&disk, 1, false);
     let a = db.create_cf("a", CfOptions::default()).unwrap();
-    db.put(&a, "x", "flushed", &SOON).unwrap();
-    let last = db.put(&a, "z", "flushed too", &SOON).unwrap().token.unwrap().lsn;
+    db.put(&a, "x", "flushed", SOON).unwrap();
+    let last = db.put(&a, "z", "flushed too", SOON).unwrap().token.unwrap().lsn;
     db.close().unwrap();
     drop((db, a));
     let come = Arc::new(Mutex::new(Come::Nowhere));
     let moments = moments_of(&disk, &come, || {
         let db = open(&disk, 2, true);
         let a = db.cf("a").unwrap();
-        let token = db.put(&a, "y", "logged", &SYNC).unwrap().token.unwrap();
+        let token = db.put(&a, "y", "logged", SYNC).unwrap().token.unwrap();
         assert!(token.lsn > last, "{} after {last}", token.lsn);
         *come.lock().unwrap() = Come::Flushed;
-        db.put(&a, "w", "logged too", &SOON).unwrap();
+        db.put(&a, "w", "logged too", SOON).unwrap();
     });
     assert!(moments.len() > 10, "only {} moments", moments.len());
     in_each_state(&moments, 6, |db, come, told| {
@@ -271,7 +271,7 @@ fn what_needs_a_log_is_refused_without_one_and_both_are_named() {
         let mut options = collie_kv::Options::small();
         options.set("wal.enabled", "false").unwrap();
         options.set(name, value).unwrap();
-        Db::open(dir.path(), options)
+        options.open(dir.path())
     };
     for (name, value) in [
         ("wal.wal_dir", "/elsewhere"),
@@ -288,34 +288,34 @@ fn what_needs_a_log_is_refused_without_one_and_both_are_named() {
     let db = without("store.write_buffer_size", "64MiB").unwrap();
     let a = db.create_cf("a", CfOptions::default()).unwrap();
     let b = db.create_cf("b", CfOptions::default()).unwrap();
-    let refused = |outcome: Result<(), EngineError>, what: &str| {
+    let refused = |outcome: Result<(), Error>, what: &str| {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains(what) && error.to_string().contains("wal.enabled = false"), "{error}");
     };
-    refused(db.put(&a, "k", "v", &SYNC).map(drop), "sync");
-    refused(db.flush_wal(false), "flush_wal");
+    refused(db.put(&a, "k", "v", SYNC).map(drop), "sync");
+    refused(db.flush_wal(FlushTo::Kernel), "flush_wal");
     refused(db.sync_wal(), "sync_wal");
     refused(db.checkpoint(dir.path().join("copy")).map(drop), "checkpoint");
     let mut batch = Batch::new();
     batch.put(&a, "k", "v");
     batch.put(&b, "k", "v");
-    refused(db.write(batch, &SOON).map(drop), "several families");
+    refused(db.write(batch, SOON).map(drop), "several families");
     let mut txn = db.begin(TxnOptions::default()).unwrap();
     txn.put(&a, "k", "v").unwrap();
-    refused(txn.commit(&SYNC).map(drop), "sync");
+    refused(txn.commit(SYNC).map(drop), "sync");
     let mut session = db.engine().session().unwrap();
     common::begin(&mut session);
     common::put(&mut session, &db.engine().family(a.id()), b"k", b"v");
-    refused(session.commit(true).map(drop), "sync");
+    refused(session.commit(true).map(drop).map_err(Error::from), "sync");
     assert_eq!(db.get(&a, "k").unwrap(), None, "nothing of it was written");
-    db.put(&a, "k", "v", &SOON).unwrap();
+    db.put(&a, "k", "v", SOON).unwrap();
     assert_eq!(db.get(&a, "k").unwrap().as_deref(), Some(&b"v"[..]));
     drop(session);
     db.close().unwrap();
     let mut read_only = collie_kv::Options::small();
     read_only.set("read_only", "true").unwrap();
-    refused(Db::open(dir.path(), read_only).map(drop), "read_only");
+    refused(read_only.open(dir.path()).map(drop), "read_only");
     let names = std::fs::read_dir(dir.path().join("wal")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().ends_with(".wal")), "no file of a log");
 }
@@ -341,10 +341,10 @@ const CHILD: &str = "COLLIE_NO_LOG_CHILD";
 fn write_until_killed(dir: PathBuf) {
     let mut options = collie_kv::Options::small();
     options.set("wal.enabled", "false").unwrap();
-    let db = Db::open(dir, options).unwrap();
+    let db = options.open(dir).unwrap();
     let cf = db.create_cf("a", CfOptions::default()).unwrap();
     for number in 0_u32.. {
-        let position = db.put(&cf, number.to_be_bytes(), [7; 100], &SOON).unwrap().token.unwrap().lsn;
+        let position = db.put(&cf, number.to_be_bytes(), [7; 100], SOON).unwrap().token.unwrap().lsn;
         if number % 50 == 49 {
             db.flush_cf(&[&cf]).unwrap();
             println!("kept {} {}", number + 1, position.get());
@@ -380,11 +380,11 @@ fn killed_process_leaves_what_it_had_flushed() {
         lines.map_while(Result::ok).filter_map(|line| numbers(&line)).last().unwrap_or((told, position));
     let mut options = collie_kv::Options::small();
     options.set("wal.enabled", "false").unwrap();
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let found = rows(&db, "a");
     let count = u32::try_from(found.len()).unwrap();
     assert!(count == told || count == told + 50, "{count} rows, {told} were told of");
     assert!((0..count).all(|number| found.contains_key(&number.to_be_bytes()[..])));
-    let next = db.put(&db.cf("a").unwrap(), "k", "v", &SOON).unwrap().token.unwrap().lsn;
+    let next = db.put(&db.cf("a").unwrap(), "k", "v", SOON).unwrap().token.unwrap().lsn;
     assert!(next.get() > position, "{next} is handed out again");
 }

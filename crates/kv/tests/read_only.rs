@@ -12,11 +12,11 @@ use std::time::SystemTime;
 use collie_base::Remedy;
 use collie_engine::{CheckpointOptions, EngineError, Env, ErrorKind};
 use collie_env::{Files, Random, SimFiles, SimRandom, read_all};
-use collie_kv::{Batch, CfOptions, Db, Options, TxnOptions, WriteOptions};
+use collie_kv::{Batch, CfOptions, Db, Durability, Error, FlushTo, Options, TxnOptions};
 use collie_wal::{RecoveryMode, RingKind, WalError};
 use common::DIR;
 
-const SYNC: WriteOptions = WriteOptions::sync();
+const SYNC: Durability = Durability::Local;
 type Rows = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 fn engine_options(ring: RingKind, read_only: bool) -> collie_engine::Options {
@@ -56,11 +56,11 @@ fn live(disk: SimFiles, ring: RingKind, random: &SimRandom) -> SimFiles {
             Ok(cf) => cf,
             Err(_) => db.create_cf(name, CfOptions::default()).unwrap(),
         };
-        let options = if below(2) == 0 { SYNC } else { WriteOptions::default() };
+        let options = if below(2) == 0 { SYNC } else { Durability::Async };
         let key = [u8::try_from(below(20)).unwrap()];
         match below(12) {
             0 => {
-                db.delete(&cf, key, &options).unwrap();
+                db.delete(&cf, key, options).unwrap();
             }
             1 => db.flush_cf(&[&cf]).unwrap(),
             2 if below(3) == 0 => db.drop_cf(&cf).unwrap(),
@@ -69,10 +69,10 @@ fn live(disk: SimFiles, ring: RingKind, random: &SimRandom) -> SimFiles {
                 for n in 0..20_u8 {
                     batch.put(&cf, [n], [n; 1_500]);
                 }
-                db.write(batch, &options).unwrap();
+                db.write(batch, options).unwrap();
             }
             _ => {
-                db.put(&cf, key, vec![key[0]; below(900)], &options).unwrap();
+                db.put(&cf, key, vec![key[0]; below(900)], options).unwrap();
             }
         }
     }
@@ -107,8 +107,9 @@ fn read_only_opening_finds_what_an_opening_finds() {
     assert!(seen > 500, "{seen} rows were compared");
 }
 
-fn kind<T>(result: Result<T, EngineError>) -> (ErrorKind, Remedy) {
+fn kind<T>(result: Result<T, impl Into<Error>>) -> (ErrorKind, Remedy) {
     let Err(error) = result else { panic!("it was allowed") };
+    let error: Error = error.into();
     (error.kind(), error.remedy())
 }
 
@@ -146,17 +147,17 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
     {
-        let db = Db::open(&data, Options::small()).unwrap();
+        let db = Options::small().open(&data).unwrap();
         let cf = db.create_cf("kept", CfOptions::default()).unwrap();
         let dropped = db.create_cf("dropped", CfOptions::default()).unwrap();
         for n in 0..100_u8 {
-            db.put(&cf, [n], [n; 100], &WriteOptions::default()).unwrap();
+            db.put(&cf, [n], [n; 100], Durability::Async).unwrap();
         }
-        db.put(&dropped, "x", "y", &SYNC).unwrap();
+        db.put(&dropped, "x", "y", SYNC).unwrap();
         db.flush_cf(&[&cf, &dropped]).unwrap();
         db.drop_cf(&dropped).unwrap();
-        db.delete(&cf, [3], &SYNC).unwrap();
-        db.put(&cf, [4], "in the log", &SYNC).unwrap();
+        db.delete(&cf, [3], SYNC).unwrap();
+        db.put(&cf, [4], "in the log", SYNC).unwrap();
         db.close().unwrap();
     }
     let tree = std::fs::read_dir(data.join("levels")).unwrap().map(|entry| entry.unwrap().path());
@@ -165,9 +166,9 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
     allow_writing(&data, false);
     let before = files(&data);
 
-    let options = Options { read_only: true, create_if_missing: true, ..Options::small() };
-    let db = Db::open(&data, options.clone()).unwrap();
-    let again = Db::open(&data, options.clone()).unwrap();
+    let options = Options::small().read_only(true).create_if_missing(true);
+    let db = options.clone().open(&data).unwrap();
+    let again = options.clone().open(&data).unwrap();
     for db in [&db, &again] {
         assert_eq!(db.list_cfs().unwrap().len(), 1);
         let cf = db.cf("kept").unwrap();
@@ -177,18 +178,15 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
         let refused = (ErrorKind::ReadOnly, Remedy::FixCall);
         let mut batch = Batch::new();
         batch.put(&cf, "k", "v");
-        assert_eq!(kind(db.put(&cf, "k", "v", &SYNC)), refused);
-        assert_eq!(
-            kind(db.put(&cf, "k", "v", &WriteOptions { disable_wal: true, ..WriteOptions::default() })),
-            refused
-        );
-        assert_eq!(kind(db.delete(&cf, [4], &SYNC)), refused);
-        assert_eq!(kind(db.write(batch, &SYNC)), refused);
+        assert_eq!(kind(db.put(&cf, "k", "v", SYNC)), refused);
+        assert_eq!(kind(db.put(&cf, "k", "v", Durability::Unlogged)), refused);
+        assert_eq!(kind(db.delete(&cf, [4], SYNC)), refused);
+        assert_eq!(kind(db.write(batch, SYNC)), refused);
         let mut txn = db.begin(TxnOptions::default()).unwrap();
         assert!(txn.get(&cf, [4]).unwrap().is_some());
         assert_eq!(kind(txn.put(&cf, "k", "v")), refused);
         assert_eq!(kind(txn.get_for_update(&cf, [4])), refused);
-        txn.commit(&SYNC).unwrap();
+        txn.commit(SYNC).unwrap();
         assert_eq!(kind(db.create_cf("new", CfOptions::default())), refused);
         assert_eq!(kind(db.drop_cf(&cf)), refused);
         assert_eq!(kind(db.flush_cf(&[&cf])), refused);
@@ -201,24 +199,24 @@ fn database_opened_read_only_refuses_every_write_and_changes_no_file() {
         );
         assert!(!engine.flush_due().unwrap());
         engine.tick();
-        db.flush_wal(true).unwrap();
+        db.flush_wal(FlushTo::Disk).unwrap();
         db.sync_wal().unwrap();
         assert_eq!(db.list_cfs().unwrap().len(), 1);
-        assert!(kind(db.put(&cf, "k", "v", &SYNC)) == refused && db.get(&cf, "k").unwrap().is_none());
+        assert!(kind(db.put(&cf, "k", "v", SYNC)) == refused && db.get(&cf, "k").unwrap().is_none());
     }
     db.close().unwrap();
     assert!(files(&data) == before, "a file was changed");
     allow_writing(&data, true);
 
     // Everything was read, so a later opening by another handle does not affect the one that is still open.
-    let writer = Db::open(&data, Options::small()).unwrap();
+    let writer = Options::small().open(&data).unwrap();
     let cf = writer.cf("kept").unwrap();
-    writer.put(&cf, [4], "later", &SYNC).unwrap();
+    writer.put(&cf, [4], "later", SYNC).unwrap();
     writer.flush_cf(&[&cf]).unwrap();
     assert_eq!(again.get(&again.cf("kept").unwrap(), [4]).unwrap().as_deref(), Some(&b"in the log"[..]));
-    let locked = Db::open(&data, options).unwrap_err();
+    let locked = options.open(&data).unwrap_err();
     assert!(
-        matches!(&locked, EngineError::Log(error) if matches!(**error, WalError::Locked { pid: Some(_) })),
+        matches!(locked.engine(), EngineError::Log(error) if matches!(**error, WalError::Locked { pid: Some(_) })),
         "{locked}"
     );
 }
@@ -244,7 +242,7 @@ fn read_only_opening_makes_nothing_and_refuses_damage() {
     let db = over(env, RingKind::Private, false).unwrap();
     let cf = db.create_cf("a", CfOptions::default()).unwrap();
     for n in 0..200_u8 {
-        db.put(&cf, [n], [n; 300], &SYNC).unwrap();
+        db.put(&cf, [n], [n; 300], SYNC).unwrap();
     }
     db.close().unwrap();
     let wal = Path::new(DIR).join("wal");

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use collie_engine::{EngineError, Env, ErrorKind};
+use collie_engine::{Env, ErrorKind};
 use collie_env::{SimFiles, SimRandom};
-use collie_kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, CfOptions, Db, Durability, FlushTo, TxnOptions};
 use collie_wal::{RecordKind, TailOptions};
 use common::{DIR, open_tiny, tiny};
 
-const SYNC: WriteOptions = WriteOptions::sync();
-const ASYNC: WriteOptions = WriteOptions { sync: false, disable_wal: false, no_slowdown: false };
-const UNLOGGED: WriteOptions = WriteOptions { disable_wal: true, ..ASYNC };
+const SYNC: Durability = Durability::Local;
+const ASYNC: Durability = Durability::Async;
+const UNLOGGED: Durability = Durability::Unlogged;
 const NAMES: [&str; 2] = ["a", "b"];
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -30,8 +30,8 @@ fn rows(db: &Db, name: &str) -> Rows {
     db.snapshot().unwrap().scan(&cf, ..).map(|item| item.unwrap().to_pair()).collect()
 }
 
-fn put(db: &Db, cf: &Cf, key: u8, value: &str, options: WriteOptions) {
-    db.put(cf, [key], value, &options).unwrap();
+fn put(db: &Db, cf: &Cf, key: u8, value: &str, durability: Durability) {
+    db.put(cf, [key], value, durability).unwrap();
 }
 
 /// One write of a run.
@@ -100,12 +100,18 @@ fn live(disk: &SimFiles, seed: u64, progress: &Mutex<Progress>) {
         let (cf, key, unlogged, sync) = (below(2), u8::try_from(below(4)).unwrap(), below(2) == 0, below(3) == 0);
         let value = (below(3) > 0).then(|| vec![round; [5, 2000][below(2)]]);
         progress.lock().unwrap().ops.push(Op { cf, key, value: value.clone(), unlogged });
-        let options = WriteOptions { sync: sync && !unlogged, disable_wal: unlogged, no_slowdown: false };
-        let receipt = match value {
-            Some(value) => db.put(&cfs[cf], [key], value, &options).unwrap(),
-            None => db.delete(&cfs[cf], [key], &options).unwrap(),
+        let durability = if unlogged {
+            UNLOGGED
+        } else if sync {
+            SYNC
+        } else {
+            ASYNC
         };
-        if options.sync && receipt.token.is_some() {
+        let receipt = match value {
+            Some(value) => db.put(&cfs[cf], [key], value, durability).unwrap(),
+            None => db.delete(&cfs[cf], [key], durability).unwrap(),
+        };
+        if durability == SYNC && receipt.token.is_some() {
             let mut progress = progress.lock().unwrap();
             progress.durable = progress.ops.len();
         }
@@ -134,7 +140,7 @@ fn check(disk: &SimFiles, progress: &Progress, seed: u64) {
     for name in NAMES {
         let cf = db.cf(name).unwrap();
         put(&db, &cf, 0, "again", SYNC);
-        db.delete(&cf, [1], &ASYNC).unwrap();
+        db.delete(&cf, [1], ASYNC).unwrap();
         put(&db, &cf, 2, "unlogged", UNLOGGED);
         db.flush_cf(&[&cf]).unwrap();
     }
@@ -174,7 +180,7 @@ fn flush_whose_record_is_lost_counts_when_its_tables_are_there() {
     put(&db, &cf, 0, "flushed before", SYNC);
     db.flush_cf(&[&cf]).unwrap();
     put(&db, &cf, 1, "logged", SYNC);
-    db.delete(&cf, [1], &UNLOGGED).unwrap();
+    db.delete(&cf, [1], UNLOGGED).unwrap();
     put(&db, &cf, 2, "unlogged", UNLOGGED);
     let returned = Arc::new(Mutex::new(false));
     let moments = common::moments_of(&disk, &returned, || db.flush_cf(&[&cf]).unwrap());
@@ -208,10 +214,10 @@ fn close_flushes_unlogged_rows_unless_told_not_to() {
         let db = Db::over(&engine);
         let cf = db.create_cf("a", CfOptions::default()).unwrap();
         put(&db, &cf, 1, "logged", SYNC);
-        let receipt = db.put(&cf, [2], "unlogged", &UNLOGGED).unwrap();
-        assert!(!receipt.durable && receipt.token.is_some(), "it has its place in the order of commits");
+        let receipt = db.put(&cf, [2], "unlogged", UNLOGGED).unwrap();
+        assert!(!receipt.is_durable() && receipt.token.is_some(), "it has its place in the order of commits");
         let flushes = db.engine().flush_stat().flushes;
-        db.flush_wal(true).unwrap();
+        db.flush_wal(FlushTo::Disk).unwrap();
         if close {
             db.close().unwrap();
         }
@@ -231,10 +237,10 @@ fn unlogged_writes_that_somebody_would_miss_are_refused() {
     let (env, _disk) = Env::simulated(1);
     let db = Db::over(&open_tiny(env).unwrap().0);
     let [a, b] = NAMES.map(|name| db.create_cf(name, CfOptions::default()).unwrap());
-    let refused = |outcome: Result<_, EngineError>| {
-        let error: EngineError = outcome.map(|_: collie_kv::Receipt| ()).unwrap_err();
+    let refused = |outcome: Result<_, collie_kv::Error>| {
+        let error = outcome.map(|_: collie_kv::Receipt| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.to_string().contains("disable_wal"), "{error}");
+        assert!(error.to_string().contains("unlogged"), "{error}");
         error.to_string()
     };
     let batch = |cfs: [&Cf; 2]| {
@@ -243,11 +249,11 @@ fn unlogged_writes_that_somebody_would_miss_are_refused() {
         batch.put(cfs[1], "l", "2");
         batch
     };
-    assert!(refused(db.write(batch([&a, &b]), &UNLOGGED)).contains("several families"));
+    assert!(refused(db.write(batch([&a, &b]), UNLOGGED)).contains("several families"));
     let mut txn = db.begin(TxnOptions::default()).unwrap();
     txn.put(&a, "k", "1").unwrap();
     txn.put(&b, "k", "1").unwrap();
-    assert!(refused(txn.commit(&UNLOGGED)).contains("several families"));
+    assert!(refused(txn.commit(UNLOGGED)).contains("several families"));
     assert_eq!((rows(&db, "a").len(), rows(&db, "b").len()), (0, 0));
 
     let mut txn = db.begin(TxnOptions::default()).unwrap();
@@ -255,10 +261,10 @@ fn unlogged_writes_that_somebody_would_miss_are_refused() {
     let savepoint = txn.savepoint();
     txn.put(&b, "m", "1").unwrap();
     txn.rollback_to(savepoint).unwrap();
-    txn.commit(&UNLOGGED).unwrap();
-    db.write(batch([&a, &a]), &UNLOGGED).unwrap();
+    txn.commit(UNLOGGED).unwrap();
+    db.write(batch([&a, &a]), UNLOGGED).unwrap();
     assert_eq!((rows(&db, "a").len(), rows(&db, "b").len()), (3, 0));
-    db.flush_wal(true).unwrap();
+    db.flush_wal(FlushTo::Disk).unwrap();
 
     let log = db.engine().log().unwrap();
     let mut tail = log.tail("follower", TailOptions::resume()).unwrap();
@@ -267,11 +273,11 @@ fn unlogged_writes_that_somebody_would_miss_are_refused() {
         holes += u32::from(record.kind == RecordKind::Unlogged);
     }
     assert_eq!(holes, 2);
-    assert!(refused(db.put(&a, "n", "1", &UNLOGGED)).contains("store.allow_replication_holes"));
+    assert!(refused(db.put(&a, "n", "1", UNLOGGED)).contains("store.allow_replication_holes"));
     drop(tail);
-    assert!(refused(db.put(&a, "n", "1", &UNLOGGED)).contains("follows the log"), "he may come back");
+    assert!(refused(db.put(&a, "n", "1", UNLOGGED)).contains("follows the log"), "he may come back");
     assert!(log.remove_consumer("follower").unwrap());
-    db.put(&a, "n", "1", &UNLOGGED).unwrap();
+    db.put(&a, "n", "1", UNLOGGED).unwrap();
 }
 
 /// Goal: a transaction that is too large for one record and is then committed unlogged leaves nothing in the log that
@@ -284,7 +290,7 @@ fn large_transaction_can_be_committed_unlogged() {
         let cf = db.create_cf("a", CfOptions::default()).unwrap();
         let mut txn = db.begin(TxnOptions::default()).unwrap();
         (0..20_u8).for_each(|key| txn.put(&cf, [key], vec![key; 3000]).unwrap());
-        txn.commit(&UNLOGGED).unwrap();
+        txn.commit(UNLOGGED).unwrap();
         assert_eq!(rows(&db, "a").len(), 20);
         if flush {
             db.flush_cf(&[&cf]).unwrap();

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use collie_engine::{EngineError, Env, ErrorKind, data_dir_of, log_dir_of, restore};
 use collie_env::{Fault, Files as _, SimFiles};
-use collie_kv::{CfOptions, Db, Options, WriteOptions};
+use collie_kv::{CfOptions, Db, Durability, Options};
 use collie_wal::WalError;
 
-const SYNC: WriteOptions = WriteOptions::sync();
+const SYNC: Durability = Durability::Local;
 
 /// Moves a directory, as an operator does.
 fn rename(from: &Path, to: &Path) {
@@ -25,7 +25,7 @@ fn with_log(wal_dir: Option<&Path>) -> Options {
 }
 
 fn open(data: &Path, wal_dir: Option<&Path>) -> Result<Db, EngineError> {
-    Db::open(data, with_log(wal_dir))
+    with_log(wal_dir).open(data).map_err(|error| error.engine().clone())
 }
 
 /// Opens, adds a row, and closes; returns the number of rows, including that one.
@@ -33,7 +33,7 @@ fn add(data: &Path, wal_dir: Option<&Path>) -> usize {
     let db = open(data, wal_dir).unwrap();
     let cf = db.cf("rows").or_else(|_| db.create_cf("rows", CfOptions::default())).unwrap();
     let count = db.snapshot().unwrap().scan(&cf, ..).count();
-    db.put(&cf, count.to_be_bytes(), "x", &SYNC).unwrap();
+    db.put(&cf, count.to_be_bytes(), "x", SYNC).unwrap();
     db.close().unwrap();
     count + 1
 }
@@ -111,10 +111,10 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
     }
     assert!(matches!(refused(&data, Some(&one), &[&one, &renamed, &data]), EngineError::ForeignLogDir { .. }));
     assert_eq!(add(&renamed, Some(&one)), 7);
-    let read_only = Options { read_only: true, ..with_log(Some(&one)) };
-    let db = Db::open(&renamed, read_only).unwrap();
+    let read_only = with_log(Some(&one)).read_only(true);
+    let db = read_only.open(&renamed).unwrap();
     assert_eq!(db.snapshot().unwrap().scan(&db.cf("rows").unwrap(), ..).count(), 7);
-    assert!(Db::open(&renamed, Options { read_only: true, ..with_log(None) }).is_err());
+    assert!(with_log(None).read_only(true).open(&renamed).is_err());
 }
 
 /// Goal: G3: an open database keeps other processes out of both directories. Method: an open database; its log opened
@@ -150,7 +150,11 @@ fn copy_of_a_database_with_its_log_elsewhere_stands_alone() {
     let db = open(&data, Some(&log)).unwrap();
     db.checkpoint(&copy).unwrap();
     for inside in [data.join("copy"), log.join("copy")] {
-        assert!(matches!(db.checkpoint(&inside), Err(EngineError::BadTarget { .. })), "{}", inside.display());
+        assert!(
+            matches!(db.checkpoint(&inside), Err(error) if matches!(error.engine(), EngineError::BadTarget { .. })),
+            "{}",
+            inside.display()
+        );
     }
     db.close().unwrap();
     restore(&copy, &restored, None, &Env::real(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
@@ -183,7 +187,7 @@ fn power_cut_at_any_call_of_an_opening_leaves_a_database_with_its_log() {
             if start_with_rows {
                 let db = open(&disk, 1).unwrap();
                 let cf = db.create_cf("rows", CfOptions::default()).unwrap();
-                db.put(&cf, "k", "v", &SYNC).unwrap();
+                db.put(&cf, "k", "v", SYNC).unwrap();
                 disk = disk.process_kill();
             }
             disk.fail_call(disk.calls() + call, Fault::PowerCut);

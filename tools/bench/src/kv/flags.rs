@@ -240,6 +240,9 @@ impl KvFlags {
         if let Some(bytes) = self.wal_segment_size {
             lowest("wal_segment_size", bytes, SEGMENT_BYTES_MIN)?;
         }
+        if self.sync && self.disable_wal {
+            return Err(UsageError("--sync and --disable_wal exclude each other: set one of them".to_owned()));
+        }
         for (name, given) in [("plots", &self.plots), ("readme", &self.readme)] {
             if given.is_some() && self.matrix.is_none() {
                 return Err(UsageError(format!(

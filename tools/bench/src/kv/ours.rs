@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
-use collie_engine::EngineError;
 use collie_env::Env;
-use collie_kv::{Cf, CfOptions, CfStats, Db, Options, WalOptions, WriteOptions};
+use collie_kv::{Cf, CfOptions, CfStats, Db, Durability, FlushTo, Options, WalOptions};
 use collie_wal::RingKind;
 
 use super::flags::KvFlags;
@@ -155,16 +154,13 @@ impl<'a> Ours<'a> {
     fn open_timed(&mut self) -> anyhow::Result<(u64, collie_engine::OpenReport)> {
         let options = self.options();
         let began_ns = self.env.clock.now_ns();
-        let (db, report) = Db::open_with(&self.dir, options, self.env.clone(), &mut |_| ())?;
+        let (db, report) = options.open_in(&self.dir, self.env.clone(), &mut |_| ())?;
         let took_ns = self.env.clock.now_ns() - began_ns;
         self.outlives = report.ring_outlives_process;
         let mut cfs = Vec::new();
         for number in 0..self.flags.column_families {
             let name = if number == 0 { "default".to_owned() } else { format!("column_family_name_{number:06}") };
-            cfs.push(match db.create_cf(&name, CfOptions::default()) {
-                Err(EngineError::FamilyExists { .. }) => db.cf(&name)?,
-                made => made?,
-            });
+            cfs.push(db.open_cf(&name, CfOptions::new())?);
         }
         let since = Volume::of(&db);
         self.open = Some(Opened { db, cfs, since, user_bytes: 0, peaks: Peaks::default(), warm: None });
@@ -329,9 +325,9 @@ impl<'a> Ours<'a> {
         let value = vec![b'w'; usize::try_from(WARM_UP_VALUE_BYTES.min(wal.segment_size / 16))?];
         let bytes = (u64::from(wal.spares) + 2) * wal.segment_size;
         for _ in 0..bytes / value.len() as u64 {
-            db.put(&cf, b"k", &value, &WriteOptions::default())?;
+            db.put(&cf, b"k", &value, Durability::Async)?;
         }
-        db.flush_wal(true)?;
+        db.flush_wal(FlushTo::Disk)?;
         db.engine().flush_all()?;
         let is_back = wait_for_files(log, 2, wal.spares);
         db.drop_cf(&cf)?;
@@ -450,7 +446,7 @@ impl<'a> Ours<'a> {
 /// Hands the bytes in the log's memory to the system, if there is a log.
 fn drain_log(db: &Db) -> anyhow::Result<()> {
     if db.engine().log().is_some() {
-        db.flush_wal(false)?;
+        db.flush_wal(FlushTo::Kernel)?;
     }
     Ok(())
 }

@@ -4,8 +4,7 @@
 //! - A1. Each transaction adds one amount to one row of every set, or nothing: the sums of the sets are equal whenever
 //!   no transaction is writing. A benchmark in which they differ has lost an update, and fails.
 
-use collie_engine::{EngineError, ErrorKind, Isolation};
-use collie_kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, Db, Durability, Error, ErrorKind, Isolation, TxnOptions};
 
 use super::flags::KvFlags;
 use collie_workload::Random;
@@ -55,15 +54,15 @@ impl Rows {
         cf: &Cf,
         amount: u64,
         options: TxnOptions,
-        writes: &WriteOptions,
-    ) -> Result<bool, EngineError> {
+        durability: Durability,
+    ) -> Result<bool, Error> {
         let run = || {
             let mut txn = db.begin(options)?;
             for key in &self.0 {
                 let before = txn.get_for_update(cf, key)?.map_or(0, |value| amount_of(&value));
                 txn.put(cf, key, (before + amount).to_be_bytes())?;
             }
-            txn.commit(writes)
+            txn.commit(durability)
         };
         match run() {
             Ok(_) => Ok(true),
@@ -78,7 +77,7 @@ impl Rows {
 ///
 /// # Errors
 /// Those of the engine.
-pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineError> {
+pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), Error> {
     if flags.isolation != Isolation::ReadCommitted {
         return Ok(());
     }
@@ -90,7 +89,7 @@ pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineErr
                     batch.put(cf, key(set, number), [0; AMOUNT_BYTES]);
                 }
             }
-            db.write(batch, &WriteOptions::default())?;
+            db.write(batch, Durability::Async)?;
         }
     }
     Ok(())
@@ -100,7 +99,7 @@ pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineErr
 ///
 /// # Errors
 /// Those of the engine.
-pub(super) fn sums(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<Vec<u64>, EngineError> {
+pub(super) fn sums(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<Vec<u64>, Error> {
     let snapshot = db.snapshot()?;
     let mut sums = Vec::new();
     for set in 0..flags.transaction_sets {

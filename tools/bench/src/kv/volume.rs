@@ -16,8 +16,7 @@
 
 use std::ops::ControlFlow;
 
-use collie_engine::EngineError;
-use collie_kv::{Cf, Db};
+use collie_kv::{Cf, Db, Error};
 
 /// Counters since the opening of the database; `device_bytes` since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +125,7 @@ impl Space {
     ///
     /// # Errors
     /// Those of the engine.
-    pub(super) fn of(db: &Db, cfs: &[Cf], segment_bytes: u64) -> Result<Self, EngineError> {
+    pub(super) fn of(db: &Db, cfs: &[Cf], segment_bytes: u64) -> Result<Self, Error> {
         let snapshot = db.snapshot()?;
         let mut live_bytes = 0;
         for cf in cfs {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use collie_engine::LogTimes;
 use collie_env::Clock;
-use collie_kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
+use collie_kv::{Batch, Cf, Db, Durability, TxnOptions};
 
 use super::draw::{Values, key_into};
 use super::flags::KvFlags;
@@ -136,8 +136,12 @@ impl Shared<'_> {
         &self.cfs[usize::try_from(place).unwrap_or_default()]
     }
 
-    const fn writes(&self) -> WriteOptions {
-        WriteOptions { sync: self.flags.sync, disable_wal: self.flags.disable_wal, no_slowdown: false }
+    const fn durability(&self) -> Durability {
+        match (self.flags.disable_wal, self.flags.sync) {
+            (true, _) => Durability::Unlogged,
+            (false, true) => Durability::Local,
+            (false, false) => Durability::Async,
+        }
     }
 }
 
@@ -264,7 +268,7 @@ impl<'a> Worker<'a> {
         let bytes = self.key.len() + shared.flags.value_size;
         self.written(bytes, |this| {
             let value = this.values.next(shared.flags.value_size);
-            Ok(shared.db.put(shared.cf(number), &this.key, value, &shared.writes())?)
+            Ok(shared.db.put(shared.cf(number), &this.key, value, shared.durability())?)
         })?;
         Ok(bytes)
     }
@@ -287,7 +291,7 @@ impl<'a> Worker<'a> {
                 batch.put(shared.cf(number), &self.key, self.values.next(flags.value_size));
             }
             let bytes = usize::try_from(flags.batch_size)? * (flags.key_size + flags.value_size);
-            self.written(bytes, |_| Ok(shared.db.write(batch, &shared.writes())?))?;
+            self.written(bytes, |_| Ok(shared.db.write(batch, shared.durability())?))?;
             self.finished(flags.batch_size, bytes);
             at += flags.batch_size;
         }
@@ -304,7 +308,7 @@ impl<'a> Worker<'a> {
                 batch.delete(shared.cf(number), &self.key);
             }
             let keys = usize::try_from(shared.flags.batch_size)? * shared.flags.key_size;
-            self.written(keys, |_| Ok(shared.db.write(batch, &shared.writes())?))?;
+            self.written(keys, |_| Ok(shared.db.write(batch, shared.durability())?))?;
             self.finished(shared.flags.batch_size, 0);
             at += shared.flags.batch_size;
         }
@@ -429,12 +433,12 @@ impl<'a> Worker<'a> {
 
     fn transactions(&mut self, count: u64) -> anyhow::Result<()> {
         let (shared, mut at) = (self.shared, 0);
-        let options = TxnOptions { isolation: shared.flags.isolation, ..TxnOptions::default() };
+        let options = TxnOptions::new().isolation(shared.flags.isolation);
         while self.goes_on(at, count) {
             let amount = self.random.below(100) + 1;
             let rows = Rows::draw(shared.flags, &mut self.random);
             let committed = self.written(rows.bytes(), |_| {
-                Ok(rows.add(shared.db, shared.cf(0), amount, options, &shared.writes())?)
+                Ok(rows.add(shared.db, shared.cf(0), amount, options, shared.durability())?)
             })?;
             let (before, failed) = self.figures.transactions.unwrap_or_default();
             self.figures.transactions = Some((before + u64::from(committed), failed + u64::from(!committed)));
