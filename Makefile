@@ -3,6 +3,7 @@
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make check   a quick part of it: format, lints, unit tests
 # make test-long  what takes longer: tests of the benchmarks, then the long form of the models
+# make package the crates that programs embed as packages, and a program built with each; not a part of make test yet
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
@@ -34,12 +35,12 @@ TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What tests build has the mistakes in it that tests plant: each is asleep until it is asked for by name. Nothing that is run or measured has.
-MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
+MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs,collie-kv/planted-bugs
 # Benchmarks are linted with everything else, and tested by `make test-long`.
 TESTED := --workspace --exclude collie-bench
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run demo test check test-long crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
+.PHONY: run demo test check test-long crash night histories tools run-tools lint deny unit package python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -99,6 +100,10 @@ unit: tools build
 	failed=; for variant in PROTOCOL=mutex PROTOCOL=help; do \
 		echo "the log's tests with COLLIE_WAL_$$variant"; env COLLIE_WAL_$$variant $$wal --skip tests::lab:: || failed="$$failed $$variant"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+# What a program that embeds the log or the key-value engine gets: the first program of each README, built with the packages alone.
+package:
+	$(CARGO) test -p collie-tidy --test packages -- --ignored
 
 # The fleet path in Python: style, and tests against the example program that `build` made.
 python: tools build

@@ -35,5 +35,5 @@ pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
 pub use map::{KeyHash, Map, Set};
 pub use one_line::one_line;
-pub use quantity::{bytes_text, time_text};
+pub use quantity::{bytes_text, parse_bytes, parse_time, time_text};
 pub use remedy::Remedy;

@@ -374,7 +374,6 @@ impl EngineError {
             Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
             | Self::Follows { .. }
-            | Self::FamilyExists { .. }
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
             | Self::ForeignDirectory { .. }
@@ -385,6 +384,7 @@ impl EngineError {
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
+            Self::FamilyExists { .. } => ErrorKind::AlreadyExists,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
             Self::ReplayStopped => ErrorKind::Poisoned,

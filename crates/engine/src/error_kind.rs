@@ -21,6 +21,8 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The object that the call names does not exist.
     NotFound,
+    /// There is an object of the name that the call gives to a new one: use that, or another name.
+    AlreadyExists,
     /// Writes are refused, in this transaction or in this database.
     ReadOnly,
     /// The database was closed.

@@ -6,6 +6,8 @@
 //! Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or SERIALIZABLE, with savepoints, row
 //! locks, table locks and deadlock detection; commits become durable in groups.
 //!
+//! This crate is internal: its interface may change with any version. Programs embed the crate `collie-kv`.
+//!
 //! The engine knows no SQL, no types and no network. It starts up to four threads (garbage collection, flushing,
 //! freeing, scrubbing) in addition to those of the log.
 //!
@@ -28,7 +30,7 @@
 //! | `db` | [`Db`]: one open database |
 //! | `replica` | databases that follow the log of another one, and their promotion |
 //! | `traced` | a session that records what it did, for a checker |
-//! | `kv` | the key-value interface for programs that embed a database: [`kv::Db`] |
+//! | `option_names`, `log_checks`, `stats`, `token` | names of settings; refusals known in advance; figures; the position of a commit, as text |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -68,14 +70,15 @@ mod families;
 mod flush;
 mod follow;
 mod gc;
-pub mod kv;
 mod live_options;
 mod log;
+mod log_checks;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 mod measured;
 mod open;
+mod option_names;
 mod options;
 mod planted;
 mod redo;
@@ -86,6 +89,8 @@ mod shared;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
 mod shuttle_tests;
+mod stats;
+mod token;
 #[cfg(feature = "trace-oracle")]
 mod traced;
 mod utc;
@@ -116,7 +121,7 @@ pub use dir::witness_state::{DegradedLeader, WitnessState};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use families::key_range::KeyRange;
-pub use families::names::{foreign_rows, sql_name_row};
+pub use families::names::{foreign_rows, is_sql_name, sql_name_row};
 pub use flush::FlushStat;
 pub use flush::figures::FamilyFlushStat;
 pub use flush::scrub::{Rot, ScrubStat};
@@ -129,14 +134,20 @@ pub use log::shown_wait::ShownWait;
 pub use log::times::LogTimes;
 pub use open::progress::{OpenPhase, OpenProgress};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
-pub use options::Options;
+pub use option_names::{OPTION_NAMES, nearest_option};
+pub use options::{JOBS_MAX, Options};
 pub use redo::describe::{describe_record, is_commit_record};
 pub use redo::quorum_record::QuorumNote;
+pub use redo::records::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use replica::{Replica, ReplicaOptions, Seed};
 pub use session::Session;
 pub use session::advisory::Advisory;
+pub use session::named_families::NamedFamily;
 pub use session::room_wait::RoomWait;
+pub use session::upsert::{Upsert, UpsertStep};
 pub use session::wait::{Ack, WaitFuture};
+pub use stats::{CfStats, Stats};
+pub use token::Token;
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 

@@ -12,7 +12,7 @@ use crate::EngineError;
 /// of them than the disk serves at once only occupy memory.
 pub(crate) const JOBS_DEFAULT: usize = 4;
 /// The largest number that options may ask for.
-pub(crate) const JOBS_MAX: usize = 64;
+pub const JOBS_MAX: usize = 64;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]

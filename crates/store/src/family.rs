@@ -7,7 +7,7 @@
 //! - A1. `memory` is the memory that the indexed rows and their versions occupy. A row counts from its insertion
 //!   into the index until its removal, a version from its linking until it is rolled back or unlinked. Locks are
 //!   not counted. The figure is exact while no thread writes, and approximate otherwise. Checked by the family's
-//!   model test, and against the allocator by `tests/memory.rs` of `engine`.
+//!   model test, and against the allocator by `crates/kv/tests/memory_count.rs`.
 //! - A2. No commit below `first_commit` wrote to the family. A version with a lower CSN was applied before its
 //!   commit was known (replay of a new table) and counts as committed at `first_commit`, or not at all while that
 //!   is `Lsn::MAX`. Flushes, re-logs and [`Family::states`] obey it. Reads and writes of sessions need not, since

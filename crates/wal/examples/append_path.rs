@@ -3,8 +3,7 @@
 //! The program takes the protocol as its argument. It prints positions of records, so that the compiler cannot remove
 //! the appends.
 
-use collie_env::Env;
-use collie_wal::{Appended, Log, Mark, Options, Protocol, WalError, Writer};
+use collie_wal::{Appended, Env, Log, Mark, Options, Protocol, WalError, Writer};
 
 /// Appends one short record. The test looks this name up in the disassembly.
 #[inline(never)]

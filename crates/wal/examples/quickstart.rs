@@ -3,8 +3,7 @@
 //! `cargo run -p collie-wal --example quickstart -- DIR` keeps the log in DIR, and each run adds to it. Without DIR the
 //! log is in a temporary directory.
 
-use collie_env::Env;
-use collie_wal::{Level, Log, Mark, Options, WalError};
+use collie_wal::{Env, Level, Log, Mark, Options, WalError};
 
 fn main() -> Result<(), WalError> {
     let temporary = tempfile::tempdir().expect("a temporary directory");

@@ -4,8 +4,7 @@
 //! `cargo run -p collie-wal --example tail -- DIR` keeps the log and the consumer's cursor in DIR; run it twice.
 //! Without DIR the log is in a temporary directory.
 
-use collie_env::Env;
-use collie_wal::{Level, Log, Options, TailOptions, WalError};
+use collie_wal::{Env, Level, Log, Options, TailOptions, WalError};
 
 const RECORDS: u32 = 5;
 

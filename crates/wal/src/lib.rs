@@ -14,8 +14,7 @@
 //!
 //! # Example
 //! ```
-//! use collie_wal::{Level, Log, Mark, Options};
-//! use collie_env::Env;
+//! use collie_wal::{Env, Level, Log, Mark, Options};
 //!
 //! let dir = tempfile::tempdir().unwrap();
 //! let (log, _found) = Log::open(&Env::real(), dir.path(), Options::small())?;
@@ -101,8 +100,10 @@ pub use append::Appended;
 #[cfg(loom)]
 #[doc(hidden)]
 pub use append::{ModelLog, ModelSink, ModelWriter};
-pub use collie_base::Lsn;
+pub use collie_base::{Lsn, Remedy};
+pub use collie_env::Env;
 pub use consumers::ConsumerStat;
+#[cfg(any(test, feature = "fuzz"))]
 pub use consumers::cursor_file::fuzz_cursors;
 pub use consumers::tail_options::TailOptions;
 pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
@@ -117,7 +118,8 @@ pub use log::write_options::WriteOptions;
 pub use log::writer::Writer;
 pub use log::{LentSpare, Log};
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
-pub use read::source::fuzz_reader;
+#[cfg(any(test, feature = "fuzz"))]
+pub use read::source::fuzz::fuzz_reader;
 pub use read::unpack::Unpacker;
 pub use read::{ReadMode, Record, RecordRef, Records};
 pub use recovery::Recovered;

@@ -2,10 +2,44 @@
 
 use std::time::Duration;
 
+use collie_base::{parse_bytes, parse_time};
+
+use crate::log::no_log::NO_LOG_TO_BOUND;
 use crate::options::check_gc_interval;
-use crate::{Db, EngineError};
+use crate::{Db, EngineError, OPTION_NAMES, nearest_option};
 
 impl Db {
+    /// Changes an option of the open database by its name, from text: bytes as `1024`, `64KiB`, `1MiB`, times as
+    /// `10ms`, `500us`, `2s`. Only `store.gc_interval`, `store.write_buffer_size`, `wal.flush_bytes`,
+    /// `wal.flush_delay` and `wal.max_total_wal_size` can be changed. The change is in force at once, until the
+    /// database is closed.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownOption`]; [`EngineError::BadOption`] for a value that the option cannot take, and for an
+    /// option that only an opening reads; [`EngineError::InvalidArgument`] for an option of the log without a log.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<(), EngineError> {
+        let bad =
+            |wanted: &str| EngineError::BadOption { name: name.into(), value: value.into(), wanted: wanted.into() };
+        let bytes = || parse_bytes(value).ok_or_else(|| bad("bytes, such as 64MiB"));
+        let time = || parse_time(value).ok_or_else(|| bad("a time, such as 10ms"));
+        let what = "wal.flush_delay or wal.flush_bytes, and wal.enabled = false: there is no log to flush";
+        let log = || self.log().ok_or(EngineError::InvalidArgument { what });
+        match name {
+            "store.gc_interval" => self.set_gc_interval(time()?)?,
+            "store.write_buffer_size" => self.set_write_buffer_size(bytes()?),
+            "wal.flush_bytes" => log()?.set_flush_bytes(bytes()?)?,
+            "wal.flush_delay" => log()?.set_flush_delay(time()?)?,
+            "wal.max_total_wal_size" if !self.keeps_log() => return Err(NO_LOG_TO_BOUND),
+            "wal.max_total_wal_size" => self.set_max_total_wal_size(bytes()?),
+            known if OPTION_NAMES.contains(&known) => {
+                return Err(bad("a value when the database is opened: of one that is open only store.gc_interval, \
+                     store.write_buffer_size, wal.flush_bytes, wal.flush_delay and wal.max_total_wal_size change"));
+            }
+            _ => return Err(EngineError::UnknownOption { name: name.into(), nearest: nearest_option(name).into() }),
+        }
+        Ok(())
+    }
+
     /// Returns the number of bytes of unflushed rows at which a family is flushed ([`Options::write_buffer_size`]).
     pub fn write_buffer_size(&self) -> u64 {
         self.shared.live.write_buffer_bytes()

@@ -137,14 +137,13 @@ impl Db {
         self.shared.families.create()
     }
 
-    /// Returns the ids of the families that have a name in the catalog
-    /// ([`kv`](crate::kv), [`sql_name_row`](crate::sql_name_row)).
+    /// Returns the names and ids of the families that have a name, including SQL's, in order of the names
+    /// ([`Session::create_named_family`], [`sql_name_row`](crate::sql_name_row)).
     ///
     /// # Errors
     /// [`EngineError::BadName`], [`EngineError::TooManySessions`], [`EngineError::Closed`].
-    pub fn named_families(&self) -> Result<Vec<CfId>, EngineError> {
-        let named = crate::kv::named(self)?;
-        Ok(named.into_iter().map(|(_, cf)| cf).collect())
+    pub fn named_families(&self) -> Result<Vec<(String, CfId)>, EngineError> {
+        self.session()?.list_named_families()
     }
 
     /// Frees the rows of a family. The caller must know that the transaction which dropped the family is
@@ -315,14 +314,6 @@ impl Db {
     /// Returns the state of the LSM levels; empty in a database opened read-only.
     pub fn level_stat(&self) -> LevelStat {
         self.shared.base().map_or_else(LevelStat::default, |base| base.levels().stat())
-    }
-
-    /// Returns the figures of the database, family by family, as [`kv::Db::stats`](crate::kv::Db::stats) does, but
-    /// without waiting for flushes and compactions: a tree with a job in progress has the figures of the last
-    /// request that found it without one.
-    pub fn stats_now(&self) -> crate::kv::Stats {
-        let levels = self.shared.base().map_or_else(LevelStat::default, |base| base.levels().stat_now());
-        crate::kv::Stats::of(self, levels)
     }
 
     /// Returns the figures of a family's rows that its LSM levels lack.

@@ -17,7 +17,7 @@
 //! - G2. A data directory whose log has histories never gets a log other than its own.
 //! - G3. While the log is outside, the data directory is locked too: two processes cannot give it two logs.
 //!
-//! Checked by `tests/wal_dir.rs`.
+//! Checked by `crates/kv/tests/wal_dir.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::ffi::OsStr;

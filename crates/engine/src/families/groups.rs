@@ -6,7 +6,7 @@
 //!   members that is read after a position includes every family with a commit below that position.
 //! - G2. A family never changes its group; one without a group is alone. Its name row states the group (`names`).
 //!
-//! Checked by `tests/groups.rs` and `tests/kv_model.rs`.
+//! Checked by `tests/groups.rs` and `tests/model.rs` of `crates/kv`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -20,7 +20,7 @@
 //! - F4. A row 3 is deleted only after an opening that found no row of its family, neither in the log nor in the
 //!   levels.
 //!
-//! Checked by `tests/kv_families.rs`.
+//! Checked by `crates/kv/tests/families_by_name.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::ops::{Bound, ControlFlow};
@@ -42,7 +42,12 @@ const NEXT_ID: u8 = 2;
 const DROPPED: u8 = 3;
 
 /// First part of the names of SQL's families: `sql:` and the OID of the table or index.
-pub(crate) const SQL_PREFIX: &str = "sql:";
+const SQL_PREFIX: &str = "sql:";
+
+/// Returns whether a family of this name is a table or an index of SQL.
+pub fn is_sql_name(name: &str) -> bool {
+    name.starts_with(SQL_PREFIX)
+}
 
 /// Returns the range of the catalog family that is not the engine's: a caller that keeps its own catalog there
 /// scans it.

@@ -30,7 +30,7 @@
 //!   wait until they are durable. Otherwise a full disk, where nothing becomes durable, would keep the flusher
 //!   busy with records of MANIFEST.
 //!
-//! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store`
+//! Checked by `tests/flush.rs`, `crates/kv/tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store`
 //! (`family/loom_models.rs`).
 //!
 //! | file | holds |

@@ -1,4 +1,4 @@
-//! `Holes`: the families that lack rows on a replica, because the primary wrote these without its log (`disable_wal`).
+//! `Holes`: the families that lack rows on a replica, because the primary wrote these without its log.
 //!
 //! The file `holes` of the data directory, replaced whole; frame ([`frame`]) `COLLIEHO`, version 1:
 //!

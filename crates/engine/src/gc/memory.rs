@@ -38,7 +38,7 @@
 //! Cost: below the limit a write does one load of a flag that hardly ever changes, and now and then an addition to
 //! one shared word. A count is a load per family and stripe.
 //!
-//! Checked by `tests/memory.rs`.
+//! Checked by `crates/kv/tests/memory.rs`.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};

@@ -16,12 +16,12 @@
 //!   `reserved` on disk: the numbers after a crash are new (S12 of the design).
 //! - N2. While `reserved` exists the levels have everything that can be recovered: log files next to it hold
 //!   nothing that the levels lack, and the holder of the log's lock may remove them.
-//! - N3. Every write is an unlogged one (`disable_wal`): to one family, or to those of one atomic group, so that no
+//! - N3. Every write is an unlogged one: to one family, or to those of one atomic group, so that no
 //!   flush writes only half of it. Name rows are flushed before the call that creates or drops a family returns,
 //!   and before the rows of a dropped family are freed.
 //! - N4. A family that has a tree and no name was never permanently given to a caller: the next opening drops it.
 //!
-//! Checked by `tests/no_log.rs`.
+//! Checked by `crates/kv/tests/no_log.rs`.
 
 mod reserved;
 mod sink;
@@ -42,7 +42,8 @@ use crate::{EngineError, Options};
 
 /// Error of a call that waits for the disk.
 pub(crate) const NOTHING_TO_SYNC: EngineError = EngineError::InvalidArgument {
-    what: "sync, flush_wal and sync_wal ask for the log that wal.enabled = false leaves out: flush the family (flush_cf)",
+    what: "writes that wait for the disk, flush_wal and sync_wal need the log that wal.enabled = false leaves out: flush the family \
+           (flush_cf)",
 };
 
 /// Error of a call that copies the database.

@@ -158,15 +158,21 @@ mod tests {
     /// Goal: a write is divided into append and waits. Method: a write with `sync` and one without, each measured.
     #[test]
     fn writes_are_told_apart() {
-        use crate::kv::{CfOptions, Db, Options, WriteOptions};
+        use crate::{Db, EngineError, Isolation, Options, StatementKind, Upsert};
         let dir = tempfile::tempdir().expect("a directory");
-        let db = Db::open(dir.path(), Options::small()).expect("opens");
-        let cf = db.create_cf("a", CfOptions::default()).expect("makes");
-        let clock = crate::Env::real().clock;
-        let (written, synced) = LogTimes::of(&clock, || db.put(&cf, "k", "v", &WriteOptions::sync()));
+        let env = crate::Env::real();
+        let (db, _) = Db::open(dir.path(), Options::small(), env.clone(), &mut |_| ()).expect("opens");
+        let (family, mut session) = (db.family(db.create_family()), db.session().expect("has a slot"));
+        let mut put = |value: &[u8], sync| -> Result<(), EngineError> {
+            session.begin(Isolation::ReadCommitted, false)?;
+            session.begin_statement(StatementKind::Write)?;
+            Upsert::new(&family, b"k", Some(value)).block(&mut session, None)?;
+            session.commit(sync)?.block().map(|_| ())
+        };
+        let (written, synced) = LogTimes::of(&env.clock, || put(b"v", true));
         written.expect("writes");
         assert!(synced.append_ns > 0 && synced.durable_ns > 0, "{synced:?}");
-        let (written, lazy) = LogTimes::of(&clock, || db.put(&cf, "k", "w", &WriteOptions::default()));
+        let (written, lazy) = LogTimes::of(&env.clock, || put(b"w", false));
         written.expect("writes");
         assert!(lazy.append_ns > 0 && lazy.durable_ns == 0, "{lazy:?}");
         db.close().expect("closes");

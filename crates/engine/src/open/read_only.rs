@@ -11,7 +11,7 @@
 //!   no harm.
 //! - D3. Every write is refused ([`EngineError::OpenedReadOnly`]).
 //!
-//! Checked by `tests/read_only.rs`.
+//! Checked by `crates/kv/tests/read_only.rs`.
 
 use std::path::Path;
 use std::sync::Arc;

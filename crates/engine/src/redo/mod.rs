@@ -11,7 +11,7 @@
 pub(crate) mod buffer;
 pub(crate) mod describe;
 pub(crate) mod quorum_record;
-mod records;
+pub(crate) mod records;
 pub(crate) mod txn_chunks;
 
 pub(crate) use self::records::{

@@ -49,9 +49,9 @@ use crate::redo::quorum_record::QuorumRedo;
 pub(crate) const REDO_VERSION: u8 = 1;
 
 /// The longest key, in bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 65_531;
+pub const KEY_BYTES_MAX: usize = 65_531;
 /// The longest value, in bytes.
-pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// Number of transaction ids that one XID_LIMIT record covers.
 pub(crate) const XID_BLOCK: u64 = 1 << 20;

@@ -614,7 +614,7 @@ enum Owner {
 
 impl Owner {
     fn of(name: &str) -> Self {
-        if name.starts_with(names::SQL_PREFIX) { Self::Sql } else { Self::Other }
+        if names::is_sql_name(name) { Self::Sql } else { Self::Other }
     }
 }
 

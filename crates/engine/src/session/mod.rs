@@ -29,11 +29,15 @@
 //! | `write_retries` | the unsuccessful attempts of a statement to write a row |
 //! | `wait`, `ack_condition` | the two waits, for a lock and for the log; the conditions of a reply |
 //! | `room_wait` | the wait for room in the log |
+//! | `upsert` | one write that does not depend on the previous value |
+//! | `named_families` | families by name: creating, finding and dropping them |
 //! | `advisory` | locks on numbers |
 
 pub(crate) mod ack_condition;
 pub(crate) mod advisory;
+pub(crate) mod named_families;
 pub(crate) mod room_wait;
+pub(crate) mod upsert;
 pub(crate) mod wait;
 pub(crate) mod write_retries;
 pub(crate) mod writes;
@@ -192,8 +196,8 @@ impl Session {
     }
 
     /// Sets whether the log gets a marker instead of the later writes. The setting at the commit applies to the whole
-    /// transaction. Without a log all writes are unlogged.
-    pub(crate) fn set_unlogged(&mut self, unlogged: bool) {
+    /// transaction. Without a log all writes are unlogged. See [`Db::check_unlogged`](crate::Db::check_unlogged).
+    pub fn set_unlogged(&mut self, unlogged: bool) {
         self.unlogged = unlogged || self.shared.has_no_log();
     }
 

@@ -175,12 +175,20 @@ impl Ack {
     /// # Errors
     /// Those of the log: the next opening may or may not find the transaction.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
+        self.wait()
+    }
+
+    /// Waits as [`Ack::block`] does, for a caller that then asks [`Ack::is_unconfirmed`].
+    ///
+    /// # Errors
+    /// As of [`Ack::block`].
+    pub fn wait(&mut self) -> Result<Receipt, EngineError> {
         let waker = thread_waker();
         loop {
             match self.missing() {
                 None => return Ok(self.finish()),
                 Some(Missing::Log(mark, lsn)) => self.txns.log().wait(mark, lsn)?,
-                Some(Missing::Replicas(..)) => match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
+                Some(Missing::Replicas(..)) => match Pin::new(&mut *self).poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(outcome) => return outcome,
                     Poll::Pending => std::thread::park(), // returns at once if a wake came first
                 },

@@ -24,8 +24,8 @@ use crate::shared::Shared;
 /// The error for unlogged rows in families that are not flushed together: after a crash only a part of them might be
 /// there.
 pub(crate) const UNLOGGED_FAMILIES: EngineError = EngineError::InvalidArgument {
-    what: "disable_wal, or wal.enabled = false, and writes to several families in one transaction: write them one by one, make them \
-           in one atomic group, or have them logged",
+    what: "an unlogged transaction (Durability::Unlogged, or wal.enabled = false) writes to several families: write them one by one, \
+           make them in one atomic group, or have them logged",
 };
 
 /// The versions and share locks of one open transaction, oldest first.

@@ -129,7 +129,7 @@ impl Shared {
     pub(crate) fn check_unlogged(&self) -> Result<(), EngineError> {
         if self.txns.log().wal().is_some_and(collie_wal::Log::has_consumers) && !self.fixed.allow_replication_holes {
             return Err(EngineError::InvalidArgument {
-                what: "disable_wal while somebody follows the log, who would miss the write: leave it off, or set \
+                what: "a consumer follows the log and would miss an unlogged write: have it logged, or set \
                        store.allow_replication_holes",
             });
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part and may stop where it stands")]
 
 pub(crate) mod copies;
+pub(crate) mod planted;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use collie_base::Lsn;
-use collie_engine::{Db, Options, Replica, ReplicaOptions, Seed, kv};
+use collie_engine::{Db, Family, Isolation, Options, Replica, ReplicaOptions, Seed, Session, StatementKind, Upsert};
 use collie_env::Env;
 use tokio::{io::duplex, sync::watch, time::timeout};
 
@@ -86,6 +86,14 @@ impl Source for Mistaken {
     }
 }
 
+/// Sets or deletes a key in a transaction that is on disk on return.
+fn write(session: &mut Session, family: &Family, key: &[u8], value: Option<&[u8]>) {
+    session.begin(Isolation::ReadCommitted, false).unwrap();
+    session.begin_statement(StatementKind::Write).unwrap();
+    Upsert::new(family, key, value).block(session, None).unwrap();
+    session.commit(true).unwrap().block().unwrap();
+}
+
 /// Goal: a wrongly applied row is found and reported with its family and both hashes, and correctly applied rows
 /// are not reported. Method: comparisons every few milliseconds concurrently with writes; then one value is
 /// changed in transit.
@@ -123,8 +131,8 @@ async fn a_row_that_was_applied_wrongly_is_found() {
     let follow_options = FollowOptions { slot: "north".to_owned(), timeout: PATIENCE, may_copy: true };
     let following = tokio::spawn(follow(connect, target, follow_options, Env::real(), stopping, |_| ()));
 
-    let db = kv::Db::over(&primary);
-    let families = ["one", "two"].map(|name| db.create_cf(name, kv::CfOptions::default()).unwrap());
+    let mut session = primary.session().unwrap();
+    let families = ["one", "two"].map(|name| session.create_named_family(name, "").unwrap().family);
     let verified = || slots.stat(Lsn::ZERO, 0).first().map_or(Lsn::ZERO, |stat| stat.verified);
     let compared = async |at: Lsn| {
         let waiting = async {
@@ -137,13 +145,13 @@ async fn a_row_that_was_applied_wrongly_is_found() {
     };
     for n in 0..200_u32 {
         let family = &families[usize::from(n % 3 == 0)];
-        db.put(family, (n % 50).to_be_bytes(), n.to_le_bytes(), &kv::WriteOptions::sync()).unwrap();
+        write(&mut session, family, &(n % 50).to_be_bytes(), Some(&n.to_le_bytes()));
         if n % 40 == 39 {
-            db.delete(family, (n % 50).to_be_bytes(), &kv::WriteOptions::sync()).unwrap();
+            write(&mut session, family, &(n % 50).to_be_bytes(), None);
             compared(primary.durable()).await;
         }
     }
-    db.put(&families[1], b"key", PLANTED, &kv::WriteOptions::sync()).unwrap();
+    write(&mut session, &families[1], b"key", Some(PLANTED));
     let ended = timeout(PATIENCE, following).await.expect("it ends").unwrap();
     let Ended::Differs(difference) = ended else { panic!("{ended:?}") };
     let is_found = match difference.what {
@@ -151,7 +159,7 @@ async fn a_row_that_was_applied_wrongly_is_found() {
         Differing::Log { own, primary, .. } => own != primary,
     };
     assert!(is_found && difference.at <= primary.durable(), "{difference:?}");
-    db.put(&families[0], b"key", b"the primary goes on", &kv::WriteOptions::sync()).unwrap();
+    write(&mut session, &families[0], b"key", Some(b"the primary goes on"));
     stop.send_replace(true);
     replica.close().unwrap();
 }

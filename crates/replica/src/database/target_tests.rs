@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use collie_base::Lsn;
-use collie_engine::{Db, Options, Replica, ReplicaOptions, Seed, kv};
+use collie_engine::{Db, Isolation, Options, Replica, ReplicaOptions, Seed, StatementKind, Upsert};
 use collie_env::Env;
 use tokio::time::timeout;
 
@@ -35,9 +35,11 @@ async fn the_flush_of_what_came_last_is_told() {
     let source = EngineSource::new(primary.clone(), here, env.clone(), slot);
     let mut shipper = source.ship("north", target.identity().end, Keep::WithinBounds).unwrap();
 
-    let db = kv::Db::over(&primary);
-    let family = db.create_cf("one", kv::CfOptions::default()).unwrap();
-    db.put(&family, b"key", b"value", &kv::WriteOptions::sync()).unwrap();
+    let (family, mut session) = (primary.family(primary.create_family()), primary.session().unwrap());
+    session.begin(Isolation::ReadCommitted, false).unwrap();
+    session.begin_statement(StatementKind::Write).unwrap();
+    Upsert::new(&family, b"key", Some(b"value")).block(&mut session, None).unwrap();
+    session.commit(true).unwrap().block().unwrap();
     let mut records = Vec::new();
     while replica.end() < primary.durable() {
         records.clear();

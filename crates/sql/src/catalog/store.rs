@@ -230,7 +230,7 @@ pub fn name_families(db: &Db, session: &mut Session, catalog: &Catalog) -> Resul
     for relation in catalog.relations.values() {
         let families = relation.indexes.iter().map(|index| (index.oid, index.cf));
         for (oid, cf) in families.chain([(relation.oid, relation.family())]) {
-            if !named.contains(&cf) {
+            if named.iter().all(|(_, known)| *known != cf) {
                 put(db, session, sql_name_row(oid, cf))?;
             }
         }

@@ -496,7 +496,7 @@ async fn pending_once() {
 /// Frees families that neither a definition nor the engine names: transactions that never committed left them.
 fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineError> {
     let mut owned: Vec<CfId> = vec![CfId::CATALOG];
-    owned.extend(db.named_families()?);
+    owned.extend(db.named_families()?.into_iter().map(|(_, cf)| cf));
     for relation in catalog.relations.values() {
         owned.push(relation.family());
         owned.extend(relation.indexes.iter().map(|index| index.cf));

@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{
-    Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token,
+    Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode, Token, XidFate,
 };
 
 use crate::{

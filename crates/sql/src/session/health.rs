@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use collie_engine::{EngineStat, Rot, StallStat, kv::Stats};
+use collie_engine::{EngineStat, Rot, StallStat, Stats};
 
 use crate::{
     catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, SlotRow, Trouble, WitnessState},

@@ -3,8 +3,6 @@
 //! Unlike a setting of the session (`SET`), it holds for all sessions, at once, and until the server stops.
 //! `replication.quorum` is a record of the log instead, and holds for every later primary.
 
-use collie_engine::kv;
-
 use crate::{
     error::{Result, SqlError, SqlState},
     parse::ast,
@@ -21,8 +19,7 @@ impl Session {
             return self.database.set_quorum(&option.value);
         }
         let ast::SetOption { name, value } = option;
-        let mut of_engine =
-            || kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string());
+        let mut of_engine = || self.database.db.set_option(name, value).map_err(|error| error.to_string());
         let changed = match self.database.training() {
             Some(training) if SERVERS.iter().any(|section| name.starts_with(section)) => {
                 training.set_option(name, value)

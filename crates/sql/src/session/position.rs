@@ -20,7 +20,7 @@
 use std::{fmt, future::Future as _, pin::Pin, task::Poll, time::Duration};
 
 use collie_base::{HistoryId, Lsn};
-use collie_engine::{HistoryState, kv::Token};
+use collie_engine::{HistoryState, Token};
 
 use crate::{
     error::{Result, SqlError, SqlState},

@@ -168,7 +168,7 @@ impl Database {
     pub fn store_figures(&self) -> StoreFigures {
         let db = &self.db;
         // If the engine has no free session for it, the families are shown without names.
-        let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
+        let names = db.named_families().unwrap_or_default();
         let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
         StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max }
     }

@@ -181,6 +181,7 @@ pub(crate) fn name_refusal(name: &str) -> Option<String> {
 
 /// Reads `data` as the file `consumers`. For fuzzing: it must return for any input, and accepted cursors must survive
 /// being written and read again.
+#[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz_cursors(data: &[u8]) -> usize {
     let Ok(read) = StoredCursors::decode(data, Path::new("/consumers")) else { return 0 };
     assert_eq!(StoredCursors::decode(&read.encode(), Path::new("/consumers")).ok().as_ref(), Some(&read));

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use collie_engine::kv::Token;
+use collie_engine::Token;
 use parking_lot::Mutex;
 use postgres::{Client, Config, NoTls};
 

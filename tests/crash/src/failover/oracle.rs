@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use collie_base::Lsn;
-use collie_engine::{DirectoryIdentity, is_commit_record, kv::Token, log_dir_of};
+use collie_engine::{DirectoryIdentity, Token, is_commit_record, log_dir_of};
 use collie_env::Env;
 use collie_wal::{WalError, inspect};
 use postgres::Client;

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
-use collie_engine::EngineError;
-use collie_engine::kv::{Cf, CfOptions, Db, Options, WalOptions, WriteOptions};
 use collie_env::Env;
+use collie_kv::{Cf, CfOptions, Db, Durability, FlushTo, Options, WalOptions};
 use collie_wal::RingKind;
 
 use super::figures::Figures;
@@ -97,15 +96,12 @@ fn options(load: &Load) -> Options {
 /// Opens the database; also returns how long that took, and whether the log's memory outlives the process.
 fn open(load: &Load, env: &Env, dir: &Path) -> anyhow::Result<(Opened, u64, bool)> {
     let began_ns = env.clock.now_ns();
-    let (db, report) = Db::open_with(dir, options(load), env.clone(), &mut |_| ())?;
+    let (db, report) = options(load).open_in(dir, env.clone(), &mut |_| ())?;
     let took_ns = env.clock.now_ns() - began_ns;
     let mut cfs = Vec::new();
     for number in 0..load.families {
         let name = if number == 0 { "default".to_owned() } else { format!("column_family_name_{number:06}") };
-        cfs.push(match db.create_cf(&name, CfOptions::default()) {
-            Err(EngineError::FamilyExists { .. }) => db.cf(&name)?,
-            made => made?,
-        });
+        cfs.push(db.open_cf(&name, CfOptions::new())?);
     }
     let since = Volume::of(&db);
     Ok((Opened { db, cfs, since, user_bytes: 0, log_peak_bytes: 0 }, took_ns, report.ring_outlives_process))
@@ -225,13 +221,13 @@ impl<'a> Ours<'a> {
         if !self.load.sync {
             return Ok(());
         }
-        let cf = db.create_cf("warm up", CfOptions::default())?;
+        let cf = db.create_cf("warm up", CfOptions::new())?;
         let value = vec![b'w'; usize::try_from(WARM_UP_VALUE_BYTES.min(wal.segment_size / 16))?];
         let bytes = (u64::from(wal.spares) + 2) * wal.segment_size;
         for _ in 0..bytes / value.len() as u64 {
-            db.put(&cf, b"k", &value, &WriteOptions::default())?;
+            db.put(&cf, b"k", &value, Durability::Async)?;
         }
-        db.flush_wal(true)?;
+        db.flush_wal(FlushTo::Disk)?;
         db.engine().flush_all()?;
         wait_for_files(log, 2, wal.spares);
         db.drop_cf(&cf)?;
@@ -273,7 +269,7 @@ fn log_peak_bytes(db: &Db, over: &AtomicBool) -> u64 {
 /// Hands the bytes in the log's memory to the system, if there is a log.
 fn drain_log(db: &Db) -> anyhow::Result<()> {
     if db.engine().log().is_some() {
-        db.flush_wal(false)?;
+        db.flush_wal(FlushTo::Kernel)?;
     }
     Ok(())
 }

@@ -15,8 +15,7 @@
 
 use std::ops::ControlFlow;
 
-use collie_engine::EngineError;
-use collie_engine::kv::{Cf, Db};
+use collie_kv::{Cf, Db, Error};
 
 use crate::measures::float;
 
@@ -109,7 +108,7 @@ impl Put {
 ///
 /// # Errors
 /// Those of the engine.
-pub(super) fn table_and_live_bytes(db: &Db, cfs: &[Cf]) -> Result<(u64, u64), EngineError> {
+pub(super) fn table_and_live_bytes(db: &Db, cfs: &[Cf]) -> Result<(u64, u64), Error> {
     let snapshot = db.snapshot()?;
     let mut live_bytes = 0;
     for cf in cfs {

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use collie_engine::LogTimes;
-use collie_engine::kv::{Cf, Db, WriteOptions};
 use collie_env::Clock;
+use collie_kv::{Cf, Db, Durability};
 use collie_workload::Random;
 
 use super::draw::{Values, key_into};
@@ -133,7 +133,11 @@ impl<'a> Worker<'a> {
     /// Writes the row of `number`; samples one write in [`SAMPLED_ONE_IN`] and the first.
     fn put(&mut self, number: u64) -> anyhow::Result<()> {
         let Shared { db, load, clock, .. } = self.shared;
-        let options = WriteOptions { sync: load.sync, disable_wal: load.disable_wal, no_slowdown: false };
+        let durability = match (load.disable_wal, load.sync) {
+            (true, _) => Durability::Unlogged,
+            (false, true) => Durability::Local,
+            (false, false) => Durability::Async,
+        };
         key_into(&mut self.key, number);
         self.writes += 1;
         self.figures.written += (KEY_BYTES + VALUE_BYTES) as u64;
@@ -141,11 +145,11 @@ impl<'a> Worker<'a> {
         let cf = self.shared.cf(number);
         if is_sampled {
             let began_ns = clock.now_ns();
-            let (done, log) = LogTimes::of(clock, || db.put(cf, self.key, self.values.next(), &options));
+            let (done, log) = LogTimes::of(clock, || db.put(cf, self.key, self.values.next(), durability));
             done?;
             self.figures.writes.record(clock.now_ns() - began_ns, log);
         } else {
-            db.put(cf, self.key, self.values.next(), &options)?;
+            db.put(cf, self.key, self.values.next(), durability)?;
         }
         self.finished();
         Ok(())

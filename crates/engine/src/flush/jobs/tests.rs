@@ -9,7 +9,7 @@ use super::*;
 use crate::Options;
 use crate::options::{JOBS_DEFAULT, JOBS_MAX};
 use crate::shared::flushing::tests::tiny;
-use crate::{Db, Env};
+use crate::{Db, Env, Isolation, StatementKind, Upsert};
 
 fn jobs_of(txns: &Txns<crate::log::EngineLog>) -> Jobs {
     Jobs::new(JOBS_DEFAULT, || txns.keep_place()).unwrap()
@@ -58,18 +58,21 @@ fn as_many_flushes_run_side_by_side_as_the_options_say() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { compaction_threads: count, background: false, ..Options::small() };
         let (db, _) = Db::open(&dir.path().join("db"), options, Env::real(), &mut |_| ()).unwrap();
-        let kv = crate::kv::Db::over(&db);
-        let cfs: Vec<_> = (0..8)
+        let mut session = db.session().unwrap();
+        let cfs: Vec<CfId> = (0..8)
             .map(|number| {
-                let cf = kv.create_cf(&format!("cf {number}"), Default::default()).unwrap();
-                kv.put(&cf, "k", "v", &crate::kv::WriteOptions::sync()).unwrap();
-                cf
+                let named = session.create_named_family(&format!("cf {number}"), "").unwrap();
+                session.begin(Isolation::ReadCommitted, false).unwrap();
+                session.begin_statement(StatementKind::Write).unwrap();
+                Upsert::new(&named.family, b"k", Some(b"v")).block(&mut session, None).unwrap();
+                session.commit(true).unwrap().block().unwrap();
+                named.family.id()
             })
             .collect();
         let base = db.shared.base().unwrap();
         std::thread::scope(|scope| {
             let held = base.hold_ends();
-            let flushes = scope.spawn(|| kv.flush_cf(&cfs.iter().collect::<Vec<_>>()));
+            let flushes = scope.spawn(|| db.flush_cf(&cfs));
             let at_work = || base.levels().trees().iter().filter(|tree| tree.live_keys == 1).count();
             while at_work() < count {
                 std::thread::yield_now();

@@ -1,10 +1,7 @@
 //! Memory, rows, flushes and LSM levels, by family.
 
 use collie_base::{CfId, Map};
-use collie_engine::{
-    ScrubStat,
-    kv::{CfStats, Stats},
-};
+use collie_engine::{CfStats, ScrubStat, Stats};
 use collie_sql::{catalog::system::StoreFigures, exec::QueryMemory};
 
 use super::super::exposition::{Exposition, Figure, Kind};

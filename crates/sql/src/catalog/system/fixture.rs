@@ -4,11 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use collie_base::{CfId, HistoryId, Lsn, Xid};
 use collie_engine::{
-    AdvisoryScope, Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode,
-    XidFate,
+    AdvisoryScope, Awaited, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey,
+    StatementKind, TableLockMode, Token, Upsert, XidFate,
 };
-
-use collie_engine::kv::{self, Token};
 
 use super::{
     ActivityRow, Doing, PreparedRow, Promotion, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble,
@@ -326,17 +324,21 @@ impl SessionFacts for FakeSession {
         let mut options = collie_engine::Options { background: false, ..collie_engine::Options::small() };
         options.log.threads = false;
         let (env, _disk) = collie_engine::Env::simulated(1);
-        let (engine, _) = collie_engine::Db::open("/db".as_ref(), options, env, &mut |_| ()).unwrap();
-        let db = kv::Db::over(&engine);
-        let [one, _two] = ["one", "two"].map(|name| db.create_cf(name, kv::CfOptions::group("g")).unwrap());
-        for key in ["a", "b", "a"] {
-            db.put(&one, key, "value", &kv::WriteOptions::default()).unwrap();
-        }
-        db.flush_cf(&[&one]).unwrap();
-        db.put(&one, "c", "value", &kv::WriteOptions::sync()).unwrap();
-        engine.flush_all().unwrap();
+        let (db, _) = collie_engine::Db::open("/db".as_ref(), options, env, &mut |_| ()).unwrap();
+        let mut session = db.session().unwrap();
+        let [one, _two] = ["one", "two"].map(|name| session.create_named_family(name, "g").unwrap().family);
+        let mut put = |key: &str, sync: bool| {
+            session.begin(Isolation::ReadCommitted, false).unwrap();
+            session.begin_statement(StatementKind::Write).unwrap();
+            Upsert::new(&one, key.as_bytes(), Some(b"value")).block(&mut session, None).unwrap();
+            session.commit(sync).unwrap().block().unwrap();
+        };
+        ["a", "b", "a"].into_iter().for_each(|key| put(key, false));
+        db.flush_cf(&[one.id()]).unwrap();
+        put("c", true);
+        db.flush_all().unwrap();
         let positions = (Lsn::new(0x2000), Lsn::new(0x3000));
-        Some(StoreFigures { stats: db.stats(), names: db.list_cfs().unwrap(), positions, log_bytes_max: 1000 })
+        Some(StoreFigures { stats: db.stats(), names: db.named_families().unwrap(), positions, log_bytes_max: 1000 })
     }
     fn lock_advisory(&self, target: LockTarget, _: TableLockMode, _: AdvisoryScope) -> Result<()> {
         match target {

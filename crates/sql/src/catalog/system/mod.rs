@@ -55,7 +55,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 pub use collected::{HardwareRow, PredictionRow, SampleFileRow, UnitRow};
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token};
+use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, Token, XidFate};
 pub use commits::CommitsRow;
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};

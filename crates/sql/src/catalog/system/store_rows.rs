@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Map};
-use collie_engine::kv::{CfStats, Stats};
+use collie_engine::{CfStats, Stats};
 
 use super::{SessionFacts, functions::lsn, output::Output};
 use crate::{
