@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     select,
-    sync::oneshot,
+    sync::{oneshot, watch},
     task::{JoinSet, block_in_place},
     time::{Duration, sleep},
 };
@@ -53,11 +53,35 @@ impl WitnessServer {
     /// The address is not on loopback or not free; another process has the directory, or it cannot be used; there is no
     /// key.
     pub fn start(address: SocketAddr, data: &Path, key: Option<&Path>) -> Result<Self, ServeError> {
+        Self::begin(Env::real(), address, data, key, |runtime| runtime.block_on(async { StopRequests::catch() }))
+    }
+
+    /// Does the same with files, clock and random numbers of the caller, for a program that simulates them. No signal
+    /// is caught: [`WitnessServer::run`] ends once `stop` becomes true.
+    ///
+    /// # Errors
+    /// Those of [`WitnessServer::start`].
+    pub fn start_in(
+        env: Env,
+        stop: watch::Receiver<bool>,
+        address: SocketAddr,
+        data: &Path,
+        key: Option<&Path>,
+    ) -> Result<Self, ServeError> {
+        Self::begin(env, address, data, key, |_| Ok(StopRequests::Program(stop)))
+    }
+
+    fn begin(
+        env: Env,
+        address: SocketAddr,
+        data: &Path,
+        key: Option<&Path>,
+        stops: impl FnOnce(&Runtime) -> Result<StopRequests, ServeError>,
+    ) -> Result<Self, ServeError> {
         let flag = "--listen";
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address, flag });
         }
-        let env = Env::real();
         let failed = |operation, source| ServeError::Io { operation, what: data.display().to_string(), source };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -73,7 +97,7 @@ impl WitnessServer {
         let key = KeyFile::new(&env, key.map_or_else(|| data.join(KEY_FILE), Path::to_owned));
         key::demand(&key)?;
         let witness = Witness::open(&env, data).map_err(|error| ServeError::Open(error.into()))?;
-        let stops = runtime.block_on(async { StopRequests::catch() })?;
+        let stops = stops(&runtime)?;
         let port = Arc::new(Port { witness, key, env, refusals: Refusals::default() });
         Ok(Self { runtime, listener, address, stops, port, _lock: lock })
     }
@@ -96,8 +120,8 @@ impl WitnessServer {
         }
     }
 
-    /// Answers questions until SIGTERM or SIGINT. Every promise is on disk before it is answered, so that nothing has
-    /// to be done at the end.
+    /// Answers questions until SIGTERM or SIGINT, or until the caller of [`WitnessServer::start_in`] ends it. Every
+    /// promise is on disk before it is answered, so that nothing has to be done at the end.
     pub fn run(self) {
         let Self { runtime, listener, mut stops, port, .. } = self;
         runtime.block_on(async move {
