@@ -138,7 +138,8 @@ lab: build
 	$(TARGET)/debug/faultlab storm --waves 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(TARGET)/debug/faultlab cluster --runs 2 --minutes 1 --seed $(SEED)
+	$(TARGET)/debug/faultlab cluster --runs 1 --minutes 1 --seed $(SEED)
+	$(TARGET)/debug/faultlab cluster --witness --runs 1 --minutes 1 --seed $(SEED)
 	$(TARGET)/debug/faultlab failover --cycles 3 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --failovers 2 --rounds 1 --transactions 3000 --seed $(SEED) --server $(TARGET)/debug/collie
 
@@ -159,6 +160,7 @@ crash:
 	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --failovers 4 --rounds $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab failover --cycles $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab failover --witness --cycles $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab cluster --runs $$((12 * $(CYCLES))) --minutes 10 --seed $(SEED)
 	$(CARGO) build --release -p collie-faultlab --features planted-bugs
 	$(TARGET)/release/faultlab failover --points --cycles $$((2 * $(CYCLES))) --seed $(SEED)

@@ -1,6 +1,6 @@
-//! `cluster`: three whole servers with their clients in one process, over a simulated network, disk, clock and thread
-//! scheduler, all of which the seed determines: hours of a cluster's operation in minutes, and every violation can be
-//! repeated by its seed.
+//! `cluster`: three whole servers, or two and a witness, with their clients in one process, over a simulated network,
+//! disk, clock and thread scheduler, all of which the seed determines: hours of a cluster's operation in minutes, and
+//! every violation can be repeated by its seed.
 //!
 //! The servers are the product's own code from the socket to the disk; `collie_simkernel` is the kernel below it. A run
 //! draws which kinds of faults it has and how often they come (`faults.rs`), and consists of rounds: clients write at
@@ -8,6 +8,8 @@
 //! stop, and the nodes must come to one state, which must agree with all that clients were answered
 //! (`failover/oracle.rs`). Snapshots on every node are checked all the time. In half of the runs every writer waits for
 //! a quorum, and clients run transactions on lists, whose history must be one that their levels allow (`lists.rs`).
+//! In a third of the runs the last machine has a witness in place of a server, and suffers the same faults; what a
+//! leader acknowledges alone then has to survive as well.
 //!
 //! Each run is a separate process, because threads of killed servers are never cleaned up.
 
@@ -74,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) quorum: Option<String>,
     /// Whether every run has transactions on lists.
     pub(crate) lists: bool,
+    /// Whether every cluster is two nodes and a witness.
+    pub(crate) witness: bool,
     /// A mistake that is planted in the servers.
     pub(crate) plant: Option<String>,
     /// The number of runs at one time; `None` means one for each processor.
@@ -92,6 +96,7 @@ impl fmt::Display for Plan {
         }
         self.quorum.iter().try_for_each(|quorum| write!(f, " --quorum '{quorum}'"))?;
         f.write_str(if self.lists { " --lists" } else { "" })?;
+        f.write_str(if self.witness { " --witness" } else { "" })?;
         self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
     }
 }
@@ -111,6 +116,7 @@ struct Total {
     counts: Counts,
     /// The number of committed transactions on lists, and of their reads.
     lists: (u64, u64),
+    has_witness: bool,
 }
 
 /// Runs the plan; an error is a violation.
@@ -157,15 +163,17 @@ fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
     let ended = collie_simkernel::run(random.next(), options, || play(plan, &panics, &mut random));
     let total = ended.result?;
     let words = format!(
-        "cluster --seed {}: {:.0} s, {} faults, {} kills, {} power cuts, {} promotions, acknowledged {:?}, {} lost of local and off, {} set aside, \
-         {} seen on replicas, {} transactions on lists with {} reads; {} turns, trace {:016x}",
+        "cluster --seed {}{}: {:.0} s, {} faults, {} kills, {} power cuts, {} promotions, acknowledged {:?}, {} of them alone, {} lost of local and \
+         off, {} set aside, {} seen on replicas, {} transactions on lists with {} reads; {} turns, trace {:016x}",
         plan.seed,
+        if total.has_witness { ", a witness" } else { "" },
         ended.passed.as_secs_f64(),
         total.figures.cycles,
         total.figures.kills,
         total.figures.cuts,
         total.figures.promotions,
         total.counts.acknowledged,
+        total.counts.alone,
         total.counts.lost,
         total.counts.set_aside,
         total.counts.seen,
@@ -219,10 +227,14 @@ fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Tot
     let mut random = Random::new(random.next());
     let mut faults = Faults::draw(&plan.kinds, plan.minutes, &mut random);
     faults.has_lists |= plan.lists;
-    let nodes = Nodes::new(faults.settings(plan.quorum.as_deref(), &mut random), faults.sync_us, &mut random)?;
+    // Drawn apart, so that a seed has the same faults with and without.
+    faults.has_witness = plan.witness || plan.quorum.is_none() && Random::new(!plan.seed).below(3) == 0;
+    let settings = faults.settings(plan.quorum.as_deref(), &mut random);
+    let nodes = Nodes::new(settings, faults.has_witness, faults.sync_us, &mut random)?;
     let (figures, oracle, panics) = (Figures::default(), Oracle::default(), panics.clone());
     let levels: &[Level] = if faults.has_lists { &Level::KEPT } else { &Level::ALL };
-    let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power(), levels };
+    let (power_fails, alone_is_kept) = (faults.cuts_power(), faults.has_witness);
+    let habits = Habits { pause: faults.pause, power_fails, alone_is_kept, levels };
     let clock = || collie_simkernel::clock(Duration::ZERO, 0);
     let lists = faults.has_lists.then(|| Lists::new(nodes.places(), habits, clock()));
     let definitions = Definitions::default();
@@ -246,7 +258,7 @@ impl Cluster {
         let made = self.ask(make).context("no answer")?;
         made.context("cannot make the tables")?;
         self.settle()?;
-        let mut total = Total::default();
+        let mut total = Total { has_witness: faults.has_witness, ..Total::default() };
         for round in 0..ROUNDS {
             let length = Duration::from_secs(plan.minutes * 60) / u32::try_from(ROUNDS)?;
             (total.counts, total.lists) = self.round(length, faults).with_context(|| format!("round {round}"))?;
@@ -345,7 +357,7 @@ impl Cluster {
             self.ask(View::over).into_iter().flatten().for_each(|node| self.nodes.stop(node));
         }
         if looks.is_multiple_of(50) && self.leading().is_empty() {
-            let node = usize::try_from(self.random.below(COUNT as u64))?;
+            let node = usize::try_from(self.random.below(self.nodes.servers() as u64))?;
             self.promote(node);
         }
         Ok(())

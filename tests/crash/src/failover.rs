@@ -1,5 +1,5 @@
-//! `failover`: three real servers, one of them the leader; each cycle applies a fault under load and promotes another
-//! node.
+//! `failover`: three real servers, or two and a witness, one of them the leader; each cycle applies a fault under load
+//! and promotes another node.
 //!
 //! A round has its own database, with one of several quorums. In each of its cycles clients write at every level of
 //! `synchronous_commit` and read on replicas (`load.rs`), and one client creates, fills and drops tables
@@ -49,6 +49,9 @@ const WRITERS: [usize; 2] = [6, 5];
 /// The quorums, which rounds use in turn: two of three, the leader alone, and one that does not list every node.
 const QUORUMS: [&str; 3] = ["majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
 
+/// The settings of two nodes that have a witness.
+const WITH_WITNESS: [&str; 2] = ["replication.quorum=majority", "replication.degrade=after 1s"];
+
 /// The places where a process may die, and the largest number of passes before that.
 const POINTS: [(&str, u64); 15] = [
     ("wal.write", 80),
@@ -76,12 +79,15 @@ pub(crate) struct Plan {
     pub(crate) server: PathBuf,
     /// Whether processes also die at named places; `server` is then this program.
     pub(crate) points: bool,
+    /// Whether there are two nodes and a witness.
+    pub(crate) witness: bool,
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cycles, seed, server, points } = self;
+        let Self { cycles, seed, server, points, witness } = self;
         write!(f, "failover --cycles {cycles} --seed {seed} --server {}", server.display())?;
+        f.write_str(if *witness { " --witness" } else { "" })?;
         f.write_str(if *points { " --points" } else { "" })
     }
 }
@@ -102,6 +108,8 @@ struct Total {
     lost: u64,
     set_aside: u64,
     seen: u64,
+    /// Answered by a leader without its quorum, with the leave of the witness.
+    alone: u64,
     promotions: u64,
     /// Processes that died at a named place.
     died: u64,
@@ -127,10 +135,10 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     }
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let levels = Level::ALL.map(|level| format!("{} {}", total.acknowledged[level as usize], level.name()));
-    let Total { lost, set_aside, seen, promotions, died, .. } = total;
+    let Total { lost, set_aside, seen, alone, promotions, died, .. } = total;
     let words = format!(
-        "failover: {} cycles in {rounds} rounds, {promotions} promotions, {died} processes died at a named place; answered: {}; of local and off \
-         {lost} lost, {set_aside} commits set aside; {seen} sightings on replicas: all oracles hold; {seconds:.1} s",
+        "failover: {} cycles in {rounds} rounds, {promotions} promotions, {died} processes died at a named place; answered: {}, {alone} of them \
+         by a leader alone; of local and off {lost} lost, {set_aside} commits set aside; {seen} sightings on replicas: all oracles hold; {seconds:.1} s",
         plan.cycles,
         levels.join(", ")
     );
@@ -159,7 +167,11 @@ fn play(
     random: &mut Random,
     total: &mut Total,
 ) -> anyhow::Result<()> {
-    let mut settings = vec![format!("replication.quorum={quorum}"), "replication.timeout=1 s".to_owned()];
+    let mut settings = vec!["replication.timeout=1 s".to_owned()];
+    match plan.witness {
+        true => settings.extend(WITH_WITNESS.map(str::to_owned)),
+        false => settings.push(format!("replication.quorum={quorum}")),
+    }
     if random.below(2) == 0 {
         // Tables are flushed, and log is released, as often as possible.
         let small = ["store.write_buffer_size=16KiB", "wal.ring_size=256KiB", "wal.flush_bytes=64KiB"];
@@ -167,7 +179,7 @@ fn play(
         settings.extend(["wal.segment_size=9MiB", "wal.max_total_wal_size=1"].map(str::to_owned));
     }
     let arguments = if plan.points { vec!["planted".to_owned(), "nothing".to_owned()] } else { Vec::new() };
-    let words = Words { binary: plan.server.clone(), arguments, settings };
+    let words = Words { binary: plan.server.clone(), arguments, settings, has_witness: plan.witness };
     let mut nodes = Nodes::new(words, dir, rings, random.next())?;
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     bank::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
@@ -182,7 +194,7 @@ fn play(
         if cycle + 1 == cycles {
             (0..Level::ALL.len()).for_each(|level| total.acknowledged[level] += said.acknowledged[level]);
             (total.lost, total.set_aside) = (total.lost + said.lost, total.set_aside + said.set_aside);
-            total.seen += said.seen;
+            (total.seen, total.alone) = (total.seen + said.seen, total.alone + said.alone);
         }
     }
     Ok(())
@@ -191,7 +203,8 @@ fn play(
 impl Round<'_> {
     /// Applies a fault, promotes a node, and checks the result.
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
-        let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
+        let habits = Habits { alone_is_kept: self.plan.witness, ..Habits::RESTLESS };
+        let mut load = Load::start(self.nodes.places(), habits, self.sessions, random);
         load.add_writers(WRITERS[0], random);
         load.add_definer(self.definitions.clone(), random);
         let armed = if self.plan.points { Some(self.arm(random)?) } else { None };
@@ -233,7 +246,7 @@ impl Round<'_> {
     /// Restarts one node so that it dies at a named place; returns the node.
     fn arm(&mut self, random: &mut Random) -> anyhow::Result<usize> {
         let (point, most) = POINTS[usize::try_from(random.below(POINTS.len() as u64))?];
-        let node = usize::try_from(random.below(COUNT as u64))?;
+        let node = usize::try_from(random.below(self.nodes.count() as u64))?;
         self.nodes.kill(node)?;
         let nth = 1 + random.below(most);
         // It may die before it listens; then it is started again later.
@@ -275,9 +288,9 @@ impl Round<'_> {
     fn promote(&mut self, victim: usize, random: &mut Random, load: &Load) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         let (mut tries, mut refused) = (0, String::new());
-        let offset = random.below(COUNT as u64);
+        let (offset, count) = (random.below(COUNT as u64), self.nodes.count() as u64);
         loop {
-            let candidate = usize::try_from((offset + tries) % COUNT as u64)?;
+            let candidate = usize::try_from((offset + tries) % count)?;
             tries += 1;
             if candidate != victim && candidate != self.leader && self.nodes.runs(candidate) {
                 match self.nodes.promote(candidate) {
@@ -302,7 +315,7 @@ impl Round<'_> {
                     self.leader = leader;
                     return Ok(());
                 }
-                if let Ok(leader) = self.nodes.promote(usize::try_from(tries % COUNT as u64)?) {
+                if let Ok(leader) = self.nodes.promote(usize::try_from(tries % count)?) {
                     self.leader = leader;
                     return Ok(());
                 }
@@ -321,7 +334,7 @@ impl Round<'_> {
             // tries again.
             if looks % 50 == 0 && self.nodes.leading().is_empty() {
                 self.nodes.start_dead()?;
-                let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
+                let _tried_again_later = self.nodes.promote(looks / 50 % self.nodes.count());
                 load.look_at(self.nodes.places());
             }
             ensure!(!is_over(start_ns), "no commit is answered any more: {:?} lead", self.nodes.leading());
@@ -341,7 +354,7 @@ impl Round<'_> {
                 // Commits wait for replicas, which wait for a leader.
                 self.nodes.start_dead()?;
                 if self.nodes.leading().is_empty() {
-                    let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
+                    let _tried_again_later = self.nodes.promote(looks / 50 % self.nodes.count());
                 }
             }
             ensure!(!is_over(start_ns), "a client is not answered any more; {:?} lead", self.nodes.leading());

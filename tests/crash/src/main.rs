@@ -31,10 +31,12 @@
 //!
 //! `night`: all of these in turns for a given time, and a table of the results.
 //!
-//! `cluster`: three servers in one process, over a simulated network, disk and clock, determined by a seed.
+//! `cluster`: three servers, or two and a witness, in one process, over a simulated network, disk and clock, determined
+//! by a seed.
 //!
-//! `failover`: three real servers under kills, freezes and network cuts, with one promotion after the other: a commit
-//! that was answered at a level that replicas confirm is never lost, and a lost commit at `local` was set aside.
+//! `failover`: three real servers, or two and a witness, under kills, freezes and network cuts, with one promotion
+//! after the other: a commit that was answered at a level that replicas confirm is never lost, and a lost commit at
+//! `local` was set aside.
 #![forbid(unsafe_code)]
 
 mod appends;
@@ -345,6 +347,9 @@ enum Command {
         /// Run transactions on lists; by default each run draws whether to.
         #[arg(long)]
         lists: bool,
+        /// Make every cluster one of two nodes and a witness; by default a third of the runs.
+        #[arg(long)]
+        witness: bool,
         /// Number of clusters at one time; by default one for each processor.
         #[arg(long)]
         jobs: Option<usize>,
@@ -355,7 +360,8 @@ enum Command {
         #[arg(long)]
         echo: bool,
     },
-    /// Break three servers that know each other, one of them the leader, promote another, compare with the journal.
+    /// Break three servers that know each other, or two and their witness, one of them the leader, promote another,
+    /// compare with the journal.
     Failover {
         /// Number of cycles.
         #[arg(long, default_value_t = 20)]
@@ -368,8 +374,11 @@ enum Command {
         server: PathBuf,
         /// Let processes die at named places of their code too; the server is then this program.
         #[cfg(feature = "planted-bugs")]
-        #[arg(long)]
+        #[arg(long, conflicts_with = "witness")]
         points: bool,
+        /// Use two servers and a witness.
+        #[arg(long)]
+        witness: bool,
     },
     /// Check what a primary guarantees to commits, readers and slots while its replicas fail, one rule after the other.
     #[cfg(feature = "planted-bugs")]
@@ -512,12 +521,13 @@ fn main() -> ExitCode {
             server,
             #[cfg(feature = "planted-bugs")]
             points,
+            witness,
         } => {
             #[cfg(not(feature = "planted-bugs"))]
             let points = false;
             #[cfg(feature = "planted-bugs")]
             let server = if points { planted::program() } else { server };
-            let plan = failover::Plan { cycles, seed, server, points };
+            let plan = failover::Plan { cycles, seed, server, points, witness };
             (failover::run(&plan), plan.to_string())
         }
         Command::Cluster {
@@ -529,13 +539,14 @@ fn main() -> ExitCode {
             kinds,
             quorum,
             lists,
+            witness,
             jobs,
             inside,
             echo,
         } => {
             #[cfg(not(feature = "planted-bugs"))]
             let plant = None;
-            let plan = cluster::Plan { runs, seed, minutes, kinds, quorum, lists, plant, jobs, inside, echo };
+            let plan = cluster::Plan { runs, seed, minutes, kinds, quorum, lists, witness, plant, jobs, inside, echo };
             (cluster::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]

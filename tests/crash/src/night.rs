@@ -54,6 +54,7 @@ const PARTS: &[Part] = &[
     Part { has_dir: true, ..part("iofault", "iofault --cycles 20") },
     part("bitrot", "bitrot --cycles 40"),
     part("failover", "failover --cycles 20"),
+    part("failover witness", "failover --witness --cycles 20"),
     part("list-append", "list-append --rounds 4 --transactions 20000 --kills 2"),
     part("list-append replica", "list-append --replica --rounds 2 --transactions 20000 --kills 4"),
     part("list-append failovers", "list-append --failovers 4 --rounds 2 --transactions 20000"),

@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{BufRead, BufReader},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -57,6 +58,21 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(arguments).args(Self::arguments(data, settings)).stderr(said);
         environment.iter().for_each(|(name, value)| _ = command.env(name, value));
+        Self::begin(command).with_context(|| format!("see {}", log.display()))
+    }
+
+    /// Starts the program's witness at `listen` with `arguments` before its own and its output appended to a file.
+    pub(crate) fn start_witness(
+        binary: &Path,
+        arguments: &[String],
+        (data, key): (&Path, &Path),
+        listen: SocketAddr,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let said = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(binary);
+        command.args(arguments).arg("witness").arg("--data").arg(data).arg("--key-file").arg(key);
+        command.args(["--listen", &listen.to_string()]).stderr(said);
         Self::begin(command).with_context(|| format!("see {}", log.display()))
     }
 

@@ -1,5 +1,5 @@
-//! [`Trio`]: three nodes that know each other, as real processes (`failover::nodes`) or in a simulation
-//! (`cluster::nodes`).
+//! [`Trio`]: three nodes that know each other, or two and a witness, as real processes (`failover::nodes`) or in a
+//! simulation (`cluster::nodes`).
 
 use std::path::PathBuf;
 
@@ -7,8 +7,11 @@ use anyhow::Context;
 use collie_env::Env;
 use postgres::Client;
 
-/// The number of nodes.
+/// The number of machines: three nodes, or two and a witness, which is the last one.
 pub(crate) const COUNT: usize = 3;
+
+/// The number of nodes if there is a witness.
+pub(crate) const WITNESSED: usize = 2;
 
 /// The names of their slots.
 pub(crate) const NAMES: [&str; COUNT] = ["a", "b", "c"];
@@ -26,6 +29,9 @@ pub(crate) enum NotYet {
 
 /// See the module's documentation.
 pub(crate) trait Trio {
+    /// Returns the number of nodes, which are the first machines: all, or all but the witness.
+    fn count(&self) -> usize;
+
     /// Connects to a node.
     ///
     /// # Errors
@@ -46,7 +52,7 @@ pub(crate) trait Trio {
                 .and_then(|mut client| Ok(client.query_one("SELECT pg_is_in_recovery()", &[])?.get::<_, bool>(0)));
             asked.is_ok_and(|follows| !follows)
         };
-        (0..COUNT).filter(leads).collect()
+        (0..self.count()).filter(leads).collect()
     }
 
     /// Promotes a node, or the node that its refusal names because that has more of the log.
@@ -81,7 +87,7 @@ pub(crate) trait Trio {
             Ok(state) => state,
             Err(error) => return unequal(format!("{error:#}")),
         };
-        for node in (0..COUNT).filter(|node| *node != leader) {
+        for node in (0..self.count()).filter(|node| *node != leader) {
             let (leads, follows) = (NAMES[leader], NAMES[node]);
             match state(node) {
                 Err(error) => return unequal(format!("{error:#}")),

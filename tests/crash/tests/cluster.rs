@@ -52,6 +52,33 @@ fn leader_without_what_was_acknowledged_is_found() {
     assert!(is_found(500..506, &["--kinds", "kill,part,promote"], "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
 }
 
+/// The kinds of faults by which mistakes of a witness show.
+const OF_WITNESS: [&str; 3] = ["--witness", "--kinds", "kill,part,promote"];
+
+/// Words of the oracles about a commit that is gone, or that another one stands for.
+const LOST: [&str; 9] = ["is lost", "R4", "R8", "R10", "differ", "there half", "lost append", "took back", "under way"];
+
+/// Goal: the oracles find a witness that forgets. Method: one whose promises, and the leader that spoke last, are gone
+/// at each restart, under kills, cut links and promotions: commits are lost, or no node can be promoted for good.
+#[test]
+fn witness_that_forgets_is_found() {
+    let words = [&LOST[..], &["were not enough"]].concat();
+    assert!(is_found(700..706, &OF_WITNESS, "WITNESS_FORGETS", &words), "it goes unnoticed");
+}
+
+/// Goal: the oracles find a leader that acknowledges alone without leave. Method: one that does not await that the
+/// witness has noted it.
+#[test]
+fn leader_alone_without_leave_is_found() {
+    assert!(is_found(702..708, &OF_WITNESS, "LEAVE_NOT_AWAITED", &LOST), "it goes unnoticed");
+}
+
+/// Goal: the oracles find a witness that promises a term while a leader acknowledges alone. Method: one that does.
+#[test]
+fn witness_that_ignores_a_leader_alone_is_found() {
+    assert!(is_found(700..706, &OF_WITNESS, "DEGRADED_LEADER_IGNORED", &LOST), "it goes unnoticed");
+}
+
 /// Goal: the history of transactions on lists is checked over promotions. Method: SERIALIZABLE transactions whose reads
 /// are not validated, which one of two seeds shows.
 #[test]

@@ -18,6 +18,7 @@ use std::sync::{
 };
 
 use collie_base::Lsn;
+use collie_sync::mutant;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -186,6 +187,7 @@ impl Synchronous {
             self.shows.send_replace(source.show());
         }
         let (before, until) = (quorum.asked().clone(), quorum.over_at());
+        let may_degrade = |since_ns| may_degrade(since_ns) || mutant!("LEAVE_NOT_AWAITED");
         let change = quorum.tick(durable, now_ns, may_degrade)?;
         // Noted before the database is notified: the newest record is the one in force.
         let noted = note(quorum.asked(), quorum.is_degraded());

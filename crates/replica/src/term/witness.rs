@@ -31,8 +31,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use collie_base::Term;
-use collie_engine::{EngineError, WitnessState};
+use collie_engine::{DegradedLeader, EngineError, Promise, WitnessState};
 use collie_env::Env;
+use collie_sync::mutant;
 use parking_lot::Mutex;
 
 use super::{Reach, Standing, Terms};
@@ -54,7 +55,11 @@ impl Witness {
     /// # Errors
     /// Those of [`WitnessState::open`]; a damaged promise.
     pub fn open(env: &Env, dir: &Path) -> Result<Self, EngineError> {
-        let state = WitnessState::open(env, dir)?;
+        let mut state = WitnessState::open(env, dir)?;
+        if mutant!("WITNESS_FORGETS") {
+            Promise::default().write(env, dir)?;
+            state.leader = DegradedLeader::default();
+        }
         let terms = Terms::open(env, dir, state.node_id, Term::default())?;
         Ok(Self { env: env.clone(), dir: dir.to_owned(), terms, state: Mutex::new(state) })
     }
@@ -97,7 +102,7 @@ impl Witness {
         let TermPacket { kind, term, node, durable, .. } = *question;
         let leader = state.leader;
         let next = match kind {
-            TermKind::Propose if leader.is_other_than(node) => {
+            TermKind::Propose if leader.is_other_than(node) && !mutant!("DEGRADED_LEADER_IGNORED") => {
                 let reach = Reach { last_term: leader.term, durable: leader.at };
                 let standing = Standing { reach, ..Standing::default() };
                 let packet = self.terms.packet(TermKind::Degraded, self.terms.promised(), &standing);

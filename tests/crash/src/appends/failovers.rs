@@ -73,7 +73,7 @@ pub(super) fn play(plan: &Plan, mix: Mix, seed: u64, dir: &Path, history: &mut H
     let mut random = Random::new(seed);
     let settings = ["replication.quorum=ANY 2 (a, b, c)", "replication.timeout=1 s"].map(str::to_owned).to_vec();
     let planted = plan.plant.iter().flat_map(|mistake| ["planted".to_owned(), mistake.clone()]);
-    let words = Words { binary: plan.server.clone(), arguments: planted.collect(), settings };
+    let words = Words { binary: plan.server.clone(), arguments: planted.collect(), settings, has_witness: false };
     let mut nodes = Nodes::new(words, dir, rings.path(), random.next())?;
     (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
     client::create(&mut nodes.connect(0)?).context("cannot make the tables")?;

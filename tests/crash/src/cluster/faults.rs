@@ -43,9 +43,19 @@ pub(crate) enum Kind {
     Define,
 }
 
+impl Kind {
+    /// Returns whether it is a statement for a server, which a witness does not take.
+    const fn asks_a_server(self) -> bool {
+        matches!(self, Self::Promote | Self::Switch | Self::Checkpoint | Self::Define)
+    }
+}
+
 /// The quorums that runs draw from: two of three, the leader alone, one that does not list every node, and one that
 /// needs both listed nodes.
 const QUORUMS: [&str; 6] = ["majority", "majority", "majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)", "ANY 2 (b, c)"];
+
+/// How long a leader with a witness waits for its replica before it asks to acknowledge commits alone.
+const DEGRADES: [&str; 4] = ["after 1s", "after 1s", "after 5s", "wait"];
 
 /// How long a fault waits for a commit to be answered first.
 const COMMIT_TIME: Duration = Duration::from_secs(2);
@@ -74,6 +84,8 @@ pub(crate) struct Faults {
     pub(crate) sync_us: u64,
     /// Whether every writer waits for a quorum, and clients run transactions on lists, which are checked (`lists.rs`).
     pub(crate) has_lists: bool,
+    /// Whether the cluster is two nodes and a witness.
+    pub(crate) has_witness: bool,
     latency: (Duration, Duration),
     repairs: Vec<(u64, Repair)>,
 }
@@ -103,6 +115,7 @@ impl Faults {
             pause: one_of(&[ms(25), ms(100), ms(400)], random) * u32::try_from(minutes).unwrap_or(u32::MAX),
             sync_us: one_of(&[20, 1_000, 20_000], random),
             has_lists: random.below(2) == 0,
+            has_witness: false,
             latency: (Duration::from_micros(latency / 5), Duration::from_micros(latency)),
             repairs: Vec::new(),
         }
@@ -115,7 +128,8 @@ impl Faults {
 
     /// Draws the settings of the servers; `only`, if given, is the quorum.
     pub(crate) fn settings(&self, only: Option<&str>, random: &mut Random) -> Vec<String> {
-        let quorum = one_of(&QUORUMS, random);
+        let drawn = one_of(&QUORUMS, random);
+        let quorum = if self.has_witness { "majority" } else { drawn };
         let mut settings = vec![
             format!("replication.quorum={}", only.unwrap_or(quorum)),
             format!("replication.timeout={} ms", one_of(&[1_000, 2_000, 10_000], random)),
@@ -129,10 +143,13 @@ impl Faults {
             let small = ["store.write_buffer_size=16KiB", "wal.max_total_wal_size=1"];
             settings.extend(small.map(str::to_owned));
         }
+        if self.has_witness {
+            settings.push(format!("replication.degrade={}", one_of(&DEGRADES, random)));
+        }
         settings
     }
 
-    /// Applies faults for `length`, and repairs them.
+    /// Applies faults for `length`, and repairs them. The witness suffers those of its machine.
     pub(crate) fn come(&mut self, cluster: &mut Cluster, load: &Load, length: Duration) -> anyhow::Result<()> {
         let end_ns = collie_simkernel::now_ns() + nanoseconds(length);
         for from in 0..COUNT {
@@ -192,6 +209,11 @@ impl Faults {
         let kind = one_of(&self.kinds, random);
         let node = usize::try_from(random.below(COUNT as u64))?;
         let other = (node + 1 + usize::from(random.below(2) == 0)) % COUNT;
+        let servers = cluster.nodes.servers();
+        let (node, other) = match kind.asks_a_server() && servers < COUNT {
+            true => (node % servers, (node + 1) % servers),
+            false => (node, other),
+        };
         let back_ns = collie_simkernel::now_ns() + random.below(nanoseconds(self.lasts));
         let ways = random.below(3);
         let mut later = |repair| self.repairs.push((back_ns, repair));

@@ -108,7 +108,10 @@ impl Shared {
     /// Connects to a node; returns `None` if it does not answer, or if `leads` is set and the node follows.
     fn connect(&self, node: usize, leads: bool, random: &mut Random) -> Option<Client> {
         let number = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
-        let (connection, unconfirmed) = if leads { connect_to_leader } else { connect }(self.places[node]?)?;
+        let (connection, mut unconfirmed) = if leads { connect_to_leader } else { connect }(self.places[node]?)?;
+        if self.habits.alone_is_kept {
+            unconfirmed = Arc::default(); // no warning makes an outcome unknown
+        }
         let random = Random::new(random.next());
         let client = if leads {
             Client::new(connection, number, random, MIXED, &self.lists)

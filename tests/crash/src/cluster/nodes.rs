@@ -1,4 +1,4 @@
-//! [`Nodes`]: three servers on three simulated hosts.
+//! [`Nodes`]: three servers, or two and a witness, on three simulated hosts.
 //!
 //! A node is always started with the same settings, whatever role it had. A node that ends by itself is soon started
 //! again, as by a supervisor.
@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use collie_env::{Clock, Env, Files as _, SimFiles, SimRandom};
-use collie_server::{Server, config::Config};
+use collie_server::{Server, WitnessServer, config::Config};
 use collie_simkernel::{Host, Process};
 use postgres::{Client, NoTls};
 use tokio::sync::watch;
@@ -22,10 +22,10 @@ use super::disk::Disk;
 use crate::{
     failover::load::config,
     random::Random,
-    trio::{COUNT, NAMES, Trio},
+    trio::{COUNT, NAMES, Trio, WITNESSED},
 };
 
-/// The paths of each node's database and key.
+/// The paths of each machine's database, or of the witness's directory, and of its key.
 const DATA: &str = "/var/collie";
 const KEY: &str = "/etc/collie.key";
 
@@ -33,7 +33,10 @@ const KEY: &str = "/etc/collie.key";
 const PORT: u16 = 5432;
 const REPLICA_PORT: u16 = 6432;
 
-/// A server, with its host and its disk.
+/// The port of the witness.
+const WITNESS_PORT: u16 = 7432;
+
+/// A server or the witness, with its host and its disk.
 pub(crate) struct Node {
     pub(crate) host: Host,
     address: Ipv4Addr,
@@ -51,6 +54,8 @@ pub(crate) struct Node {
 pub(crate) struct Nodes {
     pub(crate) all: Vec<Node>,
     settings: Vec<String>,
+    /// The number of servers; the last machine has the witness if they are fewer than the machines.
+    servers: usize,
 }
 
 /// Returns the address of a node.
@@ -58,9 +63,37 @@ fn address_of(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 1, u8::try_from(node + 1).unwrap_or(u8::MAX))
 }
 
+/// Returns the address of the witness.
+fn witness_at() -> SocketAddr {
+    SocketAddr::from((address_of(WITNESSED), WITNESS_PORT))
+}
+
+/// Serves in a process of a simulation until the node is stopped; returns how that ended.
+fn serve(env: Env, stopping: watch::Receiver<bool>, config: Config) -> String {
+    let started = Server::start_in(env, stopping, config, Path::new(DATA), &mut |_| ());
+    let ran = started.and_then(|(server, _)| server.run());
+    ran.map_or_else(|error| format!("error: {error}"), |stopped| format!("{stopped:?}"))
+}
+
+/// Does the same as the witness.
+fn witness(env: Env, stopping: watch::Receiver<bool>) -> String {
+    match WitnessServer::start_in(env, stopping, witness_at(), Path::new(DATA), Some(Path::new(KEY))) {
+        Ok(server) => {
+            server.run();
+            "stopped".to_owned()
+        }
+        Err(error) => format!("error: {error}"),
+    }
+}
+
 impl Nodes {
     /// Creates the hosts and empty disks; every server has `settings`.
-    pub(crate) fn new(settings: Vec<String>, sync_us: u64, random: &mut Random) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        settings: Vec<String>,
+        has_witness: bool,
+        sync_us: u64,
+        random: &mut Random,
+    ) -> anyhow::Result<Self> {
         let mut all = Vec::new();
         for node in 0..COUNT {
             let (address, files) = (address_of(node), SimFiles::new());
@@ -82,12 +115,12 @@ impl Nodes {
                 is_down: false,
             });
         }
-        Ok(Self { all, settings })
+        Ok(Self { all, settings, servers: if has_witness { WITNESSED } else { COUNT } })
     }
 
     fn config(&self, node: usize) -> anyhow::Result<Config> {
         let replicas_at = |node: usize| format!("{}:{REPLICA_PORT}", address_of(node));
-        let others = (0..COUNT).filter(|other| *other != node);
+        let others = (0..self.servers).filter(|other| *other != node);
         let peers: Vec<String> = others.map(|other| format!("{}={}", NAMES[other], replicas_at(other))).collect();
         let mut settings = vec![
             format!("server.listen={}:{PORT}", address_of(node)),
@@ -98,6 +131,7 @@ impl Nodes {
         ];
         // The first node creates the database; the others start with a base backup of it.
         settings.extend((node > 0).then(|| format!("server.replica_of={}", replicas_at(0))));
+        settings.extend((self.servers < COUNT).then(|| format!("replication.witness={}", witness_at())));
         let common =
             ["server.worker_threads=2", "server.max_connections=100", "training.samples=off", "training.read_share=0"];
         settings.extend(common.map(str::to_owned));
@@ -109,12 +143,17 @@ impl Nodes {
         Ok(config)
     }
 
+    /// Returns the number of servers, which are the first machines.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers
+    }
+
     /// Starts a node from its disk.
     ///
     /// # Errors
     /// A setting is refused.
     pub(crate) fn start(&mut self, node: usize) -> anyhow::Result<()> {
-        let config = self.config(node)?;
+        let config = if node < self.servers { Some(self.config(node)?) } else { None };
         self.bury(node);
         let of = &mut self.all[node];
         if !of.has_power {
@@ -130,9 +169,10 @@ impl Nodes {
         let (stop, stopping) = watch::channel(false);
         (of.stop, of.is_paused, of.is_down) = (stop, false, false);
         of.process = Some(Process::start(NAMES[node], of.host, move || {
-            let started = Server::start_in(env, stopping, config, Path::new(DATA), &mut |_| ());
-            let ran = started.and_then(|(server, _)| server.run());
-            let words = ran.map_or_else(|error| format!("error: {error}"), |stopped| format!("{stopped:?}"));
+            let words = match config {
+                Some(config) => serve(env, stopping, config),
+                None => witness(env, stopping),
+            };
             eprintln!("{words}");
         }));
         Ok(())
@@ -200,7 +240,7 @@ impl Nodes {
             let answers = self.runs(node) && !is_paused;
             Seen { address: *address, answers, files: disk.files.clone(), clock: clock.clone() }
         };
-        View((0..COUNT).map(seen).collect())
+        View((0..self.servers).map(seen).collect())
     }
 
     /// Cuts the link from one node to another, or repairs it.
@@ -225,9 +265,9 @@ impl Nodes {
         self.start_dead()
     }
 
-    /// Returns the clients' address of each node.
+    /// Returns the clients' address of each server.
     pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
-        std::array::from_fn(|node| Some(SocketAddr::from((address_of(node), PORT))))
+        std::array::from_fn(|node| (node < self.servers).then(|| SocketAddr::from((address_of(node), PORT))))
     }
 
     /// Returns the last output lines of all nodes, in the order of time.
@@ -239,7 +279,7 @@ impl Nodes {
     }
 }
 
-/// The nodes as an outside observer sees them at one moment.
+/// The servers as an outside observer sees them at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct View(Vec<Seen>);
 
@@ -261,7 +301,7 @@ impl View {
             let asked = self.connect(*node).and_then(|mut client| Ok(client.query_one(IS_OVER, &[])?.get(0)));
             asked.unwrap_or(false)
         };
-        (0..COUNT).filter(is_over).collect()
+        (0..self.count()).filter(is_over).collect()
     }
 
     /// Runs `work` on another thread and waits for it up to `patience`, so that a server that hangs holds up no other
@@ -278,6 +318,10 @@ impl View {
 }
 
 impl Trio for View {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
     fn connect(&self, node: usize) -> anyhow::Result<Client> {
         let of = &self.0[node];
         ensure!(of.answers, "{} does not run", NAMES[node]);

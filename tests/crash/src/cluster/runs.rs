@@ -65,6 +65,9 @@ fn single(plan: &Plan, seed: u64, processor: usize) -> anyhow::Result<Figures> {
     if plan.lists {
         command.arg("--lists");
     }
+    if plan.witness {
+        command.arg("--witness");
+    }
     if plan.echo {
         command.arg("--echo");
     }

@@ -88,6 +88,8 @@ pub(crate) struct Session {
     /// The tokens of acknowledged transactions, by sequence number; one is missing if the connection broke right after
     /// the commit.
     pub(crate) tokens: Vec<(u64, Token)>,
+    /// The number of transactions that a leader without its quorum acknowledged with the leave of a witness.
+    pub(crate) alone: u64,
 }
 
 /// A transaction that a reader saw on a replica.
@@ -106,13 +108,17 @@ pub(crate) struct Habits {
     pub(crate) pause: Duration,
     /// Whether machines lose power.
     pub(crate) power_fails: bool,
+    /// Whether a commit with the warning that the leader acknowledges alone survives all the same: a witness has noted
+    /// that before, and lets no other node lead.
+    pub(crate) alone_is_kept: bool,
     /// The levels that writers use in turn.
     pub(crate) levels: &'static [Level],
 }
 
 impl Habits {
     /// No pauses, no loss of power, and all levels.
-    pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false, levels: &Level::ALL };
+    pub(crate) const RESTLESS: Self =
+        Self { pause: Duration::ZERO, power_fails: false, alone_is_kept: false, levels: &Level::ALL };
 
     /// Pauses, at most until `stop`.
     pub(crate) fn pause(&self, stop: &AtomicBool, random: &mut Random) {
@@ -316,7 +322,7 @@ fn define(shared: &Shared, mut definitions: Definitions, mut random: Random) -> 
         if let Some((mut client, unconfirmed)) = place.and_then(connect_to_leader) {
             while !shared.stop.load(Ordering::SeqCst)
                 && definitions.step(&mut client, &mut random).is_ok()
-                && !unconfirmed.load(Ordering::SeqCst)
+                && (shared.habits.alone_is_kept || !unconfirmed.load(Ordering::SeqCst))
             {
                 definitions.settle();
                 sleep(LOOK_EVERY + shared.habits.pause, &shared.stop);
@@ -339,6 +345,7 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
         level,
         journal: Journal::new(number, level.is_kept(shared.habits.power_fails)),
         tokens: Vec::new(),
+        alone: 0,
     };
     while !shared.stop.load(Ordering::SeqCst) {
         shared.habits.pause(&shared.stop, random);
@@ -347,9 +354,10 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
         match bank::transaction(&mut client, number, seq, roll_back, random) {
             Ok(()) if roll_back => session.journal.settle(Outcome::Aborted),
             // A warning said that the commit may be lost with this server, so its outcome stays unknown.
-            Ok(()) if unconfirmed.load(Ordering::SeqCst) => break,
+            Ok(()) if unconfirmed.load(Ordering::SeqCst) && !shared.habits.alone_is_kept => break,
             Ok(()) => {
                 session.journal.settle(Outcome::Acknowledged);
+                session.alone += u64::from(unconfirmed.swap(false, Ordering::SeqCst));
                 shared.acknowledged.fetch_add(1, Ordering::SeqCst);
                 let Ok(row) = client.query_one("SELECT collie_last_commit()", &[]) else { break };
                 let token = row.get::<_, Option<&str>>(0).and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! `Nodes`: three servers that know each other, and the network between each two of them.
+//! `Nodes`: three servers that know each other, or two and a witness, and the network between each two of them.
 //!
 //! A node is always started with the same arguments, whatever role it had. Each ordered pair of nodes has a proxy for
 //! connections from the first to the second, so that a node can be cut off in one or both directions; clients connect
@@ -18,7 +18,7 @@ use postgres::{Client, NoTls};
 
 use crate::{
     server::Server,
-    trio::{COUNT, NAMES, NotYet, Trio},
+    trio::{COUNT, NAMES, NotYet, Trio, WITNESSED},
 };
 
 /// The limit of every wait for something that must come, on a machine that is busy with something else.
@@ -38,6 +38,8 @@ pub(crate) struct Words {
     pub(crate) arguments: Vec<String>,
     /// The settings of all servers.
     pub(crate) settings: Vec<String>,
+    /// Whether the last machine has a witness in place of a server.
+    pub(crate) has_witness: bool,
 }
 
 /// See the module's documentation.
@@ -79,7 +81,7 @@ impl Nodes {
 
     fn settings(&self, node: usize) -> Vec<String> {
         let address = |other: usize| self.proxies[node][other].as_ref().map(Proxy::address);
-        let peers: Vec<String> = (0..COUNT)
+        let peers: Vec<String> = (0..self.count())
             .filter_map(|other| address(other).map(|address| format!("{}={address}", NAMES[other])))
             .collect();
         let mut settings = vec![
@@ -91,6 +93,8 @@ impl Nodes {
         ];
         // The first node creates the database; the others get the address from which they are filled.
         settings.extend(address(0).map(|first| format!("server.replica_of={first}")));
+        let witness = address(WITNESSED).filter(|_| self.words.has_witness);
+        settings.extend(witness.map(|witness| format!("replication.witness={witness}")));
         settings.extend(self.words.settings.iter().cloned());
         settings
     }
@@ -101,8 +105,13 @@ impl Nodes {
     /// It ended before.
     pub(crate) fn start(&mut self, node: usize, environment: &[(&str, String)]) -> anyhow::Result<()> {
         let Words { binary, arguments, .. } = &self.words;
-        let (data, log, settings) = (self.data(node), self.log(node), self.settings(node));
-        let server = Server::start_in(binary, arguments, &data, &settings, &log, environment);
+        let (data, log) = (self.data(node), self.log(node));
+        let server = if node < self.count() {
+            Server::start_in(binary, arguments, &data, &self.settings(node), &log, environment)
+        } else {
+            let listen = self.listening[node].address();
+            Server::start_witness(binary, arguments, (&data, &self.dir.join(KEY)), listen, &log)
+        };
         self.servers[node] = Some(server.with_context(|| format!("node {}", NAMES[node]))?);
         self.frozen[node] = false;
         Ok(())
@@ -130,10 +139,10 @@ impl Nodes {
         self.servers[node].as_mut().is_some_and(|server| !server.has_ended())
     }
 
-    /// Returns the clients' address of each node.
+    /// Returns the clients' address of each server.
     pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
         let place = |server: &Server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
-        std::array::from_fn(|node| self.servers[node].as_ref().map(place))
+        std::array::from_fn(|node| self.servers[node].as_ref().filter(|_| node < self.count()).map(place))
     }
 
     /// Gives a node's process to the caller; from then on the node counts as dead.
@@ -206,7 +215,7 @@ impl Nodes {
                     leaderless += 1;
                     // A leader may be restarting, so nodes get some time before a promotion.
                     if leaderless % 25 == 0 {
-                        let promoted = self.promote(leaderless / 25 % COUNT);
+                        let promoted = self.promote(leaderless / 25 % self.count());
                         last = promoted.map_or_else(|why| why, |node| format!("{} was promoted", NAMES[node]));
                     }
                 }
@@ -221,6 +230,10 @@ impl Nodes {
 }
 
 impl Trio for Nodes {
+    fn count(&self) -> usize {
+        if self.words.has_witness { WITNESSED } else { COUNT }
+    }
+
     fn connect(&self, node: usize) -> anyhow::Result<Client> {
         ensure!(!self.frozen[node], "{} is frozen", NAMES[node]);
         let server = self.servers[node].as_ref().with_context(|| format!("{} does not run", NAMES[node]))?;

@@ -1,9 +1,10 @@
-//! `Oracle`: the rules that hold for three nodes after a failover, checked with the journals of clients and the files
-//! of the nodes.
+//! `Oracle`: the rules that hold for the nodes after a failover, checked with the journals of clients and the files of
+//! the nodes.
 //!
 //! # Oracles (the numbers R are those of the design of replication)
 //! - R9. A commit that was answered at `remote_write`, `on` or `remote_apply` is there, on every node, as long as none
-//!   of them loses power. One that was answered with the warning that replicas lack it may be lost.
+//!   of them loses power. One that was answered with the warning that replicas lack it may be lost, unless there is a
+//!   witness: then no other node can lead before it has that commit.
 //! - R10. No two commits have one token: a position has one meaning in its history. Equal positions of the three logs
 //!   hold equal records.
 //! - R8. In a term only one node acknowledges.
@@ -28,7 +29,7 @@ use super::load::{Level, Seen, Session};
 use crate::{
     bank,
     journal::{Journal, Outcome},
-    trio::{COUNT, NAMES, Trio},
+    trio::{NAMES, Trio},
 };
 
 /// All answers that clients got in one database, and the leaders' terms.
@@ -51,6 +52,8 @@ pub(crate) struct Counts {
     pub(crate) set_aside: u64,
     /// Transactions seen on replicas.
     pub(crate) seen: u64,
+    /// Acknowledged by a leader without its quorum, with the leave of a witness.
+    pub(crate) alone: u64,
 }
 
 impl Oracle {
@@ -60,7 +63,7 @@ impl Oracle {
         self.seen.extend(seen);
     }
 
-    /// Checks all rules on three nodes that have settled, with `leader` leading.
+    /// Checks all rules on nodes that have settled, with `leader` leading.
     ///
     /// # Errors
     /// The first rule that is violated.
@@ -70,7 +73,8 @@ impl Oracle {
         self.money(&mut client)?;
         self.shown(&mut client)?;
         let (lost, set_aside) = self.lost(&mut client, nodes)?;
-        let mut counts = Counts { lost, set_aside, seen: self.seen.len() as u64, ..Counts::default() };
+        let alone = self.sessions.iter().map(|session| session.alone).sum();
+        let mut counts = Counts { lost, set_aside, seen: self.seen.len() as u64, alone, ..Counts::default() };
         for session in &self.sessions {
             let is_told = |outcome: &&Outcome| **outcome == Outcome::Acknowledged;
             counts.acknowledged[session.level as usize] +=
@@ -81,7 +85,7 @@ impl Oracle {
 
     /// Checks R8 and R10.
     fn rules(&mut self, nodes: &impl Trio) -> anyhow::Result<()> {
-        for (node, name) in NAMES.iter().enumerate() {
+        for (node, name) in NAMES.iter().enumerate().take(nodes.count()) {
             let who = DirectoryIdentity::read(&nodes.data(node), &nodes.env(node)).context("whose a directory is")?;
             let who = who.with_context(|| format!("{name} has no database"))?;
             for history in who.histories {
@@ -114,12 +118,12 @@ impl Oracle {
     /// Checks R13. Returns the number of acknowledged commits that are gone, and of commits that were set aside.
     fn lost(&self, client: &mut Client, nodes: &impl Trio) -> anyhow::Result<(u64, u64)> {
         let mut aside: Vec<BTreeSet<Lsn>> = Vec::new();
-        for node in 0..COUNT {
+        for node in 0..nodes.count() {
             aside.push(commits_aside(&nodes.env(node), &nodes.data(node))?);
         }
         let mut lost = 0;
         for session in self.sessions.iter().filter(|session| !session.journal.sync) {
-            let Session { node, level, journal, tokens } = session;
+            let Session { node, level, journal, tokens, .. } = session;
             let present = bank::present(client, "receipts", journal.client)?;
             let gone = |seq: u64| {
                 let outcome = usize::try_from(seq - 1).ok().and_then(|at| journal.outcomes.get(at));
@@ -178,7 +182,7 @@ fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
 /// Checks R2 and R10: records at equal positions are equal.
 fn equal_records(nodes: &impl Trio) -> anyhow::Result<()> {
     let mut logs = Vec::new();
-    for (node, name) in NAMES.iter().enumerate() {
+    for (node, name) in NAMES.iter().enumerate().take(nodes.count()) {
         let env = nodes.env(node);
         let dir = log_dir_of(&nodes.data(node), &env).context("where a log is")?;
         logs.push(log_of(&env, &dir).with_context(|| format!("the log of {name}"))?);

@@ -95,7 +95,7 @@ impl Ground<'_> {
         let mistake = self.plan.plant.clone().unwrap_or_else(|| "nothing".to_owned());
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let arguments = vec!["planted".to_owned(), mistake];
-        let words = Words { binary: self.plan.server.clone(), arguments, settings };
+        let words = Words { binary: self.plan.server.clone(), arguments, settings, has_witness: false };
         let mut nodes = Nodes::new(words, self.dir, self.rings, 1)?;
         nodes.start(0, &[])?;
         let make = "SET synchronous_commit = local; CREATE TABLE t (n int PRIMARY KEY)";

@@ -8,7 +8,7 @@ fn session(client: u64, node: usize, tokens: &[(u64, u64, u64)]) -> Session {
     let tokens = tokens
         .iter()
         .map(|(seq, history, end)| (*seq, Token { history: HistoryId::new(*history), lsn: Lsn::new(*end) }));
-    Session { node, level: Level::Flush, journal: Journal::new(client, true), tokens: tokens.collect() }
+    Session { node, level: Level::Flush, journal: Journal::new(client, true), tokens: tokens.collect(), alone: 0 }
 }
 
 /// Goal: R8: two nodes that acknowledge in one term are found; two nodes in consecutive terms, or one node over two
