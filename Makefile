@@ -132,6 +132,7 @@ lab: build
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab powercut --cycles 8 --seed $(SEED) --server $(TARGET)/debug/collie --dir $(DIR)
 	$(TARGET)/debug/faultlab iofault --cycles 8 --seed $(SEED) --server $(TARGET)/debug/collie --dir $(DIR)
+	$(TARGET)/debug/faultlab fulldisk --rounds 1 --seed $(SEED) --server $(TARGET)/debug/collie --dir $(DIR)
 	$(TARGET)/debug/faultlab bitrot --cycles 6 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab upgrade --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab memory --rounds 1 --bombs 5 --limit-mib 400 --seed $(SEED) --server $(TARGET)/debug/collie
@@ -152,6 +153,7 @@ crash:
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab powercut --cycles $$((6 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
 	$(TARGET)/release/faultlab iofault --cycles $$((4 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
+	$(TARGET)/release/faultlab fulldisk --rounds $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
 	$(TARGET)/release/faultlab bitrot --cycles $$((20 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab upgrade --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab memory --rounds 2 --seed $(SEED) --server $(TARGET)/release/collie

@@ -9,6 +9,9 @@
 //! `iofault`: failing file system calls, one kind of file and of call at a time, in a file system that this process
 //! serves.
 //!
+//! `fulldisk`: a server fills its own disk with rows, round after round, is killed on the full disk and starts again,
+//! and SQL makes room.
+//!
 //! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in
 //! after a crash, every flipped bit, and a real process on real files under SIGKILL.
 //!
@@ -46,6 +49,7 @@ mod checkpoints;
 mod cluster;
 mod definitions;
 mod failover;
+mod fulldisk;
 mod histories;
 mod iofault;
 mod journal;
@@ -134,6 +138,21 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
         /// Directory for the data and the evidence of a violation.
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        dir: PathBuf,
+    },
+    /// Fill a server's disk with its own rows, kill it there, start again, make room by SQL, and so on. Needs root.
+    Fulldisk {
+        /// Number of rounds.
+        #[arg(long, default_value_t = 12)]
+        rounds: u64,
+        /// Decides the size of the disk, what is written, and how room is made.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Directory for the mounted file system and the evidence of a violation.
         #[arg(long, default_value_os_t = std::env::temp_dir())]
         dir: PathBuf,
     },
@@ -441,6 +460,10 @@ fn main() -> ExitCode {
         Command::Iofault { cycles, seed, server, dir } => {
             let plan = iofault::Plan { cycles, seed, server, dir };
             (iofault::run(&plan), plan.to_string())
+        }
+        Command::Fulldisk { rounds, seed, server, dir } => {
+            let plan = fulldisk::Plan { rounds, seed, server, dir };
+            (fulldisk::run(&plan), plan.to_string())
         }
         Command::Bitrot { cycles, seed, server } => {
             let plan = bitrot::Plan { cycles, seed, server };

@@ -52,6 +52,7 @@ const PARTS: &[Part] = &[
     part("killloop", "killloop --cycles 60"),
     Part { has_dir: true, ..part("powercut", "powercut --cycles 40") },
     Part { has_dir: true, ..part("iofault", "iofault --cycles 20") },
+    Part { has_dir: true, ..part("fulldisk", "fulldisk --rounds 12") },
     part("bitrot", "bitrot --cycles 40"),
     part("failover", "failover --cycles 20"),
     part("failover witness", "failover --witness --cycles 20"),
