@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod appends;
+mod backups;
 mod bank;
 mod bitrot;
 mod checkpoints;

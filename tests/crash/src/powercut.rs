@@ -22,21 +22,19 @@ mod served;
 
 use std::{
     fmt,
-    ops::ControlFlow,
     path::{Path, PathBuf},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, ensure};
-use collie_engine::{RestoreTo, restore, verify_backup};
-use collie_env::{Clock, Env, RealClock};
+use collie_env::{Clock, RealClock};
 use postgres::{Config, NoTls};
 use tempfile::TempDir;
 
 use self::{drive::Moment, image::Image, served::ServedDrive};
 use crate::{
-    bank, checkpoints,
+    backups, bank, checkpoints,
     definitions::Definitions,
     journal::{Journal, Outcome},
     mounts,
@@ -332,11 +330,8 @@ impl<'p> Lives<'p> {
     /// Checks W2. The first `before` journals had ended when the backup began.
     fn verify_backup(&mut self, name: &str, before: usize) -> anyhow::Result<()> {
         let place = self.data().join("copies").join(name);
-        let (env, go_on) = (Env::real(), || ControlFlow::Continue(()));
-        let (_, faults) = verify_backup(&place, &env, &mut |_| go_on())?;
-        ensure!(faults.is_empty(), "{} files are not as they were made", faults.len());
         let restored = self.dir.join("restored");
-        restore(&place, &restored, RestoreTo::End, &env, &mut |_| go_on())?;
+        backups::bring_back(&place, &restored)?;
         let settings = self.settings()?;
         let server = Server::start_logged(
             &self.plan.server,
@@ -385,7 +380,7 @@ impl Load {
         });
         let (comes, pause) = (random.below(2) == 0, Duration::from_millis(random.below(60)));
         let checkpoints = comes.then(|| checkpoints::repeat(config(), pause));
-        let backup = (random.below(5) == 0).then(|| back_up(config(), format!("b{cut}")));
+        let backup = (random.below(5) == 0).then(|| backups::make(config(), format!("b{cut}")));
         Self { bank, definitions, checkpoints, backup }
     }
 
@@ -398,12 +393,4 @@ impl Load {
         let backup = self.backup.map_or(Ok(None), |thread| thread.join().map_err(panicked))?;
         Ok((journals, definitions, backup))
     }
-}
-
-fn back_up(config: Config, name: String) -> JoinHandle<Option<String>> {
-    thread::spawn(move || {
-        let mut client = config.connect(NoTls).ok()?;
-        client.batch_execute(&format!("CALL collie_checkpoint('{name}', true)")).ok()?;
-        Some(name)
-    })
 }
