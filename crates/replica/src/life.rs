@@ -30,8 +30,8 @@
 //! - A4. An event that is not in the drawing changes nothing: events may be late, from another thread or the other
 //!   side.
 //!
-//! Checked by the tests here, and end to end by `stream_tests/liveness.rs`: whatever a primary does, every replica streams
-//! in the end, or reports the action that an operator has to take.
+//! Checked by the tests here, and end to end by `stream_tests/liveness.rs`: whatever a primary does, every replica
+//! streams in the end, or reports the action that an operator has to take.
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

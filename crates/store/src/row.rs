@@ -41,8 +41,8 @@
 //! Reading is wait-free except for the walk. Writing is lock-free: a failed exchange means that another thread made
 //! progress. Taking and releasing share locks, and writing a row that has some, waits for one short mutex of the table.
 //!
-//! Checked by `row/tests.rs`, `row/share_tests.rs`, `row/retry_tests.rs`, `row/loom_models.rs`, `family/stress.rs` and the family's
-//! model test.
+//! Checked by `row/tests.rs`, `row/share_tests.rs`, `row/retry_tests.rs`, `row/loom_models.rs`, `family/stress.rs`
+//! and the family's model test.
 //!
 //! | file | noun |
 //! |---|---|

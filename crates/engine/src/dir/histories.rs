@@ -1,5 +1,5 @@
-//! [`HistoryStart`]: where a history of the log begins. [`HistoryState`]: the state of a history as a node knows it, for
-//! sessions that wait for a position in it.
+//! [`HistoryStart`]: where a history of the log begins. [`HistoryState`]: the state of a history as a node knows it,
+//! for sessions that wait for a position in it.
 //!
 //! A position has a meaning only together with its history: after a failover the same number names another place.
 //! Histories of one line follow each other; each ends for good where the record before the next one ends.

@@ -8,7 +8,8 @@
 //! # Invariants
 //! - S1. Only a table that its tree still has after it was read is judged: a merge removes tables, and a read in
 //!   parallel with that returns all of the table or none.
-//! - S2. Rot is reported once, in a log line, and stays in [`Db::rot`](crate::Db::rot) until the database is closed, repaired or not.
+//! - S2. Rot is reported once, in a log line, and stays in [`Db::rot`](crate::Db::rot) until the database is
+//!   closed, repaired or not.
 //! - S3. A tree that could not be repaired is tried again by the next pass, and by every copy that meets it.
 //! - S4. The database is not kept open: a round reads one piece and returns.
 //!

@@ -384,9 +384,10 @@ impl Model {
             _ => asked.lists().collect(),
         };
         lists.into_iter().all(|list| {
-            let mut ballot = Ballot::new(list.members(), list.needed(), NAMES[who], reach(who));
+            let mut ballot = Ballot::new(list.members(), list.needed(), (NAMES[who], who as u64), reach(who));
             for other in (0..NAMES.len()).filter(|other| promises >> other & 1 == 1) {
-                ballot.promised(Vote { name: NAMES[other].to_owned(), reach: reach(other) });
+                let (name, node) = (NAMES[other].to_owned(), other as u64);
+                ballot.promised(Vote { name, node, reach: reach(other) });
             }
             ballot.outcome() == Outcome::Won
         })

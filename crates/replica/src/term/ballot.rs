@@ -12,6 +12,8 @@
 //!   which has no data: its promise counts towards the majority (B2), of the listed nodes and itself, and not towards
 //!   the nodes that intersect every set of `n` (B1). It promises nothing while a leader acknowledges commits without
 //!   its quorum (`witness.rs`).
+//! - B4. While a leader acknowledges commits alone, a node wins only with the promise of that leader, which covers
+//!   these commits, and without the witness's (X2 of `witness.rs`).
 //!
 //! Checked by the tests here: random acknowledgements, against the acknowledged position; two candidates at once.
 
@@ -32,6 +34,8 @@ pub struct Reach {
 pub struct Vote {
     /// The node's name in the list.
     pub name: String,
+    /// The node's id.
+    pub node: u64,
     /// How far its log reached when it promised.
     pub reach: Reach,
 }
@@ -46,6 +50,8 @@ pub struct Ballot {
     votes: Vec<Vote>,
     /// Whether a witness has promised.
     witnessed: bool,
+    /// The node that acknowledges commits alone, as the witness knows (B4).
+    alone: Option<u64>,
     own: Reach,
 }
 
@@ -60,6 +66,11 @@ pub enum Outcome {
         have: usize,
         /// The number that is needed.
         needed: usize,
+    },
+    /// A node that acknowledges commits alone has not promised (B4).
+    Alone {
+        /// Its id.
+        leader: u64,
     },
     /// The log of another node reaches further: that node has to be promoted.
     Behind {
@@ -86,11 +97,11 @@ pub fn needed_with_witness(n: usize, m: usize) -> usize {
 }
 
 impl Ballot {
-    /// Creates the ballot of the node `name`, whose log reaches `own`; commits are acknowledged by `n` nodes of
-    /// `list`.
-    pub fn new(list: &[String], n: usize, name: &str, own: Reach) -> Self {
-        let mut ballot = Self { list: list.to_vec(), n, votes: Vec::new(), witnessed: false, own };
-        ballot.promised(Vote { name: name.to_owned(), reach: own });
+    /// Creates the ballot of the node `name` with the id `node`, whose log reaches `own`; commits are acknowledged by
+    /// `n` nodes of `list`.
+    pub fn new(list: &[String], n: usize, (name, node): (&str, u64), own: Reach) -> Self {
+        let mut ballot = Self { list: list.to_vec(), n, votes: Vec::new(), witnessed: false, alone: None, own };
+        ballot.promised(Vote { name: name.to_owned(), node, reach: own });
         ballot
     }
 
@@ -107,6 +118,11 @@ impl Ballot {
         self.witnessed = true;
     }
 
+    /// Notes the answer of the witness that `leader` acknowledges commits alone (B4).
+    pub fn led_alone_by(&mut self, leader: u64) {
+        self.alone = Some(leader);
+    }
+
     fn needed(&self) -> usize {
         if self.witnessed { needed_with_witness(self.n, self.list.len()) } else { needed(self.n, self.list.len()) }
     }
@@ -116,6 +132,9 @@ impl Ballot {
         let have = self.votes.len();
         if have < self.needed() {
             return Outcome::Short { have, needed: self.needed() };
+        }
+        if let Some(leader) = self.alone.filter(|leader| self.votes.iter().all(|vote| vote.node != *leader)) {
+            return Outcome::Alone { leader };
         }
         match self.votes.iter().max_by_key(|vote| vote.reach) {
             Some(ahead) if ahead.reach > self.own && !mutant!("VOTE_REACH_IGNORED") => {
@@ -140,6 +159,29 @@ mod tests {
         Reach { last_term: Term::new(1), durable: Lsn::new(durable) }
     }
 
+    fn vote(name: &str, reach: Reach) -> Vote {
+        Vote { name: name.to_owned(), node: name.bytes().map(u64::from).sum(), reach }
+    }
+
+    /// Goal: B4: a node that the witness refuses, since another one acknowledges commits alone, may lead with the
+    /// promise of that one (T319), and not with those of others only. Method: two nodes; four, of which one is such a
+    /// leader.
+    #[test]
+    fn a_leader_that_acknowledges_alone_must_promise() {
+        let leader = vote("node1", reach(5));
+        let mut ballot = Ballot::new(&names(2), 2, ("node0", 0), reach(7));
+        ballot.led_alone_by(leader.node);
+        assert_eq!(ballot.outcome(), Outcome::Short { have: 1, needed: 2 });
+        ballot.promised(leader.clone());
+        assert_eq!(ballot.outcome(), Outcome::Won);
+        let mut ballot = Ballot::new(&names(4), 3, ("node0", 0), reach(7));
+        ballot.led_alone_by(leader.node);
+        ["node2", "node3"].into_iter().for_each(|name| ballot.promised(vote(name, reach(7))));
+        assert_eq!(ballot.outcome(), Outcome::Alone { leader: leader.node });
+        ballot.promised(leader);
+        assert_eq!(ballot.outcome(), Outcome::Won);
+    }
+
     /// Goal: the numbers of the design. Method: small lists, case by case.
     #[test]
     fn so_many_promises_are_needed() {
@@ -158,15 +200,15 @@ mod tests {
     #[test]
     fn only_listed_nodes_count_and_each_once() {
         let list = names(3);
-        let mut ballot = Ballot::new(&list, 1, "node0", reach(5));
+        let mut ballot = Ballot::new(&list, 1, ("node0", 0), reach(5));
         for name in ["node0", "elsewhere", "node1", "node1"] {
-            ballot.promised(Vote { name: name.to_owned(), reach: reach(1) });
+            ballot.promised(vote(name, reach(1)));
         }
         assert_eq!(ballot.outcome(), Outcome::Short { have: 2, needed: 3 });
-        ballot.promised(Vote { name: "node2".to_owned(), reach: reach(6) });
-        let ahead = Vote { name: "node2".to_owned(), reach: reach(6) };
+        ballot.promised(vote("node2", reach(6)));
+        let ahead = vote("node2", reach(6));
         assert_eq!(ballot.outcome(), Outcome::Behind { ahead });
-        let outsider = Ballot::new(&list, 3, "elsewhere", reach(9));
+        let outsider = Ballot::new(&list, 3, ("elsewhere", 9), reach(9));
         assert_eq!(outsider.outcome(), Outcome::Short { have: 0, needed: 2 }, "its own does not count either");
     }
 
@@ -175,9 +217,9 @@ mod tests {
     #[test]
     fn a_newer_term_counts_before_a_position() {
         let list = names(2);
-        let mut ballot = Ballot::new(&list, 2, "node0", reach(100));
+        let mut ballot = Ballot::new(&list, 2, ("node0", 0), reach(100));
         let newer = Reach { last_term: Term::new(2), durable: Lsn::new(50) };
-        ballot.promised(Vote { name: "node1".to_owned(), reach: newer });
+        ballot.promised(vote("node1", newer));
         assert!(matches!(ballot.outcome(), Outcome::Behind { .. }));
     }
 
@@ -196,14 +238,15 @@ mod tests {
             let mut best = reached.clone();
             best.sort_unstable_by_key(|reached| std::cmp::Reverse(*reached));
             let acknowledged = best[n - 1];
-            let mut ballot = Ballot::new(&list, n, &list[candidate], reach(reached[candidate]));
+            let mut ballot = Ballot::new(&list, n, (&list[candidate], 0), reach(reached[candidate]));
             for node in (0..m).filter(|node| asked[*node]) {
-                ballot.promised(Vote { name: list[node].clone(), reach: reach(reached[node]) });
+                ballot.promised(vote(&list[node], reach(reached[node])));
             }
             match ballot.outcome() {
                 Outcome::Won => prop_assert!(reached[candidate] >= acknowledged, "{reached:?}, {n} of them"),
                 Outcome::Behind { ahead } => prop_assert!(ahead.reach > reach(reached[candidate])),
                 Outcome::Short { have, needed } => prop_assert!(have < needed),
+                Outcome::Alone { .. } => prop_assert!(false, "no witness has said so"),
             }
         }
 
@@ -213,10 +256,10 @@ mod tests {
         fn two_candidates_never_both_win(m in 1_usize..9, n in 1_usize..9, picks in prop::collection::vec(any::<bool>(), 9)) {
             prop_assume!(m > 1);
             let (n, list) = (n.min(m), names(m));
-            let mut ballots = [Ballot::new(&list, n, &list[0], reach(1)), Ballot::new(&list, n, &list[1], reach(1))];
+            let mut ballots = [0, 1].map(|at| Ballot::new(&list, n, (&list[at], at as u64), reach(1)));
             ballots[usize::from(picks[0])].witnessed();
             for node in 2..m {
-                ballots[usize::from(picks[node])].promised(Vote { name: list[node].clone(), reach: reach(1) });
+                ballots[usize::from(picks[node])].promised(vote(&list[node], reach(1)));
             }
             prop_assert!(!ballots.iter().all(|ballot| ballot.outcome() == Outcome::Won));
         }

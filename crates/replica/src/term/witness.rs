@@ -16,7 +16,7 @@
 //! - X1. A leader degrades only in the highest term that the witness has promised, so that no other node can lead with
 //!   the witness's promise at that time.
 //! - X2. While a leader is degraded, the witness promises a term to no other node. Such a node leads only with the
-//!   promise of the leader itself, which carries the position that the new leader must have (B1 of `ballot.rs`).
+//!   promise of the leader itself, which carries the position that the new leader must have (B1, B4 of `ballot.rs`).
 //! - X3. A question that arrives late, after a newer one, changes nothing (W1 of `witness_state.rs`). The positions of
 //!   the log put the questions in order, and terms put leaders in order.
 //! - X4. A witness to which no leader has spoken about its quorum promises no term to a candidate: it may stand in for

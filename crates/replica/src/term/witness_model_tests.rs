@@ -32,6 +32,8 @@ enum Mistake {
     TakesLateQuestions,
     /// The witness promises terms while a leader is degraded.
     PromisesAllTheSame,
+    /// A candidate gives up when the witness names a degraded leader (T319).
+    GivesUpBesideALeader,
 }
 
 /// What a leader knows of the witness.
@@ -173,6 +175,7 @@ impl Model {
             if !seen.insert(state.clone()) {
                 continue;
             }
+            self.can_lead(&state)?;
             for mut next in self.steps(&state)? {
                 next.acknowledge()?;
                 next.questions.sort_unstable_by_key(|q| (q.degrades, q.term, q.node, q.at, q.awaited));
@@ -309,26 +312,64 @@ impl Model {
         }
     }
 
-    /// A node asks the other one (bit 0 of `asked`) and the witness (bit 1), and leads if that is enough.
-    fn promote(&mut self, state: &State, who: usize, asked: u8, out: &mut Vec<State>) -> Result<(), String> {
+    /// Fails if neither node leads and none can come to lead although all are reached: within a few attempts of both,
+    /// the terms that they learn from each other included.
+    fn can_lead(&mut self, state: &State) -> Result<(), String> {
+        let mut reached = vec![state.clone()];
+        for _ in 0..4 {
+            let mut next = Vec::new();
+            for state in reached {
+                for who in 0..2 {
+                    if state.nodes[who].leads().is_some() {
+                        return Ok(());
+                    }
+                    let (mut after, outcome) = self.ask(&state, who, 3);
+                    if outcome == Some(Outcome::Won) {
+                        return Ok(());
+                    }
+                    // A refusal tells the term that was promised.
+                    let highest = after.nodes.iter().map(|node| node.promised.0).chain([after.witness.0.0]).max();
+                    after.nodes[who].promise(highest.expect("three of them"), 0);
+                    next.push(after);
+                }
+            }
+            reached = next;
+        }
+        Err(format!("no node can lead any more: {state:?}"))
+    }
+
+    /// A node asks the other one (bit 0 of `asked`) and the witness (bit 1) for the next term. Returns the state after
+    /// that, and the outcome of its ballot, if it asked the nodes.
+    fn ask(&mut self, state: &State, who: usize, asked: u8) -> (State, Option<Outcome>) {
         let mut next = state.clone();
         let term = next.nodes[who].promised.0.max(next.nodes[who].log.last().copied().unwrap_or(0)) + 1;
+        let list = NAMES.map(str::to_owned);
+        let mut ballot = Ballot::new(&list, 2, (NAMES[who], id(who).into()), next.nodes[who].reach());
+        if asked & 2 != 0 {
+            match self.witness(&mut next, TermKind::Propose, (term, id(who), 0)) {
+                TermKind::Promise => ballot.witnessed(),
+                _ if self.mistake == Mistake::CountsWithoutPromise => ballot.witnessed(),
+                TermKind::Degraded if self.mistake == Mistake::GivesUpBesideALeader => return (next, None),
+                TermKind::Degraded => ballot.led_alone_by(next.witness.1.node),
+                _ => {}
+            }
+        }
+        next.nodes[who].promised = (term, id(who));
+        if asked & 1 != 0 && next.nodes[1 - who].promise(term, id(who)) {
+            let (name, node) = (NAMES[1 - who].to_owned(), id(1 - who).into());
+            ballot.promised(Vote { name, node, reach: next.nodes[1 - who].reach() });
+        }
+        (next, Some(ballot.outcome()))
+    }
+
+    /// A node asks as [`Model::ask`] does, and leads if that is enough.
+    fn promote(&mut self, state: &State, who: usize, asked: u8, out: &mut Vec<State>) -> Result<(), String> {
+        let term = state.nodes[who].promised.0.max(state.nodes[who].log.last().copied().unwrap_or(0)) + 1;
         if term > self.terms_max || state.nodes[who].leads().is_some() {
             return Ok(());
         }
-        next.nodes[who].promised = (term, id(who));
-        let list = NAMES.map(str::to_owned);
-        let mut ballot = Ballot::new(&list, 2, NAMES[who], next.nodes[who].reach());
-        if asked & 1 != 0 && next.nodes[1 - who].promise(term, id(who)) {
-            ballot.promised(Vote { name: NAMES[1 - who].to_owned(), reach: next.nodes[1 - who].reach() });
-        }
-        if asked & 2 != 0 {
-            let answer = self.witness(&mut next, TermKind::Propose, (term, id(who), 0));
-            if answer == TermKind::Promise || self.mistake == Mistake::CountsWithoutPromise {
-                ballot.witnessed();
-            }
-        }
-        if ballot.outcome() == Outcome::Won {
+        let (mut next, outcome) = self.ask(state, who, asked);
+        if outcome == Some(Outcome::Won) {
             if !next.nodes[who].log.starts_with(&state.acknowledged) {
                 return Err(format!("{} leads without an acknowledged commit: {state:?}", NAMES[who]));
             }
@@ -347,8 +388,8 @@ impl Model {
     }
 }
 
-/// Goal: with a witness no acknowledged commit is lost, whichever node fails and whenever, and no two nodes lead in a
-/// term (X1 to X3, B1, B2). Method: all states of a small cluster.
+/// Goal: with a witness no acknowledged commit is lost, whichever node fails and whenever, no two nodes lead in a term,
+/// and once all three are there some node can lead (X1 to X3, B1, B2, B4). Method: all states of a small cluster.
 #[test]
 fn two_nodes_and_a_witness_lose_nothing_that_was_acknowledged() {
     let states = Model::new(Mistake::None, 3, 3).explore().expect("a rule is broken");
@@ -366,6 +407,7 @@ fn each_rule_of_a_witness_is_needed() {
         Mistake::CountsWithoutPromise,
         Mistake::TakesLateQuestions,
         Mistake::PromisesAllTheSame,
+        Mistake::GivesUpBesideALeader,
     ] {
         let found = Model::new(mistake, 3, 3).explore();
         assert!(found.is_err(), "{mistake:?} goes unnoticed in {} states", found.unwrap_or(0));

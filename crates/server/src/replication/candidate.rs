@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough, or the witness says
-//!   that a leader acknowledges commits alone.
+//! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough: if the witness says
+//!   that a leader acknowledges commits alone, enough without the witness (B4 of `ballot.rs`).
 //! - C2. With a list of replicas that acknowledge commits, it leads only after winning a [`Ballot`]; without a list,
 //!   and by force, it leads at once: what its primary had beyond is lost, and the reply gives the amount at last
 //!   contact.
@@ -291,11 +291,14 @@ impl Candidate {
             witness.clear(); // there is no ballot that it could count for
         }
         let witnessed = self.ask_witness(term, &Peers(witness)).await;
-        if let Err(why) = &witnessed
-            && votes.is_empty()
-            && !force
-        {
-            return Err(why.clone()); // C1
+        if votes.is_empty() && !force {
+            match &witnessed {
+                Err(why) => return Err(why.clone()), // C1
+                Ok(Witnessed::LedAloneBy(leader)) if !self.suffice(&self.asked(false)?, &peers) => {
+                    return Err(led_alone_by(*leader)); // C1
+                }
+                Ok(_) => {}
+            }
         }
         // The promise counts before the position is read, so that it covers everything that this node has acknowledged.
         let promised = tokio::task::block_in_place(|| {
@@ -310,17 +313,24 @@ impl Candidate {
         // Read again: records received before the promise count, and after it no more can arrive for which a commit was
         // answered (C4).
         let asked = self.asked(force)?;
-        let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), &self.name, standing.reach);
+        let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), (&self.name, node), standing.reach);
         let mut ballots: Vec<Ballot> = asked.lists().map(ballot).collect();
+        let hands_over = !votes.is_empty();
         votes.into_iter().for_each(|vote| ballots.iter_mut().for_each(|ballot| ballot.promised(vote.clone())));
-        if witnessed == Ok(true) {
-            ballots.iter_mut().for_each(Ballot::witnessed);
+        match witnessed {
+            Ok(Witnessed::Promised) => ballots.iter_mut().for_each(Ballot::witnessed),
+            // A primary that hands over leads in the newest term: it is the leader that may acknowledge commits.
+            Ok(Witnessed::LedAloneBy(leader)) if !hands_over => {
+                ballots.iter_mut().for_each(|ballot| ballot.led_alone_by(leader));
+            }
+            Ok(_) | Err(_) => {}
         }
         for (peer, answer) in answers {
             match answer {
                 Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
                     let reach = collie_replica::term::Reach { last_term: answer.last_term, durable: answer.durable };
-                    ballots.iter_mut().for_each(|ballot| ballot.promised(Vote { name: peer.name.clone(), reach }));
+                    let vote = Vote { name: peer.name.clone(), node: answer.node, reach };
+                    ballots.iter_mut().for_each(|ballot| ballot.promised(vote.clone()));
                 }
                 Ok(answer) if answer.term > term || (answer.kind == TermKind::Refuse && !force) => {
                     return Err(self.answered_higher(&peer.name, answer.term));
@@ -337,8 +347,9 @@ impl Candidate {
                 Outcome::Short { have, needed } => {
                     return Err(format!("{have} nodes have promised, {needed} must: try again, or use force")); // C2
                 }
+                Outcome::Alone { leader } => return Err(led_alone_by(leader)),
                 Outcome::Behind { ahead } => {
-                    let Vote { name, reach } = ahead;
+                    let Vote { name, reach, .. } = ahead;
                     return Err(format!("{name} has come further, to {}: promote that one", reach.durable));
                 }
             }
@@ -346,21 +357,23 @@ impl Candidate {
         Ok(asked)
     }
 
-    /// Asks the witness to promise `term`; returns whether it has, `false` without a witness.
+    /// Returns whether the promises of `peers` would be enough without that of a witness.
+    fn suffice(&self, asked: &QuorumConfig, peers: &[Peer]) -> bool {
+        asked.lists().all(|list| self.have(list, peers) >= needed(list.needed(), list.members().len()))
+    }
+
+    /// Asks the witness to promise `term`; returns its answer.
     ///
     /// # Errors
-    /// It has not, and why.
-    async fn ask_witness(&self, term: Term, witness: &Peers) -> Result<bool, String> {
+    /// It has not promised, and why.
+    async fn ask_witness(&self, term: Term, witness: &Peers) -> Result<Witnessed, String> {
         let question = self.terms.packet(TermKind::Propose, term, &Standing::default());
         let mut answers = witness.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
         match answers.pop() {
-            None => Ok(false),
+            None => Ok(Witnessed::Absent),
             Some((peer, answer)) => match answer {
-                Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => Ok(true),
-                Ok(answer) if answer.kind == TermKind::Degraded => Err(format!(
-                    "the witness knows that node {:016x} acknowledges commits alone: start that node, or lose them by force",
-                    answer.node
-                )),
+                Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => Ok(Witnessed::Promised),
+                Ok(answer) if answer.kind == TermKind::Degraded => Ok(Witnessed::LedAloneBy(answer.node)),
                 Ok(answer) if answer.term >= term => Err(self.answered_higher(&peer.name, answer.term)),
                 Ok(_) => Err("the witness has not heard of a primary yet, and promises nothing before".to_owned()),
                 Err(error) => Err(format!("the witness at {} was not asked: {error}", peer.address)),
@@ -420,6 +433,24 @@ impl Candidate {
         let lacked = durable.bytes_since(self.replica.end().min(durable));
         format!("; at last contact, {ms} ms ago, the old primary had {lacked} bytes more: what it wrote since is lost")
     }
+}
+
+/// The answer of a witness to a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Witnessed {
+    /// There is none, or it is of no use.
+    Absent,
+    /// It has promised the term.
+    Promised,
+    /// It promises nothing, since this node acknowledges commits alone.
+    LedAloneBy(u64),
+}
+
+/// Returns a text that says that the promise of a node is needed which acknowledges commits alone.
+fn led_alone_by(leader: u64) -> String {
+    format!(
+        "the witness knows that node {leader:016x} acknowledges commits alone: start that node, or lose them by force"
+    )
 }
 
 /// Returns a text that says that another node has promised a term that is not believable.

@@ -59,9 +59,9 @@ impl Candidate {
         };
         succession.forget();
         let (term, reach) = promised?;
-        // That promise is a vote too; the primary is not asked again.
+        // That promise is a vote too; the primary is not asked again. Its id plays no part (`Candidate::win`).
         let name = peers.0.iter().find(|peer| peer.address == primary).map(|peer| peer.name.clone());
-        let votes = name.map(|name| Vote { name, reach }).into_iter().collect();
+        let votes = name.map(|name| Vote { name, node: 0, reach }).into_iter().collect();
         let others = Peers(peers.0.into_iter().filter(|peer| peer.address != primary).collect());
         let handed_over =
             |why: String| format!("the primary at {primary} has handed over, and this node does not lead: {why}");
