@@ -2,7 +2,7 @@
 # make demo    builds, starts a primary, a replica and a load, and says where their page is
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make check   a quick part of it: format, lints, unit tests
-# make test-long  what takes longer: tests of the benchmarks, then the long form of the models
+# make test-long  what takes longer: tests of the benchmarks, mistakes of a witness in the lab, then the long form of the models
 # make package the crates that programs embed as packages, and a program built with each; not a part of make test yet
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
@@ -73,6 +73,7 @@ test-long: tools
 	$(CARGO) build -p collie -p collie-bench
 	$(CARGO) test --no-fail-fast -p collie-bench
 	$(CARGO) test -p collie-engine --features bench-hooks --lib
+	$(CARGO) test -p collie-faultlab --features planted-bugs --test cluster -- --ignored
 	$(MAKE) model-long
 
 lint: run-tools
@@ -88,6 +89,7 @@ deny:
 	cargo-deny check --disable-fetch advisories
 
 build: run-tools
+	@./tests/room $(TARGET) 12
 	$(CARGO) build $(TESTED) --all-targets $(MISTAKES)
 
 # Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its

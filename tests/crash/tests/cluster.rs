@@ -52,7 +52,8 @@ fn leader_without_what_was_acknowledged_is_found() {
     assert!(is_found(500..506, &["--kinds", "kill,part,promote"], "VOTE_REACH_IGNORED", &words), "it goes unnoticed");
 }
 
-/// The kinds of faults by which mistakes of a witness show.
+/// The kinds of faults by which mistakes of a witness show. Each mistake is planted in the model of the witness, too
+/// (`crates/replica/src/term/witness_model_tests.rs`), which finds it each time.
 const OF_WITNESS: [&str; 3] = ["--witness", "--kinds", "kill,part,promote"];
 
 /// Words of the oracles about a commit that is gone, or that another one stands for.
@@ -61,22 +62,25 @@ const LOST: [&str; 9] = ["is lost", "R4", "R8", "R10", "differ", "there half", "
 /// Goal: the oracles find a witness that forgets. Method: one whose promises, and the leader that spoke last, are gone
 /// at each restart, under kills, cut links and promotions: commits are lost, or no node can be promoted for good.
 #[test]
+#[ignore = "minutes: `make test-long`"]
 fn witness_that_forgets_is_found() {
     let words = [&LOST[..], &["were not enough"]].concat();
-    assert!(is_found(700..706, &OF_WITNESS, "WITNESS_FORGETS", &words), "it goes unnoticed");
+    assert!(is_found(700..724, &OF_WITNESS, "WITNESS_FORGETS", &words), "it goes unnoticed");
 }
 
 /// Goal: the oracles find a leader that acknowledges alone without leave. Method: one that does not await that the
 /// witness has noted it.
 #[test]
+#[ignore = "minutes: `make test-long`"]
 fn leader_alone_without_leave_is_found() {
-    assert!(is_found(702..708, &OF_WITNESS, "LEAVE_NOT_AWAITED", &LOST), "it goes unnoticed");
+    assert!(is_found(700..724, &OF_WITNESS, "LEAVE_NOT_AWAITED", &LOST), "it goes unnoticed");
 }
 
 /// Goal: the oracles find a witness that promises a term while a leader acknowledges alone. Method: one that does.
 #[test]
+#[ignore = "minutes: `make test-long`"]
 fn witness_that_ignores_a_leader_alone_is_found() {
-    assert!(is_found(700..706, &OF_WITNESS, "DEGRADED_LEADER_IGNORED", &LOST), "it goes unnoticed");
+    assert!(is_found(700..724, &OF_WITNESS, "DEGRADED_LEADER_IGNORED", &LOST), "it goes unnoticed");
 }
 
 /// Goal: the history of transactions on lists is checked over promotions. Method: SERIALIZABLE transactions whose reads

@@ -106,7 +106,7 @@ mod tests {
                 let ran = i128::from(here) + i128::from(here) * i128::from(ppm) / 1_000_000;
                 u64::try_from(ran).unwrap() + stands
             };
-            let mut half_ns = u64::MAX;
+            let (mut half_ns, mut known_as_of) = (u64::MAX, now);
             for (idle, there, back, hold) in rounds {
                 let left = now + idle;
                 let (came, sent) = (left + there, left + there + hold);
@@ -116,8 +116,9 @@ mod tests {
                 let off = found.abs_diff(sent);
                 prop_assert!(off <= offset.uncertainty_ns(), "{off} of {}", offset.uncertainty_ns());
                 prop_assert!(off <= there + back + hold / 2_000 + 2, "{off}: within its own round trip");
-                // Half of the shortest round trip, and the possible drift of the clocks since.
-                let since = (now - left + idle + hold) / 1_000;
+                // Half of the shortest round trip, and the possible drift of the clocks since the last one began.
+                let since = (now - known_as_of) / 1_000 + 2;
+                known_as_of = left;
                 half_ns = half_ns.saturating_add(since).min((there + back + hold / 2_000) / 2 + 2);
                 prop_assert!(offset.uncertainty_ns() <= half_ns, "{} of {half_ns}", offset.uncertainty_ns());
             }
