@@ -306,7 +306,9 @@ fn the_demo_shows_on_its_page_what_the_views_say() {
     browser.until("the page to say that its servers are gone", |browser| {
         browser.words("notices").matches("has not answered since").count() == 2
     });
-    assert!(browser.figure("bound").is_some(), "its last figures are shown");
+    // A last look may have found a node that was stopping, with fewer figures than before.
+    let figures = ["bound", "throughput", "latency-p50"].map(|id| browser.figure(id));
+    assert!(figures.iter().any(Option::is_some), "its last figures are shown");
 }
 
 /// Goal: a demo with a time limit prints its results, line by line if there is no terminal, and leaves what is to be
