@@ -3,7 +3,7 @@
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make check   a quick part of it: format, lints, unit tests
 # make test-long  what takes longer: tests of the benchmarks, mistakes of a witness in the lab, then the long form of the models
-# make package the crates that programs embed as packages, and a program built with each; not a part of make test yet
+# make package the crates that programs embed as packages, and a program built with each (a part of make test)
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
@@ -60,7 +60,7 @@ tools:
 	@$(VENV)/bin/python -c 'import psycopg' 2>/dev/null || $(VENV)/bin/pip install --quiet 'psycopg[binary]>=3.1,<4'
 	@cmp -s python/requirements.txt $(VENV)/python-requirements || { $(VENV)/bin/pip install --quiet -r python/requirements.txt && cp python/requirements.txt $(VENV)/python-requirements; }
 
-test: tools lint build unit python model lab
+test: tools lint build unit package python model lab
 	@echo "make test: everything passed"
 
 # The tests inside of the crates, with their models of small size, and the checks of the tree.

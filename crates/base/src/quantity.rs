@@ -46,10 +46,11 @@ pub fn parse_time(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(number.checked_mul(u64::try_from(us).ok()?)?))
 }
 
-/// Splits a whole number from its unit.
+/// Splits a whole number from its unit, which may stand apart.
 fn split(text: &str) -> Option<(u64, &str)> {
-    let digits = text.trim_end_matches(char::is_alphabetic);
-    Some((digits.trim_end().parse().ok()?, text.strip_prefix(digits)?))
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    Some((number.parse().ok()?, unit.trim()))
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
-use collie_base::Term;
+use collie_base::{Term, parse_time};
 use collie_engine::{DirectoryIdentity, Promise, log_dir_of};
 use collie_env::Env;
-use collie_server::config::parse_time;
 
 use crate::shell;
 

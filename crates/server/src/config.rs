@@ -13,11 +13,12 @@ use std::{
     time::Duration,
 };
 
-use collie_base::{Lsn, Xid};
+use collie_base::{Lsn, Xid, parse_time};
 use collie_engine::{Compression, Options};
 use collie_replica::primary::{Degrade, QuorumList};
 use collie_sql::session::{ResourcesAsked, settings::Settings};
 use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
+use strsim::levenshtein;
 
 pub use self::{
     keys::{KEYS, Key, Kind},
@@ -527,7 +528,7 @@ impl Config {
 /// [`ServeError::Setting`] with the nearest key.
 pub fn find(name: &str) -> Result<&'static Key, ServeError> {
     KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
-        let nearest = KEYS.iter().min_by_key(|key| distance(key.name, name)).map_or("", |key| key.name);
+        let nearest = KEYS.iter().min_by_key(|key| levenshtein(key.name, name)).map_or("", |key| key.name);
         ServeError::setting(format!(
             "unknown setting {name}: did you mean {nearest}? `collie config` lists every setting"
         ))
@@ -545,38 +546,6 @@ fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-/// Parses a time in the notation of settings: a whole number and a unit, as in 500us, 10ms or 1s; returns `None` for
-/// any other text.
-pub fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    Some(match unit.trim() {
-        "us" => Duration::from_micros(number),
-        "" | "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "min" => Duration::from_secs(number.checked_mul(60)?),
-        "h" => Duration::from_secs(number.checked_mul(3600)?),
-        _ => return None,
-    })
-}
-
-/// Returns the edit distance of two names (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Entry point of the fuzz target: any text results in a configuration or an error.

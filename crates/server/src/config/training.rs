@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use collie_base::parse_time;
 use collie_train::{
     decision::Mode,
     policy::{Bound, PolicyKind, Settings},
 };
 
-use super::{parse_bytes, parse_time};
+use super::parse_bytes;
 
 /// The settings of collection, and of the use of its results.
 #[derive(Clone, Debug, PartialEq)]

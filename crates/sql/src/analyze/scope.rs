@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use strsim::levenshtein;
+
 use super::{
     Analyzer, Typed,
     bound::{Aggregate, Bound, Expr, Range, RangeSource},
@@ -388,9 +390,9 @@ impl Analyzer<'_> {
         for level in self.levels.iter().rev() {
             for item in level.items.iter().filter(|item| item.range.is_some()) {
                 let Some(item_name) = &item.name else { continue };
-                let apart = table.map_or(0, |table| distance(table, item_name));
+                let apart = table.map_or(0, |table| levenshtein(table, item_name));
                 for (column, _) in &item.columns {
-                    let total = apart + distance(name, column);
+                    let total = apart + levenshtein(name, column);
                     if total > name.len() / 2 + apart || total >= 4 || total > best_distance {
                         continue;
                     }
@@ -480,20 +482,4 @@ pub(super) fn has_open_column(level: &Level, name: &str) -> bool {
 
 fn ambiguous(name: &str, pos: Pos) -> SqlError {
     error(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), pos)
-}
-
-/// Returns the number of single-character edits that turn one name into the other.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, r) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(l != *r);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[right.len()]
 }
